@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from typing import Final
 
-from holdfast.ports.forks import inherited, pause_all, renew_all, resume_all
+from holdfast.ports.process_forks import inherited, pause_all, renew_all, resume_all
 
 PAUSE_SECONDS: Final = 2.0
 """How long a fork waits for what is under way in its process and must not be when it forks."""

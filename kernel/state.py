@@ -7,11 +7,10 @@ from typing import Final, Generic, TypeAlias
 import attrs
 from typing_extensions import TypeVar
 
-from holdfast.kernel.plan import Plan, plan_from_json
-from holdfast.kernel.reruns import Past
+from holdfast.kernel.pipelines.plan import Plan, plan_from_json
+from holdfast.kernel.runs.rerun_plan import Past
 from holdfast.ports.changes import AppendHistory, Change
 from holdfast.ports.errors import InvalidCommandError, UnknownPlanError, UnreadableRowError
-from holdfast.ports.frozen import frozen
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import CompletedRow, Lane, SlotPlace
 from holdfast.ports.records import (
@@ -36,9 +35,10 @@ from holdfast.ports.records import (
     StreamHead,
     StreamKey,
 )
-from holdfast.ports.tables import Tables
+from holdfast.ports.structs import frozen
 from holdfast.ports.transport import Hint
 from holdfast.ports.unreadable import shown
+from holdfast.ports.working_set import Tables
 
 Result = TypeVar("Result", covariant=True)
 

@@ -5,7 +5,7 @@ from typing import ClassVar, TypeAlias
 
 import attrs
 
-from holdfast.ports.frozen import frozen
+from holdfast.ports.attempt_output import AiCall, Annotation, Artifact
 from holdfast.ports.records import (
     HistoryRow,
     IdempotencyReply,
@@ -28,7 +28,7 @@ from holdfast.ports.records import (
     StreamKey,
     cancelling,
 )
-from holdfast.ports.said import AiCall, Annotation, Artifact
+from holdfast.ports.structs import frozen
 
 
 @frozen

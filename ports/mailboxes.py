@@ -6,8 +6,8 @@ from typing import Final, cast
 
 import attrs
 
-from holdfast.ports.frozen import evolve, frozen
 from holdfast.ports.json import canonical, parse
+from holdfast.ports.structs import evolve, frozen
 
 
 @frozen(kw_only=True)

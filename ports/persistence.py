@@ -7,9 +7,9 @@ from typing import Generic, NamedTuple, Protocol
 import attrs
 from typing_extensions import TypeVar
 
+from holdfast.ports.attempt_output import Annotation
 from holdfast.ports.changes import Change
-from holdfast.ports.frozen import frozen
-from holdfast.ports.places import ListPlace
+from holdfast.ports.pagination import ListPlace
 from holdfast.ports.records import (
     STAGE_COMPLETED,
     HistoryRow,
@@ -37,7 +37,7 @@ from holdfast.ports.records import (
     StreamKey,
 )
 from holdfast.ports.references import Reference
-from holdfast.ports.said import Annotation
+from holdfast.ports.structs import frozen
 from holdfast.ports.unreadable import RunOutline
 
 R = TypeVar("R")

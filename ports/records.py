@@ -10,10 +10,10 @@ from typing import Final, NamedTuple, TypeAlias, cast
 
 import attrs
 
-from holdfast.ports.frozen import frozen
 from holdfast.ports.json import parse
-from holdfast.ports.places import ListPlace
+from holdfast.ports.pagination import ListPlace
 from holdfast.ports.references import KeptRows, kept_rows_from
+from holdfast.ports.structs import frozen
 
 Micros: TypeAlias = int
 """An instant, or a length of time, in microseconds."""

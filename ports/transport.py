@@ -5,7 +5,7 @@ from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
-from holdfast.ports.frozen import frozen
+from holdfast.ports.structs import frozen
 
 
 @frozen(kw_only=True)

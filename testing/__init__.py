@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from holdfast.adapters.memory.sink import MemorySink
-    from holdfast.hosts.functions.replaying import replay
+    from holdfast.hosts.functions.replay_check import replay
     from holdfast.testing.async_world import AsyncWorld
     from holdfast.testing.blobs import MemoryBlobStore
     from holdfast.testing.clock import ManualClock
     from holdfast.testing.effects import Effects
     from holdfast.testing.histories import check_history, recorded
-    from holdfast.testing.passing import RunStuckError
     from holdfast.testing.pytest_plugin import GoldenHistory, GoldenReplay, Simulate
-    from holdfast.testing.simulating import Simulation, SimulationFailedError, simulate
     from holdfast.testing.step_stubs import StepCall, StepStub
     from holdfast.testing.stubs import StageCall, Stub, Stubs
+    from holdfast.testing.time_travel import RunStuckError
+    from holdfast.testing.workflow_simulation import Simulation, SimulationFailedError, simulate
     from holdfast.testing.world import Asleep, World
 
 __all__ = [
@@ -50,15 +50,15 @@ _WHERE: Final = {
     name: module
     for module, names in {
         "holdfast.adapters.memory.sink": ("MemorySink",),
-        "holdfast.hosts.functions.replaying": ("replay",),
+        "holdfast.hosts.functions.replay_check": ("replay",),
         "holdfast.testing.async_world": ("AsyncWorld",),
         "holdfast.testing.blobs": ("MemoryBlobStore",),
         "holdfast.testing.clock": ("ManualClock",),
         "holdfast.testing.effects": ("Effects",),
         "holdfast.testing.histories": ("check_history", "recorded"),
-        "holdfast.testing.passing": ("RunStuckError",),
+        "holdfast.testing.time_travel": ("RunStuckError",),
         "holdfast.testing.pytest_plugin": ("GoldenHistory", "GoldenReplay", "Simulate"),
-        "holdfast.testing.simulating": ("Simulation", "SimulationFailedError", "simulate"),
+        "holdfast.testing.workflow_simulation": ("Simulation", "SimulationFailedError", "simulate"),
         "holdfast.testing.step_stubs": ("StepCall", "StepStub"),
         "holdfast.testing.stubs": ("StageCall", "Stub", "Stubs"),
         "holdfast.testing.world": ("Asleep", "World"),

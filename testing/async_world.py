@@ -6,12 +6,12 @@ from typing import Protocol, Unpack
 
 from typing_extensions import TypeVar
 
-from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.options import StartOptions
 from holdfast.ports.durations import Duration
-from holdfast.testing.bodies import run_in_loop
-from holdfast.testing.passing import Passing, time_to_pass
+from holdfast.testing.body_runner import run_in_loop
+from holdfast.testing.time_travel import Passing, time_to_pass
 
 R = TypeVar("R")
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Final
 
-from holdfast.ports.arguments import AWARE, an, check, duration
 from holdfast.ports.durations import NO_TIME, Duration
+from holdfast.ports.validation import AWARE, an, check, duration
 
 DEFAULT_START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ from typing import overload
 
 from typing_extensions import TypeVar
 
-from holdfast.ports.arguments import FUNCTION, TEXT, check
+from holdfast.ports.validation import FUNCTION, TEXT, check
 
 T = TypeVar("T")
 

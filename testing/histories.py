@@ -8,13 +8,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, cast
 
-from holdfast.hosts.core import Core
-from holdfast.hosts.infos import error_text
-from holdfast.hosts.sync_handles import SyncRunHandle
-from holdfast.ports.arguments import TEXT, an, check
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
+from holdfast.hosts.inspection.run_info import error_text
+from holdfast.hosts.wiring.services import Core
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import HistoryOf
 from holdfast.ports.records import CLOCK_READ, HistoryRow
+from holdfast.ports.validation import TEXT, an, check
 
 FORMAT: Final = 1
 

@@ -12,15 +12,15 @@ from typing import Final, NoReturn, TypeAlias, cast
 
 import attrs
 
-from holdfast.hosts.core import Core
-from holdfast.hosts.functions.beginnings import last_there
-from holdfast.hosts.functions.drive import Drive
-from holdfast.hosts.functions.telling import FUNCTION_EVENT_TYPES, NOTES, known_from
-from holdfast.hosts.run_histories import RunHistory, read_history, text_of
+from holdfast.hosts.functions.first_messages import last_there
+from holdfast.hosts.functions.function_events import FUNCTION_EVENT_TYPES, NOTES, known_from
+from holdfast.hosts.functions.history_document import RunHistory, read_history, text_of
+from holdfast.hosts.functions.replay import Drive
+from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.commands import JobRecorded
-from holdfast.kernel.functions.asked import Failed, Request, Row, StepCompleted, Turn
 from holdfast.kernel.functions.machine import FunctionMachine, Known
+from holdfast.kernel.functions.protocol import Failed, Request, Row, StepCompleted, Turn
 from holdfast.ports.errors import RestlessError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import FindRun, RunsByKey

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import timedelta
 
-    from holdfast.hosts.functions.replaying import Replayed
-    from holdfast.hosts.sync_handles import SyncRunHandle
+    from holdfast.hosts.client.sync_run_handle import SyncRunHandle
+    from holdfast.hosts.functions.replay_check import Replayed
     from holdfast.kernel.authoring.calls import Call, Definition
     from holdfast.testing.effects import Effects
-    from holdfast.testing.simulating import Simulation
     from holdfast.testing.stubs import Stubs
+    from holdfast.testing.workflow_simulation import Simulation
     from holdfast.testing.world import World
 
 R = TypeVar("R")
@@ -141,7 +141,7 @@ class GoldenReplay:
             What the code has come to: it ends as recorded, or waits. Where it does something else, the test fails.
         """
         __tracebackhide__ = True
-        from holdfast.hosts.functions.replaying import replay
+        from holdfast.hosts.functions.replay_check import replay
         from holdfast.ports.errors import HoldfastError
 
         config = self._request.config
@@ -215,7 +215,7 @@ class Simulate:
         than the mark `holdfast_seeds`. pytest says in the end which simulations have seen no effects.
         """
         __tracebackhide__ = True
-        from holdfast.testing.simulating import SimulationFailedError, simulate
+        from holdfast.testing.workflow_simulation import SimulationFailedError, simulate
 
         try:
             simulation = simulate(calls, seeds=self._seeds(seeds), **options)
@@ -229,7 +229,7 @@ class Simulate:
         return simulation
 
     def _seeds(self, given: "int | Iterable[int] | None") -> "int | Iterable[int]":
-        from holdfast.testing.simulating import SEEDS
+        from holdfast.testing.workflow_simulation import SEEDS
 
         config = self._request.config
         only: int | None = config.getoption("--holdfast-seed")

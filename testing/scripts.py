@@ -5,8 +5,8 @@ from typing import Final
 
 import attrs
 
-from holdfast.ports.arguments import FUNCTION, Wanted, check, integer
 from holdfast.ports.errors import InvalidArgumentError
+from holdfast.ports.validation import FUNCTION, Wanted, check, integer
 
 _ERROR: Final = Wanted(
     "an exception, as ValueError('boom'), or the class of one",

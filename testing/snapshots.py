@@ -8,6 +8,7 @@ from typing import Final
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.kernel.invariants import Snapshot, as_snapshot
+from holdfast.ports.pagination import ListPlace
 from holdfast.ports.persistence import (
     HistoryOf,
     JobsOfRun,
@@ -17,9 +18,8 @@ from holdfast.ports.persistence import (
     RunFilter,
     RunsByKey,
 )
-from holdfast.ports.places import ListPlace
 from holdfast.ports.records import HistoryRow, Job, Run
-from holdfast.ports.tables import Tables
+from holdfast.ports.working_set import Tables
 
 _PAGE: Final = 500
 _TRIES_MAX: Final = 20

@@ -7,7 +7,7 @@ from typing import Any, Generic, ParamSpec, Self, cast
 import attrs
 from typing_extensions import TypeVar
 
-from holdfast.kernel.authoring.signatures import CallForm
+from holdfast.kernel.authoring.call_types import CallForm
 from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import Step
 from holdfast.ports.clock import Clock

@@ -7,18 +7,18 @@ from typing import Any, Final, Generic, Literal, ParamSpec, Self, TypeAlias, cas
 import attrs
 from typing_extensions import TypeVar
 
-from holdfast.hosts.bodies import Body, idempotency_key
-from holdfast.kernel.authoring.children import ChildStage
+from holdfast.hosts.execution.prepared_attempts import Body, idempotency_key
+from holdfast.kernel.authoring.body_types import Shape, is_async_body
+from holdfast.kernel.authoring.child_stages import ChildStage
 from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended, finished
 from holdfast.kernel.authoring.functions import FunctionStage
-from holdfast.kernel.authoring.shapes import Shape, is_async_body
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.values import decode
-from holdfast.ports.arguments import an, check
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import InvalidArgumentError
 from holdfast.ports.records import JobKind
+from holdfast.ports.validation import an, check
 from holdfast.testing.scripts import Script
 from holdfast.testing.step_stubs import AnyStep, StepStub, StepStubs
 

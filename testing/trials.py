@@ -13,14 +13,14 @@ import attrs
 from greenlet import getcurrent
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
-from holdfast.hosts.core import Core
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.functions.cache import FUNCTIONS_KEPT
-from holdfast.hosts.mentions import with_children
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.client.sync_engine import SyncEngine
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
+from holdfast.hosts.execution.function_cache import FUNCTIONS_KEPT
 from holdfast.hosts.serverless.host import ServerlessHost
-from holdfast.hosts.stores import Stores
-from holdfast.hosts.sync_engine import SyncEngine
-from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.hosts.wiring.services import Core
+from holdfast.hosts.wiring.step_discovery import with_children
+from holdfast.hosts.wiring.stores import Stores
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.functions.loop import Evicted
 from holdfast.kernel.functions.machine import evict_all, in_memory
@@ -30,22 +30,22 @@ from holdfast.ports.clock import instant
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.json import parse
 from holdfast.ports.records import ACTIVE, HistoryRow, JobState, Micros, Run, RunName
-from holdfast.ports.tables import Tables
+from holdfast.ports.working_set import Tables
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.due import due_instants, lapses
+from holdfast.testing.due_times import due_instants, lapses
 from holdfast.testing.effects import Effects
 from holdfast.testing.ids import SeededIds
 from holdfast.testing.simulation.faults import BODY, Faults, Kind, Schedule
 from holdfast.testing.simulation.fibers import START, Fiber, Hub
-from holdfast.testing.simulation.lives import Life
 from holdfast.testing.simulation.loops import run_virtually
+from holdfast.testing.simulation.observer import Watch
 from holdfast.testing.simulation.ports import Wires
+from holdfast.testing.simulation.process_life import Life
 from holdfast.testing.simulation.processes import Surroundings, connect
-from holdfast.testing.simulation.steps import Begun
+from holdfast.testing.simulation.step_records import Begun
 from holdfast.testing.simulation.store import Commit, SharedStore
 from holdfast.testing.simulation.trace import Trace
-from holdfast.testing.simulation.watching import Watch
 from holdfast.testing.stubs import Stubs
 from holdfast.testing.transport import NullTransport
 

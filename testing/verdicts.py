@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
-from holdfast.hosts.infos import error_text
-from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
+from holdfast.hosts.inspection.run_info import error_text
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import parse
 from holdfast.ports.records import STAGE_FAILED, TERMINAL, HistoryRow, Run, RunStatus

@@ -9,35 +9,35 @@ import attrs
 from typing_extensions import TypeVar
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
-from holdfast.hosts.core import Core
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.functions.away import drive_away
-from holdfast.hosts.infos import RunEvent, event_of
-from holdfast.hosts.interceptors import Interceptor, check_interceptors
-from holdfast.hosts.mentions import with_children
-from holdfast.hosts.stores import Stores
-from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
+from holdfast.hosts.execution.off_loop import drive_away
+from holdfast.hosts.inspection.run_info import RunEvent, event_of
+from holdfast.hosts.wiring.interceptors import Interceptor, check_interceptors
+from holdfast.hosts.wiring.services import Core
+from holdfast.hosts.wiring.step_discovery import with_children
+from holdfast.hosts.wiring.stores import Stores
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended
 from holdfast.kernel.authoring.options import StartOptions
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import StagesWoken
-from holdfast.ports.arguments import AWARE, SINK, TEXT, an, by_name, check, duration, several, with_methods
 from holdfast.ports.blobs import BlobStore
 from holdfast.ports.clock import instant
 from holdfast.ports.durations import Duration
 from holdfast.ports.events import USER_EVENTS, EventSink
 from holdfast.ports.records import JobKind, JobState, RunStatus, step_of
+from holdfast.ports.validation import AWARE, SINK, TEXT, an, by_name, check, duration, several, with_methods
 from holdfast.testing.async_world import AsyncWorld
 from holdfast.testing.blobs import MemoryBlobStore
-from holdfast.testing.bodies import BodiesHere
+from holdfast.testing.body_runner import BodiesHere
 from holdfast.testing.clock import DEFAULT_START, ManualClock
-from holdfast.testing.driver import Driver
 from holdfast.testing.ids import SeededIds
-from holdfast.testing.passing import HORIZON, Passing, Patience, time_to_pass
+from holdfast.testing.manual_driver import Driver
 from holdfast.testing.step_stubs import StepCall, StepStub
 from holdfast.testing.stubs import StageCall, Stub, Stubs
+from holdfast.testing.time_travel import HORIZON, Passing, Patience, time_to_pass
 from holdfast.testing.transport import NullTransport
 
 A = TypeVar("A")

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from holdfast.adapters.aws.messages import SqsMessages
 from holdfast.adapters.aws.sqs import SqsJobTransport
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.serverless.aws.cron import CronHandler
-from holdfast.hosts.serverless.aws.queue import QueueHandler
+from holdfast.adapters.aws.sqs_messages import SqsMessages
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.serverless.aws.cron_handler import CronHandler
+from holdfast.hosts.serverless.aws.queue_handler import QueueHandler
 from holdfast.hosts.serverless.host import ServerlessHost
-from holdfast.hosts.stores import Stores, open_stores
+from holdfast.hosts.wiring.stores import Stores, open_stores
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.ports.clock import Clock
 from holdfast.ports.persistence import Persistence, Query, StoreTime, Transaction

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import attrs
 
-from holdfast.hosts.engine import Engine
+from holdfast.hosts.client.engine import Engine
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import FindRun, JobsOfRun

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import pytest
 
-from holdfast.hosts import bodies
-from holdfast.hosts.process import worker as worker_module
-from holdfast.hosts.process.settings import Settings
+from holdfast.hosts.execution import prepared_attempts
+from holdfast.hosts.worker import worker as worker_module
+from holdfast.hosts.worker.settings import Settings
 
 OFTEN: Final = 0.05
 
@@ -27,4 +27,4 @@ def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def rest_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let functions rest for whatever they wait for, though it comes in less than a second."""
-    monkeypatch.setattr(bodies, "Parts", partial(bodies.Parts, park_after=0))
+    monkeypatch.setattr(prepared_attempts, "Parts", partial(prepared_attempts.Parts, park_after=0))

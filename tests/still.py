@@ -10,13 +10,13 @@ from typing import Any, Final
 import attrs
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process import worker as worker_module
-from holdfast.hosts.process.worker import Worker
-from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
+from holdfast.hosts.worker import worker as worker_module
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.signals import Signal
-from holdfast.kernel.functions.asked import HistoryEvent, SignalReceived
+from holdfast.kernel.functions.protocol import HistoryEvent, SignalReceived
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.persistence import JobsOfRun, ListRuns, RunFilter

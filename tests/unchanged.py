@@ -18,7 +18,7 @@ from holdfast import (
     suspend,
     workflow,
 )
-from holdfast.kernel.functions.asked import Cancelling, HistoryEvent
+from holdfast.kernel.functions.protocol import Cancelling, HistoryEvent
 from tests.sizes import sized
 from tests.still import Again, Play
 from tests.unit.kernel.functions.corpus import CORPUS, WHEN_CANCELLED, WHEN_SENT, sequence

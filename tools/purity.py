@@ -46,7 +46,7 @@ UNSAFE_MODULES: Final = frozenset({"cloudpickle", "dill", "marshal", "pickle", "
 UNSAFE_CALLS: Final = frozenset({"yaml.load", "yaml.load_all", "yaml.unsafe_load", "yaml.full_load"})
 UNSAFE_BUILTINS: Final = frozenset({"eval", "exec"})
 # Writes out what copies a record from the names of its fields, which are code already.
-WRITING_CODE: Final = "ports/frozen.py"
+WRITING_CODE: Final = "ports/structs.py"
 
 
 class Violation(NamedTuple):

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
 
-from holdfast.adapters.aws.batches import Entry, Failure, send_in_order
-from holdfast.adapters.aws.calls import config, new_client, region_of, reported
-from holdfast.ports.arguments import Wanted, check
+from holdfast.adapters.aws.batch_sender import Entry, Failure, send_in_order
+from holdfast.adapters.aws.client import config, new_client, region_of, reported
 from holdfast.ports.cloudevents import TYPES, cloud_event
 from holdfast.ports.events import Event
+from holdfast.ports.validation import Wanted, check
 
 if TYPE_CHECKING:
     from mypy_boto3_events import EventBridgeClient

@@ -10,8 +10,7 @@ from botocore.exceptions import ClientError
 from typing_extensions import override
 from urllib3.exceptions import HTTPError
 
-from holdfast.adapters.aws.calls import code_of, config, new_client, reported, status_of
-from holdfast.ports.arguments import TEXT, check
+from holdfast.adapters.aws.client import code_of, config, new_client, reported, status_of
 from holdfast.ports.blobs import BLOB_KEY_MAX, check_blob_key, is_blob_key, is_blob_key_part
 from holdfast.ports.errors import (
     BlobCorruptError,
@@ -21,6 +20,7 @@ from holdfast.ports.errors import (
     UnavailableError,
 )
 from holdfast.ports.urls import shown_url
+from holdfast.ports.validation import TEXT, check
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

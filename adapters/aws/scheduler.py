@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from botocore.exceptions import ClientError
 from typing_extensions import override
 
-from holdfast.adapters.aws.calls import code_of, config, new_client, reported
-from holdfast.ports.arguments import TEXT, Wanted, check
+from holdfast.adapters.aws.client import code_of, config, new_client, reported
 from holdfast.ports.clock import micros
+from holdfast.ports.validation import TEXT, Wanted, check
 
 if TYPE_CHECKING:
     from mypy_boto3_scheduler import EventBridgeSchedulerClient

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final, cast
 
 from typing_extensions import override
 
-from holdfast.adapters.aws.calls import config, new_client, reported
-from holdfast.ports.arguments import TEXT, check, integer
+from holdfast.adapters.aws.client import config, new_client, reported
 from holdfast.ports.errors import UnavailableError
-from holdfast.ports.forks import renew_in_forks
 from holdfast.ports.json import canonical, parse
+from holdfast.ports.process_forks import renew_in_forks
 from holdfast.ports.records import job_key
 from holdfast.ports.transport import Delivery, Hint, JobHint
+from holdfast.ports.validation import TEXT, check, integer
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

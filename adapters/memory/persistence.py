@@ -4,12 +4,12 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from holdfast.adapters.memory.queries import answer, dead_lettered_in, node_rows
-from holdfast.adapters.memory.ready import JobOrder
-from holdfast.adapters.memory.waiting import first_waiting, queued, used, waited_for
+from holdfast.adapters.memory.job_index import JobOrder
+from holdfast.adapters.memory.queries.admissions import first_waiting, queued, used, waited_for
+from holdfast.adapters.memory.queries.answers import answer, dead_lettered_in, node_rows
+from holdfast.ports.attempt_output import Annotation, Scope
 from holdfast.ports.changes import Change, CreateRun, net_changes
 from holdfast.ports.errors import ConflictError, ForkedStoreError, HoldfastError
-from holdfast.ports.forks import renew_in_forks
 from holdfast.ports.persistence import (
     CompletedRow,
     Lane,
@@ -20,6 +20,7 @@ from holdfast.ports.persistence import (
     WaitedFor,
     Waiting,
 )
+from holdfast.ports.process_forks import renew_in_forks
 from holdfast.ports.records import (
     ACTIVE,
     STAGE_COMPLETED,
@@ -47,9 +48,8 @@ from holdfast.ports.records import (
     StreamHead,
     StreamKey,
 )
-from holdfast.ports.said import Annotation, Scope
-from holdfast.ports.tables import Tables
 from holdfast.ports.unreadable import RunOutline
+from holdfast.ports.working_set import Tables
 
 R = TypeVar("R")
 

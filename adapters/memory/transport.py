@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from holdfast.ports.forks import renew_in_forks
+from holdfast.ports.process_forks import renew_in_forks
 from holdfast.ports.transport import Delivery, Hint
 
 _STALE_ENTRIES_MAX: Final = 1_000

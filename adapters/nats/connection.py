@@ -17,7 +17,7 @@ from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, StreamConfig
 
 from holdfast.ports.errors import InvalidUrlError, UnavailableError
-from holdfast.ports.forks import leave_alone, renew_in_forks
+from holdfast.ports.process_forks import leave_alone, renew_in_forks
 from holdfast.ports.urls import HIDDEN, hide, secrets_of, shown_url
 
 T = TypeVar("T")

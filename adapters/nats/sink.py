@@ -12,10 +12,10 @@ from nats.js.errors import APIError, NoStreamResponseError
 from typing_extensions import override
 
 from holdfast.adapters.nats.connection import NatsConnection, jetstream
-from holdfast.ports.arguments import TEXT, Wanted, check
 from holdfast.ports.cloudevents import STRUCTURED, cloud_event
 from holdfast.ports.errors import EventRefusedError, SinkUnavailableError
 from holdfast.ports.events import Event
+from holdfast.ports.validation import TEXT, Wanted, check
 
 WITHIN: Final = 20.0
 """Seconds that one call of `emit` may publish for."""

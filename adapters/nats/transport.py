@@ -18,12 +18,12 @@ from typing_extensions import override
 
 from holdfast.adapters.nats.connection import NatsConnection, jetstream, subscribed
 from holdfast.adapters.nats.sink import SUBJECT
-from holdfast.ports.arguments import TEXT, Wanted, check, duration, integer
 from holdfast.ports.durations import Duration
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.records import job_key
 from holdfast.ports.transport import Delivery, Hint, JobHint
+from holdfast.ports.validation import TEXT, Wanted, check, duration, integer
 
 T = TypeVar("T")
 

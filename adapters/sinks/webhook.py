@@ -14,10 +14,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from typing_extensions import override
 
-from holdfast.adapters.sinks.addresses import addresses_of, is_address, is_internal
 from holdfast.adapters.sinks.deadlines import Deadline, DeadlineSocket, connect, resolve_by
 from holdfast.adapters.sinks.signing import Signer
-from holdfast.ports.arguments import TEXT, TRUTH, an, check, duration, integer
+from holdfast.adapters.sinks.ssrf import addresses_of, is_address, is_internal
 from holdfast.ports.cloudevents import BATCHED, STRUCTURED, batch, cloud_event
 from holdfast.ports.durations import Duration
 from holdfast.ports.errors import (
@@ -29,6 +28,7 @@ from holdfast.ports.errors import (
 from holdfast.ports.events import Event
 from holdfast.ports.texts import escape_line
 from holdfast.ports.urls import hide, secrets_of, shown_url
+from holdfast.ports.validation import TEXT, TRUTH, an, check, duration, integer
 
 if TYPE_CHECKING:
     import socket

@@ -8,7 +8,7 @@ import attrs
 from sqlalchemy import Connection
 
 from holdfast.adapters.sql.dialects import Dialect, Write
-from holdfast.adapters.sql.remembered import Memory, Versions
+from holdfast.adapters.sql.postgresql.row_cache import Memory, Versions
 from holdfast.adapters.sql.rows import Row
 from holdfast.ports.errors import HoldfastError
 

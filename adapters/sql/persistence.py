@@ -10,15 +10,15 @@ import attrs
 
 from holdfast.adapters.sql.database import Database, Link
 from holdfast.adapters.sql.errors import TransientError
+from holdfast.adapters.sql.postgresql.optimistic import ChangedError, RememberingTransaction
 from holdfast.adapters.sql.pruning import prune_receipts, prune_rows
-from holdfast.adapters.sql.queries import Answers
-from holdfast.adapters.sql.remembering import ChangedError, RememberingTransaction
+from holdfast.adapters.sql.queries.answers import Answers
 from holdfast.adapters.sql.retry import Patience
-from holdfast.adapters.sql.schema import migrate, newest_version
-from holdfast.adapters.sql.sharing import JoinedTransaction, closing, handle_for, receipt_is_there
-from holdfast.adapters.sql.sqlite import SqliteDatabase, sqlite_path
+from holdfast.adapters.sql.schema.migrator import migrate, newest_version
+from holdfast.adapters.sql.sqlite.connection import SqliteDatabase, sqlite_path
 from holdfast.adapters.sql.statements import reads_for, waiting_for, writes_for
 from holdfast.adapters.sql.transaction import SqlTransaction, Statements
+from holdfast.adapters.sql.user_transactions import JoinedTransaction, closing, handle_for, receipt_is_there
 from holdfast.ports.errors import ConflictError
 from holdfast.ports.persistence import Query, SchemaVersion, Transaction
 from holdfast.ports.records import Micros
@@ -192,7 +192,7 @@ def _open(
         return "sqlite", SqliteDatabase(sqlite_path(url), busy_seconds=deadline)
     if scheme in {"postgresql", "postgres", "postgresql+psycopg"}:
         try:
-            from holdfast.adapters.sql.postgres import PostgresDatabase
+            from holdfast.adapters.sql.postgresql.connection import PostgresDatabase
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(
                 'PostgreSQL needs psycopg: pip install "holdfast[postgres]"', name=error.name

@@ -16,7 +16,7 @@ import attrs
 from typing_extensions import TypeVar
 
 from holdfast.adapters.sql.errors import TransientError
-from holdfast.ports.forks import leave_alone
+from holdfast.ports.process_forks import leave_alone
 
 
 class Closable(Protocol):

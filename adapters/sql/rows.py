@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
 
+from holdfast.ports.attempt_output import AiCall, AiCallKind, AiTotal, Annotation, Artifact, Scope
 from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.persistence import CompletedRow, NodeRows, SlotPlace, WaitedFor
 from holdfast.ports.records import (
@@ -33,7 +34,6 @@ from holdfast.ports.records import (
     StreamHead,
     StreamState,
 )
-from holdfast.ports.said import AiCall, AiCallKind, AiTotal, Annotation, Artifact, Scope
 from holdfast.ports.unreadable import RunOutline, replace_unreadable, shown, unreadable_columns
 
 Row: TypeAlias = tuple[Any, ...]

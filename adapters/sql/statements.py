@@ -7,10 +7,11 @@ from typing import Final
 
 import attrs
 
-from holdfast.adapters.sql import rows, tables
+from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.dialects import Dialect, Write, upsert
-from holdfast.adapters.sql.updates import OF_JOBS, OF_RUNS
-from holdfast.adapters.sql.waiting import SOURCES, Searches, searches_for
+from holdfast.adapters.sql.narrow_updates import OF_JOBS, OF_RUNS
+from holdfast.adapters.sql.queries.admissions import SOURCES, Searches, searches_for
+from holdfast.adapters.sql.schema import tables
 from holdfast.ports.persistence import Waiting
 from holdfast.ports.records import ClosePolicy, JobKind
 from holdfast.ports.unreadable import INSTANT_MAX, NUMBER_MAX

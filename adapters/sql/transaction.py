@@ -9,11 +9,12 @@ from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.database import Link, Parameters
 from holdfast.adapters.sql.dialects import Dialect, encode_rows
 from holdfast.adapters.sql.errors import TransientError
+from holdfast.adapters.sql.narrow_updates import Known
+from holdfast.adapters.sql.queries.admissions import PLACE, WANTED, Searches
 from holdfast.adapters.sql.rows import Row, askable, is_askable
 from holdfast.adapters.sql.statements import Reads, Writes
-from holdfast.adapters.sql.updates import Known
-from holdfast.adapters.sql.waiting import PLACE, WANTED, Searches
 from holdfast.adapters.sql.writes import WritePlan, is_sure, write_plan
+from holdfast.ports.attempt_output import Annotation
 from holdfast.ports.changes import Change, NetChanges, net_changes
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.persistence import (
@@ -48,7 +49,6 @@ from holdfast.ports.records import (
     StreamHead,
     StreamKey,
 )
-from holdfast.ports.said import Annotation
 from holdfast.ports.unreadable import RunOutline
 
 T = TypeVar("T")

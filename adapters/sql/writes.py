@@ -5,12 +5,12 @@ from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
 from holdfast.adapters.sql.dialects import Write
-from holdfast.adapters.sql.finding import annotation_pair, annotation_text_rows, attribute_rows
+from holdfast.adapters.sql.narrow_updates import Known, job_updates, run_updates
+from holdfast.adapters.sql.queries.runs import annotation_pair, annotation_text_rows, attribute_rows
 from holdfast.adapters.sql.rows import Row, ai_call_values, history_values, stream_head_values, values_of
 from holdfast.adapters.sql.statements import Writes
-from holdfast.adapters.sql.updates import Known, job_updates, run_updates
+from holdfast.ports.attempt_output import annotation_text
 from holdfast.ports.changes import NetChanges
-from holdfast.ports.said import annotation_text
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -5,15 +5,14 @@ from typing import Literal
 import click
 from rich.table import Table
 
-from holdfast.hosts.ai import AiCallInfo, AiTotals, ai_calls_of, ai_totals_of
-from holdfast.hosts.cli.exits import Exit
-from holdfast.hosts.cli.facts import find_run
-from holdfast.hosts.cli.help import exits
-from holdfast.hosts.cli.lines import place_name
-from holdfast.hosts.cli.screen import Screen, one_line, safe, screen_options, table
-from holdfast.hosts.cli.spans import iso
-from holdfast.hosts.cli.target import Target, engine_options
-from holdfast.hosts.spans import span
+from holdfast.hosts.cli.console import Screen, one_line, safe, screen_options, table
+from holdfast.hosts.cli.engine_options import Target, engine_options
+from holdfast.hosts.cli.exit_codes import Exit, exits
+from holdfast.hosts.cli.json_times import iso
+from holdfast.hosts.cli.run_facts import find_run
+from holdfast.hosts.cli.text_output import place_name
+from holdfast.hosts.inspection.ai_calls import AiCallInfo, AiTotals, ai_calls_of, ai_totals_of
+from holdfast.hosts.text import span
 from holdfast.ports.clock import micros
 
 _NUMBERS = ("calls", "failed", "input", "output", "cost", "took")

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from holdfast.hosts.cli.exits import Exit
-from holdfast.hosts.cli.help import exits
-from holdfast.hosts.cli.late import late_commands
-from holdfast.hosts.cli.places import COMMANDS
-from holdfast.hosts.cli.streams import tolerant_stderr
+from holdfast.hosts.cli.command_table import COMMANDS
+from holdfast.hosts.cli.exit_codes import Exit, exits
+from holdfast.hosts.cli.lazy_commands import late_commands
+from holdfast.hosts.cli.tolerant_stderr import tolerant_stderr
 
 if TYPE_CHECKING:
-    from holdfast.hosts.cli.screen import Screen
+    from holdfast.hosts.cli.console import Screen
 
 _GROUPS: Final = {
     "run": "Start runs, look at them, wait for them, pause and end them, run them again.",
@@ -90,7 +89,7 @@ def _run(arguments: Sequence[str]) -> int:
     began: list[Callable[[], None]] = []
 
     def begin() -> None:
-        from holdfast.hosts.cli.logs import log_holdfast, stop_logging
+        from holdfast.hosts.cli.process_logs import log_holdfast, stop_logging
 
         log_holdfast(screen())
         began.append(stop_logging)
@@ -108,7 +107,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _screen(arguments: Sequence[str]) -> "Screen":
-    from holdfast.hosts.cli.screen import Screen
+    from holdfast.hosts.cli.console import Screen
     from holdfast.hosts.cli.secrets import secrets_given
 
     Screen.secrets = secrets_given(arguments, os.environ)
@@ -119,7 +118,7 @@ def _screen(arguments: Sequence[str]) -> "Screen":
 def _failed(screen: "Screen", error: BaseException) -> int:
     from traceback import format_exception
 
-    from holdfast.hosts.cli.exits import Problem, problem_of
+    from holdfast.hosts.cli.exit_codes import Problem, problem_of
 
     problem = problem_of(error)
     if problem is None:

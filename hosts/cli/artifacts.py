@@ -7,15 +7,14 @@ from typing import Final
 
 import click
 
-from holdfast.hosts.artifacts import ArtifactInfo, artifact_bytes, artifact_info, artifacts_of
-from holdfast.hosts.cli.exits import CliError, Exit
-from holdfast.hosts.cli.facts import find_run
-from holdfast.hosts.cli.help import exits
-from holdfast.hosts.cli.lines import place_name
-from holdfast.hosts.cli.screen import Screen, safe, screen_options, table
-from holdfast.hosts.cli.spans import iso
-from holdfast.hosts.cli.target import Target, engine_options
-from holdfast.hosts.core import Core
+from holdfast.hosts.cli.console import Screen, safe, screen_options, table
+from holdfast.hosts.cli.engine_options import Target, engine_options
+from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
+from holdfast.hosts.cli.json_times import iso
+from holdfast.hosts.cli.run_facts import find_run
+from holdfast.hosts.cli.text_output import place_name
+from holdfast.hosts.execution.artifacts import ArtifactInfo, artifact_bytes, artifact_info, artifacts_of
+from holdfast.hosts.wiring.services import Core
 from holdfast.ports.clock import micros
 from holdfast.ports.records import Run
 

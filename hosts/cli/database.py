@@ -4,12 +4,11 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.hosts.cli.exits import Exit
-from holdfast.hosts.cli.help import exits
-from holdfast.hosts.cli.screen import Screen, safe, screen_options, status_text
-from holdfast.hosts.cli.target import Target, engine_options, schema_there
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.stores import MEMORY, newest_schema
+from holdfast.hosts.cli.console import Screen, safe, screen_options, status_text
+from holdfast.hosts.cli.engine_options import Target, engine_options, schema_there
+from holdfast.hosts.cli.exit_codes import Exit, exits
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.wiring.stores import MEMORY, newest_schema
 from holdfast.ports.persistence import CountAll, StoreCounts
 from holdfast.ports.records import JobState, RunStatus
 

@@ -3,12 +3,11 @@
 import click
 from rich.text import Text
 
-from holdfast.hosts.cli.exits import Exit
-from holdfast.hosts.cli.help import exits
-from holdfast.hosts.cli.screen import Screen, safe, screen_options
-from holdfast.hosts.cli.target import Target, engine_options
-from holdfast.hosts.doctor import FINDINGS
-from holdfast.hosts.findings import Diagnosis, Finding
+from holdfast.hosts.cli.console import Screen, safe, screen_options
+from holdfast.hosts.cli.engine_options import Target, engine_options
+from holdfast.hosts.cli.exit_codes import Exit, exits
+from holdfast.hosts.maintenance.doctor.doctor import FINDINGS
+from holdfast.hosts.maintenance.doctor.findings import Diagnosis, Finding
 
 _EXITS = exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.UNHEALTHY)
 

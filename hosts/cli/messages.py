@@ -4,13 +4,12 @@ from typing import Final
 
 import click
 
-from holdfast.hosts.cli.exits import Exit
-from holdfast.hosts.cli.facts import find_run
-from holdfast.hosts.cli.help import exits
-from holdfast.hosts.cli.screen import Screen, safe, screen_options, table
-from holdfast.hosts.cli.spans import iso
-from holdfast.hosts.cli.target import Target, engine_options
-from holdfast.hosts.messages import MessageInfo, messages_of
+from holdfast.hosts.cli.console import Screen, safe, screen_options, table
+from holdfast.hosts.cli.engine_options import Target, engine_options
+from holdfast.hosts.cli.exit_codes import Exit, exits
+from holdfast.hosts.cli.json_times import iso
+from holdfast.hosts.cli.run_facts import find_run
+from holdfast.hosts.inspection.messages import MessageInfo, messages_of
 from holdfast.ports.clock import micros
 from holdfast.ports.records import Run
 

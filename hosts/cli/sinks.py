@@ -4,12 +4,11 @@ from datetime import datetime, timedelta
 
 import click
 
-from holdfast.hosts.cli.asking import instant_of, moment
-from holdfast.hosts.cli.exits import Exit
-from holdfast.hosts.cli.help import exits
-from holdfast.hosts.cli.screen import Screen, one_line, screen_options, table
-from holdfast.hosts.cli.target import Target, engine_options
-from holdfast.hosts.sinks import SinkInfo
+from holdfast.hosts.cli.console import Screen, one_line, screen_options, table
+from holdfast.hosts.cli.engine_options import Target, engine_options
+from holdfast.hosts.cli.exit_codes import Exit, exits
+from holdfast.hosts.cli.filter_options import instant_of, moment
+from holdfast.hosts.events.sinks import SinkInfo
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import SinkNotFoundError
 

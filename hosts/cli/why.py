@@ -5,12 +5,11 @@ from datetime import UTC
 import click
 from rich.text import Text
 
-from holdfast.hosts.cli.exits import Exit
-from holdfast.hosts.cli.facts import find_run
-from holdfast.hosts.cli.help import exits
-from holdfast.hosts.cli.screen import STATUS_STYLES, Screen, safe, screen_options
-from holdfast.hosts.cli.target import Target, engine_options
-from holdfast.hosts.why import Reason, why_of
+from holdfast.hosts.cli.console import STATUS_STYLES, Screen, safe, screen_options
+from holdfast.hosts.cli.engine_options import Target, engine_options
+from holdfast.hosts.cli.exit_codes import Exit, exits
+from holdfast.hosts.cli.run_facts import find_run
+from holdfast.hosts.inspection.why import Reason, why_of
 
 _EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA)
 

@@ -6,15 +6,28 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from holdfast.hosts.bodies import Body
-from holdfast.hosts.failures import MESSAGE_MAX
-from holdfast.hosts.functions.continuing import going_on
-from holdfast.hosts.functions.drive import Drive
-from holdfast.hosts.functions.patience import until_available_in_thread
-from holdfast.hosts.payloads import INLINE_MAX
-from holdfast.kernel.commands import Blocked, Cancelled, Completed, Failed, Failure, Outcome
-from holdfast.kernel.functions.asked import GoesOn, Returned
-from holdfast.kernel.functions.raising import error_words
+import attrs
+
+from holdfast.hosts.execution.failures import MESSAGE_MAX
+from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.functions.loader import rows_after
+from holdfast.hosts.functions.published_values import name_of_shown, newest_shown
+from holdfast.hosts.functions.replay import Drive
+from holdfast.hosts.functions.store_retries import until_available_in_thread
+from holdfast.hosts.wiring.payloads import INLINE_MAX
+from holdfast.kernel.commands import (
+    Blocked,
+    Cancelled,
+    CarriedValue,
+    Completed,
+    ContinuedAsNew,
+    Failed,
+    Failure,
+    Outcome,
+)
+from holdfast.kernel.functions.protocol import GoesOn, Returned
+from holdfast.kernel.history.exceptions import error_words
+from holdfast.kernel.rules.continue_as_new import sent_on
 
 _PLACES_MAX: Final = 3
 """How many places are named in which a function waits for nothing."""
@@ -75,3 +88,37 @@ def stuck(places: Sequence[str]) -> Outcome:
 def blocked(code: str, message: str) -> Outcome:
     """Return that somebody has to look at a run, and why."""
     return Blocked(failure=Failure(code=code, message=message[:MESSAGE_MAX]))
+
+
+_SHOWN_PAGE: Final = 100
+"""How many rows are read at once of what a function has shown."""
+
+
+async def going_on(body: Body, drive: Drive, ended: GoesOn) -> ContinuedAsNew:
+    """Return that the run goes on as a new generation, with the updates that the function has not begun with."""
+    unread = drive.unread
+
+    def made() -> ContinuedAsNew:
+        rows = [row for row in (rows_after(body, 0) if unread else ()) if row.number in unread]
+        # Not in a place of this generation's: it is the next one's.
+        place = attrs.evolve(body.place, run=f"{body.work.run.key}-next")
+        return ContinuedAsNew(
+            workflow=ended.workflow,
+            version=ended.version,
+            input=body.payloads.put(ended.input, place),
+            seen=drive.seen,
+            updates=tuple(sent_on(row) for row in rows if row.type == "update.received"),
+            published=_shown(body) if drive.has_shown else (),
+        )
+
+    return await until_available_in_thread(made, "what a function goes on with can't be stored yet")
+
+
+def _shown(body: Body) -> tuple[CarriedValue, ...]:
+    """Return what the function shows: of each name the last."""
+    newest: dict[str, CarriedValue] = {}
+    for row in newest_shown(body.parts.persistence, body.work.run, _SHOWN_PAGE):
+        name = name_of_shown(row)
+        if name not in newest and row.payload is not None:
+            newest[name] = CarriedValue(name=name, value=row.payload)
+    return tuple(newest[name] for name in sorted(newest))

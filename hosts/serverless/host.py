@@ -6,14 +6,14 @@ from typing import Final, Literal, TypeVar, cast
 
 import attrs
 
-from holdfast.hosts.core import CLOCK_AGE_MAX
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.flushing import LEASE, Flusher
-from holdfast.hosts.maintenance import Maintenance, Tick
-from holdfast.hosts.removing import checked_retention
-from holdfast.hosts.serverless.execution import AttemptExecutor
-from holdfast.hosts.serverless.messages import JobMessage, message_from
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.events.flusher import LEASE, Flusher
+from holdfast.hosts.maintenance.retention import checked_retention
+from holdfast.hosts.maintenance.tick import Maintenance, Tick
+from holdfast.hosts.serverless.attempt_executor import AttemptExecutor
+from holdfast.hosts.serverless.job_messages import JobMessage, message_from
 from holdfast.hosts.serverless.reminders import Reminders
+from holdfast.hosts.wiring.services import CLOCK_AGE_MAX
 from holdfast.kernel.commands import (
     JobClaim,
     JobClaimed,
@@ -24,16 +24,16 @@ from holdfast.kernel.commands import (
     SessionOpen,
     SessionRenew,
 )
-from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.messages import BLOCKED_CLAIM, ignored
-from holdfast.kernel.plan import DEFAULT_QUEUE
-from holdfast.ports.arguments import SINK, Wanted, an, by_name, check, duration, integer
+from holdfast.kernel.dispatch.job_execution import BLOCKED_CLAIM, ignored
+from holdfast.kernel.dispatch.kernel import Kernel
+from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE
 from holdfast.ports.clock import micros
 from holdfast.ports.durations import Duration
 from holdfast.ports.errors import CommandError, HoldfastError, SessionLostError, UnreadableRowError
 from holdfast.ports.events import EventSink
-from holdfast.ports.forks import renew_in_forks
 from holdfast.ports.persistence import Lane
+from holdfast.ports.process_forks import renew_in_forks
+from holdfast.ports.validation import SINK, Wanted, an, by_name, check, duration, integer
 
 T = TypeVar("T")
 

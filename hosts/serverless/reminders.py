@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from holdfast.hosts.core import Core
+from holdfast.hosts.wiring.services import Core
 from holdfast.ports.clock import micros
 from holdfast.ports.persistence import QueuedJobs
 from holdfast.ports.records import JobKey, Micros

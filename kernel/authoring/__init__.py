@@ -4,8 +4,8 @@ What durable functions are written with is in modules of its own, which need asy
 """
 
 from holdfast.kernel.authoring.calls import Call, Definition
-from holdfast.kernel.authoring.children import ChildStage
-from holdfast.kernel.authoring.context import BlobRef, StageBlobs, StageContext, StageOutputs, StageRuntime
+from holdfast.kernel.authoring.child_stages import ChildStage
+from holdfast.kernel.authoring.completion_policies import AtLeast, ItemFailure, Partial, Tolerate
 from holdfast.kernel.authoring.decorators import StageDecorator, each, stage
 from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended, finished, suspend
 from holdfast.kernel.authoring.nodes import AnyNode, Node
@@ -18,8 +18,14 @@ from holdfast.kernel.authoring.options import (
     check_options,
 )
 from holdfast.kernel.authoring.pipelines import Pipeline
-from holdfast.kernel.authoring.policies import AtLeast, ItemFailure, Partial, Tolerate
 from holdfast.kernel.authoring.signals import Signal
+from holdfast.kernel.authoring.stage_context import (
+    BlobRef,
+    StageBlobs,
+    StageContext,
+    StageOutputs,
+    StageRuntime,
+)
 from holdfast.kernel.authoring.stages import ConfigurableStage, Stage
 
 __all__ = [

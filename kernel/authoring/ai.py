@@ -11,9 +11,9 @@ import attrs
 
 from holdfast.kernel.authoring.options import check_options
 from holdfast.kernel.authoring.threads import InThread
-from holdfast.ports.arguments import TEXT, Wanted, an, check, integer, refused
+from holdfast.ports.attempt_output import COST_DIGITS, AiCallKind
 from holdfast.ports.durations import NO_TIME, Duration, length_within, wanted_length
-from holdfast.ports.said import COST_DIGITS, AiCallKind
+from holdfast.ports.validation import TEXT, Wanted, an, check, integer, refused
 
 Cost: TypeAlias = Decimal | int
 Kind: TypeAlias = AiCallKind | Literal["text", "object", "embed", "stream", "batch"]

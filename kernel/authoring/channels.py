@@ -8,15 +8,15 @@ from typing_extensions import TypeForm, TypeVar, override
 
 from holdfast.kernel.authoring.options import check_name
 from holdfast.kernel.authoring.signals import Signal
-from holdfast.kernel.functions.asked import CloseRequest
-from holdfast.kernel.functions.frames import call_site
+from holdfast.kernel.functions.call_sites import call_site
 from holdfast.kernel.functions.inboxes import Message
 from holdfast.kernel.functions.loop import loop_for
+from holdfast.kernel.functions.protocol import CloseRequest
 from holdfast.kernel.values import check_type, decode, encode
-from holdfast.kernel.values.forms import Form, show
-from holdfast.ports.arguments import duration
+from holdfast.kernel.values.type_forms import Form, show
 from holdfast.ports.durations import NO_TIME, Duration
 from holdfast.ports.errors import ChannelClosedError, DefinitionError, UnreadMessagesError
+from holdfast.ports.validation import duration
 
 T = TypeVar("T")
 Out = TypeVar("Out", covariant=True)

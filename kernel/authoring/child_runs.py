@@ -7,15 +7,15 @@ from typing_extensions import TypeVar
 
 from holdfast.kernel.authoring.options import StartOptions, check_options
 from holdfast.kernel.authoring.signals import Signal
-from holdfast.kernel.functions.asked import ChildEnded, ChildRequest, NotifyRequest
-from holdfast.kernel.functions.frames import call_site
+from holdfast.kernel.functions.call_sites import call_site
 from holdfast.kernel.functions.loop import FunctionLoop, loop_for
-from holdfast.kernel.functions.raising import error_if_known
+from holdfast.kernel.functions.protocol import ChildEnded, ChildRequest, NotifyRequest
+from holdfast.kernel.history.exceptions import error_if_known
 from holdfast.kernel.values import decode
-from holdfast.kernel.values.forms import Form
-from holdfast.ports.arguments import TEXT, Wanted, an, check
+from holdfast.kernel.values.type_forms import Form
 from holdfast.ports.errors import RunCancelledError, RunFailedError
 from holdfast.ports.records import ClosePolicy
+from holdfast.ports.validation import TEXT, Wanted, an, check
 
 if TYPE_CHECKING:
     from holdfast.kernel.authoring.calls import Call

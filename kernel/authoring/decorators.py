@@ -7,17 +7,17 @@ from typing import Any, Final, TypeAlias, TypeVarTuple, Unpack, cast, overload
 import attrs
 from typing_extensions import TypeVar
 
+from holdfast.kernel.authoring.body_types import fits, list_of, read_shape, sequence_of
 from holdfast.kernel.authoring.calls import Definition
-from holdfast.kernel.authoring.children import THEIR_OWN, child_stage
-from holdfast.kernel.authoring.context import StageContext
+from holdfast.kernel.authoring.child_stages import THEIR_OWN, child_stage
+from holdfast.kernel.authoring.completion_policies import AtLeast, Partial, Tolerate, enough_of
 from holdfast.kernel.authoring.external import ExternalStage, Suspended, suspended_types
 from holdfast.kernel.authoring.nodes import AnyNode, Node
 from holdfast.kernel.authoring.options import BodyOptions, check_name, check_options
-from holdfast.kernel.authoring.policies import AtLeast, Partial, Tolerate, enough_of
-from holdfast.kernel.authoring.shapes import fits, list_of, read_shape, sequence_of
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.authoring.stages import ConfigurableStage, Each, Stage, stage_hint
-from holdfast.kernel.plan import DEFAULT_MAP_LIMIT
-from holdfast.kernel.values.forms import origin_of, show
+from holdfast.kernel.pipelines.plan import DEFAULT_MAP_LIMIT
+from holdfast.kernel.values.type_forms import origin_of, show
 from holdfast.ports.errors import DefinitionError
 
 A = TypeVar("A")

@@ -8,16 +8,16 @@ from typing import Any, Final, Generic, Never, overload
 import attrs
 from typing_extensions import TypeVar
 
-from holdfast.kernel.authoring.context import StageContext
+from holdfast.kernel.authoring.body_types import Shape, fits, is_async_body, read_shape
 from holdfast.kernel.authoring.nodes import In, Out
 from holdfast.kernel.authoring.options import Retry, check_options, kept_length
-from holdfast.kernel.authoring.shapes import Shape, fits, is_async_body, read_shape
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.authoring.stages import Config, ConfigurableStage
 from holdfast.kernel.values import check_type
-from holdfast.kernel.values.forms import Form, arguments, members, origin_of, plain, show
-from holdfast.ports.arguments import AWARE, TEXT, check, duration
+from holdfast.kernel.values.type_forms import Form, arguments, members, origin_of, plain, show
 from holdfast.ports.durations import Duration
 from holdfast.ports.errors import DefinitionError, InvalidArgumentError
+from holdfast.ports.validation import AWARE, TEXT, check, duration
 
 S = TypeVar("S")
 T = TypeVar("T")

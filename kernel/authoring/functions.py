@@ -14,23 +14,23 @@ from uuid import UUID
 import attrs
 from typing_extensions import TypeVar, override
 
+from holdfast.kernel.authoring.body_types import Shape
+from holdfast.kernel.authoring.call_types import CallForm, read_call_form
 from holdfast.kernel.authoring.calls import Call, Definition
-from holdfast.kernel.authoring.design import Test
 from holdfast.kernel.authoring.nodes import In
 from holdfast.kernel.authoring.options import check_name, check_options
-from holdfast.kernel.authoring.shapes import Shape
-from holdfast.kernel.authoring.signatures import CallForm, read_call_form
+from holdfast.kernel.authoring.pipeline_builder import Test
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.steps import Step, compensating, step_of_anything
 from holdfast.kernel.functions.loop import FunctionLoop, loop_for
 from holdfast.kernel.functions.machine import FunctionMachine
-from holdfast.kernel.plan import Group, Plan, RetryPolicy, StagePlan
+from holdfast.kernel.pipelines.plan import Group, Plan, RetryPolicy, StagePlan
 from holdfast.kernel.values import encode
-from holdfast.ports.arguments import duration
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.durations import NO_TIME, Duration
 from holdfast.ports.errors import DefinitionError, InvalidValueError, UnreadableValueError
 from holdfast.ports.records import Micros
+from holdfast.ports.validation import duration
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -10,7 +10,6 @@ import attrs
 
 from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.authoring.signals import Signal
-from holdfast.ports.arguments import Wanted, refused, shown
 from holdfast.ports.durations import (
     NO_TIME,
     SHORTEST,
@@ -21,6 +20,7 @@ from holdfast.ports.durations import (
 )
 from holdfast.ports.errors import DefinitionError, InvalidArgumentError
 from holdfast.ports.records import ATTEMPTS_MAX
+from holdfast.ports.validation import Wanted, refused, shown
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -10,17 +10,17 @@ from typing import Any, Final, Generic, TypedDict, Unpack, cast, overload
 import attrs
 from typing_extensions import TypeForm, TypeVar, override
 
+from holdfast.kernel.authoring.body_types import is_async_body, tuple_of, union_of
 from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.kernel.authoring.completion_policies import AtLeast, Partial, Tolerate
 from holdfast.kernel.authoring.decorators import each
-from holdfast.kernel.authoring.design import Design, Step, Test, group_of, joined, stage_of
 from holdfast.kernel.authoring.nodes import AnyNode, In, Node, Out
 from holdfast.kernel.authoring.options import BodyDefaults, check_name, check_options
-from holdfast.kernel.authoring.policies import AtLeast, Partial, Tolerate
-from holdfast.kernel.authoring.shapes import is_async_body, tuple_of, union_of
+from holdfast.kernel.authoring.pipeline_builder import Design, Step, Test, group_of, joined, stage_of
 from holdfast.kernel.authoring.stages import Stage
-from holdfast.kernel.plan import Plan
+from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.values import check_type
-from holdfast.kernel.values.forms import NoneType, plain, show
+from holdfast.kernel.values.type_forms import NoneType, plain, show
 from holdfast.ports.errors import DefinitionError, InvalidArgumentError
 
 Item = TypeVar("Item")

@@ -9,8 +9,8 @@ from typing import Any, Generic, Self, Unpack, cast
 import attrs
 from typing_extensions import TypeVar, override
 
+from holdfast.kernel.authoring.body_types import Shape, is_async_body
 from holdfast.kernel.authoring.calls import Definition
-from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.nodes import In, Node, Out
 from holdfast.kernel.authoring.options import (
     BodyDefaults,
@@ -20,11 +20,11 @@ from holdfast.kernel.authoring.options import (
     check_options,
     kept_length,
 )
-from holdfast.kernel.authoring.shapes import Shape, is_async_body
-from holdfast.kernel.plan import Enough
+from holdfast.kernel.authoring.stage_context import StageContext
+from holdfast.kernel.pipelines.plan import Enough
 from holdfast.kernel.values import decode, encode
-from holdfast.kernel.values.forms import is_class_with_fields, is_typed_dict, show
-from holdfast.kernel.values.recorded import decode_recorded
+from holdfast.kernel.values.stored_values import decode_recorded
+from holdfast.kernel.values.type_forms import is_class_with_fields, is_typed_dict, show
 from holdfast.ports.errors import DefinitionError, HoldfastError, InvalidValueError
 
 Config = TypeVar("Config")

@@ -7,8 +7,8 @@ from typing import Final, Protocol, overload
 import attrs
 from typing_extensions import TypeForm, TypeVar
 
-from holdfast.kernel.authoring.details import details_text
-from holdfast.kernel.values.recorded import decode_recorded
+from holdfast.kernel.authoring.heartbeat_details import details_text
+from holdfast.kernel.values.stored_values import decode_recorded
 
 T = TypeVar("T")
 D = TypeVar("D")

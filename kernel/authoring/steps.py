@@ -22,6 +22,8 @@ from typing import (
 import attrs
 from typing_extensions import TypeVar, get_type_hints
 
+from holdfast.kernel.authoring.body_types import Shape, is_async_body
+from holdfast.kernel.authoring.call_types import CallForm, read_call_form
 from holdfast.kernel.authoring.nodes import In
 from holdfast.kernel.authoring.options import (
     Rate,
@@ -31,16 +33,14 @@ from holdfast.kernel.authoring.options import (
     check_options,
     kept_length,
 )
-from holdfast.kernel.authoring.shapes import Shape, is_async_body
-from holdfast.kernel.authoring.signatures import CallForm, read_call_form
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.transactions import Statements, read_transaction_form
-from holdfast.kernel.functions.asked import StepRequest
-from holdfast.kernel.functions.frames import call_site
+from holdfast.kernel.functions.call_sites import call_site
 from holdfast.kernel.functions.loop import FunctionLoop, loop_for, running_loop
+from holdfast.kernel.functions.protocol import StepRequest
 from holdfast.kernel.functions.sagas import Due
 from holdfast.kernel.values import check_type, decode
-from holdfast.kernel.values.forms import Form
+from holdfast.kernel.values.type_forms import Form
 from holdfast.ports.durations import Duration
 from holdfast.ports.errors import DefinitionError, InvalidValueError, NoTransactionError
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-from holdfast.kernel.authoring.shapes import is_async_body
-from holdfast.kernel.authoring.signatures import CallForm, read_call_form
-from holdfast.kernel.values.forms import Form
+from holdfast.kernel.authoring.body_types import is_async_body
+from holdfast.kernel.authoring.call_types import CallForm, read_call_form
+from holdfast.kernel.values.type_forms import Form
 from holdfast.ports.errors import DefinitionError
 
 

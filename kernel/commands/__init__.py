@@ -12,6 +12,14 @@ from holdfast.kernel.commands.admissions import (
     RunsExpired,
     admissions,
 )
+from holdfast.kernel.commands.attempt_output import (
+    AiCallOutput,
+    AnnotationOutput,
+    ArtifactOutput,
+    NamedValue,
+    RunAnnotate,
+    RunAnnotated,
+)
 from holdfast.kernel.commands.command import Command
 from holdfast.kernel.commands.functions import (
     SIGNALS_MAX,
@@ -90,14 +98,6 @@ from holdfast.kernel.commands.runs import (
     RunTransition,
     RunTransitioned,
     StageOverride,
-)
-from holdfast.kernel.commands.said import (
-    AiCallOutput,
-    AnnotationOutput,
-    ArtifactOutput,
-    NamedValue,
-    RunAnnotate,
-    RunAnnotated,
 )
 from holdfast.kernel.commands.sessions import (
     LeaderAcquire,

@@ -7,7 +7,7 @@ from holdfast.kernel.commands.command import Command
 from holdfast.kernel.commands.functions import JobRecorded
 from holdfast.kernel.commands.jobs import JobClaimed, JobReleased, JobsClaimed, JobSettled, JobsWoken
 from holdfast.kernel.commands.runs import RunCreated, RunDelivered, RunEnded, RunPaused, RunRerun
-from holdfast.ports.frozen import frozen
+from holdfast.ports.structs import frozen
 
 
 @frozen(kw_only=True)

@@ -4,7 +4,7 @@ from typing import ClassVar, Generic
 
 from typing_extensions import TypeVar
 
-from holdfast.ports.frozen import frozen
+from holdfast.ports.structs import frozen
 
 Result = TypeVar("Result", covariant=True)
 

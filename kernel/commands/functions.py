@@ -4,9 +4,9 @@ from typing import ClassVar, Final, Literal
 
 from holdfast.kernel.commands.command import Command
 from holdfast.kernel.commands.jobs import ChannelMessage, ChildRunStarted
-from holdfast.kernel.plan import RatePlan
-from holdfast.ports.frozen import frozen
+from holdfast.kernel.pipelines.plan import RatePlan
 from holdfast.ports.records import HistoryRow, Micros, Payload, RunStatus
+from holdfast.ports.structs import frozen
 
 RecordedType = Literal[
     "step.completed",

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import ClassVar, Literal
 
 from holdfast.kernel.commands.command import Command
-from holdfast.ports.frozen import frozen
 from holdfast.ports.persistence import Lane
 from holdfast.ports.records import SUSPECT_AFTER, ClosePolicy, JobKind, Micros, PassOver, Payload, RunStatus
+from holdfast.ports.structs import frozen
 
 
 @frozen(kw_only=True, cache_hash=True)

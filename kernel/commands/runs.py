@@ -4,12 +4,12 @@ from typing import ClassVar, Literal
 
 import attrs
 
+from holdfast.kernel.commands.attempt_output import NamedValue, named_values
 from holdfast.kernel.commands.command import Command
 from holdfast.kernel.commands.jobs import ChannelMessage, Failure
-from holdfast.kernel.commands.said import NamedValue, named_values
-from holdfast.kernel.plan import RetryPolicy, RetryRule
-from holdfast.ports.frozen import frozen
+from holdfast.kernel.pipelines.plan import RetryPolicy, RetryRule
 from holdfast.ports.records import Micros, Payload, RunStatus
+from holdfast.ports.structs import frozen
 
 
 @frozen(kw_only=True)

@@ -3,8 +3,8 @@
 from typing import ClassVar, Literal
 
 from holdfast.kernel.commands.command import Command
-from holdfast.ports.frozen import frozen
 from holdfast.ports.records import Micros
+from holdfast.ports.structs import frozen
 
 
 @frozen(kw_only=True)

@@ -3,8 +3,8 @@
 from typing import ClassVar, Final, Literal
 
 from holdfast.kernel.commands.command import Command
-from holdfast.ports.frozen import frozen
 from holdfast.ports.records import Micros
+from holdfast.ports.structs import frozen
 
 FLUSH_LIMIT: Final = 100
 """How many streams are flushed at once, if nothing else is said."""

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from holdfast.kernel.commands.command import Command
 from holdfast.kernel.commands.jobs import JobsWoken
-from holdfast.ports.frozen import frozen
+from holdfast.ports.structs import frozen
 
 
 @frozen(kw_only=True)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.kernel.functions.asked import ChildEnded
+from holdfast.kernel.functions.protocol import ChildEnded
 
 
 class Children:

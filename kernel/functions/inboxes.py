@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from holdfast.kernel.functions.asked import Refused
+from holdfast.kernel.functions.protocol import Refused
 from holdfast.ports.errors import InvalidValueError
 
 _NO_CALLS: Final[Mapping[str, tuple[str, ...]]] = {}

@@ -16,12 +16,12 @@ from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack, cast
 
 from typing_extensions import override
 
-from holdfast.kernel.functions.asked import Answered, GoesOn, Published, Refused, Request, TimerRequest
+from holdfast.kernel.functions.call_sites import as_completed_awaitables, call_site, caller, is_wait_for
 from holdfast.kernel.functions.children import Children
-from holdfast.kernel.functions.frames import as_completed_awaitables, call_site, caller, is_wait_for
 from holdfast.kernel.functions.inboxes import Inboxes
-from holdfast.kernel.functions.parts import Part
+from holdfast.kernel.functions.lazy_parts import Part
 from holdfast.kernel.functions.patches import Patches
+from holdfast.kernel.functions.protocol import Answered, GoesOn, Published, Refused, Request, TimerRequest
 from holdfast.kernel.functions.publications import Publications
 from holdfast.kernel.functions.sagas import Saga
 from holdfast.kernel.functions.tasks import Numbers, RunFuture, RunTask, RunTimer

@@ -11,7 +11,17 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import attrs
 
-from holdfast.kernel.functions.asked import (
+from holdfast.kernel.functions.call_sites import waits_at
+from holdfast.kernel.functions.inboxes import Message
+from holdfast.kernel.functions.loop import (
+    CancelledError,
+    Evicted,
+    FunctionLoop,
+    check_thread,
+    explained,
+    new_loop,
+)
+from holdfast.kernel.functions.protocol import (
     Answer,
     Cancelling,
     ChannelClosed,
@@ -36,18 +46,8 @@ from holdfast.kernel.functions.asked import (
     Turn,
     UpdateReceived,
 )
-from holdfast.kernel.functions.frames import waits_at
-from holdfast.kernel.functions.inboxes import Message
-from holdfast.kernel.functions.loop import (
-    CancelledError,
-    Evicted,
-    FunctionLoop,
-    check_thread,
-    explained,
-    new_loop,
-)
-from holdfast.kernel.functions.raising import error_from, error_words
 from holdfast.kernel.functions.tasks import RunTask
+from holdfast.kernel.history.exceptions import error_from, error_words
 from holdfast.ports.errors import (
     ChannelClosedError,
     ChildRefusedError,

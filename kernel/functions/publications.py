@@ -1,6 +1,6 @@
 """What a function shows to the world: by name, the last value of each."""
 
-from holdfast.kernel.functions.asked import Published
+from holdfast.kernel.functions.protocol import Published
 
 
 class Publications:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context, copy_context
 from typing import Any, Final, Protocol, TypeAlias
 
-from holdfast.kernel.functions.asked import Answered, Raised, UpdateReceived
-from holdfast.kernel.functions.raising import raised_from
+from holdfast.kernel.functions.protocol import Answered, Raised, UpdateReceived
+from holdfast.kernel.history.exceptions import raised_from
 from holdfast.ports.errors import InvalidValueError
 
 Handler: TypeAlias = Callable[[str], Coroutine[Any, Any, str]]

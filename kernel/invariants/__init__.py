@@ -13,10 +13,10 @@ with workers), C1 (nothing after the end), M1 (no message lost), T1 (nothing ear
 (nothing left behind), O1 (numbered history).
 """
 
-from holdfast.kernel.invariants.late import overdue
-from holdfast.kernel.invariants.moments import check, check_part
+from holdfast.kernel.invariants.liveness import overdue
+from holdfast.kernel.invariants.snapshot_checks import check, check_part
 from holdfast.kernel.invariants.snapshots import Snapshot, as_snapshot
-from holdfast.kernel.invariants.steps import check_step
+from holdfast.kernel.invariants.transition_checks import check_step
 from holdfast.kernel.invariants.violations import Violation
 
 __all__ = ["Snapshot", "Violation", "as_snapshot", "check", "check_part", "check_step", "overdue"]

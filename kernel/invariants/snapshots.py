@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from holdfast.ports.records import HistoryRow, Job, Run, Session
-from holdfast.ports.tables import Tables
+from holdfast.ports.working_set import Tables
 
 
 @attrs.frozen(kw_only=True)

@@ -11,10 +11,10 @@ from typing import Any, Final, TypeVar, cast, overload
 
 from typing_extensions import TypeForm
 
-from holdfast.kernel.values.building import codec_for
 from holdfast.kernel.values.codec import Codec, Convert, Misfit, Problem
-from holdfast.kernel.values.forms import Form, plain, show
+from holdfast.kernel.values.codec_factory import codec_for
 from holdfast.kernel.values.plain_json import MAX_DEPTH, check_data, first_difference
+from holdfast.kernel.values.type_forms import Form, plain, show
 from holdfast.ports.errors import HoldfastError, InvalidValueError, UnstorableValueError
 from holdfast.ports.json import TEXTS, compact, parse
 

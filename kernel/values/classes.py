@@ -18,7 +18,7 @@ from holdfast.kernel.values.codec import (
     unlike,
 )
 from holdfast.kernel.values.constructors import check_constructor, may_change_fields
-from holdfast.kernel.values.forms import Field, Form, origin_of, show
+from holdfast.kernel.values.type_forms import Field, Form, origin_of, show
 
 CodecOf: TypeAlias = Callable[[Form, str], Codec]
 """Gives the codec of a part. The text names the part, for the errors of definitions."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, cast, get_origin
 
 import attrs
 
-from holdfast.kernel.values.forms import Field, is_named_tuple
+from holdfast.kernel.values.type_forms import Field, is_named_tuple
 
 _ANY_NAME: Final = inspect.Parameter.VAR_KEYWORD
 _SEVERAL: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

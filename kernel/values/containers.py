@@ -24,7 +24,8 @@ from holdfast.kernel.values.codec import (
     unlike,
     unstorable,
 )
-from holdfast.kernel.values.forms import (
+from holdfast.kernel.values.plain_json import PLAIN_FORMS
+from holdfast.kernel.values.type_forms import (
     Form,
     arguments,
     fields_of,
@@ -38,7 +39,6 @@ from holdfast.kernel.values.forms import (
     show,
     tuple_items,
 )
-from holdfast.kernel.values.plain_json import PLAIN_FORMS
 from holdfast.ports.json import canonical
 
 LISTS: Final = frozenset({list, abc.Sequence, abc.MutableSequence, deque})

@@ -17,8 +17,8 @@ from datetime import datetime, time
 from typing import Any, Final, Protocol, cast
 
 from holdfast.kernel.values.codec import KINDS, Codec, Misfit, Problem, described, misfit, segment, unstorable
-from holdfast.kernel.values.forms import MODEL_MARK, Form, is_model, model_fields, origin_of, show
 from holdfast.kernel.values.plain_json import MAX_DEPTH, check_data
+from holdfast.kernel.values.type_forms import MODEL_MARK, Form, is_model, model_fields, origin_of, show
 from holdfast.ports.json import canonical, compact
 
 PYDANTIC_MIN: Final = (2, 11)

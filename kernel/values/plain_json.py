@@ -4,7 +4,7 @@ import math
 from typing import Any, Final, cast
 
 from holdfast.kernel.values.codec import KINDS, Codec, Misfit, described, quoted, segment, unstorable
-from holdfast.kernel.values.forms import Form
+from holdfast.kernel.values.type_forms import Form
 from holdfast.ports.json import compact
 
 PLAIN_FORMS: Final[frozenset[Form]] = frozenset({object, Any})

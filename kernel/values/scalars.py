@@ -22,7 +22,7 @@ from holdfast.kernel.values.codec import (
     unlike,
     unstorable,
 )
-from holdfast.kernel.values.forms import Form, arguments, show
+from holdfast.kernel.values.type_forms import Form, arguments, show
 from holdfast.kernel.values.zones import read_moment, write_moment
 
 T = TypeVar("T")

@@ -7,35 +7,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from holdfast.hosts.ai import AiCallInfo, AiTotals
-    from holdfast.hosts.annotating import AnnotationInfo
-    from holdfast.hosts.artifacts import ArtifactInfo
-    from holdfast.hosts.bulk import BulkResult
-    from holdfast.hosts.engine import Engine
-    from holdfast.hosts.findings import Diagnosis, Finding
-    from holdfast.hosts.functions.replaying import Replayed, Waiting
-    from holdfast.hosts.functions.upgrading import Upgrade, Verdict
-    from holdfast.hosts.handles import RunHandle
-    from holdfast.hosts.hearing import LogLine, ProgressInfo
-    from holdfast.hosts.infos import RunEvent, RunInfo
-    from holdfast.hosts.interceptors import Batch, BodyCall, Interceptor
-    from holdfast.hosts.log_bridge import AttemptLogHandler, ReplayFilter
-    from holdfast.hosts.messages import MessageInfo
-    from holdfast.hosts.process.worker import Worker, WorkerStats
-    from holdfast.hosts.run_histories import RunHistory
+    from holdfast.hosts.client.bulk_actions import BulkResult
+    from holdfast.hosts.client.engine import Engine
+    from holdfast.hosts.client.run_handle import RunHandle
+    from holdfast.hosts.client.sync_engine import SyncEngine
+    from holdfast.hosts.client.sync_run_handle import SyncRunHandle
+    from holdfast.hosts.execution.artifacts import ArtifactInfo
+    from holdfast.hosts.execution.logging_bridge import AttemptLogHandler, ReplayFilter
+    from holdfast.hosts.functions.history_document import RunHistory
+    from holdfast.hosts.functions.replay_check import Replayed, Waiting
+    from holdfast.hosts.functions.upgrade_check import Upgrade, Verdict
+    from holdfast.hosts.inspection.ai_calls import AiCallInfo, AiTotals
+    from holdfast.hosts.inspection.annotations import AnnotationInfo
+    from holdfast.hosts.inspection.logs import LogLine, ProgressInfo
+    from holdfast.hosts.inspection.messages import MessageInfo
+    from holdfast.hosts.inspection.run_info import RunEvent, RunInfo
+    from holdfast.hosts.inspection.why import Reason
+    from holdfast.hosts.maintenance.doctor.findings import Diagnosis, Finding
     from holdfast.hosts.serverless.host import JobOutcome, ServerlessHost
-    from holdfast.hosts.serverless.messages import JobMessage
-    from holdfast.hosts.sync_engine import SyncEngine
-    from holdfast.hosts.sync_handles import SyncRunHandle
-    from holdfast.hosts.why import Reason
+    from holdfast.hosts.serverless.job_messages import JobMessage
+    from holdfast.hosts.wiring.interceptors import Batch, BodyCall, Interceptor
+    from holdfast.hosts.worker.worker import Worker, WorkerStats
     from holdfast.kernel.authoring.ai import Price, Redact
     from holdfast.kernel.authoring.calls import Call, Definition
     from holdfast.kernel.authoring.channels import Channel, Inbox, select
     from holdfast.kernel.authoring.child_runs import ChildRun, start_child
-    from holdfast.kernel.authoring.context import BlobRef, StageContext
-    from holdfast.kernel.authoring.continuing import continue_as_new
+    from holdfast.kernel.authoring.completion_policies import AtLeast, ItemFailure, Partial, Tolerate
+    from holdfast.kernel.authoring.continue_as_new import continue_as_new
     from holdfast.kernel.authoring.decorators import each, stage
-    from holdfast.kernel.authoring.exposed import Query, QueryCall, Update, UpdateCall, expose, query, update
     from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended, finished, suspend
     from holdfast.kernel.authoring.functions import (
         Workflow,
@@ -52,14 +51,16 @@ if TYPE_CHECKING:
     from holdfast.kernel.authoring.nodes import Node
     from holdfast.kernel.authoring.options import Rate, Retry
     from holdfast.kernel.authoring.pipelines import Pipeline
-    from holdfast.kernel.authoring.policies import AtLeast, ItemFailure, Partial, Tolerate
-    from holdfast.kernel.authoring.publishing import publish
+    from holdfast.kernel.authoring.publications import publish
+    from holdfast.kernel.authoring.queries import Query, QueryCall, Update, UpdateCall, expose, query, update
     from holdfast.kernel.authoring.signals import Signal
+    from holdfast.kernel.authoring.stage_context import BlobRef, StageContext
     from holdfast.kernel.authoring.stages import Stage
     from holdfast.kernel.authoring.step_context import StepContext, step_context
     from holdfast.kernel.authoring.steps import Step, step
     from holdfast.kernel.commands import RunRerun
-    from holdfast.kernel.previews import RerunPreview
+    from holdfast.kernel.runs.rerun_preview import RerunPreview
+    from holdfast.ports.attempt_output import Actor, Scope
     from holdfast.ports.errors import (
         ChannelClosedError,
         ChildRefusedError,
@@ -98,7 +99,6 @@ if TYPE_CHECKING:
         UpdateRejectedError,
     )
     from holdfast.ports.records import RunStatus
-    from holdfast.ports.said import Actor, Scope
 
 __all__ = [
     "Actor",
@@ -229,35 +229,35 @@ __all__ = [
 _WHERE: Final = {
     name: module
     for module, names in {
-        "holdfast.hosts.ai": ("AiCallInfo", "AiTotals"),
-        "holdfast.hosts.annotating": ("AnnotationInfo",),
-        "holdfast.hosts.artifacts": ("ArtifactInfo",),
-        "holdfast.hosts.bulk": ("BulkResult",),
-        "holdfast.hosts.engine": ("Engine",),
-        "holdfast.hosts.sync_engine": ("SyncEngine",),
-        "holdfast.hosts.findings": ("Diagnosis", "Finding"),
-        "holdfast.hosts.functions.replaying": ("Replayed", "Waiting"),
-        "holdfast.hosts.functions.upgrading": ("Upgrade", "Verdict"),
-        "holdfast.hosts.handles": ("RunHandle",),
-        "holdfast.hosts.sync_handles": ("SyncRunHandle",),
-        "holdfast.hosts.hearing": ("LogLine", "ProgressInfo"),
-        "holdfast.hosts.infos": ("RunEvent", "RunInfo"),
-        "holdfast.hosts.messages": ("MessageInfo",),
-        "holdfast.hosts.interceptors": ("Batch", "BodyCall", "Interceptor"),
-        "holdfast.hosts.log_bridge": ("AttemptLogHandler", "ReplayFilter"),
-        "holdfast.hosts.run_histories": ("RunHistory",),
-        "holdfast.hosts.process.worker": ("Worker", "WorkerStats"),
+        "holdfast.hosts.inspection.ai_calls": ("AiCallInfo", "AiTotals"),
+        "holdfast.hosts.inspection.annotations": ("AnnotationInfo",),
+        "holdfast.hosts.execution.artifacts": ("ArtifactInfo",),
+        "holdfast.hosts.client.bulk_actions": ("BulkResult",),
+        "holdfast.hosts.client.engine": ("Engine",),
+        "holdfast.hosts.client.sync_engine": ("SyncEngine",),
+        "holdfast.hosts.maintenance.doctor.findings": ("Diagnosis", "Finding"),
+        "holdfast.hosts.functions.replay_check": ("Replayed", "Waiting"),
+        "holdfast.hosts.functions.upgrade_check": ("Upgrade", "Verdict"),
+        "holdfast.hosts.client.run_handle": ("RunHandle",),
+        "holdfast.hosts.client.sync_run_handle": ("SyncRunHandle",),
+        "holdfast.hosts.inspection.logs": ("LogLine", "ProgressInfo"),
+        "holdfast.hosts.inspection.run_info": ("RunEvent", "RunInfo"),
+        "holdfast.hosts.inspection.messages": ("MessageInfo",),
+        "holdfast.hosts.wiring.interceptors": ("Batch", "BodyCall", "Interceptor"),
+        "holdfast.hosts.execution.logging_bridge": ("AttemptLogHandler", "ReplayFilter"),
+        "holdfast.hosts.functions.history_document": ("RunHistory",),
+        "holdfast.hosts.worker.worker": ("Worker", "WorkerStats"),
         "holdfast.hosts.serverless.host": ("JobOutcome", "ServerlessHost"),
-        "holdfast.hosts.serverless.messages": ("JobMessage",),
-        "holdfast.hosts.why": ("Reason",),
+        "holdfast.hosts.serverless.job_messages": ("JobMessage",),
+        "holdfast.hosts.inspection.why": ("Reason",),
         "holdfast.kernel.authoring.ai": ("Price", "Redact"),
         "holdfast.kernel.authoring.calls": ("Call", "Definition"),
         "holdfast.kernel.authoring.channels": ("Channel", "Inbox", "select"),
         "holdfast.kernel.authoring.child_runs": ("ChildRun", "start_child"),
-        "holdfast.kernel.authoring.context": ("BlobRef", "StageContext"),
-        "holdfast.kernel.authoring.continuing": ("continue_as_new",),
+        "holdfast.kernel.authoring.stage_context": ("BlobRef", "StageContext"),
+        "holdfast.kernel.authoring.continue_as_new": ("continue_as_new",),
         "holdfast.kernel.authoring.decorators": ("each", "stage"),
-        "holdfast.kernel.authoring.exposed": (
+        "holdfast.kernel.authoring.queries": (
             "Query",
             "QueryCall",
             "Update",
@@ -282,14 +282,14 @@ _WHERE: Final = {
         "holdfast.kernel.authoring.nodes": ("Node",),
         "holdfast.kernel.authoring.options": ("Rate", "Retry"),
         "holdfast.kernel.authoring.pipelines": ("Pipeline",),
-        "holdfast.kernel.authoring.policies": ("AtLeast", "ItemFailure", "Partial", "Tolerate"),
-        "holdfast.kernel.authoring.publishing": ("publish",),
+        "holdfast.kernel.authoring.completion_policies": ("AtLeast", "ItemFailure", "Partial", "Tolerate"),
+        "holdfast.kernel.authoring.publications": ("publish",),
         "holdfast.kernel.authoring.signals": ("Signal",),
         "holdfast.kernel.authoring.stages": ("Stage",),
         "holdfast.kernel.authoring.step_context": ("StepContext", "step_context"),
         "holdfast.kernel.authoring.steps": ("Step", "step"),
         "holdfast.kernel.commands": ("RunRerun",),
-        "holdfast.kernel.previews": ("RerunPreview",),
+        "holdfast.kernel.runs.rerun_preview": ("RerunPreview",),
         "holdfast.ports.errors": (
             "ChannelClosedError",
             "ChildRefusedError",
@@ -328,7 +328,7 @@ _WHERE: Final = {
             "UpdateRejectedError",
         ),
         "holdfast.ports.records": ("RunStatus",),
-        "holdfast.ports.said": ("Actor", "Scope"),
+        "holdfast.ports.attempt_output": ("Actor", "Scope"),
     }.items()
     for name in names
 }

@@ -5,6 +5,7 @@ from typing import Final
 from attrs import evolve
 from typing_extensions import TypedDict, Unpack
 
+from holdfast.ports.attempt_output import AiCall, AiCallKind, Annotation, Artifact, Scope
 from holdfast.ports.json import compact
 from holdfast.ports.records import (
     ClosePolicy,
@@ -28,7 +29,6 @@ from holdfast.ports.records import (
     StreamState,
     rank_of,
 )
-from holdfast.ports.said import AiCall, AiCallKind, Annotation, Artifact, Scope
 
 NOW: Final[Micros] = 1_767_225_600_000_000
 """2026-01-01T00:00Z."""

@@ -31,7 +31,7 @@ from holdfast.testing.simulation.faults import Fired, Kind, Schedule
 from holdfast.testing.simulation.processes import Deed
 from holdfast.testing.simulation.scenarios import Scenario, Sizes
 from holdfast.testing.simulation.seeds import Exit, Outcome, simulate_seed
-from holdfast.testing.simulation.shrinking import Shrunk, shrink
+from holdfast.testing.simulation.shrinker import Shrunk, shrink
 from holdfast.testing.simulation.workload import draw_workload
 
 __all__ = [

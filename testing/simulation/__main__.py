@@ -16,11 +16,11 @@ from multiprocessing import get_context
 
 from holdfast.testing.simulation.batches import simulate_seeds
 from holdfast.testing.simulation.faults import Kind
-from holdfast.testing.simulation.kept import KEPT
+from holdfast.testing.simulation.regression_seeds import KEPT
 from holdfast.testing.simulation.reports import report
 from holdfast.testing.simulation.seeds import Exit, Outcome, simulate_seed
-from holdfast.testing.simulation.shrinking import shrink
-from holdfast.testing.simulation.stores import STORES, stores
+from holdfast.testing.simulation.shrinker import shrink
+from holdfast.testing.simulation.store_kinds import STORES, stores
 from holdfast.testing.simulation.workload import draw_workload
 
 _CHUNK_MAX = 25

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import attrs
 
 from holdfast.testing.simulation.seeds import Exit, Outcome, simulate_seed
-from holdfast.testing.simulation.stores import stores
+from holdfast.testing.simulation.store_kinds import stores
 from holdfast.testing.simulation.workload import draw_workload
 
 FAULTLESS_EVERY = 4

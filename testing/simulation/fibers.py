@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from greenlet import getcurrent, greenlet
 
-from holdfast.hosts.loops import runs
-from holdfast.hosts.process.threads import starts
+from holdfast.hosts.execution.event_loops import runs
+from holdfast.hosts.execution.threads import starts
 from holdfast.testing.running_loops import call_outside
 
 START: Final = 1_767_225_600_000_000

@@ -10,21 +10,21 @@ from typing import Final, cast
 
 import attrs
 
-from holdfast.hosts.sync_engine import SyncEngine
+from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.functions import Workflow, sleep, workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.ports.errors import GiveUp, StepResultError
 from holdfast.ports.records import ACTIVE, JobKind, JobState, Run, RunStatus
-from holdfast.ports.tables import Tables
-from holdfast.testing.simulation.asked import update_deeds
-from holdfast.testing.simulation.callings import PATIENT
+from holdfast.ports.working_set import Tables
+from holdfast.testing.simulation.client_calls import update_deeds
 from holdfast.testing.simulation.functions import GO, draw_function
-from holdfast.testing.simulation.letters import draw_box
+from holdfast.testing.simulation.late_messages import draw_box
 from holdfast.testing.simulation.poison import draw_poison
 from holdfast.testing.simulation.processes import Deed
 from holdfast.testing.simulation.programs import Program, mixed
-from holdfast.testing.simulation.tally import Tally
+from holdfast.testing.simulation.side_effects import Tally
+from holdfast.testing.simulation.step_behaviour import PATIENT
 
 _SECOND: Final = 1_000_000
 _YEARS: Final = timedelta(days=900)

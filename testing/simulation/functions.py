@@ -12,7 +12,7 @@ import attrs
 
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.child_runs import start_child
-from holdfast.kernel.authoring.continuing import continue_as_new
+from holdfast.kernel.authoring.continue_as_new import continue_as_new
 from holdfast.kernel.authoring.functions import (
     Workflow,
     compensate_with,
@@ -29,14 +29,14 @@ from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import Step, StepDecorator, step
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import RetryAfter, StepLostError
-from holdfast.testing.simulation.asked import expose_tally
-from holdfast.testing.simulation.callings import PATIENT, Calling, draw_calling, run_key
+from holdfast.testing.simulation.client_calls import expose_tally
 from holdfast.testing.simulation.fibers import spend
 from holdfast.testing.simulation.programs import Model, Program, mixed
-from holdfast.testing.simulation.sharing import Rows
-from holdfast.testing.simulation.steps import HOPELESS, HOPELESS_TRIES
+from holdfast.testing.simulation.side_effects import Naps, Tally
+from holdfast.testing.simulation.step_behaviour import PATIENT, Calling, draw_calling, run_key
+from holdfast.testing.simulation.step_records import HOPELESS, HOPELESS_TRIES
 from holdfast.testing.simulation.store import CHARGES, NEEDED
-from holdfast.testing.simulation.tally import Naps, Tally
+from holdfast.testing.simulation.user_transactions import Rows
 
 _BIG: Final = 70_000
 _MODULUS: Final = 1_000_003

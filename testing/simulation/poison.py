@@ -10,7 +10,7 @@ from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.steps import Step, step
 from holdfast.ports.errors import StepLostError
 from holdfast.testing.simulation.fibers import current
-from holdfast.testing.simulation.lives import Life
+from holdfast.testing.simulation.process_life import Life
 from holdfast.testing.simulation.programs import Program, mixed
 
 

@@ -17,9 +17,9 @@ from holdfast.ports.transport import Delivery, Hint
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.simulation import faults as f
 from holdfast.testing.simulation.fibers import START, Signal, current
-from holdfast.testing.simulation.lives import Life
-from holdfast.testing.simulation.sharing import SimulatedTransaction, begun
+from holdfast.testing.simulation.process_life import Life
 from holdfast.testing.simulation.store import SharedStore
+from holdfast.testing.simulation.user_transactions import SimulatedTransaction, begun
 
 R = TypeVar("R")
 

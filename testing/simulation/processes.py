@@ -7,20 +7,20 @@ from typing import Final
 import attrs
 from anyio import CancelScope, CapacityLimiter
 
-from holdfast.hosts.bodies import Body
-from holdfast.hosts.core import Core
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.interceptors import Batch, BodyCall
-from holdfast.hosts.listener import Listener
-from holdfast.hosts.process import protocol as p
-from holdfast.hosts.process.driver import LEAVE_SECONDS
-from holdfast.hosts.process.hands import CallResult, WorkerShell
-from holdfast.hosts.process.renewal import Renewal
-from holdfast.hosts.process.running import run_body
-from holdfast.hosts.process.settings import Settings
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.client.sync_engine import SyncEngine
+from holdfast.hosts.execution.attempt_runner import run_body
+from holdfast.hosts.execution.prepared_attempts import Body
 from holdfast.hosts.serverless.host import JobOutcome, ServerlessHost
-from holdfast.hosts.stores import Stores
-from holdfast.hosts.sync_engine import SyncEngine
+from holdfast.hosts.wiring.hint_listener import Listener
+from holdfast.hosts.wiring.interceptors import Batch, BodyCall
+from holdfast.hosts.wiring.services import Core
+from holdfast.hosts.wiring.stores import Stores
+from holdfast.hosts.worker import machine_protocol as p
+from holdfast.hosts.worker.runner import LEAVE_SECONDS
+from holdfast.hosts.worker.session_renewal import Renewal
+from holdfast.hosts.worker.settings import Settings
+from holdfast.hosts.worker.shell import CallResult, WorkerShell
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.commands import Attempt, JobSettle
@@ -30,11 +30,9 @@ from holdfast.ports.records import JobKind
 from holdfast.ports.transport import Hint, JobHint
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.ids import SeededIds
-from holdfast.testing.simulation.callings import driven
 from holdfast.testing.simulation.fibers import START, Hub, Signal, current
-from holdfast.testing.simulation.lives import Life
 from holdfast.testing.simulation.loops import VirtualLoop, virtual_loop
-from holdfast.testing.simulation.patience import Patience
+from holdfast.testing.simulation.observer import Watch
 from holdfast.testing.simulation.ports import (
     SharedSink,
     SimulatedBlobs,
@@ -44,9 +42,11 @@ from holdfast.testing.simulation.ports import (
     SimulatedTransport,
     Wires,
 )
-from holdfast.testing.simulation.steps import Begun
+from holdfast.testing.simulation.process_life import Life
+from holdfast.testing.simulation.step_behaviour import driven
+from holdfast.testing.simulation.step_records import Begun
 from holdfast.testing.simulation.store import SharedStore
-from holdfast.testing.simulation.watching import Watch
+from holdfast.testing.simulation.virtual_waits import Patience
 from holdfast.testing.step_stubs import AnyStep, noting
 
 _RETRY: Final = 500_000

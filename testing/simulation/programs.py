@@ -8,18 +8,18 @@ from typing import Any, Final, Literal, cast
 
 import attrs
 
-from holdfast.kernel.authoring.context import StageContext
+from holdfast.kernel.authoring.completion_policies import AtLeast, Partial, Tolerate
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended, finished, suspend
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.options import BodyOptions, Rate, Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
-from holdfast.kernel.authoring.policies import AtLeast, Partial, Tolerate
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import GiveUp, RetryAfter
+from holdfast.testing.simulation.external_service import Outside
 from holdfast.testing.simulation.fibers import START, current, spend
-from holdfast.testing.simulation.outside import Outside
 
 _MODULUS: Final = 1_000_003
 _BIG: Final = 70_000

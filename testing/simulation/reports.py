@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from holdfast.testing.simulation.seeds import Outcome
-from holdfast.testing.simulation.shrinking import Shrunk
+from holdfast.testing.simulation.shrinker import Shrunk
 
 LINES_MAX = 150
 _ALWAYS = re.compile(r" (FAULT|CRASHED|starts|ends|DID|HEALING|\d+\.\d+ !)|^\S+ !")

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from holdfast.hosts.functions.cache import FUNCTIONS_KEPT
-from holdfast.hosts.sync_engine import SyncEngine
+from holdfast.hosts.client.sync_engine import SyncEngine
+from holdfast.hosts.execution.function_cache import FUNCTIONS_KEPT
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.ports.records import Run
-from holdfast.ports.tables import Tables
+from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.processes import Deed
 
 

@@ -13,7 +13,7 @@ from holdfast.kernel.functions.machine import evict_all, in_memory
 from holdfast.ports.persistence import Persistence
 from holdfast.testing.simulation.faults import Faults, Fired, Kind, Schedule, draw_strengths
 from holdfast.testing.simulation.fibers import START, HostError, SpinningError
-from holdfast.testing.simulation.judging import wasted, wrong_at_end
+from holdfast.testing.simulation.final_checks import wasted, wrong_at_end
 from holdfast.testing.simulation.scenarios import Scenario, Sizes
 from holdfast.testing.simulation.worlds import World
 

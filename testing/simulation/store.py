@@ -11,7 +11,7 @@ from holdfast.ports.errors import RefusedError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import Persistence, Query, StoreTime, Transaction
 from holdfast.ports.records import STAGE_COMPLETED, STEP_COMPLETED, HistoryRow, Micros, Payload
-from holdfast.ports.tables import Tables
+from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.fibers import Fiber
 
 R = TypeVar("R")

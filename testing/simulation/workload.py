@@ -8,15 +8,15 @@ from typing import Any, Final, cast
 
 import attrs
 
-from holdfast.hosts.sync_engine import SyncEngine
+from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.options import Retry, StartOptions
 from holdfast.ports.clock import instant
 from holdfast.ports.records import Run, RunStatus
-from holdfast.testing.simulation import asked, letters
+from holdfast.testing.simulation import client_calls, late_messages
+from holdfast.testing.simulation.external_service import Outside
 from holdfast.testing.simulation.fibers import START
 from holdfast.testing.simulation.function_runs import Functions, Planned, draw_functions
-from holdfast.testing.simulation.outside import Outside
 from holdfast.testing.simulation.processes import Deed
 from holdfast.testing.simulation.programs import Program, draw_program
 from holdfast.testing.simulation.scenarios import Scenario, Sizes
@@ -78,8 +78,8 @@ def draw_workload(random: Random) -> tuple[Scenario, Sizes]:
         at_end=lambda tables: [
             *outside.wrong(tables),
             *functions.tally.wrong(tables),
-            *asked.wrong(tables),
-            *letters.wrong(tables),
+            *client_calls.wrong(tables),
+            *late_messages.wrong(tables),
         ],
     )
     return scenario, sizes

@@ -6,11 +6,11 @@ from random import Random
 from typing import Final
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
-from holdfast.hosts.process.settings import MAINTENANCE_INTERVAL, Settings
-from holdfast.hosts.sync_engine import SyncEngine
+from holdfast.hosts.client.sync_engine import SyncEngine
+from holdfast.hosts.worker.settings import MAINTENANCE_INTERVAL, Settings
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.commands import RunResume
-from holdfast.kernel.plan import DEFAULT_QUEUE
+from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.records import (
@@ -21,13 +21,14 @@ from holdfast.ports.records import (
     StreamKey,
     StreamState,
 )
-from holdfast.ports.tables import Tables
+from holdfast.ports.working_set import Tables
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.simulation.faults import Faults, Kind
 from holdfast.testing.simulation.fibers import START, Hub
-from holdfast.testing.simulation.lives import SKEW_MAX, Life
 from holdfast.testing.simulation.loops import run_virtually
+from holdfast.testing.simulation.observer import Watch
 from holdfast.testing.simulation.ports import SharedSink, Wires
+from holdfast.testing.simulation.process_life import SKEW_MAX, Life
 from holdfast.testing.simulation.processes import (
     Book,
     Queue,
@@ -41,7 +42,6 @@ from holdfast.testing.simulation.processes import (
 from holdfast.testing.simulation.scenarios import Scenario, Sizes
 from holdfast.testing.simulation.store import SharedStore
 from holdfast.testing.simulation.trace import Trace
-from holdfast.testing.simulation.watching import Watch
 
 _SECOND: Final = 1_000_000
 _OPERATOR_INTERVAL: Final = 5 * _SECOND

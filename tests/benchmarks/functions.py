@@ -5,9 +5,9 @@ import time
 from datetime import timedelta
 from typing import Final
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process.worker import Worker
-from holdfast.hosts.sync_engine import SyncEngine
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.client.sync_engine import SyncEngine
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step

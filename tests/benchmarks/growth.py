@@ -14,9 +14,9 @@ import attrs
 import cattrs
 import psycopg
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process.worker import Worker
-from holdfast.hosts.sync_engine import SyncEngine
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.client.sync_engine import SyncEngine
+from holdfast.hosts.worker.worker import Worker
 from tests.benchmarks.floors import check
 from tests.benchmarks.meter import Meter, wait_until
 from tests.benchmarks.peers.aging import COPIED, SEED, Copied, copy_rows

@@ -2,8 +2,8 @@
 
 import sys
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.worker.worker import Worker
 from tests.benchmarks.floors import serve
 from tests.benchmarks.processes import READY
 from tests.benchmarks.programs import ALL

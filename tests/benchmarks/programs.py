@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
-from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.external import NotYet, Suspended, suspend
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.stage_context import StageContext
 
 STAGES: Final = 20
 LONG: Final = timedelta(days=30)

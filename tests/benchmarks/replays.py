@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.functions.replaying import replay_here
-from holdfast.hosts.run_histories import read_history
-from holdfast.hosts.sync_engine import SyncEngine
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.client.sync_engine import SyncEngine
+from holdfast.hosts.functions.history_document import read_history
+from holdfast.hosts.functions.replay_check import replay_here
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step

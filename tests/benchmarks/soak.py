@@ -18,9 +18,9 @@ from typing import Any, Final, cast
 
 import psycopg
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process.worker import Worker
-from holdfast.hosts.sync_engine import SyncEngine
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.client.sync_engine import SyncEngine
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.ports.records import RunStatus

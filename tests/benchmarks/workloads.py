@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Final
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.inputs import Work
-from holdfast.hosts.process.worker import Worker
-from holdfast.hosts.sync_engine import SyncEngine
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.client.sync_engine import SyncEngine
+from holdfast.hosts.wiring.input_loader import Work
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import (
     Command,
@@ -22,8 +22,8 @@ from holdfast.kernel.commands import (
     Suspended,
 )
 from holdfast.ports.errors import CommandError
+from holdfast.ports.pagination import ListPlace
 from holdfast.ports.persistence import Lane, ListRuns, RunFilter
-from holdfast.ports.places import ListPlace
 from holdfast.ports.records import Payload, Run, RunStatus
 from holdfast.ports.references import reference_from
 from tests.benchmarks.floors import BATCH, WARM_UP, check

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import attrs
 
-from holdfast.kernel.authoring.context import StageContext
+from holdfast.kernel.authoring.stage_context import StageContext
 
 
 @attrs.frozen(kw_only=True)

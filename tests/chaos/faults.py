@@ -17,17 +17,17 @@ import attrs
 from typing_extensions import TypeVar, override
 
 from holdfast.adapters.sql.transaction import SqlTransaction
-from holdfast.hosts.core import Core
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.stores import open_stores
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.wiring.services import Core
+from holdfast.hosts.wiring.stores import open_stores
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.commands import Command, JobRecorded, JobsClaimed, JobSettled, RunCreated, RunEnded
-from holdfast.kernel.kernel import Executor, Kernel
+from holdfast.kernel.dispatch.kernel import Executor, Kernel
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import CommandError
 from holdfast.ports.persistence import Persistence, Query, Transaction
 from holdfast.ports.records import Micros
-from holdfast.ports.transactions import SharedTransaction, SharesTransactions
+from holdfast.ports.user_transactions import SharedTransaction, SharesTransactions
 from tests.chaos.book import book
 
 R = TypeVar("R")

@@ -5,8 +5,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.flushing import Flusher
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.events.flusher import Flusher
 from holdfast.ports.events import Event
 
 LEASE = 3.0

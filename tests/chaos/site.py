@@ -14,9 +14,9 @@ import attrs
 import pytest
 
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.stores import open_stores
-from holdfast.hosts.sync_engine import SyncEngine
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.client.sync_engine import SyncEngine
+from holdfast.hosts.wiring.stores import open_stores
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.commands import RunRepair
 from holdfast.kernel.invariants import Snapshot, check

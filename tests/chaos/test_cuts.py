@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from holdfast.hosts.engine import Engine
+from holdfast.hosts.client.engine import Engine
 from tests.chaos.figures import pick, report
 from tests.chaos.programs import CHAIN, WORKFLOWS
 from tests.chaos.site import OpenSite, Site

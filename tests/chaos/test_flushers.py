@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.hosts.delivery import EVENTS_AT_ONCE
-from holdfast.hosts.engine import Engine
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.events.delivery import EVENTS_AT_ONCE
 from holdfast.ports.changes import AppendHistory, Change, CreateRun
 from holdfast.ports.persistence import Persistence, SinksWithNews
 from holdfast.ports.records import Micros

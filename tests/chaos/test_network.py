@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.postgres import ANSWER_SECONDS
+from holdfast.adapters.sql.postgresql.connection import ANSWER_SECONDS
 from holdfast.adapters.sql.settings import CONNECT_SECONDS_MIN
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.persistence import CountAll

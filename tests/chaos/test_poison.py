@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from holdfast.kernel.work import LOST_WORKER
+from holdfast.kernel.runs.external_work import LOST_WORKER
 from holdfast.ports.records import RunStatus
 from tests.chaos.figures import report
 from tests.chaos.poison import STEP_TRIES, live_on, swallow_beside

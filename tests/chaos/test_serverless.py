@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from holdfast import Engine, ServerlessHost
-from holdfast.hosts.maintenance import Maintenance
+from holdfast.hosts.maintenance.tick import Maintenance
 from holdfast.ports.records import JobState
 from tests.chaos.faults import Fault
 from tests.chaos.programs import CHAIN, WORKFLOWS

@@ -16,15 +16,15 @@ from typing_extensions import TypeVar, override
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.adapters.memory.transport import MemoryTransport
-from holdfast.hosts.bodies import Body
-from holdfast.hosts.core import Core
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process import protocol as p
-from holdfast.hosts.process.hands import WorkerShell
-from holdfast.hosts.process.renewal import Renewal
-from holdfast.hosts.process.running import run_body
-from holdfast.hosts.process.settings import Settings
-from holdfast.hosts.stores import Stores
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.execution.attempt_runner import run_body
+from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.wiring.services import Core
+from holdfast.hosts.wiring.stores import Stores
+from holdfast.hosts.worker import machine_protocol as p
+from holdfast.hosts.worker.session_renewal import Renewal
+from holdfast.hosts.worker.settings import Settings
+from holdfast.hosts.worker.shell import WorkerShell
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.commands import Attempt, Outcome
 from holdfast.kernel.invariants import check

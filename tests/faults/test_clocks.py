@@ -11,11 +11,11 @@ from itertools import cycle
 
 import pytest
 
-from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.external import NotYet, Suspended, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.ports.records import RunStatus
 from tests.faults.fleet import LEASE, POLL, Fleet
 

@@ -8,12 +8,12 @@ from random import Random
 
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.sync_engine import SyncEngine
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.pipelines import Pipeline
-from holdfast.kernel.codec import reply_json
 from holdfast.kernel.commands import RunCreate
+from holdfast.kernel.commands.codec import reply_json
 from holdfast.ports.errors import CommandError, IdempotencyConflictError
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import CountAll

@@ -8,13 +8,13 @@ from typing import Final
 import attrs
 import pytest
 
-from holdfast.hosts.engine import Engine
+from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.serverless.host import ServerlessHost
-from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.external import NotYet, Suspended, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.commands import RunCreate
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.records import JobState, Payload, RunStatus

@@ -8,9 +8,9 @@ from typing import Final
 import attrs
 import pytest
 
-from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.ports.errors import EventRefusedError, SinkUnavailableError
 from holdfast.ports.events import Event
 from holdfast.ports.records import RunStatus

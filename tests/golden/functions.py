@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 
 from holdfast.kernel.authoring.calls import Call
-from holdfast.kernel.functions.asked import (
+from holdfast.kernel.functions.protocol import (
     Cancelling,
     ChildRequest,
     CloseRequest,

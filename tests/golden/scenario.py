@@ -56,13 +56,13 @@ from holdfast.kernel.commands import (
     StagePollSuspended,
     StageWake,
 )
-from holdfast.kernel.plan import Enough, RetryPolicy, RetryRule, StagePlan
-from holdfast.kernel.record import Recording
+from holdfast.kernel.dispatch.decision_recording import Recording
+from holdfast.kernel.pipelines.plan import Enough, RetryPolicy, RetryRule, StagePlan
+from holdfast.ports.attempt_output import Actor
 from holdfast.ports.changes import DeleteJobs, UpdateRun
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import Lane
 from holdfast.ports.records import LOSSES_MIN, Payload
-from holdfast.ports.said import Actor
 from tests.unit.kernel.world import (
     LEASE,
     SECOND,

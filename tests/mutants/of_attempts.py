@@ -11,7 +11,7 @@ OF_ATTEMPTS: Final = (
         caught_by=("S3",),
         edits=(
             Edit(
-                "kernel/decide/settles.py",
+                "kernel/rules/settlement.py",
                 "    held = held_job(state, command.job, command.epoch, command.namespace)\n",
                 "    known = state.tables.job(named_job(command.job))\n"
                 "    held = held_job(state, command.job, known.epoch if known else 0, command.namespace)\n",
@@ -24,7 +24,7 @@ OF_ATTEMPTS: Final = (
         caught_by=("S3",),
         edits=(
             Edit(
-                "kernel/decide/leases.py",
+                "kernel/rules/leases.py",
                 "not is_held(job, held.epoch, command.namespace)",
                 "not is_held(job, job.epoch, command.namespace)",
             ),
@@ -36,7 +36,7 @@ OF_ATTEMPTS: Final = (
         caught_by=("S3",),
         edits=(
             Edit(
-                "kernel/decide/leases.py",
+                "kernel/rules/leases.py",
                 "    held = held_job(state, command.job, command.epoch, command.namespace)\n",
                 "    known = state.tables.job(named_job(command.job))\n"
                 "    held = held_job(state, command.job, known.epoch if known else 0, command.namespace)\n",
@@ -47,7 +47,7 @@ OF_ATTEMPTS: Final = (
         name="attempt-not-counted",
         breaks="a claim does not count as an attempt",
         caught_by=("S8",),
-        edits=(Edit("kernel/draft.py", "attempts=job.attempts + 1,", "attempts=job.attempts,"),),
+        edits=(Edit("kernel/runs/builder.py", "attempts=job.attempts + 1,", "attempts=job.attempts,"),),
     ),
     Mutant(
         name="release-keeps-attempt",
@@ -55,7 +55,7 @@ OF_ATTEMPTS: Final = (
         caught_by=("S8",),
         edits=(
             Edit(
-                "kernel/decide/leases.py",
+                "kernel/rules/leases.py",
                 "evolve(job, attempts=job.attempts - 1, first_claimed_at",
                 "evolve(job, attempts=job.attempts, first_claimed_at",
             ),
@@ -67,7 +67,7 @@ OF_ATTEMPTS: Final = (
         caught_by=("S1", "S3"),
         edits=(
             Edit(
-                "kernel/decide/sessions.py",
+                "kernel/rules/sessions.py",
                 "evolve(job, lost_attempts=job.lost_attempts + 1)",
                 "evolve(job, lost_attempts=job.lost_attempts + 1, epoch=job.epoch - 1)",
             ),
@@ -79,7 +79,7 @@ OF_ATTEMPTS: Final = (
         caught_by=("S3",),
         edits=(
             Edit(
-                "kernel/decide/sessions.py",
+                "kernel/rules/sessions.py",
                 "holder is not None and holder.state is SessionState.DEAD",
                 "holder is not None",
             ),
@@ -96,7 +96,7 @@ OF_ATTEMPTS: Final = (
         caught_by=("T1",),
         edits=(
             Edit(
-                "kernel/decide/sessions.py",
+                "kernel/rules/sessions.py",
                 "if session.state is SessionState.OPEN and session.expires_at + command.grace < now",
                 "if session.state is SessionState.OPEN",
             ),
@@ -113,7 +113,7 @@ OF_ATTEMPTS: Final = (
         caught_by=("S5",),
         edits=(
             Edit(
-                "kernel/decide/sessions.py",
+                "kernel/rules/sessions.py",
                 "    session = _open_session(state, command.session)\n    expires_at = max",
                 "    session = evolve(state.tables.sessions[command.session], state=SessionState.OPEN)\n"
                 "    expires_at = max",
@@ -126,7 +126,7 @@ OF_ATTEMPTS: Final = (
         caught_by=("S1",),
         edits=(
             Edit(
-                "kernel/decide/claims.py",
+                "kernel/rules/claims.py",
                 "if known is None or known.state is not SessionState.OPEN:",
                 "if known is None:",
             ),
@@ -138,7 +138,7 @@ OF_ATTEMPTS: Final = (
         caught_by=("S1",),
         edits=(
             Edit(
-                "kernel/decide/settles.py",
+                "kernel/rules/settlement.py",
                 "if session is None or session.state is not SessionState.OPEN:",
                 "if session is None:",
             ),
@@ -150,7 +150,7 @@ OF_ATTEMPTS: Final = (
         caught_by=("S6",),
         edits=(
             Edit(
-                "kernel/decide/claims.py",
+                "kernel/rules/claims.py",
                 "    if job.definition not in command.definitions:\n"
                 '        return "unknown_code", _RETRY_LATER\n',
                 "",
@@ -163,7 +163,7 @@ OF_ATTEMPTS: Final = (
         caught_by=("S8",),
         edits=(
             Edit(
-                "kernel/decide/failures.py",
+                "kernel/rules/retries.py",
                 "job.tries >= min(policy.attempts, job.max_attempts)",
                 "job.tries > min(policy.attempts, job.max_attempts)",
             ),
@@ -175,7 +175,7 @@ OF_ATTEMPTS: Final = (
         caught_by=("S8", "S12"),
         edits=(
             Edit(
-                "kernel/decide/sessions.py",
+                "kernel/rules/sessions.py",
                 "lost.lost_attempts >= losses_max(job.max_attempts):",
                 "lost.lost_attempts > losses_max(job.max_attempts):",
             ),
@@ -187,7 +187,7 @@ OF_ATTEMPTS: Final = (
         caught_by=("T1",),
         edits=(
             Edit(
-                "kernel/decide/failures.py",
+                "kernel/rules/retries.py",
                 "draft.reschedule_job(job, retry_at)",
                 "draft.reschedule_job(job, now)",
             ),
@@ -198,9 +198,9 @@ OF_ATTEMPTS: Final = (
         breaks="sleepers are woken up to three seconds before their time",
         caught_by=("T1",),
         edits=(
-            Edit("kernel/decide/claims.py", "            and job.wake_at <= now\n", ""),
+            Edit("kernel/rules/claims.py", "            and job.wake_at <= now\n", ""),
             Edit(
-                "adapters/memory/ready.py",
+                "adapters/memory/job_index.py",
                 "            if wake_at <= now:\n",
                 "            if wake_at <= now + 3_000_000:\n",
             ),
@@ -212,7 +212,7 @@ OF_ATTEMPTS: Final = (
         caught_by=("S7",),
         edits=(
             Edit(
-                "kernel/decide/claims.py",
+                "kernel/rules/claims.py",
                 "woken = evolve(job, state=awake(job), wake_at=None)",
                 "woken = evolve(job, wake_at=None)",
             ),
@@ -224,7 +224,7 @@ OF_ATTEMPTS: Final = (
         caught_by=("T1",),
         edits=(
             Edit(
-                "hosts/clock.py",
+                "hosts/wiring/store_clock.py",
                 "return shown + timedelta(0, (self._monotonic() - at) * _RATE)",
                 "return self._machine.now()",
             ),
@@ -234,7 +234,9 @@ OF_ATTEMPTS: Final = (
         name="fast-clock-trusted",
         breaks="a host takes its monotonic clock for one that never runs too fast",
         caught_by=("T1",),
-        edits=(Edit("hosts/clock.py", "(self._monotonic() - at) * _RATE", "self._monotonic() - at"),),
+        edits=(
+            Edit("hosts/wiring/store_clock.py", "(self._monotonic() - at) * _RATE", "self._monotonic() - at"),
+        ),
     ),
     Mutant(
         name="heartbeat-unheard",
@@ -242,7 +244,7 @@ OF_ATTEMPTS: Final = (
         caught_by=("T1",),
         edits=(
             Edit(
-                "kernel/decide/leases.py",
+                "kernel/rules/leases.py",
                 "changes.append(UpdateJob(evolve(job, heartbeat_by=heartbeat_deadline(job, now))))",
                 "changes.append(UpdateJob(job))",
             ),
@@ -254,7 +256,7 @@ OF_ATTEMPTS: Final = (
         caught_by=("S6",),
         edits=(
             Edit(
-                "kernel/decide/deadlines.py",
+                "kernel/rules/deadlines.py",
                 "run.deadline is None or run.deadline > now:",
                 "(run.deadline or run.updated_at) > now:",
             ),

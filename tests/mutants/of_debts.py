@@ -11,7 +11,7 @@ OF_DEBTS: Final = (
         caught_by=("C2",),
         edits=(
             Edit(
-                "kernel/decide/deadlines.py",
+                "kernel/rules/deadlines.py",
                 "draft.end(RunStatus.FAILED, cancels=state.cancels_of(run), error=error)",
                 "draft.end(RunStatus.FAILED, cancels={}, error=error)",
             ),
@@ -23,7 +23,7 @@ OF_DEBTS: Final = (
         caught_by=("C2",),
         edits=(
             Edit(
-                "kernel/draft.py",
+                "kernel/runs/builder.py",
                 "if stage.cancel is not None:\n                self._changes",
                 "if stage.cancel is not None and jobs > 9:\n                self._changes",
             ),
@@ -47,7 +47,7 @@ OF_DEBTS: Final = (
         caught_by=("L1",),
         edits=(
             Edit(
-                "kernel/decide/sessions.py",
+                "kernel/rules/sessions.py",
                 "        if run is None:\n            continue\n        jobs = ",
                 "        if run is None or run.status in TERMINAL:\n            continue\n        jobs = ",
             ),
@@ -59,7 +59,7 @@ OF_DEBTS: Final = (
         caught_by=("C2", "L1"),
         edits=(
             Edit(
-                "kernel/decide/failures.py",
+                "kernel/rules/retries.py",
                 "    if job.kind is JobKind.POLL and not goes_on and",
                 "    if job.kind is JobKind.POLL and goes_on and",
             ),
@@ -71,7 +71,7 @@ OF_DEBTS: Final = (
         caught_by=("L1",),
         edits=(
             Edit(
-                "hosts/bodies.py",
+                "hosts/execution/prepared_attempts.py",
                 "        return Failed(failure=failure)\n\n    def timed_out",
                 "        is_cancel = self.attempt.kind is JobKind.CANCEL\n"
                 "        return Cancelled() if is_cancel else Failed(failure=failure)\n\n    def timed_out",

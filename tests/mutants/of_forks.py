@@ -11,7 +11,7 @@ OF_FORKS: Final = (
         caught_by=("L1", "S6", "S7"),
         edits=(
             Edit(
-                "hosts/functions/queues.py",
+                "hosts/functions/queued_steps.py",
                 "request.queue is not None:\n                self.enqueue(request)\n",
                 "request.queue is not None:\n                del request\n",
             ),
@@ -23,7 +23,7 @@ OF_FORKS: Final = (
         caught_by=("I1",),
         edits=(
             Edit(
-                "kernel/forks.py",
+                "kernel/runs/forks.py",
                 'case "signal.received":\n                yield row\n',
                 'case "signal.received":\n                pass\n',
             ),
@@ -35,7 +35,7 @@ OF_FORKS: Final = (
         caught_by=("L1", "S7"),
         edits=(
             Edit(
-                "kernel/decide/reruns.py",
+                "kernel/rules/reruns.py",
                 "        changes += taken_over(child, JobKey(run.key, 1)).changes\n",
                 "        del child\n",
             ),

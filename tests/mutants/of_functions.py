@@ -11,7 +11,7 @@ OF_FUNCTIONS: Final = (
         caught_by=("S3",),
         edits=(
             Edit(
-                "kernel/decide/records.py",
+                "kernel/rules/function_history.py",
                 "    held = held_job(state, command.job, command.epoch, command.namespace)\n",
                 "    known = state.tables.job(named_job(command.job))\n"
                 "    held = held_job(state, command.job, known.epoch if known else 0, command.namespace)\n",
@@ -24,7 +24,7 @@ OF_FUNCTIONS: Final = (
         caught_by=("S4", "S8"),
         edits=(
             Edit(
-                "kernel/decide/records.py",
+                "kernel/rules/function_history.py",
                 "if is_early or (recorded.type, recorded.call, recorded.attempt) in known:",
                 "if is_early:",
             ),
@@ -36,12 +36,12 @@ OF_FUNCTIONS: Final = (
         caught_by=("T1",),
         edits=(
             Edit(
-                "kernel/decide/records.py",
+                "kernel/rules/function_history.py",
                 "recorded.due is not None and recorded.due > now",
                 "recorded.due is not None and recorded.due > now + 2_000_000",
             ),
             Edit(
-                "hosts/functions/drive.py",
+                "hosts/functions/replay.py",
                 "            if one.at <= now\n        ]",
                 "            if one.at <= now + 1_000_000\n        ]",
             ),
@@ -53,7 +53,7 @@ OF_FUNCTIONS: Final = (
         caught_by=("L1",),
         edits=(
             Edit(
-                "hosts/functions/opening.py",
+                "hosts/functions/loader.py",
                 "now, begins = body.parts.trusted_now(), body.attempt.epoch == 1",
                 "now, begins = None, body.attempt.epoch == 1",
             ),
@@ -65,7 +65,7 @@ OF_FUNCTIONS: Final = (
         caught_by=("D2", "S4", "S8", "L1", "T1"),
         edits=(
             Edit(
-                "hosts/functions/drive.py",
+                "hosts/functions/replay.py",
                 "            todo.read[number] = shown\n",
                 "            pass\n",
             ),
@@ -77,7 +77,7 @@ OF_FUNCTIONS: Final = (
         caught_by=("T3", "L1"),
         edits=(
             Edit(
-                "kernel/decide/records.py",
+                "kernel/rules/function_history.py",
                 "    if outcome.seen < run.last_row:\n        wake_at = now\n",
                 "",
             ),
@@ -89,7 +89,7 @@ OF_FUNCTIONS: Final = (
         caught_by=("L1",),
         edits=(
             Edit(
-                "kernel/decide/signals.py",
+                "kernel/rules/signals.py",
                 "        case JobState.SLEEPING:\n            draft.reschedule_job(job, now)\n",
                 "        case JobState.SLEEPING:\n            pass\n",
             ),
@@ -101,7 +101,7 @@ OF_FUNCTIONS: Final = (
         caught_by=("I1",),
         edits=(
             Edit(
-                "hosts/sync_handles.py",
+                "hosts/client/sync_run_handle.py",
                 "            idempotency_key=idempotency_key,\n            run_id=self.id,\n            signal=",
                 "            run_id=self.id,\n            signal=",
             ),
@@ -113,7 +113,7 @@ OF_FUNCTIONS: Final = (
         caught_by=("S8",),
         edits=(
             Edit(
-                "hosts/functions/drive.py",
+                "hosts/functions/replay.py",
                 'number, at = cast("int", facts["attempt"]) + 1, cast("int", facts["retry_at"])',
                 'number, at = 1, cast("int", facts["retry_at"])',
             ),
@@ -125,7 +125,7 @@ OF_FUNCTIONS: Final = (
         caught_by=("T1",),
         edits=(
             Edit(
-                "hosts/functions/driving.py",
+                "hosts/functions/driver.py",
                 "            if (one.at is None or one.at <= now) and (one.is_begun or not one.lost_attempts):\n",
                 "            if one.is_begun or not one.lost_attempts:\n",
             ),
@@ -137,7 +137,7 @@ OF_FUNCTIONS: Final = (
         caught_by=("S8", "S2"),
         edits=(
             Edit(
-                "hosts/functions/driving.py",
+                "hosts/functions/driver.py",
                 "if self._body.attempt.attempt > 1 and not drive.is_over:",
                 "if False:",
             ),
@@ -147,7 +147,9 @@ OF_FUNCTIONS: Final = (
         name="unseen-rows-not-told",
         breaks="the answer to a record has only the rows that it has stored, and not those of others before",
         caught_by=("L1", "D2", "S6"),
-        edits=(Edit("kernel/decide/records.py", "rows=(*unseen, *draft.rows)", "rows=tuple(draft.rows)"),),
+        edits=(
+            Edit("kernel/rules/function_history.py", "rows=(*unseen, *draft.rows)", "rows=tuple(draft.rows)"),
+        ),
     ),
     Mutant(
         name="cancelled-function-fenced",
@@ -155,7 +157,7 @@ OF_FUNCTIONS: Final = (
         caught_by=("L1", "S6"),
         edits=(
             Edit(
-                "kernel/decide/runs.py",
+                "kernel/rules/runs.py",
                 "    if has_code_under_way and not is_older",
                 "    if False and has_code_under_way and not is_older",
             ),
@@ -167,7 +169,7 @@ OF_FUNCTIONS: Final = (
         caught_by=("L1",),
         edits=(
             Edit(
-                "kernel/decide/deadlines.py",
+                "kernel/rules/deadlines.py",
                 "        if run.is_admitted and state.plan_of(run).function is not None:",
                 "        if False:",
             ),
@@ -203,7 +205,7 @@ OF_FUNCTIONS: Final = (
         caught_by=("D2", "S6", "S4"),
         edits=(
             Edit(
-                "hosts/functions/opening.py",
+                "hosts/functions/loader.py",
                 "seed=run.key if first is None else first.run,",
                 'seed=f"{run.key}{body.attempt.epoch}",',
             ),
@@ -215,7 +217,7 @@ OF_FUNCTIONS: Final = (
         caught_by=("D2", "S6", "S4", "T1", "L1"),
         edits=(
             Edit(
-                "hosts/functions/opening.py",
+                "hosts/functions/loader.py",
                 "began_at=run.created_at if first is None else first.at,",
                 "began_at=body.parts.trusted_now(),",
             ),
@@ -227,7 +229,7 @@ OF_FUNCTIONS: Final = (
         caught_by=("S4", "S8", "D2", "L1", "S6"),
         edits=(
             Edit(
-                "hosts/functions/opening.py",
+                "hosts/functions/loader.py",
                 "    history = () if is_new else rows_after(body, 0)\n",
                 "    history = () if is_new else rows_after(body, 0)[:-1]\n",
             ),
@@ -239,7 +241,7 @@ OF_FUNCTIONS: Final = (
         caught_by=("W1",),
         edits=(
             Edit(
-                "hosts/functions/driving.py",
+                "hosts/functions/driver.py",
                 "return (limit is not None and driven_for > limit) or (half is not None and driven_for > half)",
                 "return False",
             ),
@@ -251,7 +253,7 @@ OF_FUNCTIONS: Final = (
         caught_by=("S2", "S4", "S8"),
         edits=(
             Edit(
-                "hosts/functions/transactions.py",
+                "hosts/functions/transactional_steps.py",
                 "if lost is not None and not self._was_committed(transaction):",
                 "if lost is not None:",
             ),
@@ -263,12 +265,12 @@ OF_FUNCTIONS: Final = (
         caught_by=("S6", "S8"),
         edits=(
             Edit(
-                "kernel/decide/records.py",
+                "kernel/rules/function_history.py",
                 "    if draft.rows and (job.lost_attempts > command.lost_attempts or job.attempts > 1):",
                 "    if draft.rows and job.attempts > 1_000:",
             ),
             Edit(
-                "kernel/decide/records.py",
+                "kernel/rules/function_history.py",
                 "        evolve(job, attempts=0, lost_attempts=outcome.lost_attempts), wake_at, now, run.status\n",
                 "        job, wake_at, now, run.status\n",
             ),
@@ -280,7 +282,7 @@ OF_FUNCTIONS: Final = (
         caught_by=("L1", "W1"),
         edits=(
             Edit(
-                "hosts/functions/drive.py",
+                "hosts/functions/replay.py",
                 "        self._feed(known, now)\n        return True\n",
                 "        self.seen += len(new_rows)\n        return True\n",
             ),
@@ -292,12 +294,12 @@ OF_FUNCTIONS: Final = (
         caught_by=("S2", "S4", "S6", "S7", "S8", "D2", "L1"),
         edits=(
             Edit(
-                "hosts/functions/cache.py",
+                "hosts/execution/function_cache.py",
                 "attempt.epoch == idle.epoch + 1 and attempt.attempt == 1 and idle.code is code",
                 "idle.code is code",
             ),
             Edit(
-                "hosts/functions/drive.py",
+                "hosts/functions/replay.py",
                 "        if not self._are_next(known):\n            return False\n",
                 "        known = [one for one in known if not is_of_driver(*one) and one[0].type != PATCHED]\n",
             ),
@@ -309,7 +311,7 @@ OF_FUNCTIONS: Final = (
         caught_by=("S6", "L1"),
         edits=(
             Edit(
-                "hosts/functions/drive.py",
+                "hosts/functions/replay.py",
                 "        self._todo.new = self._open_steps()\n        self._feed(",
                 "        self._feed(",
             ),
@@ -321,7 +323,7 @@ OF_FUNCTIONS: Final = (
         caught_by=("C1", "S7", "S5"),
         edits=(
             Edit(
-                "kernel/draft.py",
+                "kernel/runs/builder.py",
                 "is_held = status in HELD and not job.outlives_run\n    asleep",
                 "is_held = status in HELD and not job.outlives_run and job.kind is not JobKind.WORKFLOW\n"
                 "    asleep",

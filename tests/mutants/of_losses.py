@@ -11,7 +11,7 @@ OF_LOSSES: Final = (
         caught_by=("S12",),
         edits=(
             Edit(
-                "kernel/decide/claims.py",
+                "kernel/rules/claims.py",
                 "            pass_over = attempts[-1].pass_over\n",
                 "            pass_over = command.pass_over\n",
             ),
@@ -23,7 +23,7 @@ OF_LOSSES: Final = (
         caught_by=("S12",),
         edits=(
             Edit(
-                "hosts/process/room.py",
+                "hosts/worker/capacity.py",
                 "passed_over_beside(self._inside.values())",
                 "passed_over_beside(())",
             ),
@@ -47,7 +47,7 @@ OF_LOSSES: Final = (
         caught_by=("S12",),
         edits=(
             Edit(
-                "kernel/decide/sessions.py",
+                "kernel/rules/sessions.py",
                 "lost.lost_attempts >= losses_max(job.max_attempts)",
                 "lost.lost_attempts >= job.max_attempts",
             ),
@@ -59,7 +59,7 @@ OF_LOSSES: Final = (
         caught_by=("S12",),
         edits=(
             Edit(
-                "kernel/decide/queued_steps.py",
+                "kernel/rules/queued_steps.py",
                 "lost.lost_attempts < losses_max(job.max_attempts)",
                 "lost.lost_attempts < job.max_attempts",
             ),
@@ -83,12 +83,12 @@ OF_LOSSES: Final = (
         caught_by=("S12",),
         edits=(
             Edit(
-                "hosts/functions/losses.py",
+                "hosts/functions/lost_steps.py",
                 "is_alone=is_alone)",
                 "is_alone=True)",
             ),
             Edit(
-                "hosts/functions/losses.py",
+                "hosts/functions/lost_steps.py",
                 "    if not waiting or (under_way and waited < ALONE_FOR):\n        return []\n",
                 "    if under_way or waiting:\n        return list(waiting)\n",
             ),
@@ -100,12 +100,12 @@ OF_LOSSES: Final = (
         caught_by=("S12",),
         edits=(
             Edit(
-                "hosts/functions/losses.py",
+                "hosts/functions/lost_steps.py",
                 "    return max(attempts, LOSSES_MIN) if one.request.undoes else losses_max(attempts)\n",
                 "    return attempts\n",
             ),
             Edit(
-                "hosts/functions/losses.py",
+                "hosts/functions/lost_steps.py",
                 "    return one.lost_attempts + 1 >= most and (is_alone or most == 1)\n",
                 "    return one.lost_attempts + 1 >= most\n",
             ),
@@ -117,7 +117,7 @@ OF_LOSSES: Final = (
         caught_by=("S12",),
         edits=(
             Edit(
-                "hosts/functions/losses.py",
+                "hosts/functions/lost_steps.py",
                 "if not one.lost_attempts or one.is_begun]",
                 "if one is not None]",
             ),
@@ -129,7 +129,7 @@ OF_LOSSES: Final = (
         caught_by=("S8",),
         edits=(
             Edit(
-                "hosts/functions/todo.py",
+                "hosts/functions/pending_calls.py",
                 "        return self.number - self.lost_attempts\n",
                 "        return self.number\n",
             ),

@@ -11,7 +11,7 @@ OF_MESSAGES: Final = (
         caught_by=("M1",),
         edits=(
             Edit(
-                "kernel/decide/runs.py",
+                "kernel/rules/runs.py",
                 "    if known is not None:\n        forward_unread(",
                 "    if known is not None and known.key == run.key:\n        forward_unread(",
             ),
@@ -23,12 +23,12 @@ OF_MESSAGES: Final = (
         caught_by=("M1",),
         edits=(
             Edit(
-                "kernel/decide/runs.py",
+                "kernel/rules/runs.py",
                 "if is_kept(command) else None",
                 "if False else None",
             ),
             Edit(
-                "kernel/decide/signals.py",
+                "kernel/rules/signals.py",
                 "    if start is None and (refused",
                 "    if False and (refused",
             ),
@@ -40,7 +40,7 @@ OF_MESSAGES: Final = (
         caught_by=("M1",),
         edits=(
             Edit(
-                "kernel/decide/settles.py",
+                "kernel/rules/settlement.py",
                 "    if run.mailbox is None:\n        return settled\n",
                 "    if run.mailbox is None or now:\n        return settled\n",
             ),
@@ -52,7 +52,7 @@ OF_MESSAGES: Final = (
         caught_by=("M1",),
         edits=(
             Edit(
-                "kernel/starts.py",
+                "kernel/runs/stored_starts.py",
                 'return self.command.if_ended == "rerun" or status is not RunStatus.COMPLETED',
                 "return status is RunStatus.COMPLETED",
             ),
@@ -64,7 +64,7 @@ OF_MESSAGES: Final = (
         caught_by=("M1",),
         edits=(
             Edit(
-                "kernel/decide/signals.py",
+                "kernel/rules/signals.py",
                 "    draft.keep_mailbox(draft.mailbox.without_starts())\n",
                 "",
             ),
@@ -76,7 +76,7 @@ OF_MESSAGES: Final = (
         caught_by=("M1",),
         edits=(
             Edit(
-                "hosts/bodies.py",
+                "hosts/execution/prepared_attempts.py",
                 "            received=self.runtime.received,\n",
                 "",
             ),
@@ -100,7 +100,7 @@ OF_MESSAGES: Final = (
         caught_by=("M1",),
         edits=(
             Edit(
-                "kernel/decide/records.py",
+                "kernel/rules/function_history.py",
                 '        if row.type == SIGNAL_RECEIVED and facts["channel"] == channel:\n',
                 '        if row.type == SIGNAL_RECEIVED and facts["channel"] is None:\n',
             ),
@@ -112,7 +112,7 @@ OF_MESSAGES: Final = (
         caught_by=("M1",),
         edits=(
             Edit(
-                "kernel/decide/signals.py",
+                "kernel/rules/signals.py",
                 "    if start is None and (refused",
                 "    if False and (refused",
             ),
@@ -124,7 +124,7 @@ OF_MESSAGES: Final = (
         caught_by=("M1",),
         edits=(
             Edit(
-                "kernel/decide/continuing.py",
+                "kernel/rules/continue_as_new.py",
                 "    forward_unread(state, draft, run, unread)\n",
                 "",
             ),
@@ -136,7 +136,7 @@ OF_MESSAGES: Final = (
         caught_by=("S4", "D2", "M1", "L1"),
         edits=(
             Edit(
-                "hosts/functions/drive.py",
+                "hosts/functions/replay.py",
                 "            last = self._todo.began = came\n",
                 "            last = came\n",
             ),
@@ -148,7 +148,7 @@ OF_MESSAGES: Final = (
         caught_by=("M1", "L1"),
         edits=(
             Edit(
-                "kernel/decide/successors.py",
+                "kernel/rules/successors.py",
                 "    forward_unread(state, draft, run, mailbox, row)\n",
                 "    forward_unread(state, draft, run, mailbox)\n",
             ),

@@ -11,7 +11,7 @@ OF_PROGRESS: Final = (
         caught_by=("S4", "S7"),
         edits=(
             Edit(
-                "kernel/advance.py",
+                "kernel/pipelines/interpreter.py",
                 "        after = item_ended(draft, plan, job, evolve(counters, done=counters.done + 1), row)\n"
                 "    _go_on(draft, plan, progress.with_node(job.node, after))\n",
                 "        after = item_ended(draft, plan, job, evolve(counters, done=counters.done + 1), row)\n"
@@ -23,7 +23,7 @@ OF_PROGRESS: Final = (
         name="batch-blind-to-itself",
         breaks="a command is decided without what those before it in the same transaction have changed",
         caught_by=("O1", "S7", "S4", "crashed"),
-        edits=(Edit("kernel/kernel.py", "        state.apply(made)\n", ""),),
+        edits=(Edit("kernel/dispatch/kernel.py", "        state.apply(made)\n", ""),),
     ),
     Mutant(
         name="join-by-siblings",
@@ -31,7 +31,7 @@ OF_PROGRESS: Final = (
         caught_by=("S4", "S7"),
         edits=(
             Edit(
-                "kernel/advance.py",
+                "kernel/pipelines/interpreter.py",
                 "is_over = counters.done == counters.total",
                 "is_over = counters.ended == counters.next",
             ),
@@ -43,7 +43,7 @@ OF_PROGRESS: Final = (
         caught_by=("S4",),
         edits=(
             Edit(
-                "kernel/advance.py",
+                "kernel/pipelines/interpreter.py",
                 "    for node in group.nodes:\n        if node.name not in progress.nodes:",
                 "    for node in reversed(group.nodes):\n        if node.name not in progress.nodes:",
             ),
@@ -55,7 +55,7 @@ OF_PROGRESS: Final = (
         caught_by=("S7",),
         edits=(
             Edit(
-                "kernel/advance.py",
+                "kernel/pipelines/interpreter.py",
                 "evolve(counters, next=max(upto, counters.next))",
                 "evolve(counters, next=max(upto - 1, counters.next))",
             ),
@@ -67,7 +67,7 @@ OF_PROGRESS: Final = (
         caught_by=("S7",),
         edits=(
             Edit(
-                "kernel/advance.py",
+                "kernel/pipelines/interpreter.py",
                 "upto = min(counters.total, counters.ended + node.limit)",
                 "upto = min(counters.total - 1, counters.ended + node.limit)",
             ),
@@ -79,7 +79,7 @@ OF_PROGRESS: Final = (
         caught_by=("S4", "S7"),
         edits=(
             Edit(
-                "kernel/advance.py",
+                "kernel/pipelines/interpreter.py",
                 "evolve(counters, failed=counters.failed + 1)",
                 "evolve(counters, failed=counters.failed + 2)",
             ),
@@ -91,7 +91,7 @@ OF_PROGRESS: Final = (
         caught_by=("S1", "S7"),
         edits=(
             Edit(
-                "kernel/decide/sessions.py",
+                "kernel/rules/sessions.py",
                 "    draft.reschedule_job(lost, now)\n",
                 "    kind = JobKind.STAGE if job.kind is JobKind.POLL else job.kind\n"
                 "    draft.reschedule_job(evolve(lost, kind=kind), now)\n",
@@ -104,7 +104,7 @@ OF_PROGRESS: Final = (
         caught_by=("T3",),
         edits=(
             Edit(
-                "kernel/decide/suspensions.py",
+                "kernel/rules/external_work.py",
                 "until = now if job.wake_at is not None else _next(now + outcome.check_after, outcome.give_up_at)",
                 "until = _next(now + outcome.check_after, outcome.give_up_at)",
             ),
@@ -116,7 +116,7 @@ OF_PROGRESS: Final = (
         caught_by=("T3", "L1"),
         edits=(
             Edit(
-                "kernel/decide/suspensions.py",
+                "kernel/rules/external_work.py",
                 "if job.give_up_at is not None and now >= job.give_up_at:",
                 "if job.give_up_at is not None and failure is not None and now >= job.give_up_at:",
             ),
@@ -140,13 +140,13 @@ OF_PROGRESS: Final = (
         caught_by=("I1",),
         edits=(
             Edit(
-                "kernel/kernel.py",
+                "kernel/dispatch/kernel.py",
                 "        if command.idempotency_key is not None:\n"
                 "            made = (*made, StoreReply(reply_of(command, decision.reply, now)))\n",
                 "",
             ),
             Edit(
-                "kernel/kernel.py",
+                "kernel/dispatch/kernel.py",
                 "        if plans:\n            # Only those",
                 "        keyed = {\n"
                 "            (one.namespace, one.idempotency_key): (one, answer)\n"
@@ -183,7 +183,7 @@ OF_PROGRESS: Final = (
         caught_by=("L1",),
         edits=(
             Edit(
-                "hosts/process/calls.py",
+                "hosts/worker/store_calls.py",
                 "            except STORE_ERRORS:\n                self._is_in_doubt = True\n",
                 "            except STORE_ERRORS:\n",
             ),
@@ -195,7 +195,7 @@ OF_PROGRESS: Final = (
         caught_by=("L1",),
         edits=(
             Edit(
-                "hosts/process/calls.py",
+                "hosts/worker/store_calls.py",
                 "                self._is_in_doubt = self._is_in_doubt or any(action.takes)\n",
                 "",
             ),
@@ -207,7 +207,7 @@ OF_PROGRESS: Final = (
         caught_by=("B1",),
         edits=(
             Edit(
-                "hosts/payloads.py",
+                "hosts/wiring/payloads.py",
                 "        self.blobs.put(key, data)\n",
                 "        try:\n"
                 "            self.blobs.put(key, data)\n"

@@ -11,7 +11,7 @@ OF_QUEUES: Final = (
         caught_by=("L1",),
         edits=(
             Edit(
-                "kernel/decide/queued_steps.py",
+                "kernel/rules/queued_steps.py",
                 "    draft.close_job(job)\n    wake_driver(state, draft, run, now)\n",
                 "    draft.close_job(job)\n",
             ),
@@ -23,7 +23,7 @@ OF_QUEUES: Final = (
         caught_by=("S8",),
         edits=(
             Edit(
-                "kernel/decide/queued_steps.py",
+                "kernel/rules/queued_steps.py",
                 "lost = evolve(job, lost_attempts=job.lost_attempts + 1)",
                 "lost = evolve(job, lost_attempts=job.lost_attempts + 1, attempts=job.attempts - 1)",
             ),
@@ -35,7 +35,7 @@ OF_QUEUES: Final = (
         caught_by=("S7",),
         edits=(
             Edit(
-                "kernel/decide/queued_steps.py",
+                "kernel/rules/queued_steps.py",
                 "epoch=driver.epoch, data=facts)\n    draft.close_job(job)\n",
                 "epoch=driver.epoch, data=facts)\n",
             ),
@@ -47,7 +47,7 @@ OF_QUEUES: Final = (
         caught_by=("S7",),
         edits=(
             Edit(
-                "hosts/functions/queues.py",
+                "hosts/functions/queued_steps.py",
                 "        if kind == STEP_QUEUED:\n            self._new.pop(call, None)\n",
                 "        if kind == STEP_QUEUED:\n",
             ),
@@ -59,7 +59,7 @@ OF_QUEUES: Final = (
         caught_by=("L1", "S7"),
         edits=(
             Edit(
-                "kernel/decide/signals.py",
+                "kernel/rules/signals.py",
                 "if job.kind is JobKind.STEP and job.state is JobState.PAUSED:",
                 "if job.kind is JobKind.POLL and job.state is JobState.PAUSED:",
             ),

@@ -11,7 +11,7 @@ OF_RUNS: Final = (
         caught_by=("S5",),
         edits=(
             Edit(
-                "kernel/draft.py",
+                "kernel/runs/builder.py",
                 "        if self._open_jobs:\n            for node, attempts",
                 "        if self._open_jobs > 1:\n            for node, attempts",
             ),
@@ -23,7 +23,7 @@ OF_RUNS: Final = (
         caught_by=("S7",),
         edits=(
             Edit(
-                "kernel/draft.py",
+                "kernel/runs/builder.py",
                 "        if self._status in HELD:\n"
                 "            job = evolve(job, state=JobState.PAUSED)\n"
                 "        elif job.concurrency_key",
@@ -37,7 +37,7 @@ OF_RUNS: Final = (
         caught_by=("S7",),
         edits=(
             Edit(
-                "kernel/decide/runs.py",
+                "kernel/rules/runs.py",
                 "(JobState.QUEUED, JobState.SLEEPING, JobState.LIMITED)",
                 "(JobState.QUEUED, JobState.LIMITED)",
             ),
@@ -49,7 +49,7 @@ OF_RUNS: Final = (
         caught_by=("S11",),
         edits=(
             Edit(
-                "kernel/rates.py",
+                "kernel/limits/rates.py",
                 "return limit - sum(many for at, many in self.at if at + period > now)",
                 "return limit + 1 - sum(many for at, many in self.at if at + period > now)",
             ),
@@ -61,12 +61,12 @@ OF_RUNS: Final = (
         caught_by=("S10",),
         edits=(
             Edit(
-                "kernel/decide/admissions.py",
+                "kernel/rules/admissions.py",
                 "used + self._used[slot] >= (one.concurrency_limit or 0)",
                 "used + self._used[slot] > (one.concurrency_limit or 0)",
             ),
             Edit(
-                "kernel/loading.py",
+                "kernel/dispatch/loader.py",
                 "0 if one.free is None else one.free for one in found",
                 "0 if one.free is None else one.free + 1 for one in found",
             ),
@@ -78,7 +78,7 @@ OF_RUNS: Final = (
         caught_by=("S10",),
         edits=(
             Edit(
-                "kernel/decide/creation.py",
+                "kernel/rules/run_creation.py",
                 "waits = start_at is not None or command.concurrency_key is not None",
                 "waits = start_at is not None",
             ),
@@ -90,7 +90,7 @@ OF_RUNS: Final = (
         caught_by=("S10",),
         edits=(
             Edit(
-                "kernel/draft.py",
+                "kernel/runs/builder.py",
                 "        return JobState.QUEUED\n    return JobState.LIMITED\n",
                 "        return JobState.QUEUED\n    return JobState.QUEUED\n",
             ),
@@ -102,7 +102,7 @@ OF_RUNS: Final = (
         caught_by=("T1",),
         edits=(
             Edit(
-                "kernel/decide/admissions.py",
+                "kernel/rules/admissions.py",
                 "if run.status is not RunStatus.PENDING or (run.start_at is not None and run.start_at > now):",
                 "if run.status is not RunStatus.PENDING:",
             ),
@@ -119,7 +119,7 @@ OF_RUNS: Final = (
         caught_by=("T3", "W1"),
         edits=(
             Edit(
-                "kernel/decide/deadlines.py",
+                "kernel/rules/deadlines.py",
                 "run.deadline is None or run.deadline > now:",
                 "run.deadline is None or run.deadline < now:",
             ),
@@ -131,7 +131,7 @@ OF_RUNS: Final = (
         caught_by=("S7",),
         edits=(
             Edit(
-                "kernel/draft.py",
+                "kernel/runs/builder.py",
                 "        self.add_parent_delivery()\n        if self._children:",
                 "        if status is RunStatus.COMPLETED:\n"
                 "            self.add_parent_delivery()\n"
@@ -145,7 +145,7 @@ OF_RUNS: Final = (
         caught_by=("S7",),
         edits=(
             Edit(
-                "kernel/decide/children.py",
+                "kernel/rules/children.py",
                 "    if parent is None or parent.status in TERMINAL:\n",
                 "    if parent is None or parent.status in (*TERMINAL, RunStatus.PAUSED):\n",
             ),
@@ -157,7 +157,7 @@ OF_RUNS: Final = (
         caught_by=("S5",),
         edits=(
             Edit(
-                "kernel/decide/reruns.py",
+                "kernel/rules/reruns.py",
                 "ended = None if before.status in TERMINAL else",
                 "ended = None if before.status is not RunStatus.RUNNING else",
             ),
@@ -169,7 +169,7 @@ OF_RUNS: Final = (
         caught_by=("S7",),
         edits=(
             Edit(
-                "kernel/decide/reruns.py",
+                "kernel/rules/reruns.py",
                 "parent=None if before.status in TERMINAL else before.parent,",
                 "parent=None,",
             ),
@@ -181,7 +181,7 @@ OF_RUNS: Final = (
         caught_by=("O1", "crashed"),
         edits=(
             Edit(
-                "kernel/decide/reruns.py",
+                "kernel/rules/reruns.py",
                 "last_row=0 if begins.fork is None",
                 "last_row=before.last_row if begins.fork is None",
             ),
@@ -191,7 +191,7 @@ OF_RUNS: Final = (
         name="rerun-keeps-what-it-runs",
         breaks="a rerun keeps what the stage gave that it is to begin with",
         caught_by=("S4", "S7", "S9"),
-        edits=(Edit("kernel/reruns.py", "if is_done and node.name != start:", "if is_done:"),),
+        edits=(Edit("kernel/runs/rerun_plan.py", "if is_done and node.name != start:", "if is_done:"),),
     ),
     Mutant(
         name="refused-event-passed-over",
@@ -199,7 +199,7 @@ OF_RUNS: Final = (
         caught_by=("O2", "O3"),
         edits=(
             Edit(
-                "hosts/delivery.py",
+                "hosts/events/delivery.py",
                 "        if error is not None:\n            final = ",
                 "        if error is not None and not isinstance(error, EventRefusedError):\n            final = ",
             ),
@@ -211,7 +211,7 @@ OF_RUNS: Final = (
         caught_by=("O2", "O3"),
         edits=(
             Edit(
-                "hosts/flushing.py",
+                "hosts/events/flusher.py",
                 "                deliver(self._sinks[name], pending, delivery,",
                 "                early = Delivery()\n"
                 "                early.delivered += [Delivered(run=one.run, number=one.end) for one in pending]\n"
@@ -225,7 +225,11 @@ OF_RUNS: Final = (
         breaks="a host whose clock is behind sets a run back in time",
         caught_by=("O1", "O2"),
         edits=(
-            Edit("kernel/draft.py", "self._changed_at = max(now, run.updated_at)", "self._changed_at = now"),
+            Edit(
+                "kernel/runs/builder.py",
+                "self._changed_at = max(now, run.updated_at)",
+                "self._changed_at = now",
+            ),
         ),
     ),
     Mutant(
@@ -234,7 +238,7 @@ OF_RUNS: Final = (
         caught_by=("L1",),
         edits=(
             Edit(
-                "kernel/refusals.py",
+                "kernel/dispatch/storage_refusals.py",
                 "if parent is not None and output is not None:",
                 "if parent is None and output is not None:",
             ),
@@ -246,7 +250,7 @@ OF_RUNS: Final = (
         caught_by=("S3",),
         edits=(
             Edit(
-                "kernel/decide/outbox.py",
+                "kernel/rules/outbox.py",
                 "        if stream.holder != command.holder:\n",
                 "        if stream.holder is None:\n",
             ),
@@ -258,7 +262,7 @@ OF_RUNS: Final = (
         caught_by=("O2", "O3"),
         edits=(
             Edit(
-                "kernel/decide/outbox.py",
+                "kernel/rules/outbox.py",
                 "delivered, skips = stream.delivered, stream.skipped_rows",
                 "delivered, skips = max(stream.delivered, stream.refused_row or 0), stream.skipped_rows",
             ),
@@ -271,7 +275,7 @@ OF_RUNS: Final = (
         caught_by=("S4",),
         edits=(
             Edit(
-                "kernel/overrides.py",
+                "kernel/pipelines/stage_overrides.py",
                 "attrs.evolve(group, nodes=tuple(_changed(node, by_stage.get(node.name)) for node in group.nodes))",
                 "attrs.evolve(\n"
                 "            group,\n"
@@ -287,7 +291,7 @@ OF_RUNS: Final = (
         caught_by=("T1",),
         edits=(
             Edit(
-                "hosts/clock.py",
+                "hosts/wiring/store_clock.py",
                 "answer = instant(store_time)",
                 "answer = instant(store_time) + timedelta(seconds=took / 2)",
             ),

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from holdfast.kernel.plan import MapPlan, NodePlan, Plan, stage_of
+from holdfast.kernel.pipelines.plan import MapPlan, NodePlan, Plan, stage_of
 from holdfast.ports.records import ClosePolicy, JobKey, JobKind, PassOver, RunStatus, job_key
 
 Value: TypeAlias = Any

@@ -3,7 +3,7 @@
 from attrs import evolve
 from hypothesis import strategies as st
 
-from holdfast.kernel.plan import (
+from holdfast.kernel.pipelines.plan import (
     CancelPlan,
     CheckPlan,
     ChildPlan,

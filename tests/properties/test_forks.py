@@ -6,11 +6,11 @@ from typing import Any, TypeVar
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.commands import RunRerun
 from holdfast.kernel.invariants import check
-from holdfast.kernel.previews import RerunPreview
+from holdfast.kernel.runs.rerun_preview import RerunPreview
 from holdfast.ports.errors import HoldfastError, RerunRefusedError
 from holdfast.ports.json import parse
 from holdfast.ports.records import HistoryRow, RunStatus

@@ -13,7 +13,7 @@ from holdfast.kernel.invariants import Snapshot, check, check_part, check_step, 
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import Query, Transaction
 from holdfast.ports.records import HistoryRow, Job, JobKind, JobState, RunStatus, SessionState
-from holdfast.ports.tables import Tables
+from holdfast.ports.working_set import Tables
 from holdfast.testing.snapshots import snapshot_of
 from tests.unit.kernel.world import World, each, failed, payload, pipeline, settling, stage
 

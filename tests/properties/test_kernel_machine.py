@@ -72,11 +72,11 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.commands import (
     ConditionEvaluated as Answer,
 )
-from holdfast.kernel.decide.repairs import CHECK_AFTER
+from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.invariants import check, check_step
-from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.plan import MapPlan, Plan, stage_of
-from holdfast.kernel.previews import RerunPreview
+from holdfast.kernel.pipelines.plan import MapPlan, Plan, stage_of
+from holdfast.kernel.rules.repairs import CHECK_AFTER
+from holdfast.kernel.runs.rerun_preview import RerunPreview
 from holdfast.ports.changes import AddJob, DeleteJob
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import (

@@ -18,7 +18,7 @@ from holdfast.kernel.commands import (
     SessionClose,
     admissions,
 )
-from holdfast.kernel.plan import RatePlan
+from holdfast.kernel.pipelines.plan import RatePlan
 from holdfast.ports.records import JobState
 from tests.unit.kernel.world import SECOND, World, completing, pipeline, stage
 

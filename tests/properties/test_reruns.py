@@ -15,8 +15,8 @@ from holdfast.kernel.commands import (
     RunRerunFrom,
     Suspended,
 )
-from holdfast.kernel.plan import MapPlan, Plan, stage_of
-from holdfast.kernel.previews import RerunPreview
+from holdfast.kernel.pipelines.plan import MapPlan, Plan, stage_of
+from holdfast.kernel.runs.rerun_preview import RerunPreview
 from holdfast.ports.errors import CommandError, RerunRefusedError
 from holdfast.ports.records import JobKind, RunStatus
 from holdfast.ports.references import leaves, located, reference_text, references_from

@@ -23,7 +23,6 @@ from psycopg import sql
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.kernel.codec import reply_json, to_data
 from holdfast.kernel.commands import (
     AiCallOutput,
     AnnotationOutput,
@@ -77,15 +76,15 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.commands import (
     ConditionEvaluated as Answer,
 )
+from holdfast.kernel.commands.codec import reply_json, to_data
 from holdfast.kernel.commands.jobs import OutputKind
+from holdfast.kernel.dispatch.decision_recording import Recording
+from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.invariants import Snapshot, check
-from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.plan import Plan, stage_of
-from holdfast.kernel.record import Recording
+from holdfast.kernel.pipelines.plan import Plan, stage_of
 from holdfast.ports.changes import DeleteJob
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError
-from holdfast.ports.hearing import AiCallsOf, AiTotalsOf, AnnotationsOf, ArtifactsOf
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import (
     ChildrenLeft,
@@ -100,6 +99,7 @@ from holdfast.ports.persistence import (
     RunsByKey,
     StoredValue,
 )
+from holdfast.ports.queries.run_output import AiCallsOf, AiTotalsOf, AnnotationsOf, ArtifactsOf
 from holdfast.ports.records import ClosePolicy, JobKind, OutputRow, PassOver, Payload, RunStatus, job_key
 from holdfast.ports.references import Reference, leaves, reference_from
 from holdfast.testing.clock import ManualClock

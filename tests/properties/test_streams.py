@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from typing_extensions import override
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.flushing import Flusher
-from holdfast.hosts.stores import open_stores
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.events.flusher import Flusher
+from holdfast.hosts.wiring.stores import open_stores
 from holdfast.kernel.commands import (
     DeadLetterReplay,
     Delivered,
@@ -30,7 +30,7 @@ from holdfast.ports.events import Event
 from holdfast.ports.persistence import ListSinks
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds
-from tests.unit.hosts.test_flushing import ONE
+from tests.unit.hosts.events.test_flusher import ONE
 
 FLUSHERS: Final = 2
 

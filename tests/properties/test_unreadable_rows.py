@@ -28,8 +28,8 @@ from holdfast import (
     suspend,
     workflow,
 )
-from holdfast.adapters.sql.tables import metadata
-from holdfast.hosts.stores import open_stores
+from holdfast.adapters.sql.schema.tables import metadata
+from holdfast.hosts.wiring.stores import open_stores
 from holdfast.kernel.commands import JobClaim, SessionOpen
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.events import Event

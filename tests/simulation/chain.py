@@ -7,7 +7,7 @@ from functools import partial
 from random import Random
 
 from holdfast import Pipeline, Retry, stage
-from holdfast.hosts.sync_engine import SyncEngine
+from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.testing.simulation import Deed, Scenario, Sizes
 
 

@@ -4,9 +4,9 @@ import pytest
 
 from holdfast.ports.json import canonical
 from holdfast.ports.records import HistoryRow, Payload
-from holdfast.ports.tables import Tables
+from holdfast.ports.working_set import Tables
 from holdfast.testing.conformance.builders import a_run
-from holdfast.testing.simulation.asked import wrong
+from holdfast.testing.simulation.client_calls import wrong
 
 
 def row(number: int, type: str, **facts: object) -> HistoryRow:

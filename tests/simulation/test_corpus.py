@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.child_runs import start_child
 from holdfast.kernel.authoring.functions import sleep, workflow
-from holdfast.kernel.functions.asked import Cancelling, HistoryEvent
 from holdfast.kernel.functions.machine import in_memory
+from holdfast.kernel.functions.protocol import Cancelling, HistoryEvent
 from holdfast.ports.errors import RunCancelledError
 from holdfast.ports.json import parse
 from holdfast.ports.records import TERMINAL

@@ -21,7 +21,7 @@ from docs.examples.orders.orders import (
 
 import holdfast
 from holdfast import Call, Channel, Definition, Retry, start_child, step, step_context, workflow
-from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.ports.records import TERMINAL, RunStatus
 from holdfast.testing import Effects, Stubs
 from holdfast.testing.trials import Meanwhile, Subject, Trial, World

@@ -3,11 +3,11 @@
 import pytest
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
-from holdfast.hosts.endings import Endings
-from holdfast.hosts.process.machine import WorkerMachine
-from holdfast.hosts.process.renewal import Renewal
-from holdfast.kernel.decide import leases
-from holdfast.kernel.kernel import Kernel
+from holdfast.hosts.maintenance.child_results import Endings
+from holdfast.hosts.worker.machine import WorkerMachine
+from holdfast.hosts.worker.session_renewal import Renewal
+from holdfast.kernel.dispatch.kernel import Kernel
+from holdfast.kernel.rules import leases
 from holdfast.ports.records import Job, JobState
 from holdfast.testing.simulation import Exit, Outcome, Schedule, draw_workload, shrink, simulate_seed
 from holdfast.testing.simulation.__main__ import main
@@ -77,7 +77,7 @@ def test_what_is_done_in_vain_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_failure_is_shrunk_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.kernel.kernel.StoreReply", _never_stored)
+    monkeypatch.setattr("holdfast.kernel.dispatch.kernel.StoreReply", _never_stored)
     outcome = _first_that_fails()
 
     def play(schedule: Schedule) -> Outcome:
@@ -118,7 +118,7 @@ def test_the_command_line_fails_as_the_seed_does(
         raise KeyError("a bug of the simulator")
 
     monkeypatch.setattr(MemoryPersistence, "transact", transact)
-    monkeypatch.setattr("holdfast.testing.simulation.shrinking.TRIES_MAX", 1)
+    monkeypatch.setattr("holdfast.testing.simulation.shrinker.TRIES_MAX", 1)
 
     assert main(["--seeds", "1", "--no-kept"]) == 127
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.hosts.functions.drive import Drive
+from holdfast.hosts.functions.replay import Drive
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.invariants import Violation
 from holdfast.ports.records import HistoryRow, Job, JobKind, JobState
 from holdfast.testing.simulation import Exit, Kind, Outcome, draw_workload, simulate_seed
-from holdfast.testing.simulation.steps import Begun, Steps
-from holdfast.testing.simulation.stores import stores
+from holdfast.testing.simulation.step_records import Begun, Steps
+from holdfast.testing.simulation.store_kinds import stores
 
 SEEDS = range(1, 61)
 EVENTS = (

@@ -21,7 +21,7 @@ from holdfast.ports.records import RunStatus
 from holdfast.testing import Effects
 from holdfast.testing.simulation.faults import Faults, Fired, Kind, Schedule
 from holdfast.testing.simulation.fibers import START, spend
-from holdfast.testing.simulation.sharing import Rows
+from holdfast.testing.simulation.user_transactions import Rows
 from holdfast.testing.trials import RUN_ID, Subject, Trial, World
 
 KINDS: Final = (Kind.CRASH, Kind.LOST_ANSWER, Kind.FAILS_BEFORE, Kind.PAUSE, Kind.SLOW)

@@ -10,9 +10,9 @@ import pytest
 from holdfast.ports.records import HistoryRow, Run
 from holdfast.testing.simulation import Exit, Kind, Outcome, simulate_seed
 from holdfast.testing.simulation.batches import simulate_seeds
-from holdfast.testing.simulation.kept import KEPT
-from holdfast.testing.simulation.steps import Steps
-from holdfast.testing.simulation.stores import stores
+from holdfast.testing.simulation.regression_seeds import KEPT
+from holdfast.testing.simulation.step_records import Steps
+from holdfast.testing.simulation.store_kinds import stores
 from holdfast.testing.simulation.workload import draw_workload
 from tests.sizes import sized
 

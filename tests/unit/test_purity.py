@@ -24,7 +24,7 @@ def test_one_module_of_the_hosts_turns_urls_into_adapters() -> None:
 
 
 def test_clean_code_is_left_alone() -> None:
-    assert check(CLEAN, "kernel/decide/claims.py") == []
+    assert check(CLEAN, "kernel/rules/claims.py") == []
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,12 @@ def test_clean_code_is_left_alone() -> None:
     [
         ("kernel/functions/loop.py", "import asyncio"),
         ("kernel/authoring/steps.py", "async def run() -> None:\n    await other()"),
-        ("kernel/plan.py", "from holdfast.kernel.state import State"),
+        ("kernel/pipelines/plan.py", "from holdfast.kernel.state import State"),
         ("ports/records.py", "from holdfast.ports.json import JSON"),
-        ("adapters/sql/store.py", "import os, sqlalchemy\nfrom holdfast.adapters.sql.tables import runs"),
+        (
+            "adapters/sql/store.py",
+            "import os, sqlalchemy\nfrom holdfast.adapters.sql.schema.tables import runs",
+        ),
         ("adapters/sql/store.py", "from holdfast.adapters.sql import tables"),
         ("adapters/files.py", "from datetime import datetime\nstamp = datetime.now()"),
         ("hosts/open.py", "from holdfast.adapters.sql.store import Store\nfrom holdfast.kernel import plan"),
@@ -42,10 +45,10 @@ def test_clean_code_is_left_alone() -> None:
             "testing/fakes.py",
             "from holdfast.testing.clock import FakeClock\nfrom holdfast.hosts import process",
         ),
-        ("hosts/process/worker.py", "import logging, time\nprint(time.time())"),
+        ("hosts/worker/worker.py", "import logging, time\nprint(time.time())"),
         ("kernel/values/scalars.py", "from uuid import UUID"),
-        ("kernel/plan.py", "import re\nfind = re.compile('x')\nself.eval(x.exec)"),
-        ("kernel/plan.py", "from holdfast.ports.persistence import open\nopen()"),
+        ("kernel/pipelines/plan.py", "import re\nfind = re.compile('x')\nself.eval(x.exec)"),
+        ("kernel/pipelines/plan.py", "from holdfast.ports.persistence import open\nopen()"),
         ("tests/unit/test_x.py", "import pickle\nfrom holdfast.testing import fakes\neval('1')"),
         ("tests/unit/test_x.py", "from tests.postgres import PrivatePostgres"),
     ],
@@ -57,12 +60,12 @@ def test_what_a_folder_may_do(path: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("kernel/plan.py", "async def run() -> None: ..."),
-        ("kernel/plan.py", "x = lambda: (await y)"),
-        ("kernel/plan.py", "x = [y async for y in z]"),
-        ("kernel/plan.py", "async def f():\n    async with x: ..."),
+        ("kernel/pipelines/plan.py", "async def run() -> None: ..."),
+        ("kernel/pipelines/plan.py", "x = lambda: (await y)"),
+        ("kernel/pipelines/plan.py", "x = [y async for y in z]"),
+        ("kernel/pipelines/plan.py", "async def f():\n    async with x: ..."),
         *(
-            ("kernel/plan.py", f"import {module}")
+            ("kernel/pipelines/plan.py", f"import {module}")
             for module in (
                 "threading",
                 "logging",
@@ -75,33 +78,33 @@ def test_what_a_folder_may_do(path: str, source: str) -> None:
                 "asyncio",
             )
         ),
-        ("kernel/plan.py", "import anyio"),
-        ("kernel/plan.py", "import sqlalchemy.exc"),
-        ("kernel/plan.py", "import psycopg"),
+        ("kernel/pipelines/plan.py", "import anyio"),
+        ("kernel/pipelines/plan.py", "import sqlalchemy.exc"),
+        ("kernel/pipelines/plan.py", "import psycopg"),
         ("kernel/values/models.py", "import pydantic"),
-        ("kernel/plan.py", "from os import path"),
-        ("kernel/plan.py", "def f() -> None:\n    from uuid import uuid4"),
-        ("kernel/plan.py", "if TYPE_CHECKING:\n    from sqlalchemy import Table"),
-        ("kernel/plan.py", "from datetime import datetime\nx = datetime.now(UTC)"),
-        ("kernel/plan.py", "from datetime import datetime as dt\nx = dt.utcnow()"),
-        ("kernel/plan.py", "import datetime\nx = datetime.datetime.today()"),
-        ("kernel/plan.py", "import datetime as d\nx = d.date.today()"),
+        ("kernel/pipelines/plan.py", "from os import path"),
+        ("kernel/pipelines/plan.py", "def f() -> None:\n    from uuid import uuid4"),
+        ("kernel/pipelines/plan.py", "if TYPE_CHECKING:\n    from sqlalchemy import Table"),
+        ("kernel/pipelines/plan.py", "from datetime import datetime\nx = datetime.now(UTC)"),
+        ("kernel/pipelines/plan.py", "from datetime import datetime as dt\nx = dt.utcnow()"),
+        ("kernel/pipelines/plan.py", "import datetime\nx = datetime.datetime.today()"),
+        ("kernel/pipelines/plan.py", "import datetime as d\nx = d.date.today()"),
         (
-            "kernel/plan.py",
+            "kernel/pipelines/plan.py",
             "import attrs\nfrom datetime import datetime\nx = attrs.field(factory=datetime.now)",
         ),
-        ("kernel/plan.py", "open('x')"),
-        ("kernel/plan.py", "print('x')"),
-        ("kernel/plan.py", "from holdfast.adapters.sql import store"),
-        ("kernel/plan.py", "from holdfast import adapters"),
-        ("kernel/plan.py", "import holdfast"),
-        ("kernel/plan.py", "from holdfast.hosts.process import Worker"),
-        ("kernel/plan.py", "from holdfast.testing import fakes"),
-        ("kernel/plan.py", "from ports import records"),
+        ("kernel/pipelines/plan.py", "open('x')"),
+        ("kernel/pipelines/plan.py", "print('x')"),
+        ("kernel/pipelines/plan.py", "from holdfast.adapters.sql import store"),
+        ("kernel/pipelines/plan.py", "from holdfast import adapters"),
+        ("kernel/pipelines/plan.py", "import holdfast"),
+        ("kernel/pipelines/plan.py", "from holdfast.hosts.process import Worker"),
+        ("kernel/pipelines/plan.py", "from holdfast.testing import fakes"),
+        ("kernel/pipelines/plan.py", "from ports import records"),
         ("kernel/authoring/steps.py", "import time"),
-        ("ports/records.py", "from holdfast.kernel.plan import Plan"),
+        ("ports/records.py", "from holdfast.kernel.pipelines.plan import Plan"),
         ("ports/records.py", "import asyncio"),
-        ("adapters/sql/store.py", "from holdfast.kernel.plan import Plan"),
+        ("adapters/sql/store.py", "from holdfast.kernel.pipelines.plan import Plan"),
         ("adapters/sql/store.py", "from holdfast.hosts import open"),
         ("adapters/sql/store.py", "from holdfast.testing.fakes import Fake"),
         ("adapters/sql/store.py", "from holdfast.adapters.files import Files"),
@@ -128,5 +131,5 @@ def test_a_planted_violation_is_found(path: str, source: str) -> None:
 
 
 def test_a_violation_says_where_and_why() -> None:
-    (violation,) = check("import re\nimport time", "kernel/plan.py")
-    assert str(violation).startswith("kernel/plan.py:2: kernel may not import time")
+    (violation,) = check("import re\nimport time", "kernel/pipelines/plan.py")
+    assert str(violation).startswith("kernel/pipelines/plan.py:2: kernel may not import time")

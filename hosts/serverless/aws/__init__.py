@@ -7,10 +7,10 @@ Make them outside of any function, where a process begins: it serves many invoca
 frozen between them. Nothing is connected to before the first.
 """
 
-from holdfast.hosts.serverless.aws.cron import CronHandler, cron_handler
-from holdfast.hosts.serverless.aws.dead_letters import DeadLetterHandler, dead_letter_handler
-from holdfast.hosts.serverless.aws.limits import check_limit
-from holdfast.hosts.serverless.aws.queue import QueueHandler, queue_handler
+from holdfast.hosts.serverless.aws.cron_handler import CronHandler, cron_handler
+from holdfast.hosts.serverless.aws.dead_letter_handler import DeadLetterHandler, dead_letter_handler
+from holdfast.hosts.serverless.aws.queue_handler import QueueHandler, queue_handler
+from holdfast.hosts.serverless.aws.timeouts import check_limit
 
 __all__ = [
     "CronHandler",

@@ -1,21 +1,21 @@
 """The whole contract of a store."""
 
+from holdfast.testing.conformance.persistence.attempt_output import RunOutput
+from holdfast.testing.conformance.persistence.audit import Inspecting
 from holdfast.testing.conformance.persistence.cancels import CancelledWork
 from holdfast.testing.conformance.persistence.changes import Changes
 from holdfast.testing.conformance.persistence.children import Children
 from holdfast.testing.conformance.persistence.claims import Claims
 from holdfast.testing.conformance.persistence.concurrency import Concurrency
 from holdfast.testing.conformance.persistence.conflicts import Conflicts
-from holdfast.testing.conformance.persistence.finding import Finding
-from holdfast.testing.conformance.persistence.inspecting import Inspecting
 from holdfast.testing.conformance.persistence.jobs import JobReads
 from holdfast.testing.conformance.persistence.maintenance import Maintenance
 from holdfast.testing.conformance.persistence.queries import Queries
 from holdfast.testing.conformance.persistence.removals import Removals
 from holdfast.testing.conformance.persistence.retention import Retention
 from holdfast.testing.conformance.persistence.retries import Retries
+from holdfast.testing.conformance.persistence.run_search import Finding
 from holdfast.testing.conformance.persistence.runs import RunReads
-from holdfast.testing.conformance.persistence.said import RunOutput
 from holdfast.testing.conformance.persistence.sinks import Sinks
 from holdfast.testing.conformance.persistence.slots import Slots
 from holdfast.testing.conformance.persistence.suspensions import Suspensions

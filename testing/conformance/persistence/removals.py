@@ -19,12 +19,6 @@ from holdfast.ports.changes import (
     DeleteRun,
     UpdateRun,
 )
-from holdfast.ports.hearing import (
-    AiCallsOf,
-    AnnotationsOf,
-    ArtifactsOf,
-    NotesInOrder,
-)
 from holdfast.ports.persistence import (
     CountRuns,
     FindRun,
@@ -34,6 +28,12 @@ from holdfast.ports.persistence import (
     Persistence,
     RunFilter,
     RunsByKey,
+)
+from holdfast.ports.queries.run_output import (
+    AiCallsOf,
+    AnnotationsOf,
+    ArtifactsOf,
+    NotesInOrder,
 )
 from holdfast.ports.records import Payload, RunName, RunStatus, StreamHead, StreamKey
 from holdfast.ports.references import item_reference

@@ -4,8 +4,8 @@ import pytest
 from attrs import evolve
 
 from holdfast.ports.changes import AddJob, AddMapItems, AppendHistory, BlockRun, CreateRun, DeleteJobs
-from holdfast.ports.inspecting import UnreadableRows
 from holdfast.ports.persistence import Persistence
+from holdfast.ports.queries.audit import UnreadableRows
 from holdfast.ports.records import JobState, Payload, RunStatus
 from holdfast.ports.unreadable import RunOutline, Unreadable
 from holdfast.testing.conformance.builders import NOW, a_job, a_key, a_page, a_row, a_run

@@ -11,7 +11,7 @@ import anyio
 from holdfast import Engine, Pipeline, Retry, stage, step, workflow
 from holdfast.adapters.aws.sqs import SqsJobTransport
 from holdfast.hosts.serverless.aws import cron_handler, queue_handler
-from holdfast.kernel.authoring.context import StageContext
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.authoring.step_context import step_context
 
 PAUSE: Final = 0.1

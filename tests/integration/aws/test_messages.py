@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast import Engine, Pipeline, ServerlessHost, stage
-from holdfast.adapters.aws.messages import SqsMessages
-from holdfast.hosts.serverless.aws.dead_letters import DEAD_LETTER, DeadLetterHandler
-from holdfast.hosts.serverless.aws.queue import QueueHandler
+from holdfast.adapters.aws.sqs_messages import SqsMessages
+from holdfast.hosts.serverless.aws.dead_letter_handler import DEAD_LETTER, DeadLetterHandler
+from holdfast.hosts.serverless.aws.queue_handler import QueueHandler
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.json import canonical
 from tests.aws import FakeAws

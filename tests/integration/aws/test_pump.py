@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from holdfast import Pipeline, Retry, StageContext, sleep, stage, step, workflow
-from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.invariants import check

@@ -8,12 +8,12 @@ import pytest
 
 from holdfast.adapters.aws.eventbridge import EventBridgeSink
 from holdfast.adapters.aws.sns import SnsSink
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.flushing import Flusher
-from holdfast.hosts.stores import open_stores
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.events.flusher import Flusher
+from holdfast.hosts.wiring.stores import open_stores
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.pipelines import Pipeline
-from holdfast.kernel.decide.outbox import PARK_AFTER
+from holdfast.kernel.rules.outbox import PARK_AFTER
 from holdfast.ports.events import Event, EventSink
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds

@@ -11,8 +11,8 @@ import attrs
 import pytest
 
 from holdfast import Engine
-from holdfast.hosts.stores import open_stores
-from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
+from holdfast.hosts.wiring.stores import open_stores
 from holdfast.testing.histories import recorded
 from tests.aws import FakeAws
 from tests.cloud import Cloud, Mortal

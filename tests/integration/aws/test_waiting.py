@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.adapters.aws.sqs import SqsJobTransport
-from holdfast.hosts.engine import Engine
+from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.pipelines import Pipeline

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Pipeline, Retry, StageContext, sleep, stage, step, workflow
 from holdfast.adapters.aws.scheduler import EventBridgeScheduler
-from holdfast.hosts.wake_ups import wake_up_key
+from holdfast.hosts.wiring.wake_ups import wake_up_key
 from holdfast.kernel.authoring.step_context import step_context
 from holdfast.ports.persistence import FindRun, JobsOfRun
 from holdfast.ports.records import RunName

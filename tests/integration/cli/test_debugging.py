@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from holdfast import Engine, RunStatus, SyncRunHandle
-from holdfast.hosts.cli.exits import Exit
+from holdfast.hosts.cli.exit_codes import Exit
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 import attrs
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.stores import open_stores
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.wiring.stores import open_stores
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.ports.persistence import (
     FindRun,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from holdfast.hosts.engine import Engine
+from holdfast.hosts.client.engine import Engine
 from holdfast.kernel.authoring.calls import Definition
 from tests.integration.counts.statements import Statements, count_statements
 from tests.postgres import fresh_database

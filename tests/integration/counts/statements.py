@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from typing_extensions import override
 
-from holdfast.adapters.sql import asking
+from holdfast.adapters.sql.postgresql import libpq
 
 _HINTS: Final = ("SELECT pg_notify", "LISTEN", "SELECT 1", "PRAGMA data_version")
 """What only hears of changes, and asks for no row."""
@@ -106,23 +106,23 @@ def watch_statements(
     written: Callable[[int], object] = lambda _: None,
 ) -> None:
     """Be told of each statement that is sent to PostgreSQL, and of how many rows each has written."""
-    make, make_all = asking.Statements.make, asking.Statements.make_all
+    make, make_all = libpq.Statements.make, libpq.Statements.make_all
 
-    def heard(answer: asking.Answer) -> asking.Answer:
+    def heard(answer: libpq.Answer) -> libpq.Answer:
         given: Any = answer
         if (given._result.command_status or b"").startswith((b"INSERT", b"UPDATE", b"DELETE")):
             written(answer.hits)
         return answer
 
-    def making(self: asking.Statements, sql: str, parameters: Any, **options: Any) -> asking.Answer:
+    def making(self: libpq.Statements, sql: str, parameters: Any, **options: Any) -> libpq.Answer:
         sent(sql)
         return heard(make(self, sql, parameters, **options))
 
-    def making_all(self: asking.Statements, given: Iterable[Any]) -> Sequence[asking.Answer]:
+    def making_all(self: libpq.Statements, given: Iterable[Any]) -> Sequence[libpq.Answer]:
         all_given = list(given)
         for sql, *_ in all_given:
             sent(sql)
         return [heard(answer) for answer in make_all(self, all_given)]
 
-    monkeypatch.setattr(asking.Statements, "make", making)
-    monkeypatch.setattr(asking.Statements, "make_all", making_all)
+    monkeypatch.setattr(libpq.Statements, "make", making)
+    monkeypatch.setattr(libpq.Statements, "make_all", making_all)

@@ -6,14 +6,13 @@ from datetime import timedelta
 import attrs
 import pytest
 
-from holdfast.hosts.bulk import RERUNS_AT_ONCE, BulkResult
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.flushing import Flusher
+from holdfast.hosts.client.bulk_actions import RERUNS_AT_ONCE, BulkResult
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.events.flusher import Flusher
 from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.options import Rate, Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
-from holdfast.kernel.codec import to_data
 from holdfast.kernel.commands import (
     FLUSH_LIMIT,
     AiCallOutput,
@@ -40,6 +39,7 @@ from holdfast.kernel.commands import (
     SessionRenew,
     SilentReaped,
 )
+from holdfast.kernel.commands.codec import to_data
 from holdfast.kernel.commands.jobs import OutputKind
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical, parse

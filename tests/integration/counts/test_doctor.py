@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.hosts import examining
+from holdfast.hosts.maintenance.doctor import scan
 from tests.integration.counts.conftest import OpenEngine
 from tests.integration.counts.statements import Statements
 from tests.integration.counts.test_commands import COMPLETED, FEW, LONG, MANY, SHORT, Worked
@@ -34,7 +34,7 @@ def worked(open_engine: OpenEngine) -> Worked:
 def test_a_page_of_many_runs_costs_no_more_than_one_of_few(
     worked: Worked, statements: Statements, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(examining, "PAGE_RUNS", 100_000)
+    monkeypatch.setattr(scan, "PAGE_RUNS", 100_000)
     with statements.of() as few:
         runs = worked.engine.sync.doctor().runs
     worked.create(MANY, "long")
@@ -50,7 +50,7 @@ def test_a_page_of_many_runs_costs_no_more_than_one_of_few(
 def test_many_pages_cost_so_many_times_what_one_costs(
     worked: Worked, statements: Statements, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(examining, "PAGE_RUNS", PAGE)
+    monkeypatch.setattr(scan, "PAGE_RUNS", PAGE)
     worked.create(MANY, "long")
     with statements.of() as within:
         runs = worked.engine.sync.doctor(

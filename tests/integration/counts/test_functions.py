@@ -21,7 +21,7 @@ from holdfast.kernel.commands import (
     RunSignal,
     SessionOpen,
 )
-from holdfast.kernel.kernel import Kernel
+from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import HistoryOf, Lane

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from holdfast.hosts.process import worker as worker_module
-from holdfast.hosts.process.worker import Worker
-from holdfast.hosts.sync_handles import NEW_SECONDS
+from holdfast.hosts.client.sync_run_handle import NEW_SECONDS
+from holdfast.hosts.worker import worker as worker_module
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.testing.sink import MemorySink

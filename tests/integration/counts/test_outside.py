@@ -7,16 +7,16 @@ from typing import cast
 import attrs
 import pytest
 
-from holdfast.hosts.endings import AT_ONCE
-from holdfast.hosts.maintenance import Maintenance
+from holdfast.hosts.maintenance.child_results import AT_ONCE
+from holdfast.hosts.maintenance.tick import Maintenance
 from holdfast.kernel import commands
-from holdfast.kernel.authoring.context import StageContext
+from holdfast.kernel.authoring.completion_policies import AtLeast
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.external import NotYet as AskAgain
 from holdfast.kernel.authoring.external import Suspended as HandedOn
 from holdfast.kernel.authoring.external import suspend
 from holdfast.kernel.authoring.pipelines import Pipeline
-from holdfast.kernel.authoring.policies import AtLeast
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.commands import (
     Attempt,
     Cancelled,

@@ -6,8 +6,8 @@ import anyio
 import pytest
 from anyio import CapacityLimiter
 
-from holdfast.hosts.bodies import Body
-from holdfast.hosts.functions.driving import drive
+from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.functions.driver import drive
 from holdfast.kernel.authoring.functions import sleep, workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import Attempt, FunctionWaiting, JobRecord, Outcome, Recorded

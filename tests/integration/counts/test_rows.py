@@ -7,7 +7,7 @@ from typing import Final
 
 import psycopg
 
-from holdfast.hosts.engine import Engine
+from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.functions import workflow

@@ -13,14 +13,14 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.findings import Diagnosis
-from holdfast.hosts.sync_engine import SyncEngine
-from holdfast.kernel.authoring.context import StageContext
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.client.sync_engine import SyncEngine
+from holdfast.hosts.maintenance.doctor.findings import Diagnosis
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.external import NotYet, Suspended, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.commands import (
     Attempt,
     ChildRunStarted,

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from holdfast.hosts.process.worker import Worker
-from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
+from holdfast.hosts.worker.worker import Worker
 from holdfast.ports.errors import RunFailedError
 from tests.integration.doctor.conftest import LARGE, Scene
 

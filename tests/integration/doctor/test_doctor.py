@@ -9,9 +9,9 @@ from typing import Final
 import anyio
 import pytest
 
-from holdfast.hosts import examining
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.maintenance.doctor import scan
+from holdfast.hosts.worker.worker import Worker
 from holdfast.ports.records import RunStatus
 from holdfast.testing.sink import MemorySink
 from tests.integration.doctor.conftest import ALL, LARGE, LATER, PARENT, SIMPLE, TEXT, WIDE, Scene, said
@@ -204,9 +204,9 @@ def test_what_is_broken_is_found_on_whatever_page_it_is(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Runs hang on runs of other pages, and histories have pages of their own."""
-    monkeypatch.setattr(examining, "PAGE_RUNS", 2)
-    monkeypatch.setattr(examining, "PART_ROWS", 3)
-    monkeypatch.setattr(examining, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(scan, "PAGE_RUNS", 2)
+    monkeypatch.setattr(scan, "PART_ROWS", 3)
+    monkeypatch.setattr(scan, "ROWS_AT_ONCE", 2)
     assert scene.found(blobs=True) == set()
     scene.sql("DELETE FROM holdfast_jobs WHERE run IN ('{child}', '{half}', '{later}', '{new}')")
     scene.sql("DELETE FROM holdfast_attempt_output")
@@ -224,7 +224,7 @@ def test_what_is_broken_is_found_on_whatever_page_it_is(
 @pytest.mark.slow
 def test_a_busy_database_is_sound(empty: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is in motion while it is looked at: it is looked at again and again, in small pages."""
-    monkeypatch.setattr(examining, "PAGE_RUNS", 7)
+    monkeypatch.setattr(scan, "PAGE_RUNS", 7)
     engine = empty.engine
     engine.register_sink("audit")
     stop = threading.Event()

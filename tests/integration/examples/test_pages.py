@@ -16,15 +16,15 @@ from nats.js.api import StreamConfig
 import holdfast
 from holdfast.adapters.nats.connection import NatsConnection, jetstream
 from holdfast.hosts.cli.app import command_line
-from holdfast.hosts.cli.exits import MEANINGS
-from holdfast.hosts.finding import FilterOptions, ListOptions
+from holdfast.hosts.cli.exit_codes import MEANINGS
+from holdfast.hosts.inspection.filters import FilterOptions, ListOptions
 from holdfast.kernel.authoring.functions import WorkflowOptions
 from holdfast.kernel.authoring.options import BodyDefaults, BodyOptions, StartAllOptions, StartOptions
 from holdfast.kernel.authoring.steps import StepOptions
-from holdfast.kernel.codec import command_data, from_data, to_data
 from holdfast.kernel.commands import Command
-from holdfast.kernel.rules import command_from, reply_type
-from holdfast.kernel.transitions import RUN_TRANSITIONS
+from holdfast.kernel.commands.codec import command_data, from_data, to_data
+from holdfast.kernel.rules.registry import command_from, reply_type
+from holdfast.kernel.runs.transitions import RUN_TRANSITIONS
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.json import parse
 from tests.aws import REGION, fake_aws

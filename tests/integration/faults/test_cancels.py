@@ -8,7 +8,7 @@ from collections import Counter
 import attrs
 
 from holdfast import Engine, RunStatus, SyncEngine
-from holdfast.hosts.core import Core
+from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import (
     Attempt,
     Completed,

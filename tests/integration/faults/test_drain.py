@@ -3,7 +3,7 @@
 import signal
 import time
 
-from holdfast.hosts.process.machine import STOP_GRACE
+from holdfast.hosts.worker.machine import STOP_GRACE
 from holdfast.ports.records import JobState, RunStatus
 from tests.chaos.programs import GATE, GATE_ASYNC, GATE_DEAF
 from tests.chaos.site import Site

@@ -3,7 +3,7 @@
 import signal
 from datetime import timedelta
 
-from holdfast.hosts.maintenance import Maintenance, Tick
+from holdfast.hosts.maintenance.tick import Maintenance, Tick
 from holdfast.ports.clock import instant
 from holdfast.ports.records import JobState
 from holdfast.testing.conformance.threads import in_threads

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.hosts.engine import Engine
+from holdfast.hosts.client.engine import Engine
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.steps import Step
 from holdfast.testing.ledger import Ledger

@@ -9,7 +9,7 @@ import threading
 import traceback
 
 from holdfast import Engine, Worker, step, workflow
-from holdfast.hosts.sync_engine import SyncEngine
+from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.ports.records import RunStatus
 
 SECONDS = 30

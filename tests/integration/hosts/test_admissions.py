@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process import worker as worker_module
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.serverless.host import ServerlessHost
-from holdfast.kernel.authoring.context import StageContext
+from holdfast.hosts.worker import worker as worker_module
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import (
     InvalidArgumentError,

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.ai import Price, cost_of, cost_units
-from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.ports.errors import (
     InvalidCommandError,
     InvalidFilterError,

@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.hosts.process.worker import Worker
-from holdfast.kernel.authoring.context import StageContext
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.ports.errors import (
     ArtifactMissingError,
     BlobCorruptError,

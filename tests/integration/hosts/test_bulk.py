@@ -7,9 +7,9 @@ import anyio
 import attrs
 import pytest
 
-from holdfast.hosts.bulk import CANCEL, BulkResult, act_on_all, chosen_runs, command_for
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.client.bulk_actions import CANCEL, BulkResult, act_on_all, chosen_runs, command_for
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.worker.worker import Worker
 from holdfast.ports.errors import InvalidFilterError, RunFailedError
 from holdfast.ports.records import Run, RunStatus
 from tests.integration.hosts.conftest import OpenEngine

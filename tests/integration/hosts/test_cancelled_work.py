@@ -8,17 +8,17 @@ import anyio
 import attrs
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process import calls
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.hosts.serverless.host import ServerlessHost
-from holdfast.hosts.sync_handles import SyncRunHandle
-from holdfast.kernel.authoring.context import StageContext
+from holdfast.hosts.worker import store_calls
+from holdfast.hosts.worker.worker import Worker
+from holdfast.kernel.authoring.completion_policies import AtLeast
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.external import NotYet, Suspended, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
-from holdfast.kernel.authoring.policies import AtLeast
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import GiveUp, RemoveRefusedError, RunFailedError
 from holdfast.testing.snapshots import snapshot_of
@@ -307,7 +307,7 @@ async def test_code_that_has_nothing_to_cancel_with_leaves_it_to_code_that_has(
 ) -> None:
     """Both say that they are the same version, as during a deploy that brings it."""
     monkeypatch.setattr(
-        calls, "UNKNOWN_CODE_DELAY", 200_000
+        store_calls, "UNKNOWN_CODE_DELAY", 200_000
     )  # nobody need wait for seconds to see that it is due again
     if url == "memory://":
         pytest.skip("this store can't be opened twice")

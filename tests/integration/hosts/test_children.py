@@ -8,14 +8,14 @@ from typing import Any, Literal, cast
 import attrs
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process.worker import Worker
-from holdfast.kernel.authoring.context import StageContext
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.worker.worker import Worker
+from holdfast.kernel.authoring.completion_policies import AtLeast, ItemFailure, Partial, Tolerate
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.external import NotYet, Suspended, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
-from holdfast.kernel.authoring.policies import AtLeast, ItemFailure, Partial, Tolerate
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import OutputMissingError, RunCancelledError, RunFailedError
 from holdfast.testing.snapshots import snapshot_of

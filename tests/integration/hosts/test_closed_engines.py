@@ -10,9 +10,9 @@ from attrs import evolve
 
 from holdfast import Engine, Worker, step, workflow
 from holdfast.hosts.serverless.host import ServerlessHost
-from holdfast.hosts.serverless.messages import JobMessage
-from holdfast.hosts.stores import open_stores
-from holdfast.kernel.authoring.exposed import UpdateCall
+from holdfast.hosts.serverless.job_messages import JobMessage
+from holdfast.hosts.wiring.stores import open_stores
+from holdfast.kernel.authoring.queries import UpdateCall
 from holdfast.ports.errors import BlockedLoopError, EngineClosedError
 from holdfast.ports.transport import JobHint, JobTransport, Reopenable
 from tests.integration.hosts.conftest import OpenEngine

@@ -8,19 +8,19 @@ from typing import cast
 import anyio
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.functions import drive
-from holdfast.hosts.process.worker import Worker
-from holdfast.hosts.published import published_values
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.functions import replay
+from holdfast.hosts.functions.published_values import published_values
 from holdfast.hosts.serverless.host import ServerlessHost
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.child_runs import start_child
-from holdfast.kernel.authoring.continuing import continue_as_new
-from holdfast.kernel.authoring.exposed import expose, update
+from holdfast.kernel.authoring.continue_as_new import continue_as_new
 from holdfast.kernel.authoring.functions import Workflow, patched, sleep, workflow
 from holdfast.kernel.authoring.pipelines import Pipeline
-from holdfast.kernel.authoring.publishing import publish
+from holdfast.kernel.authoring.publications import publish
+from holdfast.kernel.authoring.queries import expose, update
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import (
@@ -263,7 +263,7 @@ async def test_nothing_under_way_is_lost(open_engine: OpenEngine, what: str, sai
 async def test_it_is_cancelled_after_it_has_begun_late(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drive, "BEHIND_MAX", -1)
+    monkeypatch.setattr(replay, "BEHIND_MAX", -1)
     await test_nothing_under_way_is_lost(open_engine, "cancelled", "the run is cancelled")
 
 

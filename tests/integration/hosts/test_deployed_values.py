@@ -8,17 +8,17 @@ from typing import Any, TypeVar, cast
 import anyio
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.functions.upgrading import Verdict
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.functions.upgrade_check import Verdict
 from holdfast.hosts.serverless.host import ServerlessHost
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.channels import Channel
-from holdfast.kernel.authoring.continuing import continue_as_new
+from holdfast.kernel.authoring.continue_as_new import continue_as_new
 from holdfast.kernel.authoring.decorators import stage
-from holdfast.kernel.authoring.exposed import expose, update
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.queries import expose, update
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import Step, step

@@ -13,11 +13,11 @@ import anyio
 import attrs
 import pytest
 
-from holdfast.hosts import listener
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.handles import RunHandle
-from holdfast.hosts.process.worker import Worker
-from holdfast.hosts.stores import Stores, open_stores
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.client.run_handle import RunHandle
+from holdfast.hosts.wiring import hint_listener
+from holdfast.hosts.wiring.stores import Stores, open_stores
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.options import StartOptions
 from holdfast.kernel.commands import RunCreate
@@ -515,7 +515,7 @@ async def test_five_hundred_wait_at_once_without_asking_again_and_again(
     url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While nothing happens there is one question in each interval for all of them together."""
-    monkeypatch.setattr(listener, "POLL_FLOOR", 0.1)
+    monkeypatch.setattr(hint_listener, "POLL_FLOOR", 0.1)
     stores: Stores = open_stores(url)
     counting = Counting(stores.persistence)
     engine = Engine.on(attrs.evolve(stores, persistence=counting), workflows=[SIMPLE], namespace=namespace)
@@ -541,7 +541,7 @@ async def test_five_hundred_wait_at_once_without_asking_again_and_again(
             began = time.monotonic()
             await until(lambda: len(counting.asked) >= 3)
             idle = len(counting.asked)
-            floors = (time.monotonic() - began) / listener.POLL_FLOOR
+            floors = (time.monotonic() - began) / hint_listener.POLL_FLOOR
             async with Worker(engine):
                 await until(lambda: len(results) == 500)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.hosts.engine import Engine
+from holdfast.hosts.client.engine import Engine
 from holdfast.ports.persistence import FindRun, JobsOfRun
 from holdfast.ports.records import Job, JobState, RunName
 from tests.integration.hosts.stuck import STUCK

@@ -9,14 +9,14 @@ import anyio
 import attrs
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process.worker import Worker
-from holdfast.hosts.sync_handles import SyncRunHandle
-from holdfast.kernel.authoring.context import StageContext
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.external import NotYet, Suspended, finished, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import GiveUp, NothingToWakeError, RunFailedError
 from holdfast.testing.snapshots import snapshot_of

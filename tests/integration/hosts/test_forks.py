@@ -5,8 +5,8 @@ import asyncio
 import anyio
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.child_runs import start_child
 from holdfast.kernel.authoring.functions import sleep, uuid4, workflow

@@ -9,10 +9,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.functions import driving
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.functions import driver
 from holdfast.hosts.serverless.host import ServerlessHost
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import sleep, workflow
 from holdfast.kernel.authoring.options import Retry
@@ -242,13 +242,13 @@ async def test_a_paused_run_with_a_step_under_way_waits_for_it_and_does_nothing_
     """Another step of it is due to be tried again: that it may not be is nothing to go round and round for."""
     RUNS.clear()
     waits: list[int] = []
-    wait = driving._Driver._wait  # pyright: ignore[reportPrivateUsage]
+    wait = driver._Driver._wait  # pyright: ignore[reportPrivateUsage]
 
     async def counted(*args: object) -> None:
         waits.append(1)
         await wait(*args)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
-    monkeypatch.setattr(driving._Driver, "_wait", counted)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(driver._Driver, "_wait", counted)  # pyright: ignore[reportPrivateUsage]
     engine = open_engine(both)
     async with Worker(engine):
         run = await engine.start(both())
@@ -267,8 +267,8 @@ import threading
 import time
 
 import anyio
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.worker.worker import Worker
 from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import workflow

@@ -14,11 +14,11 @@ import anyio
 import pytest
 
 from holdfast.adapters.system.clock import SystemClock
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.functions import driving, opening, patient_values, turns
-from holdfast.hosts.functions.drive import Drive
-from holdfast.hosts.functions.recording import Recorder
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.functions import driver, loader, stall_watchdog, store_retries
+from holdfast.hosts.functions.committer import Recorder
+from holdfast.hosts.functions.replay import Drive
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import Workflow, workflow
 from holdfast.kernel.authoring.options import Retry
@@ -141,7 +141,7 @@ async def test_a_blob_store_that_is_away_for_a_moment_has_nothing_recorded_twice
 
         return Drive(machine, once_away)
 
-    monkeypatch.setattr(opening, "Drive", drive)
+    monkeypatch.setattr(loader, "Drive", drive)
     engine = open_engine(two)
     async with Worker(engine):
         run = await engine.start(two())
@@ -169,7 +169,7 @@ async def test_a_value_that_is_gone_blocks_its_run_whatever_else_its_history_has
     open_engine: OpenEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What can be read, before it in the history, does not make it be asked for again for ever."""
-    monkeypatch.setattr(patient_values, "MISREAD_MAX", 2)
+    monkeypatch.setattr(store_retries, "MISREAD_MAX", 2)
     engine = open_engine(reads_what_is_large)
     async with Worker(engine, function_cache=0):
         run = await engine.start(reads_what_is_large())
@@ -223,14 +223,14 @@ async def test_a_function_whose_opening_is_given_up_is_not_kept_in_memory(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may, opens = threading.Event(), threading.Event()
-    real: Any = opening.opened
+    real: Any = loader.opened
 
     def slow(*args: Any, **options: Any) -> Any:
         opens.set()
         may.wait(SOON)
         return real(*args, **options)
 
-    monkeypatch.setattr(driving, "opened", slow)
+    monkeypatch.setattr(driver, "opened", slow)
     engine = open_engine(neighbour)
     before = in_memory()
     async with Worker(engine, drain_grace=timedelta(milliseconds=50)):
@@ -337,7 +337,7 @@ async def spins(at_first: bool) -> int:
 async def test_a_function_that_computes_without_end_blocks_its_run_and_no_other(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch, at_first: bool
 ) -> None:
-    monkeypatch.setattr(turns, "ROUND", 0.02)
+    monkeypatch.setattr(stall_watchdog, "ROUND", 0.02)
     LET_GO.clear()
     before = in_memory()
     engine = open_engine(spins, neighbour)

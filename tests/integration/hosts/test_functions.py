@@ -10,9 +10,9 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process.worker import Worker
-from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.functions import Workflow, now, sleep, uuid4, workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import step_context

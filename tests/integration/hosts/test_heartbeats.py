@@ -8,12 +8,12 @@ import anyio
 import attrs
 import pytest
 
-from holdfast.hosts.process.worker import Worker
 from holdfast.hosts.serverless.host import ServerlessHost
-from holdfast.kernel.authoring.context import StageContext
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.stage_context import StageContext
 from tests.integration.hosts.conftest import OpenEngine
 from tests.sizes import sized
 

@@ -6,12 +6,12 @@ from datetime import timedelta
 import attrs
 import pytest
 
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.decorators import stage
-from holdfast.kernel.authoring.exposed import expose, update
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.queries import expose, update
 from holdfast.kernel.authoring.steps import step
 from holdfast.ports.errors import RunFailedError, StepFailedError, UpdateFailedError
 from tests.alike import Level

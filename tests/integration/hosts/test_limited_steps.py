@@ -7,9 +7,9 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.serverless.host import ServerlessHost
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.child_runs import start_child
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.functions import sleep, workflow

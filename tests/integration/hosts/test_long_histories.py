@@ -6,13 +6,13 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process.worker import Worker
-from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.functions import sleep, workflow
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.functions import limits
+from holdfast.kernel.history import limits
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import RunCancelledError
 from holdfast.ports.records import RunStatus

@@ -9,9 +9,9 @@ import anyio
 import pytest
 from anyio import CapacityLimiter
 
-from holdfast.hosts.bodies import Body
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process.running import run_body
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.execution.attempt_runner import run_body
+from holdfast.hosts.execution.prepared_attempts import Body
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import step_context

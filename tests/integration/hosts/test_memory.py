@@ -15,13 +15,13 @@ from typing import Final
 import attrs
 import pytest
 
-from holdfast.hosts.process.worker import Worker
-from holdfast.hosts.sync_engine import SyncEngine
-from holdfast.kernel.authoring.context import StageContext
+from holdfast.hosts.client.sync_engine import SyncEngine
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.external import NotYet, Suspended, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.commands import RunCreate, StageOverride
 from holdfast.ports.errors import CommandError
 from holdfast.ports.events import Event

@@ -3,13 +3,13 @@
 import anyio
 import pytest
 
-from holdfast.hosts.core import Core
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.functions import mending
-from holdfast.hosts.functions.mending import REASON, TIMES_MAX, BlockedRunResumer
-from holdfast.hosts.functions.upgrading import Upgrade, looked_at
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.functions.upgrade_check import Upgrade, looked_at
+from holdfast.hosts.maintenance import blocked_runs
+from holdfast.hosts.maintenance.blocked_runs import REASON, TIMES_MAX, BlockedRunResumer
 from holdfast.hosts.serverless.host import ServerlessHost
+from holdfast.hosts.wiring.services import Core
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import Workflow, workflow
 from holdfast.kernel.authoring.steps import step
@@ -89,7 +89,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         looks.append(run.id)
         return looked_at(core, run)
 
-    monkeypatch.setattr(mending, "looked_at", counting)
+    monkeypatch.setattr(blocked_runs, "looked_at", counting)
     return looks
 
 
@@ -121,7 +121,7 @@ async def test_code_that_does_not_fit_leaves_it_as_it_is_and_replays_it_once(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed = await blocked(open_engine)
-    monkeypatch.setattr(mending, "INTERVAL", 0.0)
+    monkeypatch.setattr(blocked_runs, "INTERVAL", 0.0)
     looks = counted(monkeypatch)
     before = rows(changed)
     mender = BlockedRunResumer(changed.core)
@@ -144,7 +144,7 @@ async def test_what_is_blocked_again_and_again_is_left_to_people(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed = await blocked(open_engine)
-    monkeypatch.setattr(mending, "INTERVAL", 0.0)
+    monkeypatch.setattr(blocked_runs, "INTERVAL", 0.0)
     mender = BlockedRunResumer(open_engine(sends).core)
     for _ in range(TIMES_MAX):
         assert mender.round() == ("x",)
@@ -162,7 +162,7 @@ async def test_what_code_can_not_mend_is_left_to_people(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed = await blocked(open_engine)
-    monkeypatch.setattr(mending, "RESUMED_BY_CODE", frozenset({"stuck"}))
+    monkeypatch.setattr(blocked_runs, "RESUMED_BY_CODE", frozenset({"stuck"}))
     assert BlockedRunResumer(open_engine(sends).core).round() == ()
     assert status(changed) is RunStatus.BLOCKED
 
@@ -180,8 +180,8 @@ async def test_many_are_looked_at_a_page_at_a_time(
     changed = open_engine(otherwise("sends"))
     async with Worker(changed):
         await until(lambda: changed.sync.count(status="blocked")[RunStatus.BLOCKED] == 5)
-    monkeypatch.setattr(mending, "INTERVAL", 0.0)
-    monkeypatch.setattr(mending, "_PAGE", 2)
+    monkeypatch.setattr(blocked_runs, "INTERVAL", 0.0)
+    monkeypatch.setattr(blocked_runs, "_PAGE", 2)
     looks = counted(monkeypatch)
     unfit, mender = BlockedRunResumer(changed.core), BlockedRunResumer(open_engine(sends).core)
 

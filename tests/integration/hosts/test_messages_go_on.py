@@ -7,15 +7,15 @@ from contextlib import suppress
 import anyio
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.functions.replaying import replay
-from holdfast.hosts.handles import RunHandle
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.client.run_handle import RunHandle
+from holdfast.hosts.functions.replay_check import replay
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.channels import Channel, select
-from holdfast.kernel.authoring.continuing import continue_as_new
-from holdfast.kernel.authoring.exposed import expose, update
+from holdfast.kernel.authoring.continue_as_new import continue_as_new
 from holdfast.kernel.authoring.functions import Workflow, workflow
+from holdfast.kernel.authoring.queries import expose, update
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import ChannelClosedError, RunFailedError, UnreadMessagesError

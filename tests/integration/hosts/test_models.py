@@ -7,8 +7,8 @@ import attrs
 import pytest
 from pydantic import BaseModel, Field
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring import Pipeline, StageContext, stage
 from holdfast.ports.errors import InvalidValueError, RunFailedError
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import anyio
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.functions import driving
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.functions import driver
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import sleep, workflow
-from holdfast.kernel.authoring.publishing import publish
+from holdfast.kernel.authoring.publications import publish
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import DefinitionError, InvalidValueError, RunNotFoundError, UnstorableValueError
@@ -88,7 +88,7 @@ async def test_the_last_value_is_there_when_the_run_has_ended(open_engine: OpenE
 async def test_what_is_shown_goes_with_what_is_recorded(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driving, "PUBLISH_WITHIN", 60_000_000)  # however slow the machine is
+    monkeypatch.setattr(driver, "PUBLISH_WITHIN", 60_000_000)  # however slow the machine is
     engine = open_engine(busy)
     async with Worker(engine):
         run = await engine.start(busy(2), id="x")

@@ -8,10 +8,10 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.interceptors import BodyCall
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.serverless.host import ServerlessHost
+from holdfast.hosts.wiring.interceptors import BodyCall
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import sleep, workflow
 from holdfast.kernel.authoring.options import Retry

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast import RunStatus, Worker, sleep, stage, workflow
-from holdfast.hosts.process import worker as worker_module
+from holdfast.hosts.worker import worker as worker_module
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.ports.persistence import FindRun, JobsOfRun

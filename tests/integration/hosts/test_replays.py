@@ -10,12 +10,12 @@ import anyio
 import attrs
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.functions.replaying import replay
-from holdfast.hosts.functions.upgrading import Upgrade, Verdict, judged
-from holdfast.hosts.process.worker import Worker
-from holdfast.hosts.run_histories import RunHistory
-from holdfast.hosts.stores import Stores, open_stores
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.functions.history_document import RunHistory
+from holdfast.hosts.functions.replay_check import replay
+from holdfast.hosts.functions.upgrade_check import Upgrade, Verdict, judged
+from holdfast.hosts.wiring.stores import Stores, open_stores
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.functions import Workflow, patched, sleep, workflow

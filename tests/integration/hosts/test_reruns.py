@@ -8,12 +8,12 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process.worker import Worker
-from holdfast.kernel.authoring.context import StageContext
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.commands import RunRerunFrom
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import (

@@ -12,17 +12,18 @@ import anyio.lowlevel
 import pytest
 from typing_extensions import override
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.hearing import LogLine
-from holdfast.hosts.log_bridge import AttemptLogHandler, ReplayFilter
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.execution.logging_bridge import AttemptLogHandler, ReplayFilter
+from holdfast.hosts.inspection.logs import LogLine
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.channels import Channel
-from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.authoring.steps import step
+from holdfast.ports.attempt_output import Actor, Scope
 from holdfast.ports.errors import (
     InvalidCommandError,
     InvalidFilterError,
@@ -31,7 +32,6 @@ from holdfast.ports.errors import (
     UnstorableValueError,
 )
 from holdfast.ports.records import JobState
-from holdfast.ports.said import Actor, Scope
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.pipelines import SIMPLE, WIDE
@@ -237,10 +237,10 @@ async def test_the_newest_progress_of_each_item_is_told(open_engine: OpenEngine)
 async def test_a_log_is_followed_to_the_end_of_the_run(
     open_engine: OpenEngine, quick: None, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    from holdfast.hosts import handles, sync_handles
+    from holdfast.hosts.client import run_handle, sync_run_handle
 
-    monkeypatch.setattr(handles, "FOLLOW_INTERVAL", 0.02)
-    monkeypatch.setattr(sync_handles, "FOLLOW_INTERVAL", 0.02)
+    monkeypatch.setattr(run_handle, "FOLLOW_INTERVAL", 0.02)
+    monkeypatch.setattr(sync_run_handle, "FOLLOW_INTERVAL", 0.02)
     gate = Gate()
 
     @stage

@@ -9,15 +9,15 @@ from typing import Protocol, TypeVar
 import anyio
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.serverless import execution
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.serverless import attempt_executor
 from holdfast.hosts.serverless.host import JobOutcome, ProcessedJobs, ServerlessHost
-from holdfast.hosts.serverless.messages import JobMessage
+from holdfast.hosts.serverless.job_messages import JobMessage
 from holdfast.kernel.authoring.calls import Call
-from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.commands import (
     JobClaim,
     LeaseReapStale,
@@ -394,7 +394,7 @@ def test_several_hosts_process_every_job_once(open_engine: OpenEngine, url: str)
 @pytest.fixture
 def beating(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask after bodies more often than every two seconds."""
-    monkeypatch.setattr(execution, "HEARTBEAT_INTERVAL", 0.02)
+    monkeypatch.setattr(attempt_executor, "HEARTBEAT_INTERVAL", 0.02)
 
 
 @pytest.mark.usefixtures("beating")

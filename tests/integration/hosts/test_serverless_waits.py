@@ -5,15 +5,15 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.hosts.engine import Engine
+from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.serverless.host import JobOutcome, ServerlessHost
-from holdfast.hosts.serverless.messages import JobMessage
-from holdfast.kernel.authoring.context import StageContext
+from holdfast.hosts.serverless.job_messages import JobMessage
+from holdfast.kernel.authoring.completion_policies import Partial, Tolerate
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.external import NotYet, Suspended, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
-from holdfast.kernel.authoring.policies import Partial, Tolerate
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import RunFailedError
 from holdfast.ports.persistence import FindRun, JobsOfRun

@@ -7,8 +7,8 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.channels import Channel, select
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.functions import workflow

@@ -10,7 +10,7 @@ import anyio
 import attrs
 import pytest
 
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import step_context

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.interceptors import BodyCall
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.wiring.interceptors import BodyCall
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import step_context

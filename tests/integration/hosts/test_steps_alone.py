@@ -9,9 +9,9 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.hosts.functions import driving
-from holdfast.hosts.process.worker import Worker
-from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
+from holdfast.hosts.functions import driver
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
@@ -91,7 +91,7 @@ class Looks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.times = 0
-        private: Any = driving
+        private: Any = driver
         wait = private._Driver._wait
 
         async def waiting(driver: Any, *given: Any) -> None:

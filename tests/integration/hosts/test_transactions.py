@@ -12,9 +12,9 @@ from sqlalchemy import Connection, Engine, column, create_engine, insert, select
 from sqlalchemy.orm import Session
 
 from holdfast.adapters.sql.errors import TransientError
-from holdfast.adapters.sql.sharing import JoinedTransaction
-from holdfast.hosts.process.worker import Worker
-from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.adapters.sql.user_transactions import JoinedTransaction
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import step_context

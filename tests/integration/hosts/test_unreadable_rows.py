@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from holdfast import Engine, JobMessage, Pipeline, RunStatus, ServerlessHost, Worker, sleep, stage, workflow
-from holdfast.hosts.functions.mending import BlockedRunResumer
+from holdfast.hosts.maintenance.blocked_runs import BlockedRunResumer
 from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.persistence import JobsOfRun
 from holdfast.ports.records import Run

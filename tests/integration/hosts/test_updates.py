@@ -8,16 +8,16 @@ import anyio
 import pytest
 from attrs import define
 
-from holdfast.hosts.core import Core
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.functions.asking import Reply, StoredUpdate
-from holdfast.hosts.handles import RunHandle
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.client.queries import Reply, StoredUpdate
+from holdfast.hosts.client.run_handle import RunHandle
+from holdfast.hosts.wiring.services import Core
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.decorators import stage
-from holdfast.kernel.authoring.exposed import UpdateCall, expose, query, update
 from holdfast.kernel.authoring.functions import sleep, workflow
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.queries import UpdateCall, expose, query, update
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import RunUpdate
 from holdfast.kernel.invariants import check

@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process.worker import Worker
-from holdfast.kernel.authoring.exposed import expose, update
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.functions import workflow
+from holdfast.kernel.authoring.queries import expose, update
 from holdfast.ports.errors import NotExposedError, UpdateRejectedError
 from tests.integration.hosts.conftest import OpenEngine
 

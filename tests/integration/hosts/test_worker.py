@@ -10,14 +10,14 @@ import attrs
 import pytest
 from anyio import lowlevel, to_thread
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process.worker import Worker
-from holdfast.hosts.runtime import BUFFERED_LINES_MAX
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.execution.attempt_runtime import BUFFERED_LINES_MAX
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.calls import Call
-from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import RunCancelledError, RunFailedError
 from holdfast.ports.json import parse

@@ -16,7 +16,7 @@ from holdfast import Engine, Pipeline, Worker, stage
 from holdfast.adapters.nats.connection import NatsConnection
 from holdfast.adapters.nats.sink import NatsSink
 from holdfast.adapters.nats.transport import NatsJobTransport
-from holdfast.hosts.stores import built_in_sink
+from holdfast.hosts.wiring.stores import built_in_sink
 from holdfast.ports.errors import EventRefusedError, InvalidArgumentError, InvalidUrlError, UnavailableError
 from holdfast.ports.transport import RunHint
 from holdfast.testing.conformance.events import an_event

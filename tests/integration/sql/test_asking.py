@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from psycopg import pq
 
-from holdfast.adapters.sql.asking import PREPARED_AFTER, Statements
+from holdfast.adapters.sql.postgresql.libpq import PREPARED_AFTER, Statements
 
 pytestmark = pytest.mark.service
 

@@ -12,12 +12,12 @@ from attrs import evolve
 from sqlalchemy import create_engine, text
 
 from holdfast.adapters.sql.dialects import PostgresDialect, SqliteDialect
-from holdfast.adapters.sql.finding import Question, attribute_rows, pair, runs_counted, runs_listed
 from holdfast.adapters.sql.persistence import SqlPersistence
+from holdfast.adapters.sql.queries.runs import Question, attribute_rows, pair, runs_counted, runs_listed
 from holdfast.ports.changes import CreateRun
 from holdfast.ports.json import canonical
+from holdfast.ports.pagination import ListPlace
 from holdfast.ports.persistence import ListRuns, RunFilter
-from holdfast.ports.places import ListPlace
 from holdfast.ports.records import RunStatus
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_run
 from tests.integration.sql.test_backlog import rows_touched

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.postgres import ANSWER_SECONDS, PostgresDatabase
+from holdfast.adapters.sql.postgresql.connection import ANSWER_SECONDS, PostgresDatabase
 from holdfast.ports.changes import AppendHistory, CreateRun
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.persistence import HistoryOf, StoreTime, Transaction

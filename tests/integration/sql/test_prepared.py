@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.adapters.sql.dialects import PostgresDialect, Write
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.postgres import PostgresDatabase
+from holdfast.adapters.sql.postgresql.connection import PostgresDatabase
 from holdfast.adapters.sql.settings import connection_settings
 from holdfast.adapters.sql.statements import reads_for, waiting_for, writes_for
 from holdfast.ports.changes import CreateRun

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.schema import newest_version
+from holdfast.adapters.sql.schema.migrator import newest_version
 from holdfast.ports.changes import CreateRun
 from holdfast.ports.persistence import CountAll, FindRun, SchemaVersion
 from holdfast.testing.conformance.builders import NAMESPACE, a_run

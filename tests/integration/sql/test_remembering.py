@@ -10,9 +10,10 @@ import psycopg
 import pytest
 from attrs import evolve
 
-from holdfast.adapters.sql import remembered
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.remembered import (
+from holdfast.adapters.sql.postgresql import row_cache
+from holdfast.adapters.sql.postgresql.optimistic import ChangedError, RememberingTransaction
+from holdfast.adapters.sql.postgresql.row_cache import (
     KNOWN_MAX,
     LACKING_MAX,
     LACKING_RUNS,
@@ -20,7 +21,6 @@ from holdfast.adapters.sql.remembered import (
     Memory,
     Remembered,
 )
-from holdfast.adapters.sql.remembering import ChangedError, RememberingTransaction
 from holdfast.ports.changes import (
     AddJob,
     AppendHistory,
@@ -540,7 +540,7 @@ def test_what_was_read_with_another_claim_or_long_ago_is_read_again(
     assert not asks(1, 1)
     assert asks(2, 1)
     assert asks(1, 2)
-    monkeypatch.setattr(remembered, "LEASE_SECONDS", -1.0)
+    monkeypatch.setattr(row_cache, "LEASE_SECONDS", -1.0)
     assert asks(1, 1)
 
 

@@ -13,9 +13,9 @@ from alembic.script import ScriptDirectory
 from psycopg import sql
 from sqlalchemy import create_engine, text
 
-from holdfast.adapters.sql import tables
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.schema import MIGRATIONS, newest_version
+from holdfast.adapters.sql.schema import tables
+from holdfast.adapters.sql.schema.migrator import MIGRATIONS, newest_version
 from holdfast.ports.errors import SchemaError, UnavailableError
 from holdfast.ports.persistence import SchemaVersion
 from tests.postgres import PrivatePostgres

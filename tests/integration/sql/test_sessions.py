@@ -13,11 +13,11 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, text
 
-from holdfast.adapters.sql.notify import PostgresTransport
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.postgres import PostgresDatabase
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process.worker import Worker
+from holdfast.adapters.sql.postgresql.connection import PostgresDatabase
+from holdfast.adapters.sql.postgresql.listen_notify import PostgresTransport
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.ports.errors import AccessDeniedError, HoldfastError, InvalidUrlError, SchemaError

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.sql.sqlite import SqliteDatabase
+from holdfast.adapters.sql.sqlite.connection import SqliteDatabase
 
 FULL = 2
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from holdfast.adapters.sql.notify import PostgresTransport
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.sqlite import sqlite_path
-from holdfast.adapters.sql.transport import SqliteTransport
+from holdfast.adapters.sql.postgresql.listen_notify import PostgresTransport
+from holdfast.adapters.sql.sqlite.connection import sqlite_path
+from holdfast.adapters.sql.sqlite.file_watch import SqliteTransport
 from holdfast.ports.changes import CreateRun
 from holdfast.ports.transport import Hint, JobHint, JobTransport, RunHint
 from holdfast.testing.conformance.builders import a_run

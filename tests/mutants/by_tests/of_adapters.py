@@ -9,7 +9,7 @@ OF_ADAPTERS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "sqlite-synchronous-normal",
         "what SQLite has committed may be gone after a loss of power",
-        "adapters/sql/sqlite.py",
+        "adapters/sql/sqlite/connection.py",
         '"PRAGMA synchronous = FULL"',
         '"PRAGMA synchronous = NORMAL"',
         "tests/integration/sql/test_sqlite_settings.py",
@@ -17,7 +17,7 @@ OF_ADAPTERS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "sqlite-without-wal",
         "readers wait for the writer",
-        "adapters/sql/sqlite.py",
+        "adapters/sql/sqlite/connection.py",
         '"PRAGMA journal_mode = WAL"',
         '"PRAGMA journal_mode = DELETE"',
         "tests/integration/sql/test_sqlite_settings.py",
@@ -25,7 +25,7 @@ OF_ADAPTERS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "sqlite-without-foreign-keys",
         "jobs without runs can be stored",
-        "adapters/sql/sqlite.py",
+        "adapters/sql/sqlite/connection.py",
         '"PRAGMA foreign_keys = ON"',
         '"PRAGMA foreign_keys = OFF"',
         "tests/integration/sql/test_sqlite_settings.py",
@@ -33,7 +33,7 @@ OF_ADAPTERS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "sqlite-readers-write",
         "a question may change something",
-        "adapters/sql/sqlite.py",
+        "adapters/sql/sqlite/connection.py",
         '"PRAGMA query_only = ON"',
         '"PRAGMA query_only = OFF"',
         "tests/integration/sql/test_sqlite_settings.py",

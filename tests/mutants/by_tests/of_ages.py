@@ -84,7 +84,7 @@ OF_AGES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "kept-for-a-minute",
         "replies to idempotency keys are kept for ten minutes, not for a week",
-        "hosts/maintenance.py",
+        "hosts/maintenance/tick.py",
         "KEPT_FOR: Final[Micros] = 7 * 86_400_000_000",
         "KEPT_FOR: Final[Micros] = 600_000_000",
         "tests/integration/examples/test_promised_numbers.py",
@@ -92,7 +92,7 @@ OF_AGES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "kept-for-a-year",
         "replies to idempotency keys are kept for a year, not for a week",
-        "hosts/maintenance.py",
+        "hosts/maintenance/tick.py",
         "KEPT_FOR: Final[Micros] = 7 * 86_400_000_000",
         "KEPT_FOR: Final[Micros] = 365 * 86_400_000_000",
         "tests/integration/examples/test_promised_numbers.py",
@@ -100,15 +100,15 @@ OF_AGES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "pruned-in-each-round",
         "what is kept no longer is looked for in each round",
-        "hosts/maintenance.py",
+        "hosts/maintenance/tick.py",
         "PRUNE_INTERVAL: Final = 600.0",
         "PRUNE_INTERVAL: Final = 0.0",
-        "tests/unit/hosts/test_maintenance.py",
+        "tests/unit/hosts/maintenance/test_tick.py",
     ),
     one_edit(
         "retention-by-creation",
         "runs are removed by the age of their creation, not of their end",
-        "adapters/sql/finding.py",
+        "adapters/sql/queries/runs.py",
         "r.ended_at < :ended_before",
         "r.created_at < :ended_before",
         "tests/conformance/test_sqlite_persistence.py -k ended or Finding",
@@ -116,10 +116,10 @@ OF_AGES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "memory-retention-by-creation",
         "in memory, too",
-        "adapters/memory/queries.py",
+        "adapters/memory/queries/answers.py",
         "(run.ended_at or which.ended_before) < which.ended_before",
         "run.created_at < which.ended_before",
-        "tests/unit/hosts/test_removing.py",
+        "tests/unit/hosts/maintenance/test_retention.py",
     ),
     one_edit(
         "stale-files-removed-at-once",
@@ -140,7 +140,7 @@ OF_AGES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "retry-after-without-end",
         "a body can ask to be left alone for longer than a week",
-        "kernel/decide/failures.py",
+        "kernel/rules/retries.py",
         "RETRY_AFTER_MAX: Final[Micros] = 7 * 86_400_000_000",
         "RETRY_AFTER_MAX: Final[Micros] = 7_000 * 86_400_000_000",
         "tests/integration/examples/test_promised_numbers.py",
@@ -148,7 +148,7 @@ OF_AGES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "retry-after-cut-to-a-day",
         "a body that asks to be left alone for a week is tried again after a day",
-        "kernel/decide/failures.py",
+        "kernel/rules/retries.py",
         "RETRY_AFTER_MAX: Final[Micros] = 7 * 86_400_000_000",
         "RETRY_AFTER_MAX: Final[Micros] = 86_400_000_000",
         "tests/integration/examples/test_promised_numbers.py",
@@ -156,7 +156,7 @@ OF_AGES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "reaped-within-its-grace",
         "a session is declared dead at the end of its lease, without the grace",
-        "kernel/decide/sessions.py",
+        "kernel/rules/sessions.py",
         "session.expires_at + command.grace < now",
         "session.expires_at < now",
         "tests/unit/kernel/test_sessions.py",
@@ -164,7 +164,7 @@ OF_AGES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "lease-renewed-backwards",
         "a renewal with a shorter lease takes time away",
-        "kernel/decide/sessions.py",
+        "kernel/rules/sessions.py",
         "expires_at = max(session.expires_at, now + command.lease)",
         "expires_at = now + command.lease",
         "tests/unit/kernel/test_sessions.py",
@@ -172,7 +172,7 @@ OF_AGES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "sink-known-too-early",
         "a sink counts as known everywhere a second after its registration",
-        "kernel/decide/outbox.py",
+        "kernel/rules/outbox.py",
         "KNOWN_EVERYWHERE: Final[Micros] = 60_000_000",
         "KNOWN_EVERYWHERE: Final[Micros] = 1_000_000",
         "tests/integration/examples/test_promised_numbers.py",
@@ -180,7 +180,7 @@ OF_AGES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "clock-gains",
         "a machine's clock that runs too fast makes things early",
-        "hosts/clock.py",
+        "hosts/wiring/store_clock.py",
         "GAIN_MAX: Final = 0.001",
         "GAIN_MAX: Final = 0.0",
         "tests/integration/examples/test_promised_numbers.py",

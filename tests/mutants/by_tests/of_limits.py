@@ -5,13 +5,13 @@ from typing import Final
 from tests.mutants.by_tests.planted import one_edit
 from tests.mutants.mutant import Mutant
 
-RATES: Final = "tests/unit/kernel/test_rates.py"
+RATES: Final = "tests/unit/kernel/limits/test_rates.py"
 
 OF_LIMITS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "rate-rounded-down",
         "of a limit over 100 starts are rounded to the earlier side, so twice as many start",
-        "kernel/rates.py",
+        "kernel/limits/rates.py",
         "counted[_up(now, 1 if limit <= EXACT_MAX else max(1, period // EXACT_MAX))] += 1",
         "counted[now // max(1, period // EXACT_MAX) * max(1, period // EXACT_MAX) if limit > EXACT_MAX else now] += 1",
         RATES,
@@ -19,7 +19,7 @@ OF_LIMITS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "rate-window-closed-early",
         "a start counts until just before the end of its period",
-        "kernel/rates.py",
+        "kernel/limits/rates.py",
         "return limit - sum(many for at, many in self.at if at + period > now)",
         "return limit - sum(many for at, many in self.at if at + period > now + 1)",
         RATES,
@@ -27,7 +27,7 @@ OF_LIMITS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "rate-window-held-open",
         "a start counts at the end of its period, too",
-        "kernel/rates.py",
+        "kernel/limits/rates.py",
         "return limit - sum(many for at, many in self.at if at + period > now)",
         "return limit - sum(many for at, many in self.at if at + period >= now)",
         RATES,
@@ -35,7 +35,7 @@ OF_LIMITS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "rate-of-other-versions-forgotten",
         "a start is forgotten that counts for a version with a longer period",
-        "kernel/rates.py",
+        "kernel/limits/rates.py",
         "left = [(at, many) for at, many in self.at if at + span > now]",
         "left = [(at, many) for at, many in self.at if at + period > now]",
         RATES,
@@ -43,7 +43,7 @@ OF_LIMITS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "retries-one-too-many",
         "a stage is tried once more than its attempts",
-        "kernel/decide/failures.py",
+        "kernel/rules/retries.py",
         "job.tries >= min(policy.attempts, job.max_attempts)",
         "job.tries > min(policy.attempts, job.max_attempts)",
         "tests/unit/kernel/test_retries.py",
@@ -60,7 +60,7 @@ OF_LIMITS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "time-for-all-attempts-at-its-end",
         "an attempt may begin at the very end of the time for all of them",
-        "kernel/decide/failures.py",
+        "kernel/rules/retries.py",
         "until is not None and at >= until",
         "until is not None and at > until",
         "tests/unit/kernel/test_retries.py",
@@ -68,7 +68,7 @@ OF_LIMITS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "key-of-256",
         "an idempotency key may be longer than its column",
-        "kernel/idempotency.py",
+        "kernel/dispatch/idempotency.py",
         "IDEMPOTENCY_KEY_MAX: Final = 255",
         "IDEMPOTENCY_KEY_MAX: Final = 256",
         "tests/integration/examples/test_promised_numbers.py",
@@ -76,7 +76,7 @@ OF_LIMITS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "key-of-254",
         "an idempotency key of the longest length is refused",
-        "kernel/idempotency.py",
+        "kernel/dispatch/idempotency.py",
         "IDEMPOTENCY_KEY_MAX: Final = 255",
         "IDEMPOTENCY_KEY_MAX: Final = 254",
         "tests/integration/examples/test_promised_numbers.py",
@@ -84,7 +84,7 @@ OF_LIMITS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "batch-of-501",
         "a batch holds one command more than is promised",
-        "kernel/batches.py",
+        "kernel/dispatch/command_batches.py",
         "BATCH_COMMANDS_MAX: Final = 500",
         "BATCH_COMMANDS_MAX: Final = 501",
         "tests/integration/examples/test_promised_numbers.py",
@@ -92,7 +92,7 @@ OF_LIMITS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "batch-of-40-mib",
         "a batch holds ten times the bytes that are promised",
-        "kernel/batches.py",
+        "kernel/dispatch/command_batches.py",
         "BATCH_BYTES_MAX: Final = 4 * 1024 * 1024",
         "BATCH_BYTES_MAX: Final = 40 * 1024 * 1024",
         "tests/integration/examples/test_promised_numbers.py",
@@ -100,7 +100,7 @@ OF_LIMITS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "history-of-51000",
         "a history may have a thousand rows more before its run is blocked",
-        "kernel/functions/limits.py",
+        "kernel/history/limits.py",
         "ROWS_MAX: Final = 50_000",
         "ROWS_MAX: Final = 51_000",
         "tests/integration/examples/test_promised_numbers.py",
@@ -112,7 +112,7 @@ OF_LIMITS: Final[tuple[Mutant, ...]] = (
         "abs(value) <= PRIORITY_MAX",
         "abs(value) <= PRIORITY_MAX + 1",
         "tests/unit/kernel/authoring",
-        "tests/unit/hosts/test_inputs.py",
+        "tests/unit/hosts/wiring/test_input_loader.py",
     ),
     one_edit(
         "attempts-one-too-many",
@@ -125,16 +125,16 @@ OF_LIMITS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "inline-by-one",
         "a value of the longest inline length goes to the blob store",
-        "hosts/payloads.py",
+        "hosts/wiring/payloads.py",
         "if self.blobs is None or len(text) <= inline_max:",
         "if self.blobs is None or len(text) < inline_max:",
-        "tests/unit/hosts/test_inputs.py",
+        "tests/unit/hosts/wiring/test_input_loader.py",
         "tests/unit/hosts",
     ),
     one_edit(
         "inline-of-a-megabyte",
         "large values stay in rows",
-        "hosts/payloads.py",
+        "hosts/wiring/payloads.py",
         "INLINE_MAX: Final = 64 * 1024",
         "INLINE_MAX: Final = 1024 * 1024",
         "tests/integration/examples/test_promised_numbers.py",
@@ -158,7 +158,7 @@ OF_LIMITS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "lines-without-end",
         "a body's log grows without end between two heartbeats",
-        "hosts/runtime.py",
+        "hosts/execution/attempt_runtime.py",
         "BUFFERED_LINES_MAX: Final = 1_000",
         "BUFFERED_LINES_MAX: Final = 1_000_000",
         "tests/integration/examples/test_promised_numbers.py",
@@ -166,7 +166,7 @@ OF_LIMITS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "events-without-end",
         "an attempt may publish more than a megabyte of events",
-        "hosts/runtime.py",
+        "hosts/execution/attempt_runtime.py",
         "EVENTS_BYTES_MAX: Final = 1_048_576",
         "EVENTS_BYTES_MAX: Final = 104_857_600",
         "tests/integration/examples/test_promised_numbers.py",
@@ -182,7 +182,7 @@ OF_LIMITS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "parks-at-the-first-refusal",
         "a stream is parked when its sink has refused an event once",
-        "kernel/decide/outbox.py",
+        "kernel/rules/outbox.py",
         "PARK_AFTER: Final = 5",
         "PARK_AFTER: Final = 1",
         "tests/integration/examples/test_promised_numbers.py",
@@ -190,7 +190,7 @@ OF_LIMITS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "never-parks-what-fails",
         "a stream whose event fails for ever is never parked",
-        "kernel/decide/outbox.py",
+        "kernel/rules/outbox.py",
         "PARK_AFTER_FAILURES: Final = 20",
         "PARK_AFTER_FAILURES: Final = 20_000",
         "tests/integration/examples/test_promised_numbers.py",
@@ -198,7 +198,7 @@ OF_LIMITS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "cache-without-end",
         "a worker keeps every function that waits in memory",
-        "hosts/functions/cache.py",
+        "hosts/execution/function_cache.py",
         "self._size = size",
         "self._size = size + 1_000_000",
         "tests/unit/hosts/test_function_cache.py",

@@ -17,7 +17,7 @@ OF_LOOKS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "reaped-without-a-second-look",
         "a job that its holder has settled since the search is freed all the same",
-        "kernel/decide/sessions.py",
+        "kernel/rules/sessions.py",
         "if job is not None and _is_orphan(state, job)]",
         "if job is not None]",
         "tests/unit/kernel/test_sessions.py",
@@ -25,7 +25,7 @@ OF_LOOKS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "dead-session-claims",
         "a session that was declared dead may claim",
-        "kernel/decide/claims.py",
+        "kernel/rules/claims.py",
         "    if found:\n        _require_session(state, command.session)\n",
         "",
         "tests/unit/kernel/test_claims.py",
@@ -34,7 +34,7 @@ OF_LOOKS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "claimed-while-no-longer-queued",
         "a claim takes a job that somebody else has taken since the search",
-        "kernel/decide/claims.py",
+        "kernel/rules/claims.py",
         "job is None or job.state is not JobState.QUEUED or job.tries >= job.max_attempts",
         "job is None or job.tries >= job.max_attempts",
         "tests/unit/kernel/test_claims.py",
@@ -58,7 +58,7 @@ OF_LOOKS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "paused-sleeper-deaf",
         "a message to a paused function that sleeps is heard when its old timeout is over",
-        "kernel/decide/signals.py",
+        "kernel/rules/signals.py",
         "        case JobState.PAUSED if job.wake_at is not None:\n"
         "            draft.update_job(evolve(job, wake_at=None))\n",
         "",
@@ -67,7 +67,7 @@ OF_LOOKS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "receipt-not-looked-for",
         "a transaction whose answer was lost is made again though it was committed",
-        "adapters/sql/postgres.py",
+        "adapters/sql/postgresql/connection.py",
         'yield _PUT_RECEIPT, {"receipt": receipt}, True',
         'yield _PUT_RECEIPT, {"receipt": f"{receipt[:-4]}{id(object()) % 10_000:04}"}, True',
         "tests/integration/sql/test_lost_answers.py",
@@ -75,7 +75,7 @@ OF_LOOKS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "newer-tables-migrated",
         "tables of a newer version are not refused",
-        "adapters/sql/schema.py",
+        "adapters/sql/schema/migrator.py",
         "if current is not None and current not in known:",
         "if current is not None and not current:",
         "tests/integration/sql/test_schema.py",
@@ -83,10 +83,10 @@ OF_LOOKS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "other-command-under-a-key",
         "an idempotency key is answered with what another command was answered",
-        "kernel/idempotency.py",
+        "kernel/dispatch/idempotency.py",
         "if known.fingerprint != _fingerprint(command):",
         "if not known.fingerprint:",
-        "tests/unit/kernel/test_idempotency.py",
+        "tests/unit/kernel/dispatch/test_idempotency.py",
     ),
     one_edit(
         "blob-not-verified",

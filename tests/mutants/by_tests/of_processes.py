@@ -15,16 +15,16 @@ OF_PROCESSES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "sqlite-stays-open-in-a-fork",
         "the connections of SQLite are open while a process forks",
-        "adapters/sql/sqlite.py",
+        "adapters/sql/sqlite/connection.py",
         "            self._lock.release()\n            return False\n        self._let_go()\n        return True\n",
         "            self._lock.release()\n            return False\n        return True\n",
-        "tests/unit/ports/test_forks.py",
+        "tests/unit/ports/test_process_forks.py",
         FORKS,
     ),
     one_edit(
         "fork-waits-for-its-parent",
         "a forked child keeps its parent's queue of starts, with its lock and what is under way in it",
-        "hosts/core.py",
+        "hosts/wiring/services.py",
         "parts = (self.lifecycle, self._starts, self.clock,",
         "parts = (self.lifecycle, self.clock,",
         FORKS,
@@ -32,7 +32,7 @@ OF_PROCESSES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "fork-keeps-its-parents-listener",
         "a forked child waits for the thread with which its parent hears of ends",
-        "hosts/core.py",
+        "hosts/wiring/services.py",
         'self._wake_ups, self.__dict__.get("listener")):',
         "self._wake_ups):",
         FORKS,
@@ -40,7 +40,7 @@ OF_PROCESSES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "closed-engine-answers",
         "a closed engine opens its connections again for whatever uses it",
-        "hosts/lifecycle.py",
+        "hosts/wiring/lifecycle.py",
         "        if self._is_closed:\n            raise EngineClosedError\n",
         "",
         CLOSED,
@@ -48,7 +48,7 @@ OF_PROCESSES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "reopened-engine-is-deaf",
         "an engine that is opened again leaves its transport closed",
-        "hosts/core.py",
+        "hosts/wiring/services.py",
         "        transport.reopen()\n",
         "",
         CLOSED,
@@ -56,7 +56,7 @@ OF_PROCESSES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "inner-block-closes",
         "the first of two nested blocks to end closes the engine",
-        "hosts/lifecycle.py",
+        "hosts/wiring/lifecycle.py",
         "            self._is_to_close = not self._opened\n",
         "            self._is_to_close = True\n",
         CLOSED,
@@ -64,7 +64,7 @@ OF_PROCESSES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "closed-under-its-worker",
         "an engine is closed while a worker of it runs",
-        "hosts/lifecycle.py",
+        "hosts/wiring/lifecycle.py",
         "            if not self._is_to_close or self._loops:\n",
         "            if not self._is_to_close:\n",
         CLOSED,
@@ -72,7 +72,7 @@ OF_PROCESSES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "engine-in-anyios-threads",
         "the engine's calls take the threads of the application",
-        "hosts/process/threads.py",
+        "hosts/execution/threads.py",
         "            made.append(await result_in_thread(partial(call, *arguments)))\n",
         "            made.append(await anyio.to_thread.run_sync(partial(call, *arguments)))\n",
         CLOSED,
@@ -80,15 +80,15 @@ OF_PROCESSES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "draining-begins-steps",
         "a worker that drains begins further steps of its functions",
-        "hosts/functions/driving.py",
+        "hosts/functions/driver.py",
         "        if self._parts.is_leaving():\n            return True\n",
         "",
-        "tests/unit/hosts/process/test_worker.py",
+        "tests/unit/hosts/worker/test_worker.py",
     ),
     one_edit(
         "wrapped-is-asked",
         "what a decorator has wrapped is asked whether it is async",
-        "kernel/authoring/shapes.py",
+        "kernel/authoring/body_types.py",
         "    return inspect.iscoroutinefunction(body) or (\n",
         "    return inspect.iscoroutinefunction(inspect.unwrap(body)) or (\n",
         "tests/unit/kernel/authoring/test_stages.py",
@@ -97,7 +97,7 @@ OF_PROCESSES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "awaitable-is-a-result",
         "what a plain function gives that is to be awaited is taken for its result",
-        "hosts/functions/steps.py",
+        "hosts/functions/step_runner.py",
         "    if not inspect.isawaitable(value):\n        return value\n",
         "    if value is not None:\n        return value\n",
         DECORATED,
@@ -105,7 +105,7 @@ OF_PROCESSES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "context-stays-behind",
         "steps do not see the context variables of their function",
-        "hosts/functions/steps.py",
+        "hosts/functions/step_runner.py",
         "            variable.set(value)\n",
         "            variable.get(value)\n",
         DECORATED,
@@ -121,7 +121,7 @@ OF_PROCESSES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "shared-lock-is-taken",
         "a function that uses a lock made outside of it is accepted",
-        "hosts/registry.py",
+        "hosts/wiring/registry.py",
         "                    _check_shared(stage.workflow)\n",
         "",
         SHARED,
@@ -146,7 +146,7 @@ OF_PROCESSES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "doctor-looks-everywhere",
         "doctor looks at the runs of all namespaces, and repairs them",
-        "hosts/doctor.py",
+        "hosts/maintenance/doctor/doctor.py",
         "        return self._namespace in (None, namespace)\n",
         '        return namespace != ""\n',
         "tests/integration/doctor/test_doctor.py",
@@ -154,7 +154,7 @@ OF_PROCESSES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "count-leaves-out-none",
         "statuses of which there is no run are left out of a count",
-        "hosts/sync_engine.py",
+        "hosts/client/sync_engine.py",
         "status in (which.statuses or RunStatus)",
         "status in (which.statuses or found)",
         "tests/integration/hosts/test_engine.py",

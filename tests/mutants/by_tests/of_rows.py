@@ -6,14 +6,14 @@ from tests.mutants.by_tests.planted import one_edit
 from tests.mutants.mutant import Mutant
 
 UNREADABLE: Final = "tests/integration/hosts/test_unreadable_rows.py"
-OF_KERNEL: Final = "tests/unit/kernel/test_unreadable.py"
+OF_KERNEL: Final = "tests/unit/kernel/dispatch/test_unreadable_runs.py"
 OF_PORTS: Final = "tests/unit/ports/test_unreadable.py"
 
 OF_ROWS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "unreadable-run-is-not-passed-over",
         "a search that finds a run which can't be read fails for the others, too, once that is blocked",
-        "kernel/loading.py",
+        "kernel/dispatch/loader.py",
         "        jobs=tuple(key for key in found.jobs if key.run not in excluded),\n",
         "        jobs=found.jobs,\n",
         OF_KERNEL,
@@ -21,7 +21,7 @@ OF_ROWS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "unreadable-run-is-not-named",
         "no log says which run was blocked",
-        "hosts/core.py",
+        "hosts/wiring/services.py",
         "            blocked=log_unreadable,\n",
         "            blocked=None,\n",
         UNREADABLE,
@@ -29,7 +29,7 @@ OF_ROWS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "unreadable-run-is-blocked-again-and-again",
         "a run that is blocked gets a row more each time that somebody comes to it",
-        "kernel/unreadable.py",
+        "kernel/dispatch/unreadable_runs.py",
         "        if outline.status in {RunStatus.BLOCKED, *TERMINAL}:\n",
         "        if outline.status in TERMINAL:\n",
         OF_KERNEL,
@@ -61,7 +61,7 @@ OF_ROWS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "terminate-needs-the-plan",
         "a run without its plan can't be ended",
-        "kernel/decide/runs.py",
+        "kernel/rules/runs.py",
         "isinstance(command, RunCancel) or state.has_plan(run)",
         "True",
         OF_KERNEL,
@@ -85,15 +85,15 @@ OF_ROWS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "long-texts-are-stored",
         "megabytes of a reason are stored",
-        "kernel/kernel.py",
+        "kernel/dispatch/kernel.py",
         "                check_texts(command)\n",
         "",
-        "tests/unit/kernel/test_bounds.py",
+        "tests/unit/kernel/dispatch/test_command_bounds.py",
     ),
     one_edit(
         "sleepers-are-left-behind",
         "what another worker has put to sleep is woken by rounds of maintenance alone",
-        "hosts/process/calls.py",
+        "hosts/worker/store_calls.py",
         "        if self._core.clock.monotonic() < self._wake_at:\n",
         "        if self._wake_at:\n",
         "tests/integration/hosts/test_replaced_workers.py",
@@ -101,7 +101,7 @@ OF_ROWS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "unreadable-run-never-goes-on",
         "a run is not let go on once its rows can be read",
-        "hosts/why.py",
+        "hosts/inspection/why.py",
         '"unreadable_input", UnreadableRowError.code}\n',
         '"unreadable_input"}\n',
         UNREADABLE,

@@ -66,7 +66,7 @@ OF_VALUES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "enum-of-an-error-lost",
         "an enum that an error holds comes back as its text",
-        "kernel/functions/kept.py",
+        "kernel/history/error_values.py",
         'return _marked("enum", {"class": _names(kind), "of": known})',
         "return str(known)",
         ERRORS,
@@ -74,7 +74,7 @@ OF_VALUES: Final[tuple[Mutant, ...]] = (
     one_edit(
         "tuple-of-an-error-is-a-list",
         "a tuple that an error holds comes back as a set or list",
-        "kernel/functions/kept.py",
+        "kernel/history/error_values.py",
         "items if kind is tuple else sorted(items, key=compact)",
         "sorted(items, key=compact)",
         ERRORS,

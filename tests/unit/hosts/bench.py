@@ -8,10 +8,10 @@ from anyio import CapacityLimiter
 from typing_extensions import override
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
-from holdfast.hosts.bodies import Body
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process.running import run_body
-from holdfast.hosts.stores import Stores
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.execution.attempt_runner import run_body
+from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.wiring.stores import Stores
 from holdfast.kernel.authoring.ai import Price, Redact
 from holdfast.kernel.authoring.calls import Call, Definition
 from holdfast.kernel.commands import (

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from holdfast.hosts.functions.drive import Drive
-from holdfast.hosts.run_histories import text_of
+from holdfast.hosts.functions.history_document import text_of
+from holdfast.hosts.functions.replay import Drive
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.functions.asked import StepRequest
+from holdfast.kernel.functions.protocol import StepRequest
 from holdfast.ports.records import FUNCTION_BEGAN, SIGNAL_RECEIVED, HistoryRow, Payload
 
 letters = Channel("letters", int)

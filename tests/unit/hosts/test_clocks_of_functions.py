@@ -6,14 +6,14 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.hosts.functions.drive import BEHIND_MAX, Drive
+from holdfast.hosts.functions.replay import BEHIND_MAX, Drive
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import now, sleep, workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import JobRecorded, Recorded
-from holdfast.kernel.functions.asked import Returned
 from holdfast.kernel.functions.machine import evict_all
+from holdfast.kernel.functions.protocol import Returned
 from holdfast.ports.json import canonical
 from holdfast.ports.records import HistoryRow, Payload
 from holdfast.testing import World, replay

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import HoldfastError, RerunRefusedError

@@ -6,7 +6,7 @@ import attrs
 import pytest
 from typing_extensions import override
 
-from holdfast.hosts.functions.cache import FunctionCache, IdleFunction
+from holdfast.hosts.execution.function_cache import FunctionCache, IdleFunction
 from holdfast.kernel.commands import Attempt
 from holdfast.ports.records import JobKind
 

@@ -11,8 +11,8 @@ import anyio
 import pytest
 from anyio import CancelScope, create_task_group
 
-from holdfast.hosts.functions import turns
-from holdfast.hosts.functions.gathering import Call, Gathering, Here
+from holdfast.hosts.functions import stall_watchdog
+from holdfast.hosts.functions.call_queue import Call, Gathering, Here
 from holdfast.ports.errors import RestlessError
 from tests.integration.hosts.waiting import until
 
@@ -23,7 +23,7 @@ SOON = 20.0
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "ROUND", 0.01)
+    monkeypatch.setattr(stall_watchdog, "ROUND", 0.01)
 
 
 class Batches:
@@ -119,7 +119,7 @@ async def test_one_that_takes_its_time_holds_up_no_other() -> None:
 async def test_what_is_known_to_take_its_time_has_a_thread_of_its_own_from_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turns, "ROUND", SOON)
+    monkeypatch.setattr(stall_watchdog, "ROUND", SOON)
     batches = Batches()
     batches.slow = {"slow"}
     calls = Calls(batches)

@@ -5,7 +5,7 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from holdfast.hosts.functions.opening import FRESH_SECONDS
+from holdfast.hosts.functions.loader import FRESH_SECONDS
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import step_context

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.hosts.stores import built_in_sink, open_blobs, open_scheduler, open_stores, open_transport
+from holdfast.hosts.wiring.stores import (
+    built_in_sink,
+    open_blobs,
+    open_scheduler,
+    open_stores,
+    open_transport,
+)
 from holdfast.ports.errors import InvalidArgumentError, InvalidUrlError
 from holdfast.ports.texts import escape_line
 from holdfast.ports.urls import shown_url

@@ -6,12 +6,12 @@ from typing import Any
 import attrs
 import pytest
 
-from holdfast.kernel.authoring.context import StageContext
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.options import Rate, Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.commands import StageOverride
-from holdfast.kernel.plan import RetryPolicy
+from holdfast.kernel.pipelines.plan import RetryPolicy
 from holdfast.ports.errors import InvalidOverrideError
 from tests.unit.hosts.bench import Bench, value
 

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from holdfast.hosts.functions.drive import Drive
-from holdfast.hosts.run_histories import text_of
+from holdfast.hosts.functions.history_document import text_of
+from holdfast.hosts.functions.replay import Drive
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import Workflow, patched, workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import JobRecorded
-from holdfast.kernel.functions.asked import Returned
+from holdfast.kernel.functions.protocol import Returned
 from holdfast.ports.json import canonical
 from holdfast.ports.records import HistoryRow, Payload
 

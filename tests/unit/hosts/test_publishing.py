@@ -5,12 +5,12 @@ from datetime import timedelta
 import attrs
 import pytest
 
-from holdfast.hosts.flushing import Flusher
-from holdfast.hosts.runtime import EVENTS_MAX
-from holdfast.kernel.authoring.context import StageContext
+from holdfast.hosts.events.flusher import Flusher
+from holdfast.hosts.execution.attempt_runtime import EVENTS_MAX
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.commands import Failed, SinkRegister
 from holdfast.ports.errors import InvalidEventError
 from holdfast.testing.sink import MemorySink

@@ -14,7 +14,7 @@ from holdfast.ports.persistence import Persistence
 from holdfast.ports.records import RunStatus
 from holdfast.testing import replay
 from tests.unit.hosts.bench import Bench
-from tests.unit.kernel.test_batches import Choosy
+from tests.unit.kernel.dispatch.test_command_batches import Choosy
 
 pytestmark = pytest.mark.anyio
 DONE: list[str] = []

@@ -23,7 +23,7 @@ from holdfast import (
     uuid4,
     workflow,
 )
-from holdfast.hosts.sync_handles import SyncRunHandle
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.kernel.commands import RunRerun, RunRerunFrom
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import (

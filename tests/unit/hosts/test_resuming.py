@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.hosts.functions.drive import Drive
-from holdfast.hosts.functions.telling import PATCHED
+from holdfast.hosts.functions.function_events import PATCHED
+from holdfast.hosts.functions.replay import Drive
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import JobRecorded
-from holdfast.kernel.functions.asked import Returned
+from holdfast.kernel.functions.protocol import Returned
 from holdfast.ports.json import canonical
 from holdfast.ports.records import HistoryRow, Payload, RunStatus
 from tests.unit.kernel.functions.player import BEGAN_AT, new_machine

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from holdfast.hosts.functions.drive import Drive
-from holdfast.hosts.run_histories import text_of
+from holdfast.hosts.functions.history_document import text_of
+from holdfast.hosts.functions.replay import Drive
 from holdfast.kernel.authoring.functions import now, workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.functions.loop import CALLBACKS_MAX

@@ -7,8 +7,8 @@ from typing import cast
 import anyio
 import pytest
 
-from holdfast.hosts.functions import turns
-from holdfast.hosts.functions.turns import ROUNDS_MAX, in_turns
+from holdfast.hosts.functions import stall_watchdog
+from holdfast.hosts.functions.stall_watchdog import ROUNDS_MAX, in_turns
 from holdfast.ports.errors import RestlessError
 
 pytestmark = pytest.mark.anyio
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "ROUND", 0.001)
+    monkeypatch.setattr(stall_watchdog, "ROUND", 0.001)
 
 
 class Function:

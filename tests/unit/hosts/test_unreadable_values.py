@@ -6,12 +6,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from holdfast.hosts.functions.drive import Drive
+from holdfast.hosts.functions.replay import Drive
 from holdfast.kernel.authoring.channels import Channel
-from holdfast.kernel.authoring.exposed import expose, update
 from holdfast.kernel.authoring.functions import workflow
+from holdfast.kernel.authoring.queries import expose, update
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.functions.asked import Returned
+from holdfast.kernel.functions.protocol import Returned
 from holdfast.ports.errors import UnreadableValueError
 from holdfast.ports.json import canonical
 from holdfast.ports.records import HistoryRow, Payload

@@ -12,8 +12,14 @@ from holdfast.adapters.nats.transport import NatsJobTransport
 from holdfast.adapters.sinks.webhook import WebhookSink
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.hosts.cli.main import main
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.stores import built_in_sink, open_blobs, open_scheduler, open_stores, open_transport
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.wiring.stores import (
+    built_in_sink,
+    open_blobs,
+    open_scheduler,
+    open_stores,
+    open_transport,
+)
 from holdfast.ports.errors import HoldfastError, InvalidArgumentError, InvalidUrlError
 from holdfast.ports.persistence import SchemaVersion
 from holdfast.ports.urls import hide, secrets_of, shown_url

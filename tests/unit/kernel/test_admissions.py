@@ -20,7 +20,7 @@ from holdfast.kernel.commands import (
     RunTransition,
     admissions,
 )
-from holdfast.kernel.rules import RULES, reply_type
+from holdfast.kernel.rules.registry import RULES, reply_type
 from holdfast.ports.changes import UpdateRun
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.records import JobState, RunStatus

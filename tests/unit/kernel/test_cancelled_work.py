@@ -26,7 +26,7 @@ from holdfast.kernel.commands import (
     StageWake,
     Suspended,
 )
-from holdfast.kernel.plan import Enough, Plan, plan_from_json
+from holdfast.kernel.pipelines.plan import Enough, Plan, plan_from_json
 from holdfast.ports.changes import AddJob, DeleteJob, UpdateJob
 from holdfast.ports.errors import InvalidCommandError, NothingToWakeError, RemoveRefusedError
 from holdfast.ports.json import parse

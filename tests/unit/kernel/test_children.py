@@ -24,7 +24,7 @@ from holdfast.kernel.commands import (
     RunResume,
     RunTerminate,
 )
-from holdfast.kernel.plan import Enough, Plan
+from holdfast.kernel.pipelines.plan import Enough, Plan
 from holdfast.ports.changes import DeleteJob
 from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
 from holdfast.ports.json import parse

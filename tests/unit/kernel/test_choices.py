@@ -17,8 +17,8 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.commands import (
     ConditionEvaluated as Answer,
 )
-from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.plan import Group, Plan
+from holdfast.kernel.dispatch.kernel import Kernel
+from holdfast.kernel.pipelines.plan import Group, Plan
 from holdfast.ports.changes import DeleteJob
 from holdfast.ports.errors import InvalidCommandError, RerunRefusedError
 from holdfast.ports.json import parse

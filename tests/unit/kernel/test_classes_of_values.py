@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.codec import fingerprint_text
 from holdfast.kernel.commands import NamedValue, RunCreate
+from holdfast.kernel.commands.codec import fingerprint_text
 from holdfast.kernel.values import check_type, decode, encode
 from holdfast.ports.errors import DefinitionError, InvalidValueError, UnstorableValueError
 from holdfast.ports.records import Payload

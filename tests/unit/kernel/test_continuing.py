@@ -28,10 +28,10 @@ from holdfast.kernel.commands import (
     RunTerminate,
     RunUpdate,
 )
-from holdfast.kernel.record import Recording, decided_again
+from holdfast.kernel.dispatch.decision_recording import Recording, decided_again
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import InvalidCommandError
-from holdfast.ports.hearing import AnnotationFilter, AnnotationsOf
+from holdfast.ports.queries.run_output import AnnotationFilter, AnnotationsOf
 from holdfast.ports.records import JobState, RunStatus
 from holdfast.ports.transport import RunHint
 from tests.unit.kernel.test_functions import driven, function

@@ -15,7 +15,7 @@ from holdfast.kernel.commands import (
     RunCancel,
     SilentReaped,
 )
-from holdfast.kernel.plan import MapPlan, RetryPolicy, StagePlan
+from holdfast.kernel.pipelines.plan import MapPlan, RetryPolicy, StagePlan
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import LastHeartbeat

@@ -7,13 +7,20 @@ import attrs
 import pytest
 
 from holdfast.kernel import commands as c
-from holdfast.kernel.codec import command_json, fingerprint_text, from_data, reply_from, reply_json, to_data
-from holdfast.kernel.plan import RatePlan
-from holdfast.kernel.rules import RULES, command_from, reply_type
+from holdfast.kernel.commands.codec import (
+    command_json,
+    fingerprint_text,
+    from_data,
+    reply_from,
+    reply_json,
+    to_data,
+)
+from holdfast.kernel.pipelines.plan import RatePlan
+from holdfast.kernel.rules.registry import RULES, command_from, reply_type
+from holdfast.ports.attempt_output import Actor
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.persistence import Lane
 from holdfast.ports.records import HistoryRow, JobKind, Payload, RunStatus
-from holdfast.ports.said import Actor
 
 BASE = '"idempotency_key":null,"namespace":"default"'
 ATTEMPT = c.Attempt(

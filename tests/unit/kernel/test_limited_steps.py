@@ -24,7 +24,7 @@ from holdfast.kernel.commands import (
     admissions,
 )
 from holdfast.kernel.invariants import check
-from holdfast.kernel.plan import RatePlan
+from holdfast.kernel.pipelines.plan import RatePlan
 from holdfast.ports.changes import DeleteJob
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import Lane

@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast.kernel.commands import Attempt, Completed, MapExpanded, Outcome, RunCreate
-from holdfast.kernel.plan import DEFAULT_MAP_LIMIT, MapPlan, StagePlan
-from holdfast.kernel.progress import progress_from
+from holdfast.kernel.pipelines.plan import DEFAULT_MAP_LIMIT, MapPlan, StagePlan
+from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.ports.json import parse
 from holdfast.ports.records import JobKind, Payload, RunStatus
 from tests.unit.kernel.world import World, completing, each, failed, payload, pipeline, stage

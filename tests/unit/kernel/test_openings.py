@@ -6,10 +6,10 @@ import attrs
 import pytest
 
 from holdfast.kernel.commands import NamedValue, RunCreate, StageOverride
-from holdfast.kernel.decide import runs
-from holdfast.kernel.decide.opening import opening_of
-from holdfast.kernel.decide.runs import decide_create, new_child
-from holdfast.kernel.plan import Plan, RatePlan
+from holdfast.kernel.pipelines.plan import Plan, RatePlan
+from holdfast.kernel.rules import runs
+from holdfast.kernel.rules.runs import decide_create, new_child
+from holdfast.kernel.rules.start_template import opening_of
 from holdfast.kernel.state import Decision, State
 from holdfast.ports.records import ClosePolicy
 from holdfast.testing.ids import SeededIds

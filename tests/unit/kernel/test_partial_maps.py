@@ -18,8 +18,8 @@ from holdfast.kernel.commands import (
     RunRerunFrom,
     RunResume,
 )
-from holdfast.kernel.plan import Enough
-from holdfast.kernel.progress import progress_from
+from holdfast.kernel.pipelines.plan import Enough
+from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.ports.changes import DeleteJob
 from holdfast.ports.errors import RerunRefusedError
 from holdfast.ports.json import parse

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.kernel.plan import (
+from holdfast.kernel.pipelines.plan import (
     CheckPlan,
     ChildPlan,
     Enough,

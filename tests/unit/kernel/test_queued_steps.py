@@ -27,14 +27,14 @@ from holdfast.kernel.commands import (
     RunTerminate,
 )
 from holdfast.kernel.invariants import check
-from holdfast.kernel.plan import LOSSES_MAX
+from holdfast.kernel.pipelines.plan import LOSSES_MAX
 from holdfast.ports.changes import AddJob, DeleteJob
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import Lane
 from holdfast.ports.records import Job, JobKind, JobState, RunStatus, losses_max
-from holdfast.ports.tables import Tables
 from holdfast.ports.transport import JobHint
+from holdfast.ports.working_set import Tables
 from tests.unit.kernel.test_functions import driven, function, parked, record
 from tests.unit.kernel.world import SECOND, World, payload, settling
 

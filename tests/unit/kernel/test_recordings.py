@@ -9,10 +9,16 @@ from typing import Any, cast
 import attrs
 import pytest
 
-from holdfast.kernel.codec import from_data, reply_from, to_data
 from holdfast.kernel.commands import RunCancel
-from holdfast.kernel.record import Recording, decided_again, recording_from, state_from, state_json
-from holdfast.kernel.rules import RULES, command_from, reply_type
+from holdfast.kernel.commands.codec import from_data, reply_from, to_data
+from holdfast.kernel.dispatch.decision_recording import (
+    Recording,
+    decided_again,
+    recording_from,
+    state_from,
+    state_json,
+)
+from holdfast.kernel.rules.registry import RULES, command_from, reply_type
 from holdfast.kernel.state import State
 from holdfast.ports.changes import Change
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError

@@ -15,7 +15,7 @@ from holdfast.kernel.commands import (
     RunResume,
 )
 from holdfast.kernel.invariants import check
-from holdfast.kernel.plan import Enough
+from holdfast.kernel.pipelines.plan import Enough
 from holdfast.ports.changes import AddJob, AppendHistory, DeleteJob, DeleteJobs, UpdateJob, UpdateRun
 from holdfast.ports.errors import InvalidCommandError, UnreadableRowError
 from holdfast.ports.json import canonical, parse

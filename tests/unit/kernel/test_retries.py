@@ -21,8 +21,8 @@ from holdfast.kernel.commands import (
     RunCancel,
     RunCreate,
 )
-from holdfast.kernel.decide.failures import RETRY_AFTER_MAX, backoff
-from holdfast.kernel.plan import MapPlan, RetryPolicy, RetryRule, StagePlan
+from holdfast.kernel.pipelines.plan import MapPlan, RetryPolicy, RetryRule, StagePlan
+from holdfast.kernel.rules.retries import RETRY_AFTER_MAX, backoff
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import parse
 from holdfast.ports.records import JobKey, JobState, RunStatus

@@ -17,8 +17,8 @@ from holdfast.kernel.commands import (
     RunTransition,
     RunTransitioned,
 )
-from holdfast.kernel.kernel import Kernel
-from holdfast.kernel.progress import NodeProgress, Progress
+from holdfast.kernel.dispatch.kernel import Kernel
+from holdfast.kernel.pipelines.progress import NodeProgress, Progress
 from holdfast.ports.changes import AppendHistory, DeleteJob, UpdateRun
 from holdfast.ports.errors import RunExistsError, RunNotFoundError, UnknownWorkflowError
 from holdfast.ports.json import parse

@@ -5,7 +5,6 @@ from typing import Any
 import attrs
 import pytest
 
-from holdfast.kernel.codec import to_data
 from holdfast.kernel.commands import (
     AiCallOutput,
     AnnotationOutput,
@@ -19,11 +18,12 @@ from holdfast.kernel.commands import (
     RunAnnotate,
     RunCreate,
 )
-from holdfast.kernel.commands.said import ANNOTATIONS_MAX, NUMBER_MAX, VALUE_MAX
+from holdfast.kernel.commands.attempt_output import ANNOTATIONS_MAX, NUMBER_MAX, VALUE_MAX
+from holdfast.kernel.commands.codec import to_data
+from holdfast.ports.attempt_output import Actor, AiCall, Annotation, Artifact, Scope
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError
 from holdfast.ports.json import canonical
 from holdfast.ports.records import Payload, RunStatus
-from holdfast.ports.said import Actor, AiCall, Annotation, Artifact, Scope
 from tests.unit.kernel.world import World, completing, each, failed, payload, pipeline, settling, stage
 
 SHA = "a" * 64

@@ -21,7 +21,7 @@ from holdfast.kernel.commands import (
     StageWake,
     Suspended,
 )
-from holdfast.kernel.plan import CheckPlan, Enough, RetryPolicy
+from holdfast.kernel.pipelines.plan import CheckPlan, Enough, RetryPolicy
 from holdfast.ports.changes import DeleteJob
 from holdfast.ports.errors import InvalidCommandError, NothingToWakeError
 from holdfast.ports.json import parse

@@ -15,7 +15,7 @@ from holdfast.kernel.commands import (
     Recorded,
     RunTerminate,
 )
-from holdfast.kernel.record import Recording, decided_again
+from holdfast.kernel.dispatch.decision_recording import Recording, decided_again
 from holdfast.ports.records import JobState, RunStatus
 from tests.unit.kernel.world import World, payload, pipeline, stage
 

@@ -5,10 +5,11 @@ from typing import get_args
 
 import pytest
 
-from holdfast.adapters.sql.tables import metadata
-from holdfast.kernel.codec import to_data
+from holdfast.adapters.sql.schema.tables import metadata
 from holdfast.kernel.commands import Outcome
-from holdfast.kernel.rules import RULES
+from holdfast.kernel.commands.codec import to_data
+from holdfast.kernel.rules.registry import RULES
+from holdfast.ports.attempt_output import AiCallKind, Scope
 from holdfast.ports.changes import Change
 from holdfast.ports.events import EVENT_TYPES
 from holdfast.ports.records import (
@@ -20,7 +21,6 @@ from holdfast.ports.records import (
     SessionState,
     StreamState,
 )
-from holdfast.ports.said import AiCallKind, Scope
 from holdfast.ports.transport import Hint, JobHint
 
 

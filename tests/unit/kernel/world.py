@@ -36,9 +36,10 @@ from holdfast.kernel.commands import (
     SessionReap,
     Suspended,
 )
+from holdfast.kernel.dispatch.decision_recording import Recording
+from holdfast.kernel.dispatch.kernel import Executor, Kernel
 from holdfast.kernel.invariants import check, check_step
-from holdfast.kernel.kernel import Executor, Kernel
-from holdfast.kernel.plan import (
+from holdfast.kernel.pipelines.plan import (
     CancelPlan,
     CheckPlan,
     ChildPlan,
@@ -50,7 +51,6 @@ from holdfast.kernel.plan import (
     RetryPolicy,
     StagePlan,
 )
-from holdfast.kernel.record import Recording
 from holdfast.ports.changes import Change
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError
@@ -58,8 +58,8 @@ from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import FindRun, Lane, LoadValues, OwedJobs, Persistence
 from holdfast.ports.records import ClosePolicy, HistoryRow, Job, JobKey, Payload, Run, RunName
 from holdfast.ports.references import Reference, is_map, is_partial, parts_of, reference_from
-from holdfast.ports.tables import Tables
 from holdfast.ports.transport import Hint, JobTransport
+from holdfast.ports.working_set import Tables
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds
 

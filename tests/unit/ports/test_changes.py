@@ -28,7 +28,7 @@ from holdfast.ports.changes import (
 )
 from holdfast.ports.errors import ConflictError
 from holdfast.ports.records import JobKey, JobKind, RunName
-from holdfast.ports.tables import Tables
+from holdfast.ports.working_set import Tables
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     a_job,

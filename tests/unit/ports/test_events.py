@@ -8,7 +8,7 @@ import pytest
 
 import holdfast.kernel
 from holdfast.kernel.commands import RecordedType
-from holdfast.kernel.rules import RULES
+from holdfast.kernel.rules.registry import RULES
 from holdfast.ports.events import EVENT_TYPES, USER_EVENTS, is_possible
 from tests.integration.examples.pages import DOCS, table
 

@@ -6,8 +6,8 @@ from itertools import count
 import anyio
 import pytest
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.process.worker import Worker
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.functions import patched, workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.testing.ledger import Ledger

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.hosts.sync_handles import SyncRunHandle
-from holdfast.kernel.authoring.exposed import expose, query, update
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.kernel.authoring.functions import now, sleep, uuid4, workflow
 from holdfast.kernel.authoring.options import Retry
+from holdfast.kernel.authoring.queries import expose, query, update
 from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.functions.machine import in_memory

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.kernel.authoring.exposed import expose, query, update
 from holdfast.kernel.authoring.functions import sleep, workflow
-from holdfast.kernel.authoring.publishing import publish
+from holdfast.kernel.authoring.publications import publish
+from holdfast.kernel.authoring.queries import expose, query, update
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import UpdateLostError, UpdateRejectedError

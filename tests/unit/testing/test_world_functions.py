@@ -10,7 +10,7 @@ import attrs
 import pytest
 from sqlalchemy import Connection
 
-from holdfast.kernel.authoring.continuing import continue_as_new
+from holdfast.kernel.authoring.continue_as_new import continue_as_new
 from holdfast.kernel.authoring.functions import now, sleep, uuid4, workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import step_context

@@ -22,7 +22,7 @@ from holdfast.adapters.aws.s3 import PREFIX_MAX, S3BlobStore
 from holdfast.adapters.aws.scheduler import EventBridgeScheduler
 from holdfast.adapters.aws.sns import SnsSink
 from holdfast.adapters.aws.sqs import SIDE_BY_SIDE, SqsJobTransport
-from holdfast.hosts.stores import built_in_sink, open_blobs
+from holdfast.hosts.wiring.stores import built_in_sink, open_blobs
 from holdfast.ports.errors import (
     BlobMissingError,
     EventRefusedError,

@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 
 from holdfast.adapters.sinks.webhook import WebhookSink
-from holdfast.hosts.delivery import Delivery, Pending, deliver
+from holdfast.hosts.events.delivery import Delivery, Pending, deliver
 from holdfast.kernel.commands import Delivered
 from holdfast.ports.errors import EventRefusedError, HoldfastError, SinkUnavailableError
 from holdfast.testing.conformance.events import an_event

@@ -12,8 +12,8 @@ from typing import Any
 import attrs
 import pytest
 
-from holdfast.adapters.sinks.addresses import addresses_of
 from holdfast.adapters.sinks.signing import Signer
+from holdfast.adapters.sinks.ssrf import addresses_of
 from holdfast.adapters.sinks.webhook import BATCH_BYTES_MAX, WebhookSink
 from holdfast.ports.errors import (
     EventRefusedError,

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.adapters.sql.dialects import PostgresDialect, SqliteDialect
 from holdfast.adapters.sql.rows import HISTORY, Row
-from holdfast.adapters.sql.tables import history
+from holdfast.adapters.sql.schema.tables import history
 from holdfast.ports.json import parse
 
 WRITE: Final = PostgresDialect().insert(history, HISTORY, own=("run", "number", "payload"))

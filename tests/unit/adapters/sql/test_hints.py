@@ -5,9 +5,9 @@ from threading import Timer
 
 import pytest
 
-from holdfast.adapters.sql import inbox
-from holdfast.adapters.sql.inbox import Inbox
-from holdfast.adapters.sql.notify import MESSAGE_BYTES_MAX, hints_in, messages_of
+from holdfast.adapters.sql import hint_queue
+from holdfast.adapters.sql.hint_queue import Inbox
+from holdfast.adapters.sql.postgresql.listen_notify import MESSAGE_BYTES_MAX, hints_in, messages_of
 from holdfast.ports.transport import Hint, JobHint, RunHint
 
 
@@ -77,7 +77,7 @@ def test_closing_wakes_whoever_waits() -> None:
 
 
 def test_too_many_hints_become_one_that_says_that_something_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inbox, "WAITING_MAX", 3)
+    monkeypatch.setattr(hint_queue, "WAITING_MAX", 3)
     box = Inbox()
     box.put([a_hint(number) for number in range(5)])
 

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.sqlite import SqliteDatabase
+from holdfast.adapters.sql.sqlite.connection import SqliteDatabase
 from holdfast.ports.errors import AccessDeniedError, HoldfastError, InvalidUrlError, UnavailableError
 from holdfast.ports.persistence import SchemaVersion
 

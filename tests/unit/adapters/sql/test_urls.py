@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.settings import connection_settings
-from holdfast.adapters.sql.sqlite import sqlite_path
+from holdfast.adapters.sql.sqlite.connection import sqlite_path
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_what_is_not_installed_is_named(missing: str, call: str, extra: str, tmp
 import sys
 sys.modules[{missing!r}] = None
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.open import open_sql
+from holdfast.adapters.sql.factory import open_sql
 {call}
 """
     done = subprocess.run(

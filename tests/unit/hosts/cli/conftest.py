@@ -36,9 +36,9 @@ from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.adapters.memory.transport import MemoryTransport
 from holdfast.adapters.system.clock import SystemClock
 from holdfast.adapters.system.ids import UlidIds
-from holdfast.hosts.cli import waiting
+from holdfast.hosts.cli import run_wait
 from holdfast.hosts.cli.main import main
-from holdfast.hosts.stores import Stores
+from holdfast.hosts.wiring.stores import Stores
 from holdfast.ports.errors import RunCancelledError, RunFailedError
 from holdfast.ports.json import parse
 
@@ -245,7 +245,7 @@ def holdfast(
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", list(sys.path))
-    monkeypatch.setattr(waiting, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(run_wait, "LOOK_SECONDS", 0.02)
     module = ModuleType("shop")
     monkeypatch.setitem(sys.modules, "shop", module)
     return CommandLine(module, capsys)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from holdfast.hosts.cli.exits import Exit
+from holdfast.hosts.cli.exit_codes import Exit
 from holdfast.ports.changes import DeleteJob
 from holdfast.ports.persistence import FindRun, JobsOfRun
 from holdfast.ports.records import RunName

@@ -12,8 +12,8 @@ import anyio
 import pytest
 
 from holdfast import Engine, Worker
-from holdfast.hosts.cli.exits import Exit
-from holdfast.hosts.run_histories import RunHistory
+from holdfast.hosts.cli.exit_codes import Exit
+from holdfast.hosts.functions.history_document import RunHistory
 from tests.unit.hosts.cli.conftest import CommandLine
 
 BEFORE = """

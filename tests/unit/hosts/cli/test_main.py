@@ -6,7 +6,7 @@ import click
 import pytest
 
 from holdfast.hosts.cli.app import command_line
-from holdfast.hosts.cli.exits import MEANINGS, CliError, Exit, problem_of
+from holdfast.hosts.cli.exit_codes import MEANINGS, CliError, Exit, problem_of
 from holdfast.hosts.cli.main import main
 from holdfast.ports import errors
 from tests.unit.hosts.cli.conftest import CommandLine
@@ -101,7 +101,7 @@ def test_what_nobody_expected_is_70_with_its_traceback(
     def broken(_: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr("holdfast.hosts.core.Core.connect", broken)
+    monkeypatch.setattr("holdfast.hosts.wiring.services.Core.connect", broken)
     answer = holdfast("run", "list", "shop:engine", "--json")
     assert (answer.code, answer.error["code"]) == (70, "unexpected")
     assert "Traceback" in answer.error["detail"]

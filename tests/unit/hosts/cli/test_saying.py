@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Engine, Pipeline, StageContext, Worker, stage
-from holdfast.hosts.cli import hearing
+from holdfast.hosts.cli import run_logs
 from holdfast.ports.json import parse
 from tests.unit.hosts.cli.conftest import CommandLine
 
@@ -96,7 +96,7 @@ def test_the_log_of_a_run_is_shown(holdfast: CommandLine) -> None:
 
 
 def test_a_log_is_followed_until_the_run_ends(holdfast: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hearing, "FOLLOW_INTERVAL", 0.02)
+    monkeypatch.setattr(run_logs, "FOLLOW_INTERVAL", 0.02)
     holdfast.start("a", "b")
     worker = threading.Thread(target=holdfast.finish, args=("order-1",))
     worker.start()

@@ -5,10 +5,10 @@ from functools import partial
 import attrs
 import pytest
 
-from holdfast.hosts.cli.exits import Exit
-from holdfast.hosts.cli.working import sinks_of
+from holdfast.hosts.cli.exit_codes import Exit
+from holdfast.hosts.cli.worker import sinks_of
 from holdfast.kernel.commands import OutboxFlush, OutboxSettle, Refused
-from holdfast.kernel.decide.outbox import PARK_AFTER
+from holdfast.kernel.rules.outbox import PARK_AFTER
 from holdfast.ports.changes import UpdateStream
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.records import StreamKey

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import pytest
 
-from holdfast.hosts.lint.findings import Report
-from holdfast.hosts.lint.linter import lint
+from holdfast.hosts.devtools.lint.findings import Report
+from holdfast.hosts.devtools.lint.linter import lint
 
 Lint: TypeAlias = Callable[..., Report]
 HEAD = """

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.hosts.lint.bodies import Bodies
-from holdfast.hosts.lint.files import find_files
-from holdfast.hosts.lint.linter import lint
-from holdfast.hosts.lint.origins import Origins
-from holdfast.hosts.lint.program import Program
-from holdfast.hosts.lint.rules import RULES
+from holdfast.hosts.devtools.lint.files import find_files
+from holdfast.hosts.devtools.lint.function_rules import Bodies
+from holdfast.hosts.devtools.lint.linter import lint
+from holdfast.hosts.devtools.lint.name_resolution import Origins
+from holdfast.hosts.devtools.lint.program import Program
+from holdfast.hosts.devtools.lint.rules import RULES
 from tests.unit.hosts.lint.conftest import HEAD, Lint, codes
 
 STDLIB = Path(sysconfig.get_paths()["stdlib"])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.hosts.lint.linter import lint
+from holdfast.hosts.devtools.lint.linter import lint
 from holdfast.ports.errors import InvalidArgumentError
 from tests.unit.hosts.lint.conftest import Lint, codes
 

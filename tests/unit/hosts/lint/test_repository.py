@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from holdfast.hosts.lint.linter import lint
+from holdfast.hosts.devtools.lint.linter import lint
 
 ROOT = Path(__file__).parents[4]
 

@@ -1,7 +1,7 @@
 """What a worker does when slots are freed that others wait for."""
 
-from holdfast.hosts.process.machine import Phase
-from holdfast.hosts.process.protocol import (
+from holdfast.hosts.worker.machine import Phase
+from holdfast.hosts.worker.machine_protocol import (
     Admit,
     Admitted,
     CallFailed,
@@ -11,7 +11,7 @@ from holdfast.hosts.process.protocol import (
     Settled,
 )
 from holdfast.kernel.commands import JobAdmit, RunClaimPending
-from tests.unit.hosts.process.test_machine import Driven, attempt, attempts, ended, kinds
+from tests.unit.hosts.worker.test_machine import Driven, attempt, attempts, ended, kinds
 
 RUNS = RunClaimPending(keys=("k",))
 JOBS = JobAdmit(keys=("w/a",))

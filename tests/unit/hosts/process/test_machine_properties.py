@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from typing_extensions import override
 
-from holdfast.hosts.process import machine as m
-from holdfast.hosts.process import protocol as p
-from holdfast.hosts.process.settings import Settings
+from holdfast.hosts.worker import machine as m
+from holdfast.hosts.worker import machine_protocol as p
+from holdfast.hosts.worker.settings import Settings
 from holdfast.kernel.commands import Attempt, Completed, JobAdmit, JobSettle
 from holdfast.ports.records import JobKind, Payload
 

@@ -4,10 +4,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from holdfast.hosts.engine import Engine
-from holdfast.hosts.interceptors import Batch
+from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.serverless.host import ServerlessHost
-from holdfast.hosts.stores import Stores
+from holdfast.hosts.wiring.interceptors import Batch
+from holdfast.hosts.wiring.stores import Stores
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from holdfast.kernel.authoring import Pipeline, each, stage
-from holdfast.kernel.plan import Group, MapPlan, StagePlan, plan_from_json
+from holdfast.kernel.pipelines.plan import Group, MapPlan, StagePlan, plan_from_json
 from holdfast.ports.errors import DefinitionError
 
 

@@ -20,7 +20,14 @@ from holdfast.kernel.authoring import (
     suspend,
 )
 from holdfast.kernel.authoring.external import KEY_MAX
-from holdfast.kernel.plan import CancelPlan, CheckPlan, MapPlan, RetryPolicy, StagePlan, plan_from_json
+from holdfast.kernel.pipelines.plan import (
+    CancelPlan,
+    CheckPlan,
+    MapPlan,
+    RetryPolicy,
+    StagePlan,
+    plan_from_json,
+)
 from holdfast.ports.errors import DefinitionError, InvalidArgumentError
 
 SOON = timedelta(seconds=1)

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from holdfast.kernel.authoring import Pipeline, Rate, Retry, StageContext, each, stage
-from holdfast.kernel.plan import (
+from holdfast.kernel.pipelines.plan import (
     Group,
     MapPlan,
     Plan,

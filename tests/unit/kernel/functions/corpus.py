@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.channels import Channel, select
-from holdfast.kernel.authoring.continuing import continue_as_new
+from holdfast.kernel.authoring.continue_as_new import continue_as_new
 from holdfast.kernel.authoring.functions import (
     compensate_with,
     now,
@@ -20,7 +20,7 @@ from holdfast.kernel.authoring.functions import (
     workflow,
 )
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.functions.asked import Cancelling, HistoryEvent, SignalReceived
+from holdfast.kernel.functions.protocol import Cancelling, HistoryEvent, SignalReceived
 
 
 class DeclinedError(Exception):

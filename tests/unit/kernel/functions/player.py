@@ -9,7 +9,8 @@ import attrs
 
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.steps import Step
-from holdfast.kernel.functions.asked import (
+from holdfast.kernel.functions.machine import FunctionMachine
+from holdfast.kernel.functions.protocol import (
     Ended,
     Failed,
     HistoryEvent,
@@ -23,8 +24,7 @@ from holdfast.kernel.functions.asked import (
     TimerRequest,
     Turn,
 )
-from holdfast.kernel.functions.machine import FunctionMachine
-from holdfast.kernel.functions.raising import raised_from
+from holdfast.kernel.history.exceptions import raised_from
 from holdfast.kernel.values import decode, encode
 
 BEGAN_AT = 1_767_225_600_000_000

@@ -8,7 +8,8 @@ import pytest
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.channels import Channel, select
 from holdfast.kernel.authoring.functions import workflow
-from holdfast.kernel.functions.asked import (
+from holdfast.kernel.functions.machine import FunctionMachine
+from holdfast.kernel.functions.protocol import (
     ChannelClosed,
     CloseRequest,
     HistoryEvent,
@@ -16,7 +17,6 @@ from holdfast.kernel.functions.asked import (
     Row,
     SignalReceived,
 )
-from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.ports.errors import ChannelClosedError, UnreadMessagesError
 from tests.unit.kernel.functions.player import BEGAN_AT, new_machine
 

@@ -20,7 +20,7 @@ import pydantic
 import pytest
 from typing_extensions import override
 
-from holdfast.kernel.functions.raising import error_from, error_words, message_of, raised_from
+from holdfast.kernel.history.exceptions import error_from, error_words, message_of, raised_from
 from holdfast.ports.errors import RetryAfter, StepFailedError
 
 

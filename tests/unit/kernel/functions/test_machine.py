@@ -13,8 +13,8 @@ import pytest
 from holdfast.kernel.authoring.child_runs import start_child
 from holdfast.kernel.authoring.functions import now, workflow
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.functions import frames
-from holdfast.kernel.functions.asked import (
+from holdfast.kernel.functions import call_sites
+from holdfast.kernel.functions.protocol import (
     Cancelling,
     ChildEnded,
     ChildStarted,
@@ -386,15 +386,16 @@ def test_each_call_has_its_own_line_each_time() -> None:
 
 def test_places_are_forgotten_before_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     before = lines_of_calls()
-    monkeypatch.setattr(frames, "_PLACES_MAX", 2)
+    monkeypatch.setattr(call_sites, "_PLACES_MAX", 2)
     assert lines_of_calls() == before
     made: dict[str, Callable[[], str]] = {}
     for _ in range(5):  # each is other code, in the same place
         exec(
-            "from holdfast.kernel.functions.frames import call_site\ndef site():\n return call_site(0)", made
+            "from holdfast.kernel.functions.call_sites import call_site\ndef site():\n return call_site(0)",
+            made,
         )
         assert made["site"]() == "<string>:3"
-    assert len(vars(frames)["_PLACES"]) <= 2
+    assert len(vars(call_sites)["_PLACES"]) <= 2
 
 
 def lines_of_calls() -> list[int]:

@@ -8,10 +8,10 @@ import pytest
 
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.functions import patched, workflow
-from holdfast.kernel.authoring.publishing import publish
+from holdfast.kernel.authoring.publications import publish
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.functions.asked import Cancelling, HistoryEvent, Row, StepCompleted, StepRequest, Turn
 from holdfast.kernel.functions.machine import Known
+from holdfast.kernel.functions.protocol import Cancelling, HistoryEvent, Row, StepCompleted, StepRequest, Turn
 from holdfast.ports.records import STEP_COMPLETED, HistoryRow, Payload
 from tests.unit.kernel.functions.corpus import CORPUS, WHEN_CANCELLED, WHEN_SENT, greet
 from tests.unit.kernel.functions.player import Played, new_machine, play, replay, same_end

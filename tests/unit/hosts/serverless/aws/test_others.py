@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Engine, NotYet, Pipeline, Retry, ServerlessHost, Suspended, stage, suspend
-from holdfast.hosts.serverless.aws.cron import CronHandler
-from holdfast.hosts.serverless.aws.dead_letters import DEAD_LETTER, DeadLetterHandler
-from holdfast.hosts.serverless.aws.limits import check_limit
-from holdfast.kernel.authoring.context import StageContext
+from holdfast.hosts.serverless.aws.cron_handler import CronHandler
+from holdfast.hosts.serverless.aws.dead_letter_handler import DEAD_LETTER, DeadLetterHandler
+from holdfast.hosts.serverless.aws.timeouts import check_limit
+from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.ports.errors import DefinitionError, UnavailableError
 from tests.lambdas import QUEUE_ARN, FakeContext, FakeMessages, event, failures, record, told_of
 

@@ -9,7 +9,7 @@ from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
 
 from holdfast import Engine, Pipeline, Retry, ServerlessHost, stage
-from holdfast.hosts.serverless.aws.queue import QueueHandler
+from holdfast.hosts.serverless.aws.queue_handler import QueueHandler
 from holdfast.ports.errors import InvalidMessageError
 from tests.lambdas import QUEUE_ARN, FakeContext, FakeMessages, event, failures, record, told_of
 

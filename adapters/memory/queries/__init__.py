@@ -1,0 +1,1 @@
+"""Queries of the memory store, one module a subject."""

@@ -1,0 +1,307 @@
+"""Answers the questions of `Persistence.read` from plain dictionaries."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from itertools import islice
+from typing import TypeVar, cast
+
+from holdfast.adapters.memory.queries.run_output import answer_reported
+from holdfast.ports.attempt_output import annotation_texts
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import (
+    ChildrenLeft,
+    CompletedRow,
+    CountAll,
+    CountDeadLetters,
+    CountRuns,
+    DeadLetter,
+    FindRun,
+    HistoryOf,
+    JobsOfRun,
+    LastHeartbeat,
+    ListDeadLetters,
+    ListRuns,
+    ListSinks,
+    LoadedWork,
+    LoadValues,
+    LoadWork,
+    NewestRows,
+    NodeRows,
+    NodeRowsOf,
+    NotesOf,
+    OutputRows,
+    OwedJobs,
+    PlansByFingerprint,
+    Query,
+    QueuedJobs,
+    RunFilter,
+    RunsByKey,
+    SchemaVersion,
+    SinksWithNews,
+    StoreCounts,
+    StoredValue,
+    StoreTime,
+    StreamRows,
+)
+from holdfast.ports.records import (
+    HEARTBEAT,
+    STAGE_COMPLETED,
+    STAGE_FAILED,
+    TERMINAL,
+    ClosePolicy,
+    HistoryRow,
+    Job,
+    JobState,
+    Payload,
+    Run,
+    SinkName,
+    Stream,
+    StreamState,
+    attribute_texts,
+    job_key,
+)
+from holdfast.ports.references import Reference, located
+from holdfast.ports.working_set import Tables
+
+R = TypeVar("R")
+
+
+def answer(tables: Tables, query: Query[R]) -> R:
+    """Return the answer. TypeError for a question that is not known."""
+    return cast("R", _answer(tables, query))
+
+
+def _answer(tables: Tables, query: object) -> object:  # one arm a question
+    match query:
+        case FindRun(name, None):
+            return tables.run_named(name)
+        case FindRun(name, generation):
+            runs = tables.runs.values()
+            return next((run for run in runs if run.name == name and run.generation == generation), None)
+        case RunsByKey(keys):
+            return tuple(tables.runs[key] for key in keys if key in tables.runs)
+        case ListRuns():
+            return _list_runs(tables, query)
+        case CountRuns(which):
+            return dict(Counter(run.status for run in _matching(tables, which)))
+        case JobsOfRun(run):
+            return tuple(job for _, job in sorted(tables.jobs.get(run, {}).items()))
+        case QueuedJobs():
+            return _queued_jobs(tables, query)
+        case HistoryOf(run, after, limit):
+            return tuple(row for row in tables.history.get(run, ()) if row.number > after)[:limit]
+        case NewestRows(run=run, type=kind, before=before, limit=limit):
+            known = reversed(tables.history.get(run, ()))
+            newest = (row for row in known if row.type == kind and (before is None or row.number < before))
+            return tuple(islice(newest, limit))
+        case NotesOf(run, after, limit):
+            notes = [note for note in tables.notes.values() if note.run == run and note.id > after]
+            return tuple(sorted(notes, key=lambda note: note.id)[:limit])
+        case LastHeartbeat(run, number, before):
+            wanted = (run, number, HEARTBEAT)
+            heartbeats = [note for note in tables.notes.values() if (note.run, note.job, note.kind) == wanted]
+            earlier = [note for note in heartbeats if note.epoch < before]
+            return max(earlier, key=lambda note: (note.epoch, note.id), default=None)
+        case PlansByFingerprint(fingerprints):
+            return tuple(tables.plans[name] for name in fingerprints if name in tables.plans)
+        case LoadValues(wanted):
+            return tuple(
+                StoredValue(run, reference, _payloads(tables, *located(run, reference)))
+                for run, reference in wanted
+            )
+        case LoadWork(jobs, wanted):
+            keys = tuple(sorted({key.run for key, _ in jobs}))
+            return LoadedWork(answer(tables, RunsByKey(keys)), answer(tables, LoadValues(wanted)))
+        case OutputRows(run, node):
+            return tuple(
+                CompletedRow(run, row.number, node, row.item, row.type)
+                for row in tables.history.get(run, ())
+                if row.type == STAGE_COMPLETED and row.node == node
+            )
+        case ListSinks(namespace):
+            sinks = (sink for sink in tables.sinks.values() if sink.namespace == namespace)
+            return tuple(sorted(sinks, key=lambda sink: sink.name))
+        case SinksWithNews():
+            return tuple(name for name in sorted(set(query.names)) if _has_due_stream(tables, query, name))
+        case StreamRows():
+            return _stream_rows(tables, query)
+        case ListDeadLetters():
+            return _dead_letters(tables, query)
+        case CountDeadLetters(namespace):
+            return dict(Counter(tables.sinks[one.sink].name for one in dead_lettered_in(tables, namespace)))
+        case NodeRowsOf(run):
+            return tuple(node_rows(tables, run))
+        case OwedJobs(limit, after):
+            pending = [
+                job
+                for job in tables.all_jobs()
+                if job.state is JobState.PENDING_DELIVERY and (after is None or job.key > after)
+            ]
+            return tuple(sorted(pending, key=lambda job: job.key)[:limit])
+        case ChildrenLeft(runs, limit):
+            return _children_left(tables, set(runs))[:limit]
+        case CountAll(namespace):
+            return _counts(tables, namespace)
+        case StoreTime():
+            return None
+        case SchemaVersion():
+            return "memory"
+        case _:
+            return answer_reported(tables, query)
+
+
+def node_rows(tables: Tables, run: str) -> Iterator[NodeRows]:
+    """Yield what the history of a run has about its nodes."""
+    numbers: dict[tuple[str, str], list[int]] = {}
+    for row in tables.history.get(run, ()):
+        if row.node is not None:
+            numbers.setdefault((row.node, row.type), []).append(row.number)
+    for (node, kind), rows in numbers.items():
+        yield NodeRows(run, node, kind, rows[0], rows[-1], len(rows))
+
+
+def _list_runs(tables: Tables, query: ListRuns) -> tuple[Run, ...]:
+    newest_first = not query.oldest_first
+    found = sorted(_matching(tables, query.which), key=lambda run: run.place, reverse=newest_first)
+    if query.after is not None:
+        after = query.after
+        found = [run for run in found if (run.place < after if newest_first else run.place > after)]
+    return tuple(found[: query.limit])
+
+
+def _matching(tables: Tables, which: RunFilter) -> Iterator[Run]:
+    wanted, annotations = set(which.attributes), set(which.annotations)
+    for run in tables.runs.values():
+        if (
+            run.namespace == which.namespace
+            and (which.workflow is None or run.workflow == which.workflow)
+            and (not which.statuses or run.status in which.statuses)
+            and (which.created_from is None or run.created_at >= which.created_from)
+            and (which.created_before is None or run.created_at < which.created_before)
+            and (which.ended_before is None or (run.ended_at or which.ended_before) < which.ended_before)
+            and (not wanted or wanted <= attribute_texts(run.attributes).items())
+            and (not annotations or annotations <= annotation_texts(tables.annotations.get(run.key, ())))
+            and (not which.newest or tables.newest[run.name] == run.key)
+        ):
+            yield run
+
+
+def _queued_jobs(tables: Tables, query: QueuedJobs) -> tuple[Job, ...]:
+    matching = [
+        job
+        for job in tables.all_jobs()
+        if job.state is JobState.QUEUED
+        and job.namespace == query.namespace
+        and job.definition in query.definitions
+        and (query.after is None or job.key > query.after)
+        and (run := tables.runs.get(job.run)) is not None
+        and run.updated_at <= query.quiet_since
+    ]
+    return tuple(sorted(matching, key=lambda job: job.key)[: query.limit])
+
+
+def _children_left(tables: Tables, runs: Collection[str]) -> tuple[Run, ...]:
+    left = [
+        child
+        for child in tables.runs.values()
+        if child.parent is not None
+        and child.status not in TERMINAL
+        and child.close_policy is not ClosePolicy.ABANDON
+        and (parent := job_key(child.parent)).run in runs
+        and tables.job(parent) is None
+    ]
+    return tuple(sorted(left, key=lambda child: (child.parent or "", child.key)))
+
+
+def _payloads(tables: Tables, run: str, reference: Reference) -> tuple[Payload, ...]:
+    rows = tables.history.get(run, [])
+    match reference:
+        case int():
+            return tuple(row.payload for row in rows if row.number == reference and row.payload is not None)
+        case ("item", str(node), int(page), int(at)):
+            stored = tables.pages.get((run, node, page))
+            if stored is None:
+                return ()
+            inline, blob = cast("list[list[str | None]]", parse(stored.items))[at]
+            return (Payload(inline=inline, blob=blob),)
+        case ("map" | "failures" as which, str(node), int(first), int(last)):
+            wanted = STAGE_COMPLETED if which == "map" else STAGE_FAILED
+            outputs = [
+                (row.item or 0, row.payload)
+                for row in rows
+                if first <= row.number <= last and row.node == node and row.type == wanted
+            ]
+            return tuple(
+                payload for _, payload in sorted(outputs, key=lambda pair: pair[0]) if payload is not None
+            )
+        case _:
+            raise TypeError(f"{reference!r} is not a reference to one value or one map")
+
+
+def _counts(tables: Tables, namespace: str) -> StoreCounts:
+    runs: dict[str, int] = {}
+    jobs: dict[str, int] = {}
+    for run in tables.runs.values():
+        if run.namespace == namespace:
+            runs[run.status] = runs.get(run.status, 0) + 1
+    for job in tables.all_jobs():
+        if job.namespace == namespace:
+            jobs[job.state] = jobs.get(job.state, 0) + 1
+    return StoreCounts(runs=runs, jobs=jobs)
+
+
+def dead_lettered_in(tables: Tables, namespace: str) -> list[Stream]:
+    """Return the parked streams of a namespace's sinks, by key."""
+    return [
+        stream
+        for _, stream in sorted(tables.streams.items())
+        if stream.state is StreamState.DEAD_LETTERED
+        and stream.run in tables.runs
+        and (sink := tables.sinks.get(stream.sink)) is not None
+        and sink.namespace == namespace
+    ]
+
+
+def _has_due_stream(tables: Tables, query: SinksWithNews, name: str) -> bool:
+    sink = tables.sink_named(SinkName(query.namespace, name))
+    if sink is None or (sink.retry_at is not None and sink.retry_at > query.now):
+        return False
+    return any(
+        stream.sink == sink.key and stream.due_at is not None and stream.due_at <= query.now
+        for stream in tables.streams.values()
+    )
+
+
+def _stream_rows(tables: Tables, query: StreamRows) -> tuple[HistoryRow, ...]:
+    found: list[HistoryRow] = []
+    for start in sorted(query.starts, key=lambda one: one.run):
+        rows = tables.history.get(start.run, [])
+        first = (
+            start.after + 1 if start.after else next((r.number for r in rows if r.at >= start.since), None)
+        )
+        if first is not None:
+            found += [row for row in rows if first <= row.number < first + query.limit]
+    return tuple(found)
+
+
+def _dead_letters(tables: Tables, query: ListDeadLetters) -> tuple[DeadLetter, ...]:
+    after = query.after
+    place = ("", "") if after is None else (after.sink, after.run)
+    found: list[DeadLetter] = []
+    for stream in dead_lettered_in(tables, query.namespace):
+        sink, run = tables.sinks[stream.sink].name, tables.runs[stream.run]
+        if query.sink not in {"", sink} or query.run_id not in {"", run.id} or (sink, run.key) <= place:
+            continue
+        found.append(
+            DeadLetter(
+                sink=sink,
+                run=run.key,
+                run_id=run.id,
+                number=stream.refused_row or 0,
+                head_row=stream.head_row,
+                attempts=stream.attempts,
+                dead_lettered_at=stream.dead_lettered_at or 0,
+                error=stream.error or "",
+            )
+        )
+    return tuple(sorted(found, key=lambda one: (one.sink, one.run))[: query.limit])

@@ -1,0 +1,151 @@
+"""Answers the questions of somebody who looks through everything, from plain dictionaries."""
+
+from collections.abc import Iterator
+from typing import cast
+
+import attrs
+
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import SlotPlace, Waiting
+from holdfast.ports.queries.audit import (
+    BlobsOf,
+    BlobUse,
+    HistoriesOf,
+    KinOf,
+    LiveSessions,
+    RowsOfNothing,
+    SlotsOver,
+    SlotsOverLimit,
+    StreamPlace,
+    StreamPlaces,
+    UnreadableRows,
+    WholeRun,
+    WholeRuns,
+)
+from holdfast.ports.records import HistoryRow, Job, MapItems, Run, SessionState
+from holdfast.ports.unreadable import NO_SUCH_RUN, Unreadable, first_of_each, unreadable_columns
+from holdfast.ports.working_set import Tables
+
+
+def inspected(tables: Tables, query: object) -> object:
+    """Return the answer. TypeError for a question that is not known."""
+    match query:
+        case WholeRuns():
+            return tuple(_whole_runs(tables, query))
+        case UnreadableRows(keys):
+            return first_of_each(one for key in set(keys) for one in _unreadable(tables, key))
+        case HistoriesOf():
+            rows = (row for run in sorted(set(query.runs)) for row in tables.history.get(run, ()))
+            after = (row for row in rows if (row.run, row.number) > query.after)
+            return tuple(map(_without_inline, after))[: query.limit]
+        case KinOf(wanted):
+            pairs = set(wanted)
+            return tuple(
+                key
+                for key, run in sorted(tables.runs.items())
+                if (run.parent is not None and (run.name, run.parent) in pairs)
+                or (tables.newest[run.name] == key and any(name == run.name for name, _ in pairs))
+            )
+        case RowsOfNothing():
+            found = {(key, table) for key, table in _keys(tables) if key not in tables.runs}
+            return tuple(sorted(pair for pair in found if query.after < pair[0] <= query.upto))[: query.limit]
+        case SlotsOverLimit():
+            return _slots_over(tables, query)
+        case LiveSessions(now):
+            sessions = tables.sessions.values()
+            return sum(one.state is SessionState.OPEN and one.expires_at > now for one in sessions)
+        case StreamPlaces():
+            streams = sorted(
+                (stream.run, stream) for stream in tables.streams.values() if stream.sink == query.sink
+            )
+            return tuple(
+                StreamPlace(
+                    key,
+                    one.head_row,
+                    one.delivered,
+                    one.due_at,
+                    tables.runs[key].last_row if key in tables.runs else None,
+                )
+                for key, one in streams
+                if key > query.after
+            )[: query.limit]
+        case BlobsOf(runs=runs):
+            return tuple(sorted(_blobs(tables, set(runs)), key=lambda use: (use.run, use.what, use.blob)))
+        case _:
+            raise TypeError(f"{query!r} is no question to a store")
+
+
+def _whole_runs(tables: Tables, query: WholeRuns) -> Iterator[WholeRun]:
+    if query.keys is None:
+        keys = sorted(key for key in tables.runs if key > query.after)[: query.limit]
+    else:
+        keys = sorted(set(query.keys) & tables.runs.keys())
+    for key in keys:
+        yield WholeRun(tables.runs[key], tuple(job for _, job in sorted(tables.jobs.get(key, {}).items())))
+
+
+def _unreadable(tables: Tables, key: str) -> Iterator[Unreadable]:
+    run, jobs = tables.runs.get(key), tables.jobs.get(key, {})
+    if run is not None:
+        found = unreadable_columns(Run, attrs.asdict(run, recurse=False))
+        yield from (Unreadable("holdfast_runs", key, column, why) for column, why in found)
+    elif jobs:
+        yield Unreadable("holdfast_jobs", key, "run", NO_SUCH_RUN)
+    for job in jobs.values():
+        found = unreadable_columns(Job, attrs.asdict(job, recurse=False))
+        yield from (Unreadable("holdfast_jobs", key, column, why) for column, why in found)
+    for row in tables.history.get(key, ()):
+        payload = row.payload
+        values = attrs.asdict(row, recurse=False) | {
+            "payload": None if payload is None else payload.inline,
+            "blob": None if payload is None else payload.blob,
+        }
+        found = unreadable_columns(HistoryRow, values)
+        yield from (Unreadable("holdfast_history", key, column, why) for column, why in found)
+    for page in (page for place, page in tables.pages.items() if place[0] == key):
+        found = unreadable_columns(MapItems, attrs.asdict(page, recurse=False))
+        yield from (Unreadable("holdfast_map_items", key, column, why) for column, why in found)
+
+
+def _without_inline(row: HistoryRow) -> HistoryRow:
+    return row if row.payload is None or row.payload.blob is not None else attrs.evolve(row, payload=None)
+
+
+def _keys(tables: Tables) -> Iterator[tuple[str, str]]:
+    yield from ((key, "jobs") for key, jobs in tables.jobs.items() if jobs)
+    yield from ((key, "history") for key, rows in tables.history.items() if rows)
+    yield from ((key, "map_items") for key, _, _ in tables.pages)
+    yield from ((note.run, "attempt_output") for note in tables.notes.values())
+    yield from ((key, "annotations") for key, annotations in tables.annotations.items() if annotations)
+    yield from ((key[0], "artifacts") for key in tables.artifacts)
+    yield from ((key, "ai_calls") for key, calls in tables.ai_calls.items() if calls)
+
+
+def _slots_over(tables: Tables, query: SlotsOverLimit) -> tuple[SlotsOver, ...]:
+    everyone = tables.runs.values() if query.waiting is Waiting.RUNS else tables.all_jobs()
+    limits: dict[SlotPlace, list[int]] = {}
+    for one in everyone:
+        if one.has_slot and one.concurrency_key is not None:
+            place = SlotPlace(one.namespace, one.concurrency_key)
+            limits.setdefault(place, []).append(one.concurrency_limit or 0)
+    return tuple(
+        SlotsOver(place, len(found), max(found))
+        for place, found in sorted(limits.items())
+        if len(found) > max(found)
+    )[: query.limit]
+
+
+def _blobs(tables: Tables, runs: set[str]) -> Iterator[BlobUse]:
+    for artifact in tables.artifacts.values():
+        if artifact.run in runs:
+            yield BlobUse(artifact.run, "artifact", artifact.blob)
+    for run in runs:
+        for call in tables.ai_calls.get(run, ()):
+            for payload in (call.prompt, call.response):
+                if payload is not None and payload.blob is not None:
+                    yield BlobUse(run, "ai_call", payload.blob)
+    for page in tables.pages.values():
+        if page.run in runs:
+            for _, blob in cast("list[list[str | None]]", parse(page.items)):
+                if blob is not None:
+                    yield BlobUse(page.run, "item", blob)

@@ -1,0 +1,111 @@
+"""Updates that write no more of a row than a few columns, where nothing else of it differs from how it was locked.
+
+A step moves two columns of thirty of its run's row. To write all of them would take longer than the rest of the step.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, Final, TypeVar
+
+import attrs
+
+from holdfast.adapters.sql.dialects import Write
+from holdfast.adapters.sql.rows import JOB, RUN, Row, values_of
+from holdfast.ports.records import Job, JobKey, Run
+
+RecordKey = TypeVar("RecordKey", str, JobKey)
+
+OF_RUNS: Final = (
+    ("updated_at", "last_row"),
+    (
+        *("status", "updated_at", "ended_at", "last_row", "last_job", "open_jobs", "progress", "result"),
+        *("error", "children"),
+    ),
+    ("updated_at", "last_row", "mailbox"),
+)
+"""What changes of a run: with a row of its history, with a job that is over, and with messages."""
+OF_JOBS: Final = (
+    (
+        *(
+            "state",
+            "epoch",
+            "attempts",
+            "session",
+            "wake_at",
+            "leased_at",
+            "lost_attempts",
+            "first_claimed_at",
+        ),
+        "heartbeat_by",
+    ),
+)
+"""What changes of a job that is claimed, given back, or put to rest."""
+
+
+@attrs.define(init=False)
+class Known:
+    """The rows that a transaction has locked, as they are in the database."""
+
+    runs: dict[str, Run]
+    jobs: dict[JobKey, Job]
+
+    def __init__(self) -> None:
+        self.runs = {}
+        self.jobs = {}
+
+    def note_runs(self, runs: Sequence[Run]) -> Sequence[Run]:
+        """Keep runs that were locked, and return them."""
+        self.runs.update((run.key, run) for run in runs)
+        return runs
+
+    def note_jobs(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """Keep jobs that were locked, and return them."""
+        self.jobs.update((job.key, job) for job in jobs)
+        return jobs
+
+
+def run_updates(
+    writes: Sequence[Write], runs: Mapping[str, Run], known: Known
+) -> list[tuple[Write, list[Row]]]:
+    """Return what makes runs look so, keys ascending. The last of the writes is for those not known, too."""
+    return _updates(writes, RUN, runs, known.runs)
+
+
+def job_updates(
+    writes: Sequence[Write], jobs: Mapping[JobKey, Job], known: Known
+) -> list[tuple[Write, list[Row]]]:
+    """Return what makes jobs look so, as `run_updates`."""
+    return _updates(writes, JOB, jobs, known.jobs)
+
+
+def _updates(
+    writes: Sequence[Write],
+    columns: Sequence[str],
+    changed: Mapping[RecordKey, object],
+    known: Mapping[RecordKey, object],
+) -> list[tuple[Write, list[Row]]]:
+    if not changed:
+        return []
+    narrow = [(_getter(_without(columns, write.columns)), values_of(write.columns)) for write in writes[:-1]]
+    whole = values_of(writes[-1].columns)
+    made: list[list[Row]] = [[] for _ in writes]
+    for key in sorted(changed):
+        after, before = changed[key], known.get(key)
+        for rows, (others, values) in zip(made, narrow, strict=False):
+            if before is not None and others(before) == others(after):
+                rows.append(values(after))
+                break
+        else:
+            made[-1].append(whole(after))
+    return list(zip(writes, made, strict=True))
+
+
+@lru_cache
+def _without(columns: Sequence[str], left_out: Collection[str]) -> tuple[str, ...]:
+    return tuple(name for name in columns if name not in left_out)
+
+
+@lru_cache
+def _getter(columns: tuple[str, ...]) -> Callable[[Any], Row]:
+    return attrgetter(*columns)

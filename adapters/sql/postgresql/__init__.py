@@ -1,0 +1,1 @@
+"""PostgreSQL: connections, statements over libpq, optimistic transactions, LISTEN and NOTIFY."""

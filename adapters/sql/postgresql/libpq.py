@@ -1,0 +1,251 @@
+"""Statements over psycopg's layer of libpq: a cursor for each would take longer than the server does.
+
+What cursors can do beside is not needed here: there are few statements, each with the same kinds of parameters every
+time, and they are asked for one after the other.
+"""
+
+import re
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, TypeAlias, cast
+
+import psycopg
+from psycopg import adapt, generators, pq, waiting
+from psycopg.abc import Transformer
+from psycopg.errors import error_from_result
+
+from holdfast.adapters.sql.postgresql.row_cache import Memory
+from holdfast.adapters.sql.rows import Row
+
+PREPARED_AFTER: Final = 5
+"""How often a statement is made in a connection before the server is to keep it, with its plan."""
+PREPARED_MAX: Final = 200
+"""How many statements the server keeps for a connection."""
+
+SENT_FROM: Final = 8 * 1024
+"""How many bytes of parameters are gathered before the server is sent them while more are made ready here.
+
+To wake it takes longer than its work on a few rows.
+"""
+
+_ANY: Final = 0
+_BOOL: Final = 16
+_INTEGER: Final = 23
+_BIGINT: Final = 20
+_TEXTS: Final = 1009
+"""How the server names the types of parameters. Of a text it finds out itself what it is to be."""
+
+_INTEGERS: Final = 2**31
+
+_PARAMETER: Final = re.compile(r"%\(([a-z_0-9]+)\)s")
+_TO_ESCAPE: Final = re.compile(r'(["\\])')
+_ESCAPED: Final = r"\\\1"
+
+_FAILED: Final = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED)
+
+_Key: TypeAlias = tuple[str, tuple[int, ...]]
+"""A statement, and the types of its parameters."""
+
+
+class Answer:
+    """What a statement gave."""
+
+    __slots__ = ("_loader", "_result")
+
+    def __init__(self, result: pq.abc.PGresult, loader: Transformer) -> None:
+        self._result = result
+        self._loader = loader
+
+    @property
+    def hits(self) -> int:
+        """How many rows it was about."""
+        return self._result.command_tuples or 0
+
+    def rows(self) -> list[Row]:
+        """Return the rows that it gave."""
+        self._loader.set_pgresult(self._result)
+        return self._loader.load_rows(0, self._result.ntuples, tuple)
+
+
+class Statements:
+    """Makes statements in a connection, one after the other. `prepares`: the server may keep some of them.
+
+    Errors are those of psycopg; UnicodeError for a text that no database can hold.
+    """
+
+    def __init__(self, connection: psycopg.Connection[Any], *, prepares: bool) -> None:
+        self.connection = connection
+        self.prepares = prepares
+        self.memory = Memory()
+        self._pgconn = connection.pgconn
+        self._loader: Transformer = adapt.Transformer(connection)
+        self._made: dict[_Key, int] = {}
+        """How often statements were made that the server does not keep."""
+        self._names: dict[_Key, bytes] = {}
+        self._last_name = 0
+
+    def fileno(self) -> int:
+        """See `HasSocket`."""
+        return self.connection.fileno()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    @property
+    def status(self) -> pq.TransactionStatus:
+        """Where the connection's transaction is."""
+        return pq.TransactionStatus(self._pgconn.transaction_status)
+
+    def make(self, sql: str, parameters: Mapping[str, Any], *, prepared: bool = False) -> Answer:
+        """Make a statement. One that is `prepared` is kept by the server once it was made often."""
+        if not parameters and not prepared:
+            self._pgconn.send_query(sql.encode())
+            return self._answer()
+        text, values, key = self._encoded(sql, parameters)
+        name = None
+        if prepared and self.prepares:
+            name, is_new = self._name(key)
+            if name is not None and is_new:
+                self._pgconn.send_prepare(name, text, param_types=key[1])
+                try:
+                    self._answer()
+                except psycopg.Error:
+                    del self._names[key]
+                    raise
+        self._send(name, text, values, key)
+        return self._answer()
+
+    def make_all(self, statements: Iterable[tuple[str, Mapping[str, Any], bool]]) -> Sequence[Answer]:
+        """Make several statements, each with whether it is `prepared`, and wait for all of them together.
+
+        The server begins with large ones as they come. It says nothing to any before all were sent, and makes none
+        after one that fails.
+        """
+        pgconn = self._pgconn
+        sent: list[_Key | None] = []
+        unsent = 0
+        pgconn.enter_pipeline_mode()
+        try:
+            for sql, parameters, prepared in statements:
+                text, values, key = self._encoded(sql, parameters)
+                name = None
+                if prepared and self.prepares:
+                    name, is_new = self._name(key)
+                    if name is not None and is_new:
+                        pgconn.send_prepare(name, text, param_types=key[1])
+                        sent.append(key)
+                self._send(name, text, values, key)
+                sent.append(None)
+                unsent += sum(map(len, filter(None, values)))
+                if unsent >= SENT_FROM:
+                    pgconn.flush()
+                    unsent = 0
+        finally:
+            # What was sent is waited for, whatever goes wrong with the others here.
+            pgconn.pipeline_sync()
+            results = self.connection.wait(_results(pgconn))
+            pgconn.exit_pipeline_mode()
+            if any(result.status in _FAILED for result in results):
+                for one in sent:
+                    if one is not None:  # perhaps it is kept, perhaps not: it gets another name
+                        self._names.pop(one, None)
+        _check(results)
+        return [
+            Answer(result, self._loader) for result, key in zip(results, sent, strict=True) if key is None
+        ]
+
+    def _encoded(self, sql: str, parameters: Mapping[str, Any]) -> tuple[bytes, Sequence[bytes | None], _Key]:
+        """Return a statement as libpq wants it, its parameters, and what it is known by."""
+        text, names = _numbered(sql)
+        values: list[bytes | None] = []
+        kinds: list[int] = []
+        for name in names:
+            value, kind = _dumped(parameters[name])
+            values.append(value)
+            kinds.append(kind)
+        return text, values, (sql, tuple(kinds))
+
+    def _send(self, name: bytes | None, text: bytes, values: Sequence[bytes | None], key: _Key) -> None:
+        if name is None:
+            self._pgconn.send_query_params(text, values, param_types=key[1])
+        else:
+            self._pgconn.send_query_prepared(name, values)
+
+    def _name(self, key: _Key) -> tuple[bytes | None, bool]:
+        """Return under which name the server keeps a statement, if it does, and whether it is yet to be told."""
+        name = self._names.get(key)
+        if name is not None or len(self._names) >= PREPARED_MAX:
+            return name, False
+        made = self._made[key] = self._made.get(key, 0) + 1
+        if made <= PREPARED_AFTER:
+            return None, False
+        self._last_name += 1
+        name = self._names[key] = f"holdfast_{self._last_name}".encode()
+        return name, True
+
+    def _answer(self) -> Answer:
+        """Wait for what the last statement gives."""
+        results = self.connection.wait(generators.execute(self._pgconn))
+        _check(results)
+        return Answer(results[-1], self._loader)
+
+
+def _check(results: Sequence[pq.abc.PGresult]) -> None:
+    """Raise what went wrong first."""
+    for result in results:
+        if result.status == pq.ExecStatus.FATAL_ERROR:
+            raise error_from_result(result, encoding="utf-8")
+
+
+def _results(pgconn: pq.abc.PGconn) -> Generator[waiting.Wait, waiting.Ready | int, list[pq.abc.PGresult]]:
+    """Return what comes of all that was sent up to a sync."""
+    results: list[pq.abc.PGresult] = []
+    while pgconn.flush():
+        if (yield waiting.Wait.RW) & waiting.Ready.R:
+            pgconn.consume_input()
+    while True:
+        while pgconn.is_busy():
+            yield waiting.Wait.R
+            pgconn.consume_input()
+        result = pgconn.get_result()
+        if result is None:  # between two statements
+            if pgconn.status == pq.ConnStatus.BAD:
+                _check(results)
+                raise psycopg.OperationalError("the connection was lost")
+            continue
+        if result.status == pq.ExecStatus.PIPELINE_SYNC:
+            return results
+        results.append(result)
+
+
+@lru_cache(maxsize=1_024)
+def _numbered(sql: str) -> tuple[bytes, tuple[str, ...]]:
+    """Return a statement with its parameters as libpq wants them, and their names in that order."""
+    names = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
+    places = {name: f"${place}" for place, name in enumerate(names, 1)}
+    text = _PARAMETER.sub(lambda found: places[found[1]], sql)
+    return (text.replace("%%", "%") if names else text).encode(), names
+
+
+def _dumped(value: object) -> tuple[bytes | None, int]:
+    """Return a parameter as text, and its type."""
+    if isinstance(value, str):
+        return _text(value), _ANY
+    if isinstance(value, bool):
+        return (b"t" if value else b"f"), _BOOL
+    if isinstance(value, int):
+        return str(value).encode(), _INTEGER if -_INTEGERS <= value < _INTEGERS else _BIGINT
+    if value is None:
+        return None, _ANY
+    if isinstance(value, list):
+        quoted = ",".join(f'"{_TO_ESCAPE.sub(_ESCAPED, one)}"' for one in cast("list[str]", value))
+        return _text(f"{{{quoted}}}"), _TEXTS
+    raise TypeError(f"no statement has a parameter of type {type(value).__name__}")
+
+
+def _text(value: str) -> bytes:
+    text = value.encode()
+    if b"\0" in text:
+        raise psycopg.DataError("PostgreSQL text can't contain NUL (0x00) bytes")
+    return text

@@ -1,0 +1,202 @@
+"""Transactions that lock nothing before they write: they go by what this process knows of a run, if that is still so.
+
+A step that comes alone is a transaction on one run and one job of it, and the one before it was too, or was the claim
+of this one job. So both rows are known: as that transaction has left them, with the versions that the server has given
+them. Work is then done with what is known, and one statement stores what comes of it, a step or the end of the run, if
+the rows have these versions still. If they have not, nothing is stored, and the work is done again with rows that are
+locked and read.
+"""
+
+import time
+from collections.abc import Collection, Sequence
+from itertools import islice
+
+import attrs
+from typing_extensions import override
+
+from holdfast.adapters.sql import rows
+from holdfast.adapters.sql.database import Link, Parameters, Remembers
+from holdfast.adapters.sql.dialects import encode_rows
+from holdfast.adapters.sql.postgresql.row_cache import END, STEP, TRUSTED, Lease, Remembered
+from holdfast.adapters.sql.rows import askable
+from holdfast.adapters.sql.transaction import SqlTransaction, Statements, askable_jobs
+from holdfast.adapters.sql.writes import WritePlan
+from holdfast.ports.changes import NetChanges
+from holdfast.ports.errors import HoldfastError
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import Lane, LockedAttempts
+from holdfast.ports.records import Job, JobKey, JobKind, PassOver, Session
+
+
+class ChangedError(HoldfastError):
+    """What is known of a run is no more so, or is not enough: the work is to be done with locks."""
+
+
+class RememberingTransaction(SqlTransaction):
+    """See `Transaction`. It may turn out, in the work or when it is committed, that it goes by what has changed."""
+
+    def __init__(self, link: Link, statements: Statements, receipt: str, remembers: Remembers) -> None:
+        """See `SqlTransaction`. `remembers` is the same connection as `link`."""
+        super().__init__(link, statements, receipt)
+        self._remembers = remembers
+        self._one: Remembered | None = None
+        """The run and the job that it is about."""
+        self.is_locked = True
+        """Whether all is locked that it goes by; or else it goes by what is known."""
+        self._after: Remembered | None = None
+        """What is known once it is committed."""
+        self._stored: tuple[str, Parameters] | None = None
+        """What stores what is written, if it goes by what is known."""
+        self._session: Session | None = None
+        """The session that it was told of."""
+        self._found: Job | None = None
+        """The one job that it has found to claim, if that drives a function."""
+        self._leased: Job | None = None
+        """That job, as it is once it is leased."""
+
+    @override
+    def claimable_by(
+        self,
+        session: str,
+        namespace: str,
+        lanes: Sequence[Lane],
+        limit: int,
+        /,
+        *,
+        pass_over: PassOver = PassOver.NOTHING,
+    ) -> LockedAttempts:
+        """See `Transaction.claimable_by`."""
+        found = super().claimable_by(session, namespace, lanes, limit, pass_over=pass_over)
+        if len(found.jobs) == 1 and found.sessions and found.jobs[0].kind is JobKind.WORKFLOW:
+            self._found = found.jobs[0]
+        return found
+
+    @override
+    def held(
+        self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /
+    ) -> LockedAttempts:
+        """See `Transaction.held`."""
+        keys, pairs = askable(runs), askable_jobs(jobs)
+        if self._link.began or self._one is not None or len(keys) != 1 or len(pairs) != 1:
+            return super().held(runs, jobs, sessions)
+        (run,), (job,) = keys, pairs
+        known = self._remembers.memory.take(run, job)
+        known_sessions = known.sessions(sessions) if known is not None and known.steps >= TRUSTED else None
+        if known is not None and known_sessions is not None:
+            self.is_locked = False
+            self._session = known_sessions[0] if known_sessions else None
+        else:
+            known = None if sessions else self._read(run, job, 0 if known is None else known.steps)
+        if known is None:
+            return super().held(runs, jobs, sessions)  # one of them is not there, or not known
+        self._one = known
+        return LockedAttempts(
+            self._known.note_runs([known.run]), self._known.note_jobs([known.job]), known_sessions or ()
+        )
+
+    def _read(self, run: str, job: JobKey, steps: int) -> Remembered | None:
+        statements: list[tuple[str, Parameters]] = [
+            (self._remembers.versions.run, {"run": run}),
+            (self._remembers.versions.job, {"run": job.run, "number": job.number}),
+        ]
+        of_run, of_job = self._do(lambda: self._locking().queries(statements))
+        if not of_run or not of_job:
+            return None
+        (*run_row, run_version), (*job_row, job_version) = of_run[0], of_job[0]
+        return Remembered(
+            rows.run_from(tuple(run_row)), rows.job_from(tuple(job_row)), run_version, job_version, steps
+        )
+
+    @override
+    def _locking(self) -> Link:
+        if not self.is_locked:
+            self._remembers.memory.note(is_enough=False)
+            raise ChangedError("this needs more than what is known")
+        return super()._locking()
+
+    @override
+    def _write(self, net: NetChanges, plan: WritePlan) -> None:
+        one, writes = self._one, tuple(write for write, _ in plan)
+        if one is None or net.runs.keys() != {one.run.key}:
+            super()._write(net, plan)
+            if self._found is not None and writes == (self._writes.jobs[0],):
+                self._leased = net.jobs.get(self._found.key)
+            self._remembers.memory.forget({*net.runs, *net.blocked_runs})
+        elif writes == (self._writes.runs[0], self._writes.history):
+            self._after = attrs.evolve(one, run=net.runs[one.run.key], steps=one.steps + 1)
+            self._store(one, net, plan, STEP)
+        elif writes == (
+            self._writes.runs[1],
+            self._writes.closed_jobs,
+            self._writes.history,
+        ) and net.closed_jobs == {one.job.key}:
+            self._store(one, net, plan, END)
+        else:
+            super()._write(net, plan)
+
+    def _store(self, one: Remembered, net: NetChanges, plan: WritePlan, columns: Sequence[str]) -> None:
+        if self.is_locked:
+            super()._write(net, plan)
+            return
+        (run,), history = plan[0][1], plan[-1][1]
+        versions, lease = self._remembers.versions, one.lease
+        has_session = self._session is not None and lease is not None
+        self._stored = (
+            versions.step if columns is STEP else versions.end,
+            {
+                **dict(zip((*columns, "key"), run, strict=True)),
+                "job": one.job.key.number,
+                "run_version": one.run_version,
+                "job_version": one.job_version,
+                "session": lease.session.id if has_session and lease is not None else "",
+                "session_version": lease.session_version if has_session and lease is not None else "0",
+                "rows": encode_rows(rows.HISTORY, history),
+                "receipt": self._receipt,
+            },
+        )
+
+    @override
+    def commit(self) -> None:
+        """See `SqlTransaction.commit`. ChangedError if it goes by what has changed: then nothing is stored."""
+        after, memory = self._after, self._remembers.memory
+        if self._leased is not None:
+            after = self._commit_lease(self._leased)
+        elif self.is_locked:
+            super().commit()
+        elif self._stored is None:
+            raise ChangedError("this writes nothing, and so nothing says whether it has gone by what is so")
+        else:
+            stored = self._remembers.query_and_commit(*self._stored)
+            if not stored:
+                raise ChangedError("a run has changed meanwhile")
+            memory.note(is_enough=True)
+            after = None if after is None else attrs.evolve(after, run_version=stored[0][0])
+        if after is not None:
+            memory.keep(after)
+
+    def _commit_lease(self, job: Job) -> Remembered | None:
+        """Commit a claim, and return what its attempt goes by, which is read on the way."""
+        number = parse(job.input)
+        row_number = number if isinstance(number, int) else None
+        parameters = {
+            "run": job.run,
+            "session": job.session,
+            "input": -1 if row_number is None else row_number,
+        }
+        read_at = time.monotonic()
+        found = self._remembers.commit_and_query(self._remembers.versions.lease, parameters)
+        if not found:
+            return None
+        row = iter(found[0])
+        run = rows.run_from(tuple(islice(row, len(rows.RUN))))
+        run_version, job_version = islice(row, 2)
+        session = rows.session_from(tuple(islice(row, len(rows.SESSION))))
+        session_version, *payload = row
+        return Remembered(
+            run,
+            job,
+            run_version,
+            job_version,
+            self._remembers.memory.trusted(run),
+            Lease(session, session_version, row_number, rows.payload_from(*payload), read_at),
+        )

@@ -1,0 +1,1 @@
+"""Queries in SQL, one module a subject. Both databases share them."""

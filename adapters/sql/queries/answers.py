@@ -1,0 +1,326 @@
+"""Answers the questions of `Persistence.read`, each with one statement."""
+
+# ruff: noqa: S608  # statements are put together from names that are constants of this program
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeVar, cast
+
+import attrs
+
+from holdfast.adapters.sql import rows
+from holdfast.adapters.sql.database import Database, Link, Parameters
+from holdfast.adapters.sql.dialects import Dialect, encode_rows
+from holdfast.adapters.sql.queries.audit import inspecting_answers
+from holdfast.adapters.sql.queries.outbox import (
+    count_dead_letters,
+    list_dead_letters,
+    list_sinks,
+    sinks_with_due_streams,
+    stream_rows,
+)
+from holdfast.adapters.sql.queries.run_output import reported_answers
+from holdfast.adapters.sql.queries.runs import runs_counted, runs_listed
+from holdfast.adapters.sql.queries.values import load_values
+from holdfast.adapters.sql.rows import askable, is_askable
+from holdfast.adapters.sql.schema.tables import ENDED
+from holdfast.adapters.sql.statements import node_rows
+from holdfast.ports.errors import SchemaError, UnreadableRowError
+from holdfast.ports.pagination import ListPlace
+from holdfast.ports.persistence import (
+    ChildrenLeft,
+    CompletedRow,
+    CountAll,
+    CountDeadLetters,
+    CountRuns,
+    FindRun,
+    HistoryOf,
+    JobsOfRun,
+    LastHeartbeat,
+    ListDeadLetters,
+    ListRuns,
+    ListSinks,
+    LoadedWork,
+    LoadValues,
+    LoadWork,
+    NewestRows,
+    NodeRows,
+    NodeRowsOf,
+    NotesOf,
+    OutputRows,
+    OwedJobs,
+    PlansByFingerprint,
+    Query,
+    QueuedJobs,
+    RunsByKey,
+    SchemaVersion,
+    SinksWithNews,
+    StoreCounts,
+    StoreTime,
+    StreamRows,
+)
+from holdfast.ports.records import (
+    HEARTBEAT,
+    STAGE_COMPLETED,
+    HistoryRow,
+    Job,
+    JobKey,
+    Micros,
+    OutputRow,
+    PlanRow,
+    Run,
+    RunStatus,
+)
+
+R = TypeVar("R")
+
+_RUNS: Final = f"SELECT {', '.join(rows.RUN)} FROM holdfast_runs WHERE "
+_HISTORY: Final = f"SELECT {', '.join(rows.HISTORY)} FROM holdfast_history WHERE "
+
+
+_STATUSES: Final = frozenset(status.value for status in RunStatus)
+
+_log = logging.getLogger("holdfast.sql")
+
+
+def _readable(found: Iterable[rows.Row]) -> Iterator[Run]:
+    """Yield the runs of rows: one that can't be read is in no list, so that the others are."""
+    for row in found:
+        try:
+            yield rows.run_from(row)
+        except UnreadableRowError as error:
+            _log.error("a run is left out of a list: %s", error)
+
+
+class Answers:
+    """Knows an answer to every question that there is."""
+
+    def __init__(self, database: Database) -> None:
+        self._dialect: Dialect = database.dialect
+        self._clock_sql = database.clock_sql
+        self._known: dict[type, Callable[[Link, Any], object]] = {
+            FindRun: self._find_run,
+            RunsByKey: self._runs_by_key,
+            ListRuns: self._list_runs,
+            CountRuns: self._count_runs,
+            JobsOfRun: self._jobs_of_run,
+            QueuedJobs: self._queued_jobs,
+            HistoryOf: self._history_of,
+            NewestRows: self._newest_rows,
+            NotesOf: self._notes_of,
+            LastHeartbeat: self._last_heartbeat,
+            PlansByFingerprint: self._plans,
+            LoadValues: self._load_values,
+            LoadWork: self._load_work,
+            OutputRows: self._output_rows,
+            NodeRowsOf: self._node_rows_of,
+            OwedJobs: self._pending_deliveries,
+            ChildrenLeft: self._children_left,
+            StoreTime: self._store_time,
+            SchemaVersion: self._schema_version,
+            CountAll: self._count_all,
+            ListSinks: lambda link, query: list_sinks(link, self._dialect, query),
+            SinksWithNews: lambda link, query: sinks_with_due_streams(link, self._dialect, query),
+            StreamRows: lambda link, query: stream_rows(link, self._dialect, query),
+            ListDeadLetters: lambda link, query: list_dead_letters(link, self._dialect, query),
+            CountDeadLetters: lambda link, query: count_dead_letters(link, self._dialect, query),
+            **reported_answers(database.dialect),
+            **inspecting_answers(database.dialect),
+        }
+
+    def answer(self, link: Link, query: Query[R]) -> R:
+        """Return the answer. TypeError for a question that is not known."""
+        known = self._known.get(type(query))
+        if known is None:
+            raise TypeError(f"{query!r} is no question to a store")
+        return cast("R", known(link, query))
+
+    def _query(self, link: Link, sql: str, /, **parameters: object) -> Sequence[rows.Row]:
+        return link.query(self._dialect.bound(sql), parameters)
+
+    def _query_by_key(self, link: Link, sql: str, /, **parameters: object) -> Sequence[rows.Row]:
+        return link.query(self._dialect.bound(sql), parameters, keyed=True)
+
+    def _find_run(self, link: Link, query: FindRun) -> Run | None:
+        name = query.name
+        if not is_askable(name.namespace) or not is_askable(name.id):
+            return None
+        sql = f"{_RUNS}namespace = :namespace AND id = :id"
+        if query.generation is None:
+            sql = f"{sql} ORDER BY generation DESC LIMIT 1"
+            found = self._query_by_key(link, sql, namespace=name.namespace, id=name.id)
+        else:
+            sql = f"{sql} AND generation = :generation"
+            found = self._query(link, sql, namespace=name.namespace, id=name.id, generation=query.generation)
+        return rows.run_from(found[0]) if found else None
+
+    def _runs_by_key(self, link: Link, query: RunsByKey) -> tuple[Run, ...]:
+        return self._by_text(
+            link, f"{_RUNS}{self._dialect.one_of('key', 'texts')}", query.keys, rows.run_from
+        )
+
+    def _list_runs(self, link: Link, query: ListRuns) -> tuple[Run, ...]:
+        listed: list[Run] = []
+        while (question := runs_listed(query)) is not None:
+            found = self._query(link, question.sql, **question.parameters)
+            readable = list(_readable(found))
+            listed += readable
+            if len(readable) == len(found):
+                break
+            # A page is full unless there are no more: whoever asks goes by that.
+            last = dict(zip(rows.RUN, found[-1], strict=True))
+            place = ListPlace(last["created_at"], last["key"])
+            query = attrs.evolve(query, after=place, limit=len(found) - len(readable))
+        return tuple(listed)
+
+    def _count_runs(self, link: Link, query: CountRuns) -> dict[RunStatus, int]:
+        question = runs_counted(query.which)
+        found = self._query(link, question.sql, **question.parameters) if question else ()
+        return {RunStatus(status): number for status, number in found if status in _STATUSES}
+
+    def _jobs_of_run(self, link: Link, query: JobsOfRun) -> tuple[Job, ...]:
+        sql = f"SELECT {', '.join(rows.JOB)} FROM holdfast_jobs WHERE run = :run ORDER BY number"
+        return tuple(map(rows.job_from, self._query(link, sql, run=query.run)))
+
+    def _queued_jobs(self, link: Link, query: QueuedJobs) -> tuple[Job, ...]:
+        definitions = askable(query.definitions)
+        if not definitions or not is_askable(query.namespace):
+            return ()
+        run, number = query.after or ("", 0)
+        columns = ", ".join(f"j.{name}" for name in rows.JOB)
+        sql = (
+            f"SELECT {columns} FROM holdfast_jobs AS j JOIN holdfast_runs AS r ON r.key = j.run "
+            "WHERE j.state = 'queued' AND j.namespace = :namespace "
+            f"AND {self._dialect.one_of('j.definition', 'definitions')} "
+            "AND (j.run, j.number) > (:run, :number) AND r.updated_at <= :quiet_since "
+            "ORDER BY j.run, j.number LIMIT :limit"
+        )
+        found = self._query(
+            link,
+            sql,
+            namespace=query.namespace,
+            definitions=self._dialect.texts(definitions),
+            run=run,
+            number=number,
+            quiet_since=query.quiet_since,
+            limit=query.limit,
+        )
+        return tuple(map(rows.job_from, found))
+
+    def _history_of(self, link: Link, query: HistoryOf) -> tuple[HistoryRow, ...]:
+        sql = f"{_HISTORY}run = :run AND number > :after ORDER BY number LIMIT :limit"
+        found = self._query_by_key(link, sql, run=query.run, after=query.after, limit=query.limit)
+        return tuple(map(rows.history_from, found))
+
+    def _newest_rows(self, link: Link, query: NewestRows) -> tuple[HistoryRow, ...]:
+        place = "" if query.before is None else "AND number < :before "
+        sql = f"{_HISTORY}run = :run AND type = :type {place}ORDER BY number DESC LIMIT :limit"
+        bound = {} if query.before is None else {"before": query.before}
+        found = self._query(link, sql, run=query.run, type=query.type, limit=query.limit, **bound)
+        return tuple(map(rows.history_from, found))
+
+    def _notes_of(self, link: Link, query: NotesOf) -> tuple[OutputRow, ...]:
+        sql = (
+            f"SELECT {', '.join(rows.NOTE)} FROM holdfast_attempt_output WHERE run = :run AND id > :after "
+            "ORDER BY id LIMIT :limit"
+        )
+        found = self._query(link, sql, run=query.run, after=query.after, limit=query.limit)
+        return tuple(map(rows.note_from, found))
+
+    def _last_heartbeat(self, link: Link, query: LastHeartbeat) -> OutputRow | None:
+        sql = (
+            f"SELECT {', '.join(rows.NOTE)} FROM holdfast_attempt_output WHERE run = :run AND job = :job "
+            f"AND epoch < :before AND kind = '{HEARTBEAT}' ORDER BY epoch DESC, id DESC LIMIT 1"
+        )
+        found = self._query(link, sql, run=query.run, job=query.job, before=query.before)
+        return rows.note_from(found[0]) if found else None
+
+    def _plans(self, link: Link, query: PlansByFingerprint) -> tuple[PlanRow, ...]:
+        sql = f"SELECT {', '.join(rows.PLAN)} FROM holdfast_plans WHERE {self._dialect.one_of('fingerprint', 'texts')}"
+        return self._by_text(link, sql, query.fingerprints, rows.plan_from)
+
+    def _load_values(self, link: Link, query: LoadValues) -> object:
+        return load_values(link, self._dialect, query.wanted)[1]
+
+    def _load_work(self, link: Link, query: LoadWork) -> LoadedWork:
+        remembers = link.remembers
+        if remembers is not None and (known := remembers.memory.work(query)) is not None:
+            return known
+        keys = askable(key.run for key, _ in query.jobs)
+        sql = self._dialect.bound(f"{_RUNS}{self._dialect.one_of('key', 'texts')}")
+        runs: list[tuple[str, Parameters]] = [(sql, {"texts": self._dialect.texts(keys)})] if keys else []
+        found, values = load_values(link, self._dialect, query.wanted, runs)
+        return LoadedWork(tuple(rows.run_from(row) for answer in found for row in answer), values)
+
+    def _output_rows(self, link: Link, query: OutputRows) -> tuple[CompletedRow, ...]:
+        sql = (
+            "SELECT run, number, node, item, type FROM holdfast_history "
+            f"WHERE run = :run AND node = :node AND type = '{STAGE_COMPLETED}' ORDER BY number"
+        )
+        return tuple(map(rows.completed_from, self._query(link, sql, run=query.run, node=query.node)))
+
+    def _node_rows_of(self, link: Link, query: NodeRowsOf) -> tuple[NodeRows, ...]:
+        return tuple(map(rows.node_rows_from, self._query(link, node_rows("run = :run"), run=query.run)))
+
+    def _pending_deliveries(self, link: Link, query: OwedJobs) -> tuple[Job, ...]:
+        after = query.after or JobKey("", 0)
+        sql = (
+            f"SELECT {', '.join(rows.JOB)} FROM holdfast_jobs WHERE state = 'pending_delivery' "
+            "AND (run, number) > (:run, :number) ORDER BY run, number LIMIT :limit"
+        )
+        found = self._query(link, sql, run=after.run, number=after.number, limit=query.limit)
+        return tuple(map(rows.job_from, found))
+
+    def _children_left(self, link: Link, query: ChildrenLeft) -> tuple[Run, ...]:
+        # A job's id is its run's key, a dot and a number, so those of a run are a range: a slash is next to a dot.
+        runs = sorted({*askable(query.runs)})
+        if not runs:
+            return ()
+        columns = ", ".join(f"r.{name}" for name in rows.RUN)
+        left = (
+            f"r.parent > p.run || '.' AND r.parent < p.run || '/' AND r.status NOT IN {ENDED} "
+            "AND r.close_policy <> 'abandon' AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS j WHERE j.run = p.run "
+            "AND p.run || '.' || CAST(j.number AS text) = r.parent)"
+        )
+        found_in = self._dialect.table_of("runs", "p", {"run": "text"})
+        ordered = "ORDER BY r.parent, r.key LIMIT :limit"
+        # With its own limit, each is looked for by the index: a planner that guesses may read all active runs.
+        source = (
+            f"LATERAL (SELECT * FROM holdfast_runs AS r WHERE {left} {ordered}) AS r"
+            if self._dialect.has_lateral
+            else f"holdfast_runs AS r WHERE {left}"
+        )
+        sql = f"SELECT {columns} FROM {found_in} CROSS JOIN {source} {ordered}"
+        parents = encode_rows(("run",), [(run,) for run in runs])
+        found = self._query(link, sql, runs=parents, limit=query.limit)
+        return tuple(map(rows.run_from, found))
+
+    def _store_time(self, link: Link, query: StoreTime) -> Micros | None:
+        del query
+        return None if self._clock_sql is None else cast("Micros", link.query(self._clock_sql)[0][0])
+
+    def _schema_version(self, link: Link, query: SchemaVersion) -> str | None:
+        del query
+        try:
+            found = link.query("SELECT version_num FROM holdfast_version")
+        except SchemaError:
+            return None
+        return cast("str", found[0][0]) if found else None
+
+    def _count_all(self, link: Link, query: CountAll) -> StoreCounts:
+        sql = (
+            "SELECT 'run', status, count(*) FROM holdfast_runs WHERE namespace = :namespace GROUP BY status "
+            "UNION ALL SELECT 'job', state, count(*) FROM holdfast_jobs WHERE namespace = :namespace GROUP BY state"
+        )
+        found = self._query(link, sql, namespace=query.namespace)
+        runs = {status: number for kind, status, number in found if kind == "run"}
+        jobs = {state: number for kind, state, number in found if kind == "job"}
+        return StoreCounts(runs=runs, jobs=jobs)
+
+    def _by_text(
+        self, link: Link, sql: str, texts: Iterable[str], record: Callable[[rows.Row], R]
+    ) -> tuple[R, ...]:
+        wanted = askable(texts)
+        if not wanted:
+            return ()
+        return tuple(record(row) for row in self._query_by_key(link, sql, texts=self._dialect.texts(wanted)))

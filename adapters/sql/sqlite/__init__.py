@@ -1,0 +1,1 @@
+"""SQLite: connections, and hints by the version of the file."""

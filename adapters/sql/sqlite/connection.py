@@ -1,0 +1,331 @@
+"""SQLite: one writing connection, and as many reading ones as there are readers at once.
+
+The write-ahead log lets readers and one writer work side by side, in any number of processes on one machine. A
+transaction that may write begins with BEGIN IMMEDIATE: to find out only when writing that somebody else has written
+would be too late. `synchronous=FULL`: a commit is on the disk when it returns.
+"""
+
+import contextlib
+import os
+import re
+import sqlite3
+import threading
+import time
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+from sqlalchemy import Connection, Engine, QueuePool, StaticPool, create_engine
+
+from holdfast.adapters.sql.database import NONE, Parameters, Shared, check_hits
+from holdfast.adapters.sql.dialects import Dialect, SqliteDialect, Write
+from holdfast.adapters.sql.errors import TransientError, from_sqlite
+from holdfast.adapters.sql.pool import Pool
+from holdfast.adapters.sql.rows import Row
+from holdfast.adapters.sql.user_transactions import for_bodies, in_body
+from holdfast.ports.errors import AccessDeniedError, ForkedStoreError, InvalidUrlError, UnavailableError
+from holdfast.ports.process_forks import leave_alone, renew_in_forks
+from holdfast.ports.urls import shown_url
+
+BUSY_SECONDS_MAX: Final = 5.0
+"""How long SQLite itself waits for another process's transaction, before a try has failed."""
+VERSION_MIN: Final = (3, 35)
+READERS_KEPT: Final = 4
+READERS_MAX: Final = 32
+READER_AGE_SECONDS: Final = 1800.0
+
+_SETTINGS: Final = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA fullfsync = ON",  # macOS calls it synced when it is on its way
+    "PRAGMA checkpoint_fullfsync = ON",
+    "PRAGMA foreign_keys = ON",
+)
+_SETTINGS_OF_BODIES: Final = (
+    *_SETTINGS[1:],
+    "PRAGMA query_only = OFF",
+    "PRAGMA ignore_check_constraints = OFF",
+    "PRAGMA writable_schema = OFF",
+)
+"""For a connection that the body of another step may have set as it liked."""
+
+
+_IN_THE_MIDDLE: Final = (
+    "this process was forked in the middle of a transaction of its parent, by the body of a step, say: SQLite can't be"
+    " used in it; fork elsewhere, or begin another process as `subprocess` does"
+)
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def sqlite_path(url: str) -> str:
+    """Return the file that a URL names: `sqlite:///relative.db` or `sqlite:////absolute.db`. ValueError if none."""
+    rest = url.partition("://")[2]
+    path = unquote(re.split("[?#]", rest)[0], errors="surrogateescape")
+    if not path.startswith("/") or path in {"/", "/:memory:"}:
+        raise ValueError(
+            f"{shown_url(url)!r} names no file: use sqlite:///relative.db or sqlite:////absolute.db"
+        )
+    if _CONTROL.search(path):
+        raise ValueError("the file's name has characters that can't be printed")
+    try:
+        path.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        raise ValueError("the file's name has half of a surrogate pair, which no file's name has") from None
+    if "?" in rest or "#" in rest:
+        raise ValueError("a SQLite URL has no parameters; a ? or # in a file's name is written %3F or %23")
+    return path[1:]
+
+
+@contextlib.contextmanager
+def _translated() -> Generator[None]:
+    try:
+        yield
+    except (sqlite3.Error, OverflowError, UnicodeError) as error:
+        raise from_sqlite(error) from error
+
+
+class SqliteLink:
+    """See `Link`."""
+
+    probes = True
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    @property
+    def began(self) -> bool:
+        """See `Link.began`."""
+        return self._connection.in_transaction
+
+    @property
+    def remembers(self) -> None:
+        """See `Link.remembers`. To ask costs nothing here."""
+        return None
+
+    def begin(self) -> None:
+        """See `Link.begin`. Waits for other writers."""
+        if not self._connection.in_transaction:
+            with _translated():
+                self._connection.execute("BEGIN IMMEDIATE")
+
+    def query(self, sql: str, parameters: Parameters = NONE, /, *, keyed: bool = False) -> list[Row]:
+        """See `Link.query`. The module keeps what it has parsed by itself."""
+        del keyed
+        with _translated():
+            return self._connection.execute(sql, parameters).fetchall()
+
+    def queries(self, statements: Sequence[tuple[str, Parameters]], /) -> list[list[Row]]:
+        """See `Link.queries`."""
+        return [self.query(sql, parameters) for sql, parameters in statements]
+
+    def write(
+        self, writes: Sequence[tuple[Write, Sequence[Row]]], receipt: str | None, /, *, is_sure: bool = False
+    ) -> None:
+        """See `Link.write`. There are no receipts: a commit's answer can't be lost on the way from our own process."""
+        del receipt, is_sure
+        self.begin()
+        for write, rows in writes:
+            with _translated():
+                hits = self._connection.executemany(write.sql, rows).rowcount
+            check_hits(write, rows, hits)
+
+    def put_receipt(self, receipt: str, /) -> None:
+        """See `Link.put_receipt`."""
+
+    def commit(self) -> None:
+        """See `Link.commit`."""
+        if self._connection.in_transaction:
+            with _translated():
+                self._connection.execute("COMMIT")
+
+    def end(self) -> bool:
+        """Roll back what is not committed. Return whether the connection can be used again."""
+        with contextlib.suppress(sqlite3.Error):
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            return True
+        return False
+
+
+class SqliteDatabase:
+    """See `Database`."""
+
+    clock_sql: str | None = None
+
+    def __init__(self, path: str, *, busy_seconds: float = BUSY_SECONDS_MAX) -> None:
+        """See `SqlPersistence`."""
+        if sqlite3.sqlite_version_info < VERSION_MIN:
+            raise UnavailableError(
+                f"SQLite 3.35 or newer is needed; this Python has {sqlite3.sqlite_version}"
+            )
+        self.dialect: Dialect = SqliteDialect()
+        self._path = path
+        self._busy_seconds = min(busy_seconds, BUSY_SECONDS_MAX)
+        self._lock = threading.Lock()
+        self._writer: sqlite3.Connection | None = None
+        self._sharing: Engine | None = None
+        self._is_spoilt = False
+        self._readers = Pool(
+            self._connect_reader, size=READERS_MAX, kept=READERS_KEPT, age_seconds=READER_AGE_SECONDS
+        )
+        renew_in_forks(self)
+
+    def renew(self) -> None:
+        """Begin anew. In a forked child SQLite's connections must not be used, nor closed."""
+        leave_alone(self._writer, self._sharing)
+        self._lock = threading.Lock()
+        self._writer = self._sharing = None
+        self._readers.renew()
+
+    def pause(self, seconds: float, /) -> bool:
+        """See `Pausable`. What a connection has locked is known to SQLite by the process, which a child is not.
+
+        It would go by what its parent had locked then: wait for ever, or not lock what the parent changes.
+        """
+        until = time.monotonic() + seconds
+        if not self._lock.acquire(timeout=seconds):
+            return False
+        if not self._readers.pause(until - time.monotonic()):
+            self._lock.release()
+            return False
+        self._let_go()
+        return True
+
+    def resume(self) -> None:
+        """See `Pausable`."""
+        self._readers.resume()
+        self._lock.release()
+
+    def spoil(self) -> None:
+        """See `Pausable`."""
+        self._is_spoilt = True
+
+    @contextlib.contextmanager
+    def writer(self, seconds: float, /) -> Generator[SqliteLink]:
+        """See `Database.writer`. One at a time: SQLite would let no other write anyway."""
+        if not self._lock.acquire(timeout=seconds):
+            raise TransientError("another thread of this process keeps the database busy")
+        try:
+            if self._writer is None:
+                self._writer = self._connect()
+            link = SqliteLink(self._writer)
+            try:
+                yield link
+            finally:
+                if not link.end():
+                    self._writer.close()
+                    self._writer = None
+        finally:
+            self._lock.release()
+
+    @contextlib.contextmanager
+    def reader(self, seconds: float, /) -> Generator[SqliteLink]:
+        """See `Database.reader`."""
+        lent = self._readers.take(seconds)
+        is_sound = False
+        try:
+            yield SqliteLink(lent.connection)
+            is_sound = True
+        finally:
+            self._readers.release(lent, is_sound=is_sound)
+
+    @contextlib.contextmanager
+    def shared(self, seconds: float, /) -> Generator[Shared]:
+        """See `Database.shared`. Nobody else writes meanwhile, in this process or another."""
+        if not self._lock.acquire(timeout=seconds):
+            raise TransientError("another thread of this process keeps the database busy")
+        try:
+            with self._shared_engine().connect() as connection:
+                connection.begin()
+                raw = connection.connection.driver_connection
+                assert isinstance(raw, sqlite3.Connection)
+                with _translated():
+                    for setting in _SETTINGS_OF_BODIES:
+                        raw.execute(setting)
+                link = SqliteLink(raw)
+                link.begin()
+                try:
+                    with in_body(connection):
+                        yield Shared(connection, link, lambda: link.began)
+                finally:
+                    if not link.end():
+                        connection.invalidate()
+        finally:
+            self._lock.release()
+
+    def _shared_engine(self) -> Engine:
+        """Return what bodies of steps get connections of."""
+        if self._sharing is None:
+            engine = create_engine("sqlite://", creator=self._connect, poolclass=QueuePool, pool_size=1)
+            self._sharing = for_bodies(engine)
+        return self._sharing
+
+    @contextlib.contextmanager
+    def migration(self, seconds: float, /) -> Generator[Connection]:
+        """See `Database.migration`. Only one process at a time gets beyond BEGIN IMMEDIATE."""
+        raw = self._connect()
+        raw.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
+        engine = create_engine("sqlite://", creator=lambda: raw, poolclass=StaticPool)
+        try:
+            with engine.connect() as connection, connection.begin(), _translated():
+                SqliteLink(raw).begin()
+                yield connection
+        finally:
+            engine.dispose()
+            raw.close()
+
+    def close(self) -> None:
+        """See `Database.close`."""
+        with self._lock:
+            self._let_go()
+        self._readers.close()
+
+    def _let_go(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        if self._sharing is not None:
+            self._sharing.dispose()
+            self._sharing = None
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._is_spoilt:
+            raise ForkedStoreError(_IN_THE_MIDDLE)
+        with _translated():
+            self._create_file()
+            connection = sqlite3.connect(
+                self._path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
+            )
+            try:
+                for setting in _SETTINGS:
+                    connection.execute(setting)
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+    def _connect_reader(self, _: float) -> sqlite3.Connection:
+        connection = self._connect()
+        connection.execute("PRAGMA query_only = ON")
+        return connection
+
+    def _create_file(self) -> None:
+        """Make the file for its owner only: SQLite gives its companions the same mode.
+
+        SQLite has one word for all that keeps it from opening a file, whether or not it may change by itself.
+        """
+        path = Path(self._path)
+        try:
+            if path.is_dir():
+                raise InvalidUrlError(f"the URL names a folder, not a file: {self._path!r}")
+            if not path.exists():
+                os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            elif not os.access(path, os.R_OK | os.W_OK) or not os.access(path.absolute().parent, os.W_OK):
+                raise AccessDeniedError(
+                    f"the database's file, or its folder, can't be written by this user: {self._path!r}"
+                )
+        except PermissionError as error:
+            raise AccessDeniedError(f"the database file can't be made: {error}") from error
+        except OSError as error:
+            raise UnavailableError(f"the database file can't be made: {error}") from error

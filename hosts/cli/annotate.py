@@ -1,0 +1,76 @@
+"""`holdfast run annotate`."""
+
+import click
+
+from holdfast.hosts.cli.console import Screen, safe, screen_options
+from holdfast.hosts.cli.engine_options import Target, engine_options
+from holdfast.hosts.cli.exit_codes import Exit, exits
+from holdfast.hosts.inspection.annotations import annotate_command as command_of
+from holdfast.ports.attempt_output import Actor
+from holdfast.ports.json import parse
+
+
+@click.command("annotate", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA))
+@click.argument("words", nargs=-1, metavar="[ENGINE] ID NAME=TEXT...")
+@click.option("--json-values", is_flag=True, help="What follows each = is JSON, and not a text.")
+@click.option("--actor", default="", metavar="KIND:ID", help="Who says it, as person:ann.")
+@click.option("--reason", default="", metavar="TEXT", help="Why, for people.")
+@click.option(
+    "--key", metavar="KEY", help="Say it once: what was said under this key before is left as it is."
+)
+@click.option("--stage", metavar="NAME", help="Say it of this stage.")
+@click.option("--item", type=click.IntRange(min=0), metavar="N", help="Say it of this item of the stage.")
+@engine_options
+@screen_options
+def annotate_command(
+    *,
+    screen: Screen,
+    target: Target,
+    words: tuple[str, ...],
+    json_values: bool,
+    actor: str,
+    reason: str,
+    key: str | None,
+    stage: str | None,
+    item: int | None,
+) -> None:
+    """Say something of a run, whatever its status. `holdfast run list --annotation` finds it by that."""
+    pairs = [word for word in words if "=" in word and "://" not in word.partition("=")[0]]
+    others = [word for word in words if word not in pairs]
+    if len(others) > 1 and (len(others) > 2 or ":" not in others[0]):
+        raise click.UsageError(f"{others[-1]!r} says nothing: write NAME=TEXT")
+    spec, (run_id,) = target.split(others, "ID")
+    annotations = _annotations(pairs, are_json=json_values)
+    kind, _, actor_id = actor.partition(":")
+    with target.opened(spec) as engine:
+        command = command_of(
+            engine.core.namespace,
+            run_id,
+            annotations,
+            {"actor": Actor(kind, actor_id), "reason": reason, "key": key, "stage": stage, "item": item},
+        )
+        stored = engine.core.kernel.dispatch(command).stored
+    if screen.as_json:
+        screen.data({"id": run_id, "stored": stored})
+    else:
+        known = (
+            ""
+            if stored == len(annotations)
+            else f"; {len(annotations) - stored} had been said under this key"
+        )
+        screen.write(f"{safe(run_id)}: {stored} annotations stored{known}")
+
+
+def _annotations(pairs: list[str], *, are_json: bool) -> dict[str, object]:
+    annotations: dict[str, object] = {}
+    for pair in pairs:
+        name, _, text = pair.partition("=")
+        if not name or name in annotations:
+            raise click.UsageError(f"{pair}: write NAME=TEXT, each name once")
+        try:
+            annotations[name] = parse(text) if are_json else text
+        except ValueError:
+            raise click.UsageError(f"{pair}: {text!r} is not JSON") from None
+    if not annotations:
+        raise click.UsageError("nothing is said: write NAME=TEXT")
+    return annotations

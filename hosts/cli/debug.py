@@ -1,0 +1,113 @@
+"""`holdfast debug`: a recorded run of a durable function, step by step, under pdb."""
+
+import os
+import pdb  # noqa: T100  # this is what the command is
+import sys
+from collections.abc import Callable
+from inspect import currentframe
+from types import CodeType
+from typing import Any, Final, cast
+
+import click
+from typing_extensions import override
+
+from holdfast.hosts.cli.console import Screen, safe, screen_options
+from holdfast.hosts.cli.engine_options import load_code
+from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
+from holdfast.hosts.cli.history import read_file
+from holdfast.hosts.functions.replay_check import Replayed, replay_here, workflow_of
+from holdfast.kernel.authoring.functions import Workflow
+
+_OURS: Final = sys.stdlib_module_names | {"holdfast", "attr", "attrs", "cattr", "cattrs", "typing_extensions"}
+"""Packages that are stepped over: what is between two lines of a function is none of its business."""
+
+
+@click.command("debug", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.DIVERGED))
+@click.argument("file", metavar="HISTORY.json")
+@click.option(
+    "--module",
+    "-m",
+    "modules",
+    multiple=True,
+    metavar="MODULE[:NAME]",
+    help="Where the workflow is: a module, or an engine or a workflow in it. May be repeated.  [HOLDFAST_ENGINE]",
+)
+@screen_options
+def debug_command(*, screen: Screen, file: str, modules: tuple[str, ...]) -> None:
+    """Step through a recorded run of a durable function under pdb, from its first line on.
+
+    HISTORY.json is what `holdfast history export` wrote. `next` also goes over an await, which gives what is recorded.
+    Breakpoints of the code, as `breakpoint()`, are heeded. No step is run, and no store is needed.
+    """
+    if file == "-":
+        raise click.UsageError("give the history as a file: what comes from stdin is for the debugger")
+    history = read_file(file)
+    workflow = workflow_of(history, load_code(modules).workflows)
+    screen.note(
+        f"Run {safe(history.id)} of {safe(history.definition)}, {len(history.rows):,} rows: each await gives what is"
+        " recorded, and no step is run."
+    )
+    debugger = _Debugger()
+    replayed = debugger.run_from(_code_of(workflow), lambda: replay_here(history, workflow))
+    if replayed is None:
+        return
+    if screen.as_json:
+        screen.data({"id": history.id, "ended": replayed.ended is not None, "message": str(replayed)})
+    else:
+        screen.write(safe(str(replayed)))
+
+
+class _Debugger(pdb.Pdb):
+    """Stops first where a function begins."""
+
+    def __init__(self) -> None:
+        super().__init__(skip=("holdfast.*",))  # `is_skipped_module` says more
+        self._was_left = False
+
+    def run_from(self, code: CodeType, call: Callable[[], Replayed]) -> Replayed | None:
+        """Make a call, and stop when it gets to the first line of this code. None if the user has left."""
+        problem = self.set_break(code.co_filename, code.co_firstlineno, temporary=True, funcname=code.co_name)
+        if problem:
+            raise CliError(Exit.USAGE, "no_source", f"the code can't be stepped through: {problem}")
+
+        def go_on() -> Replayed:
+            self.set_continue()  # to the breakpoint
+            return call()
+
+        hook = sys.breakpointhook
+        if "PYTHONBREAKPOINT" not in os.environ:  # or else the user has said what `breakpoint()` is to do
+            sys.breakpointhook = self._break_here
+        try:
+            replayed: Replayed | None = self.runcall(go_on)
+        except Exception:
+            if self._was_left:  # what the function makes of being left is nobody's concern
+                return None
+            raise
+        finally:
+            sys.breakpointhook = hook
+        return None if self._was_left else replayed
+
+    @override
+    def is_skipped_module(self, module_name: str | None) -> bool:
+        return module_name is not None and module_name.partition(".")[0] in _OURS
+
+    @override
+    def set_quit(self) -> None:
+        self._was_left = True
+        super().set_quit()
+
+    @override
+    def do_run(self, arg: str) -> None:
+        """Say how the run is begun anew: a function can't be left in the middle of itself."""
+        self.error("leave with q, and start holdfast debug again")
+
+    do_restart = do_run
+
+    def _break_here(self, *_: object, **__: object) -> None:
+        frame = currentframe()
+        self.set_trace(None if frame is None else frame.f_back)
+
+
+def _code_of(workflow: Workflow[..., object]) -> CodeType:
+    (stage,) = workflow.bodies.values()
+    return cast("Any", stage.body).__code__  # type: ignore[no-any-return]

@@ -1,0 +1,140 @@
+"""How a command ends: the exit codes that scripts can rely on, and which error means which."""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final, cast
+
+import attrs
+import click
+
+from holdfast.ports import errors as e
+
+
+class Exit(IntEnum):
+    """The exit codes. They are part of the public contract."""
+
+    OK = 0
+    RUN_FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    REFUSED = 4
+    RUN_CANCELLED = 5
+    UNAVAILABLE = 6
+    TIMED_OUT = 7
+    SCHEMA = 8
+    UNHEALTHY = 9
+    DIVERGED = 10
+    DENIED = 11
+    BUG = 70
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+
+MEANINGS: Final = (
+    (Exit.OK, "it was done"),
+    (Exit.RUN_FAILED, "the run failed; with `lint`: something was found"),
+    (Exit.USAGE, "wrong usage, or input that does not fit"),
+    (Exit.NOT_FOUND, "there is no such run, workflow or sink"),
+    (Exit.REFUSED, "refused: it is in conflict with what is stored"),
+    (Exit.RUN_CANCELLED, "the run was cancelled"),
+    (Exit.UNAVAILABLE, "the store could not be reached; try again"),
+    (Exit.TIMED_OUT, "the run has not ended within the time given"),
+    (Exit.SCHEMA, "the tables are missing, older or newer than this version needs"),
+    (Exit.UNHEALTHY, "the store is not as it must be, or waits for an operator"),
+    (Exit.DIVERGED, "a recorded run does not go on with this code"),
+    (Exit.DENIED, "the store does not let this user in, or do what was to be done"),
+    (Exit.BUG, "an error that nobody expected"),
+    (Exit.INTERRUPTED, "interrupted"),
+)
+
+
+class CliError(Exception):
+    """Why a command can't do what it was asked to. `detail` is shown below the message."""
+
+    def __init__(self, exit: Exit, code: str, message: str, *, detail: str = "") -> None:
+        self.exit = exit
+        self.code = code
+        self.detail = detail
+        super().__init__(message)
+
+
+@attrs.frozen(kw_only=True)
+class Problem:
+    """An error as it is shown. `problems` are its parts, if it has several."""
+
+    exit: Exit
+    code: str
+    message: str
+    problems: tuple[str, ...] = ()
+    detail: str = ""
+
+
+# The first that fits counts.
+_EXITS: Final[Sequence[tuple[type[Exception], Exit]]] = (
+    (e.RunNotFoundError, Exit.NOT_FOUND),
+    (e.UnknownWorkflowError, Exit.NOT_FOUND),
+    (e.ArtifactMissingError, Exit.NOT_FOUND),
+    (e.SinkNotFoundError, Exit.NOT_FOUND),
+    (e.InvalidCommandError, Exit.USAGE),
+    (e.CommandError, Exit.REFUSED),
+    (e.ConflictError, Exit.REFUSED),
+    (e.RefusedError, Exit.REFUSED),
+    (e.NondeterminismError, Exit.DIVERGED),
+    (e.UnreadableValueError, Exit.DIVERGED),
+    (e.InvalidHistoryError, Exit.USAGE),
+    (e.RunFailedError, Exit.RUN_FAILED),
+    (e.RunCancelledError, Exit.RUN_CANCELLED),
+    (e.SchemaError, Exit.SCHEMA),
+    (e.AccessDeniedError, Exit.DENIED),
+    (e.UnavailableError, Exit.UNAVAILABLE),
+    (e.BlobMissingError, Exit.UNAVAILABLE),
+    (e.BlobCorruptError, Exit.UNAVAILABLE),
+    (e.InvalidArgumentError, Exit.USAGE),
+    (e.InvalidValueError, Exit.USAGE),
+    (e.UnstorableValueError, Exit.USAGE),
+    (e.InvalidUrlError, Exit.USAGE),
+    (e.InvalidFilterError, Exit.USAGE),
+    (e.InvalidKeyError, Exit.USAGE),
+    (e.NoBlobStoreError, Exit.USAGE),
+    (e.DefinitionError, Exit.USAGE),
+)
+
+
+def problem_of(error: BaseException) -> Problem | None:
+    """Return how to show an error; None if nobody expected it."""
+    match _first(error):
+        case CliError() as error:
+            return Problem(exit=error.exit, code=error.code, message=str(error), detail=error.detail)
+        case click.ClickException() as error:
+            return Problem(exit=Exit.USAGE, code="usage", message=error.format_message())
+        case e.InvalidValueError() as error:
+            message = f"{error.what} does not fit"
+            return Problem(exit=Exit.USAGE, code=error.code, message=message, problems=error.problems)
+        case e.HoldfastError() as error:
+            code = next((code for kind, code in _EXITS if isinstance(error, kind)), Exit.REFUSED)
+            return Problem(exit=code, code=error.code, message=str(error))
+        case ModuleNotFoundError() as error if "pip install" in str(error):
+            return Problem(exit=Exit.USAGE, code="extra_missing", message=str(error))
+        case KeyboardInterrupt() | click.Abort():
+            return Problem(exit=Exit.INTERRUPTED, code="interrupted", message="interrupted")
+        case _:
+            return None
+
+
+def _first(error: BaseException) -> BaseException:
+    """Return what went wrong first, if it comes from a task group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
+
+
+def exits(*codes: Exit) -> str:
+    """Return the end of a command's help: its exit codes, all of them if none are named."""
+    # A store that can be without tables can refuse its user, too.
+    shown = [
+        (code, meaning)
+        for code, meaning in MEANINGS
+        if not codes or code in codes or (code is Exit.DENIED and Exit.SCHEMA in codes)
+    ]
+    lines = "\n".join(f"{code:>5}  {meaning}" for code, meaning in shown)
+    return f"\b\nExit codes:\n{lines}"

@@ -1,0 +1,71 @@
+"""`holdfast history export`, and files of histories that other commands read."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from holdfast.hosts.cli.console import Screen, safe, screen_options
+from holdfast.hosts.cli.engine_options import Target, engine_options
+from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
+from holdfast.hosts.cli.run_facts import find_run
+from holdfast.hosts.functions.history_document import RunHistory, read_history
+from holdfast.ports.errors import InvalidHistoryError
+
+_EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA)
+
+
+@click.command("export", epilog=_EXITS)
+@click.argument("words", nargs=-1, metavar="[ENGINE] ID")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write it there, if there is no such file.",
+)
+@click.option(
+    "--generation", type=click.IntRange(min=1), metavar="N", help="That of an older generation of the run."
+)
+@engine_options
+@screen_options
+def export_command(
+    *, screen: Screen, target: Target, words: tuple[str, ...], output: Path | None, generation: int | None
+) -> None:
+    """Write all that a run was given and that has happened to it as one JSON document, with all values.
+
+    `holdfast replay` and `holdfast debug` take it. Secrets that the run was given, or that its steps gave, are in it.
+    """
+    spec, (run_id,) = target.split(words, "ID")
+    with target.opened(spec) as engine:
+        history = read_history(engine.core, find_run(engine.core, run_id, generation))
+    text = history.to_json()
+    if output is None:
+        screen.document(text)
+        return
+    try:
+        with output.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+    except FileExistsError:
+        raise CliError(Exit.REFUSED, "file_exists", f"{output} exists; say -o another file") from None
+    except OSError as error:
+        raise CliError(Exit.USAGE, "file", f"{output} can't be written: {error.strerror}") from None
+    if screen.as_json:
+        screen.data(
+            {"id": history.id, "file": str(output), "rows": len(history.rows), "status": history.status}
+        )
+    else:
+        screen.write(f"{safe(str(output))}: {len(history.rows):,} rows")
+
+
+def read_file(file: str) -> RunHistory:
+    """Return the history in a file, or in stdin if that is `-`. CliError."""
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        return RunHistory.from_json(text)
+    except UnicodeDecodeError:
+        raise CliError(Exit.USAGE, "invalid_history", f"{file} is no text") from None
+    except OSError as error:
+        raise CliError(Exit.USAGE, "file", f"{file} can't be read: {error.strerror}") from None
+    except InvalidHistoryError as error:
+        raise CliError(Exit.USAGE, error.code, f"{file}: {error}") from None

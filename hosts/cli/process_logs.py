@@ -1,0 +1,109 @@
+"""What a process logs, on stderr: a line for people, or a line of JSON for programs."""
+
+import logging
+import sys
+import traceback
+from typing import Final
+
+from rich.text import Text
+from typing_extensions import override
+
+from holdfast.hosts.cli.console import Screen, safe, safe_lines
+from holdfast.hosts.cli.json_times import iso
+from holdfast.hosts.execution.logging_bridge import ReplayFilter
+from holdfast.hosts.wiring.safe_logs import traceback_text
+from holdfast.ports.json import compact
+from holdfast.ports.urls import hide
+
+_HOLDFAST: Final = logging.getLogger("holdfast")
+_FIELDS: Final = ("run", "workflow", "step", "attempt", "error")
+"""What the records of `holdfast.hosts.execution.attempt_log` have beside their messages."""
+_LEVEL_STYLES: Final = {
+    "DEBUG": "dim",
+    "INFO": "green",
+    "WARNING": "yellow",
+    "ERROR": "bold red",
+    "CRITICAL": "bold red",
+}
+
+
+class ScreenHandler(logging.Handler):
+    """Writes what is logged to a screen."""
+
+    def __init__(self, screen: Screen) -> None:
+        super().__init__()
+        self._screen = screen
+        self.addFilter(ReplayFilter())
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record; never raise."""
+        try:
+            if self._screen.as_json:
+                self._emit_json(record)
+            else:
+                self._emit_text(record)
+        except Exception:  # noqa: BLE001  # as logging does: a log that can't be written must stop nobody
+            self.handleError(record)
+
+    def _emit_json(self, record: logging.LogRecord) -> None:
+        data: dict[str, object] = {
+            "at": iso(round(record.created * 1_000_000)),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": hide(record.getMessage(), self._screen.secrets),
+        }
+        fields = {name: getattr(record, name, None) for name in _FIELDS}
+        data |= {
+            name: hide(value, self._screen.secrets) if isinstance(value, str) else value
+            for name, value in fields.items()
+            if value not in (None, "")
+        }
+        if record.exc_info:
+            lines = "".join(traceback.format_exception(*record.exc_info))
+            data["traceback"] = hide(lines, self._screen.secrets)
+        sys.stderr.write(compact(data) + "\n")
+        sys.stderr.flush()
+
+    def _emit_text(self, record: logging.LogRecord) -> None:
+        line = Text.assemble(
+            (self._screen.instant(round(record.created * 1_000_000)), "dim"),
+            "  ",
+            (f"{record.levelname:<7}", _LEVEL_STYLES.get(record.levelname, "")),
+            "  ",
+            safe_lines(hide(record.getMessage(), self._screen.secrets)),
+        )
+        if not record.name.startswith("holdfast"):
+            line.append(f"  ({safe(record.name)})", style="dim")
+        self._screen.note(line)
+        if record.exc_info:
+            text = hide(traceback_text(record), self._screen.secrets)
+            self._screen.note(Text(text, style="dim"))
+
+
+def log_holdfast(screen: Screen) -> None:
+    """Show the warnings of Holdfast, and leave all other logging to whoever sets it up."""
+    _HOLDFAST.addHandler(ScreenHandler(screen))
+    _HOLDFAST.setLevel(logging.WARNING)
+    _HOLDFAST.propagate = False
+
+
+def log_all(screen: Screen, *, verbose: bool) -> None:
+    """Show what everybody logs, for a process that lives long; unless its code has set up logging by now."""
+    stop_logging()
+    _HOLDFAST.setLevel(logging.DEBUG if verbose else logging.INFO)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    root = logging.getLogger()
+    if not root.handlers:
+        root.addHandler(ScreenHandler(screen))
+        root.setLevel(logging.INFO)
+
+
+def stop_logging() -> None:
+    """Show no more."""
+    for logger in (_HOLDFAST, logging.getLogger()):
+        for handler in list(logger.handlers):
+            if isinstance(handler, ScreenHandler):
+                logger.removeHandler(handler)
+    _HOLDFAST.setLevel(logging.NOTSET)
+    _HOLDFAST.propagate = True

@@ -1,0 +1,179 @@
+"""`holdfast replay` and `holdfast check-upgrade`: what the code that there is now makes of recorded runs."""
+
+import contextlib
+import sys
+from collections import Counter
+from collections.abc import Generator, Sequence
+from typing import Final, cast
+
+import click
+from rich.text import Text
+
+from holdfast.hosts.cli.console import Screen, safe, screen_options
+from holdfast.hosts.cli.engine_options import Target, default_engine, load_code
+from holdfast.hosts.cli.exit_codes import Exit, exits
+from holdfast.hosts.cli.history import read_file
+from holdfast.hosts.functions.upgrade_check import LOOKED_AT, Sample, Upgrade, Verdict, check_upgrade, judged
+from holdfast.hosts.wiring.stores import check_schema
+from holdfast.ports.persistence import CountRuns, RunFilter
+from holdfast.ports.records import ACTIVE
+
+_STYLES: Final = {Verdict.COMPATIBLE: "green", Verdict.NO_CODE: "yellow"}
+_WORDS: Final = {Verdict.NO_CODE: "no code"}
+
+
+@click.command("replay", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.DIVERGED))
+@click.argument("files", nargs=-1, required=True, metavar="HISTORY.json...")
+@click.option(
+    "--module",
+    "-m",
+    "modules",
+    multiple=True,
+    metavar="MODULE[:NAME]",
+    help="Where the workflows are: a module, or an engine or a workflow in it. May be repeated.  [HOLDFAST_ENGINE]",
+)
+@screen_options
+def replay_history_command(*, screen: Screen, files: tuple[str, ...], modules: tuple[str, ...]) -> None:
+    """Tell durable functions what is recorded of their runs, and say what they make of it.
+
+    HISTORY.json is what `holdfast history export` wrote; - is stdin. No step is run, and no store is needed.
+    """
+    code = load_code(modules)
+    found: list[Upgrade] = []
+    for file in files:
+        history = read_file(file)
+        with _no_breakpoints():
+            upgrade = judged(history, code.pipeline(history.workflow, history.version))
+        found.append(upgrade)
+        if not screen.as_json:
+            _print_upgrade(screen, upgrade, f"{file}: run ")
+    if screen.as_json:
+        screen.data(
+            [{"file": file, **_document(upgrade)} for file, upgrade in zip(files, found, strict=True)]
+        )
+    raise SystemExit(_exit(found))
+
+
+@click.command(
+    "check-upgrade",
+    epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA, Exit.DIVERGED),
+)
+@click.argument("spec", required=False, metavar="[MODULE:ENGINE]")
+@click.option("--workflow", metavar="NAME", help="Only runs of this workflow, of any version.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=LOOKED_AT,
+    metavar="N",
+    help=f"At how many runs to look at most; {LOOKED_AT:,}. 0 is all.",
+)
+@click.option(
+    "--sample",
+    type=click.Choice(["both", "newest", "oldest"]),
+    default="both",
+    help="At which ones, if there are more: the newest, the oldest, or half of each.  [default: both]",
+)
+@click.option(
+    "--known-only", is_flag=True, help="Leave out runs of workflows that the engine has in no version."
+)
+@screen_options
+def check_upgrade_command(
+    *,
+    screen: Screen,
+    spec: str | None,
+    workflow: str | None,
+    limit: int,
+    sample: str,
+    known_only: bool,
+) -> None:
+    """Say whether the runs that have not ended go on with the code that is here. Run it before you deploy that.
+
+    The histories of durable functions are replayed; no step is run, and nothing is written.
+    """
+    with Target().opened(spec or default_engine()) as engine:
+        core = engine.core
+        check_schema(engine.core.stores)
+        which = RunFilter(namespace=core.namespace, workflow=workflow, statuses=ACTIVE, newest=True)
+        there = sum(core.stores.persistence.read(CountRuns(which)).values())
+        found: list[Upgrade] = []
+        upgrades = check_upgrade(
+            core,
+            workflow=workflow,
+            limit=limit or None,
+            sample=cast("Sample", sample),
+            known_only=known_only,
+        )
+        with _no_breakpoints():
+            for upgrade in upgrades:
+                found.append(upgrade)
+                if not screen.as_json and not upgrade.is_compatible:
+                    _print_upgrade(screen, upgrade)
+    counts = Counter(upgrade.verdict for upgrade in found)
+    if screen.as_json:
+        screen.data(
+            {
+                "compatible": _exit(found) == Exit.OK,
+                "runs": there,
+                "looked_at": len(found),
+                "counts": {verdict.value: counts[verdict] for verdict in Verdict if counts[verdict]},
+                "found": [_document(upgrade) for upgrade in found],
+            }
+        )
+    else:
+        summary = ", ".join(f"{counts[one]:,} {_word(one)}" for one in Verdict if counts[one]) or "none"
+        screen.write(f"{len(found):,} of {there:,} runs that have not ended: {summary}")
+    raise SystemExit(_exit(found))
+
+
+@contextlib.contextmanager
+def _no_breakpoints() -> Generator[None]:
+    """Go past each `breakpoint()`: nobody may be there, and a debugger without anybody ends what it stands in."""
+
+    def go_on(*_: object, **__: object) -> None:
+        pass
+
+    hook, sys.breakpointhook = sys.breakpointhook, go_on
+    try:
+        yield
+    finally:
+        sys.breakpointhook = hook
+
+
+def _exit(found: Sequence[Upgrade]) -> Exit:
+    verdicts = {upgrade.verdict for upgrade in found} - {Verdict.COMPATIBLE}
+    if not verdicts:
+        return Exit.OK
+    return Exit.NOT_FOUND if verdicts == {Verdict.NO_CODE} else Exit.DIVERGED
+
+
+def _print_upgrade(screen: Screen, upgrade: Upgrade, what: str = "") -> None:
+    style = _STYLES.get(upgrade.verdict, "bold red")
+    named = f"{upgrade.workflow}@{upgrade.version}"
+    rows = f"{upgrade.rows:,} row{'s' if upgrade.rows != 1 else ''}"
+    at = "" if upgrade.row is None else f" at row {upgrade.row}"
+    screen.write(
+        Text.assemble(
+            (f"{_word(upgrade.verdict)}{at}", style),
+            f" {safe(what)}{safe(upgrade.run_id)} of {safe(named)}, {rows}: {safe(upgrade.message)}",
+        )
+    )
+
+
+def _word(verdict: Verdict) -> str:
+    return _WORDS.get(verdict, verdict.value)
+
+
+def _document(upgrade: Upgrade) -> dict[str, object]:
+    return {
+        "verdict": upgrade.verdict.value,
+        "run_id": upgrade.run_id,
+        "generation": upgrade.generation,
+        "workflow": upgrade.workflow,
+        "version": upgrade.version,
+        "rows": upgrade.rows,
+        "message": upgrade.message,
+        "row": upgrade.row,
+        "call": upgrade.call,
+        "recorded": upgrade.recorded,
+        "asked": upgrade.asked,
+    }

@@ -1,0 +1,65 @@
+"""`holdfast run cancel`, `terminate`, `pause` and `resume`: what becomes of a run, or of many."""
+
+from typing import Final
+
+import click
+from rich.text import Text
+
+from holdfast.hosts.cli.bulk_options import Many, act_on_many, many_options
+from holdfast.hosts.cli.console import Screen, safe, screen_options, status_text
+from holdfast.hosts.cli.engine_options import Target, engine_options
+from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
+from holdfast.hosts.client.bulk_actions import CANCEL, PAUSE, RESUME, TERMINATE, Action, steering
+from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.commands import Command, RunEnded, RunPaused
+from holdfast.ports.records import TERMINAL, RunStatus
+
+_EXITS: Final = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA)
+
+
+def _command(action: Action, help: str) -> click.Command:
+    @click.command(action.name, help=help, epilog=_EXITS)
+    @click.argument("words", nargs=-1, metavar="[ENGINE] ID")
+    @click.option("--reason", default="", metavar="TEXT", help="For people; kept in the history.")
+    @many_options
+    @engine_options
+    @screen_options
+    def change(
+        *, screen: Screen, target: Target, words: tuple[str, ...], reason: str, many: Many | None
+    ) -> None:
+        if many is not None:
+            act_on_many(screen, target, words, many, action, reason=reason)
+            return
+        spec, (run_id,) = target.split(words, "ID")
+        with target.opened(spec) as engine:
+            command = steering(action, namespace=engine.core.namespace, run_id=run_id, reason=reason)
+            _carry_out(screen, engine.core, run_id, command)
+
+    return change
+
+
+cancel_command: Final = _command(
+    CANCEL, "End a run as cancelled. It is fine if it was already; refused if it has completed or failed."
+)
+terminate_command: Final = _command(
+    TERMINATE, "End a run as cancelled at once, whatever it has left to clean up. Otherwise as `cancel`."
+)
+pause_command: Final = _command(
+    PAUSE,
+    "Start nothing more of a run until it is resumed. What is under way ends as ever. Refused if the run has ended.",
+)
+resume_command: Final = _command(
+    RESUME, "Let a paused or blocked run go on where it is. Refused if the run has ended."
+)
+
+
+def _carry_out(screen: Screen, core: Core, run_id: str, command: Command[RunEnded | RunPaused]) -> None:
+    now = core.dispatch(command)
+    wanted = {RunStatus.CANCELLED} if isinstance(now, RunEnded) else frozenset[RunStatus]()
+    if not now.changed and now.status in TERMINAL - wanted:
+        raise CliError(Exit.REFUSED, "run_ended", f"run {run_id!r} has ended before, as {now.status}")
+    if screen.as_json:
+        screen.data({"id": run_id, "status": now.status.value, "changed": now.changed})
+        return
+    before = "" if now.changed else " already"
+    screen.write(Text.assemble(safe(run_id), " is ", status_text(now.status), before))

@@ -1,0 +1,338 @@
+"""What is known of one run: read from its row, its plan, its history and its live jobs.
+
+No user code is needed, but for one thing: which steps a function has under way is found by a replay.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, cast
+
+import attrs
+
+from holdfast.hosts.cli.step_table import StepStory, add_open_step, add_step
+from holdfast.hosts.functions.published_values import PublishedValue, published_values
+from holdfast.hosts.inspection.annotations import AnnotationInfo, annotations_of
+from holdfast.hosts.inspection.logs import ProgressInfo, progress_of
+from holdfast.hosts.inspection.open_calls import waits_of
+from holdfast.hosts.inspection.why import blocked_text
+from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.history.reader import rows_of
+from holdfast.kernel.pipelines.plan import MapPlan, Plan
+from holdfast.kernel.pipelines.progress import NodeProgress, progress_from
+from holdfast.ports.errors import RunNotFoundError
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import FindRun, HistoryOf, JobsOfRun, RunsByKey, SlotPlace, Waiting
+from holdfast.ports.records import (
+    TERMINAL,
+    HistoryRow,
+    Job,
+    JobKind,
+    JobState,
+    Micros,
+    Run,
+    RunName,
+    RunStatus,
+    Session,
+    SlotName,
+    run_slot,
+    stage_slot,
+)
+from holdfast.ports.references import leaves, located, reference_from, references_from
+
+ROWS_MAX: Final = 20_000
+"""How many rows of a run's history are read to tell of its stages."""
+ANNOTATIONS_MAX: Final = 1_000
+"""How many annotations of a run are shown: the oldest."""
+_PAGE: Final = 500
+
+Data = Mapping[str, object]
+Place = tuple[str, int | None]
+"""A stage, and which item of it if it is mapped."""
+
+
+@attrs.define(kw_only=True)
+class StageStory:
+    """What happened in one stage. `total` is how many items it has if it is mapped, None if that is not known.
+
+    `kept_of` is the number of the generation that gave its output, if this one has not run it.
+    """
+
+    name: str
+    mapped: bool
+    state: str = "waiting"
+    done: int = 0
+    total: int | None = None
+    attempts: int = 0
+    failed: int = 0
+    lost: int = 0
+    started_at: Micros | None = None
+    last_at: Micros | None = None
+    host: str | None = None
+    error: str | None = None
+    traceback: str | None = None
+    kept_of: int | None = None
+
+    def length(self, now: Micros) -> Micros | None:
+        """Return how long it took or, if it is under way, has taken so far; of a map from first to last item."""
+        if self.started_at is None:
+            return None
+        under_way = self.state in {"running", "retrying", "queued", "sleeping"}
+        return (now if under_way or self.last_at is None else self.last_at) - self.started_at
+
+
+@attrs.frozen(kw_only=True)
+class RunFacts:
+    """One run, as it is now. `jobs` of maps may be many. `whole` is False if the history is longer than was read.
+
+    `slots_used` are how many of what the run or a job of it waits for others have. `steps` are those of a durable
+    function, by when they came to something last; None if the run is none. `blocked` is why it can't go on, if so.
+    `continues` says that the generation before went on as this one.
+    """
+
+    run: Run
+    plan: Plan
+    stages: tuple[StageStory, ...]
+    jobs: tuple[Job, ...]
+    holders: Mapping[str, Session]
+    places: Mapping[int, Place]
+    now: Micros
+    whole: bool
+    slots_used: Mapping[SlotName, int]
+    annotations: tuple[AnnotationInfo, ...] = ()
+    progress: tuple[ProgressInfo, ...] = ()
+    steps: tuple[StepStory, ...] | None = None
+    blocked: str | None = None
+    published: tuple[PublishedValue, ...] = ()
+    continues: bool = False
+
+
+def find_run(core: Core, run_id: str, generation: int | None = None) -> Run:
+    """Return a generation of a run, the newest if no number is given. RunNotFoundError."""
+    core.connect()
+    run = core.stores.persistence.read(FindRun(RunName(core.namespace, run_id), generation))
+    if run is None:
+        raise RunNotFoundError(run_id, generation)
+    return run
+
+
+def history_of(core: Core, run: str, most: int | None = None) -> Iterator[HistoryRow]:
+    """Yield a run's history, page by page; at most so many rows."""
+    after = 0
+    while most is None or after < most:
+        limit = _PAGE if most is None else min(_PAGE, most - after)
+        rows = core.stores.persistence.read(HistoryOf(run, after, limit))
+        yield from rows
+        if len(rows) < limit:
+            return
+        after = rows[-1].number
+
+
+def read_facts(core: Core, run: Run, now: Micros) -> RunFacts:
+    """Read what is known of a run."""
+    plan = core.inputs.plan(run.plan)
+    jobs = core.stores.persistence.read(JobsOfRun(run.key)) if run.status not in TERMINAL else ()
+    stages = {
+        name: StageStory(name=name, mapped=isinstance(node, MapPlan)) for name, node in plan.nodes.items()
+    }
+    places: dict[int, Place] = {}
+    steps: dict[str, StepStory] = {}
+    continues = False
+    kept = _generations(core, [part.run for part in run.kept_rows])
+    for row in islice(rows_of(core.stores.persistence, run), ROWS_MAX):
+        add_step(steps, row, kept.get(row.run))
+        if row.run != run.key:
+            continue
+        continues = continues or (row.number == 1 and "continues" in row_data(row))
+        _add_row(stages, places, row)
+    for job in jobs:
+        _add_job(stages, places, job)
+    holders = _sessions(core, jobs)
+    _add_open_steps(core, steps, run, jobs, holders, now)
+    _add_progress(stages, run, plan, jobs)
+    _add_kept(core, stages, run)
+    return RunFacts(
+        run=run,
+        plan=plan,
+        stages=tuple(stages.values()),
+        jobs=tuple(sorted(jobs, key=_job_order)),
+        holders=holders,
+        places=places,
+        now=now,
+        whole=run.last_row <= ROWS_MAX,
+        slots_used=_slots_used(core, run, jobs),
+        annotations=tuple(annotations_of(core, run.key, {"limit": ANNOTATIONS_MAX})),
+        progress=tuple(progress_of(core, run.key)),
+        steps=None if plan.function is None else tuple(steps.values()),
+        blocked=blocked_text(core, run),
+        published=() if plan.function is None else tuple(published_values(core, run)),
+        continues=continues,
+    )
+
+
+def result_text(core: Core, run: Run) -> str:
+    """Return the JSON text of what a completed run gave."""
+    return core.inputs.text(run.key, reference_from(run.result or "null"))
+
+
+def row_data(row: HistoryRow) -> dict[str, object]:
+    """Return the small facts of a history row."""
+    return cast("dict[str, object]", parse(row.data)) if row.data else {}
+
+
+def _add_row(stages: Mapping[str, StageStory], places: dict[int, Place], row: HistoryRow) -> None:
+    stage = stages.get(row.node or "")
+    if stage is None:
+        return
+    data = row_data(row)
+    number = data.get("job")
+    if isinstance(number, int):
+        places[number] = (stage.name, row.item)
+    add_row(stage, row)
+
+
+def add_row(stage: StageStory, row: HistoryRow) -> None:
+    """Add to a stage's story what a row of its history says."""
+    data = row_data(row)
+    started_at = data.get("started_at")
+    match row.type:
+        case "stage.completed":
+            stage.attempts += 1
+            stage.done += 1
+            stage.host = str(data["host"]) if "host" in data else stage.host
+        case "stage.retrying" | "stage.failed":
+            stage.attempts += 1
+            stage.failed += 1
+            kind, message = data.get("type") or data.get("code"), data.get("message")
+            stage.error = f"{kind}: {message}"
+            stage.traceback = str(data["traceback"]) if "traceback" in data else None
+        case "stage.lost":
+            stage.attempts += 1
+            stage.lost += 1
+        case "stage.started" | "stage.suspended":
+            pass  # its work goes on elsewhere: that is its time, too
+        case "stage.expanded":
+            stage.total = cast("int", data.get("items"))
+        case _:
+            return
+    begun = started_at if isinstance(started_at, int) else row.at
+    stage.started_at = begun if stage.started_at is None else min(stage.started_at, begun)
+    stage.last_at = row.at
+
+
+def _add_job(stages: Mapping[str, StageStory], places: dict[int, Place], job: Job) -> None:
+    places[job.number] = (job.node, job.item)
+    stage = stages.get(job.node)
+    if stage is None or job.state is not JobState.LEASED or job.outlives_run:
+        return
+    stage.attempts += 1
+    if job.leased_at is not None:
+        stage.started_at = job.leased_at if stage.started_at is None else min(stage.started_at, job.leased_at)
+
+
+def _add_open_steps(
+    core: Core,
+    steps: dict[str, StepStory],
+    run: Run,
+    jobs: Sequence[Job],
+    holders: Mapping[str, Session],
+    now: Micros,
+) -> None:
+    """Add the steps that the worker which drives a function does now."""
+    held = next((job for job in jobs if job.kind is JobKind.WORKFLOW and job.state is JobState.LEASED), None)
+    waits = None if held is None else waits_of(core, run, now)
+    if held is None or waits is None:
+        return
+    holder = holders.get(held.session or "")
+    for one in waits.steps:
+        if one.retry_at is None:
+            began_at = max(one.since, held.leased_at or 0)
+            add_open_step(steps, one, began_at, None if holder is None else holder.host)
+
+
+def _add_progress(stages: Mapping[str, StageStory], run: Run, plan: Plan, jobs: Sequence[Job]) -> None:
+    """Say of each stage where it is, which the run's row knows best."""
+    progress = progress_from(run.progress)
+    for number, group in enumerate(plan.groups):
+        for node in group.nodes:
+            stage = stages[node.name]
+            if number < progress.group:
+                stage.state = "done"
+            elif number > progress.group:
+                stage.state = "waiting" if run.status not in TERMINAL else "not reached"
+            else:
+                _add_node(stage, progress.nodes.get(node.name, NodeProgress()), run, jobs)
+
+
+def _add_kept(core: Core, stages: Mapping[str, StageStory], run: Run) -> None:
+    """Say of stages that this generation has not run where their outputs are from."""
+    kept = references_from(run.inherited)
+    keys = {name: located(run.key, leaf)[0] for name, reference in kept.items() for leaf in leaves(reference)}
+    numbers = _generations(core, keys.values())
+    for name in kept:
+        if name in stages:
+            stages[name].state = "kept"
+            stages[name].kept_of = numbers.get(keys.get(name, ""), run.generation - 1)
+
+
+def _generations(core: Core, keys: Iterable[str]) -> dict[str, int]:
+    """Return the numbers of the generations of these keys."""
+    wanted = tuple(sorted(set(keys)))
+    found = core.stores.persistence.read(RunsByKey(wanted)) if wanted else ()
+    return {run.key: run.generation for run in found}
+
+
+def _add_node(stage: StageStory, node: NodeProgress, run: Run, jobs: Sequence[Job]) -> None:
+    if node.map is not None:
+        stage.done, stage.total = node.map.done, node.map.total
+    if node.output is not None:
+        stage.state = "done"
+        return
+    if run.status in TERMINAL:
+        is_to_blame = run.status is RunStatus.FAILED and _failed_stage(run) == stage.name
+        stage.state = "failed" if is_to_blame else "stopped"
+        return
+    states = {job.state for job in jobs if job.node == stage.name and not job.outlives_run}
+    if JobState.LEASED in states:
+        stage.state = "running"
+    elif JobState.QUEUED in states:
+        stage.state = "queued"
+    elif JobState.SLEEPING in states:
+        stage.state = "retrying" if stage.failed else "sleeping"
+    elif JobState.LIMITED in states:
+        stage.state = "limited"
+    elif JobState.PAUSED in states:
+        stage.state = "held"
+
+
+def _failed_stage(run: Run) -> object:
+    return cast("dict[str, object]", parse(run.error)).get("stage") if run.error else None
+
+
+def _sessions(core: Core, jobs: Sequence[Job]) -> dict[str, Session]:
+    """Return the sessions that hold jobs, by id."""
+    ids = tuple(sorted({job.session for job in jobs if job.session is not None}))
+    if not ids:
+        return {}
+    found = core.stores.persistence.transact(lambda tx: tuple(tx.sessions(ids, lock=False)))
+    return {session.id: session for session in found}
+
+
+def _slots_used(core: Core, run: Run, jobs: Sequence[Job]) -> dict[SlotName, int]:
+    """Return how many have a slot of what the run, or a job of it, waits for."""
+    waits = run.status is RunStatus.PENDING and run.concurrency_key is not None
+    keys = {job.concurrency_key for job in jobs if job.state is JobState.LIMITED and job.concurrency_key}
+    used: dict[SlotName, int] = {}
+    for waiting, of, wanted in (
+        (Waiting.RUNS, run_slot, {run.concurrency_key or ""} if waits else set[str]()),
+        (Waiting.JOBS, stage_slot, keys),
+    ):
+        if wanted:
+            places = [SlotPlace(run.namespace, key) for key in sorted(wanted)]
+            found = core.stores.persistence.transact(lambda tx: tx.used_slots(waiting, places))  # noqa: B023
+            used.update((of(place.namespace, place.key), number) for place, number in found.items())
+    return used
+
+
+def _job_order(job: Job) -> tuple[int, int]:
+    order = (JobState.LEASED, JobState.SLEEPING, JobState.QUEUED, JobState.LIMITED, JobState.PAUSED)
+    return order.index(job.state), job.number

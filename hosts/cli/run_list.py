@@ -1,0 +1,134 @@
+"""`holdfast run list`."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Final, cast
+
+import click
+
+from holdfast.hosts.cli.console import Screen, safe, screen_options, status_text, table
+from holdfast.hosts.cli.engine_options import Target, engine_options
+from holdfast.hosts.cli.exit_codes import Exit, exits
+from holdfast.hosts.cli.filter_options import filter_options, instant_of, named_texts
+from holdfast.hosts.cli.json_output import run_document, run_length
+from holdfast.hosts.inspection.filters import CountOptions, ListOptions, Wanted, run_filter, wanted_runs
+from holdfast.hosts.text import span
+from holdfast.hosts.wiring.services import Core
+from holdfast.ports.clock import micros
+from holdfast.ports.persistence import CountRuns, ListRuns, RunFilter
+from holdfast.ports.records import Micros, Run, RunStatus
+
+LIMIT_MAX: Final = 10_000
+LIMIT: Final = 20
+
+
+@click.command("list", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA))
+@click.argument("words", nargs=-1, metavar="[ENGINE]")
+@filter_options
+@click.option(
+    "--limit", type=click.IntRange(1, LIMIT_MAX), metavar="N", help=f"How many at most; {LIMIT} if left out."
+)
+@click.option(
+    "--after", metavar="CURSOR", help="For the next page: what the last one said, or a run's cursor."
+)
+@click.option("--oldest-first", is_flag=True, help="Begin with the oldest.")
+@click.option("--all-generations", is_flag=True, help="Also the older ones of runs that were run again.")
+@click.option("--count", "counts", is_flag=True, help="Show only how many there are of each status.")
+@engine_options
+@screen_options
+def list_command(
+    *,
+    screen: Screen,
+    target: Target,
+    words: tuple[str, ...],
+    limit: int | None,
+    after: str | None,
+    oldest_first: bool,
+    counts: bool,
+    all_generations: bool,
+    **filters: object,
+) -> None:
+    """List runs, newest first."""
+    if counts and (limit or after or oldest_first):
+        raise click.UsageError(
+            "--count counts all of them: it goes without --limit, --after and --oldest-first"
+        )
+    attributes = named_texts(cast("tuple[str, ...]", filters["attributes"]))
+    annotations = named_texts(cast("tuple[str, ...]", filters["annotations"]), "--annotation")
+    spec, _ = target.split(words)
+    with target.opened(spec) as engine:
+        core = engine.core
+        core.connect()
+        now = core.clock.now()
+        which: CountOptions = {
+            "workflow": cast("str | None", filters["workflow"]),
+            "status": cast("tuple[str, ...]", filters["statuses"]) or None,
+            "attributes": attributes or None,
+            "annotations": annotations or None,
+            "since": _instant(filters["since"], now, screen),
+            "until": _instant(filters["until"], now, screen),
+            "ended_before": _instant(filters["ended_before"], now, screen),
+            "all_generations": all_generations,
+        }
+        if counts:
+            _count(screen, core, run_filter(core.namespace, which, "run list"))
+            return
+        options: ListOptions = {
+            **which,
+            "oldest_first": oldest_first,
+            "after": after,
+            "limit": limit or LIMIT,
+        }
+        _list(screen, core, wanted_runs(core.namespace, options, "run list"), micros(now))
+
+
+def _instant(moment: object, now: datetime, screen: Screen) -> datetime | None:
+    return instant_of(cast("datetime | timedelta | None", moment), now, utc=screen.zone is not None)
+
+
+def _list(screen: Screen, core: Core, wanted: Wanted, now: Micros) -> None:
+    limit = cast("int", wanted.limit)
+    query = ListRuns(wanted.which, after=wanted.after, oldest_first=wanted.oldest_first, limit=limit + 1)
+    found = core.stores.persistence.read(query)
+    runs = tuple(islice(found, limit))
+    if screen.as_json:
+        screen.data([{**run_document(run, now), "cursor": run.place.text} for run in runs])
+    elif not runs:
+        is_narrowed = wanted.after is not None or wanted.which != RunFilter(
+            namespace=core.namespace, newest=True
+        )
+        screen.note("There are no such runs." if is_narrowed else "There are no runs.")
+    else:
+        _show(screen, runs, now)
+        if len(found) > limit:
+            screen.note(f"There are more: --after {runs[-1].place.text}")
+
+
+def _count(screen: Screen, core: Core, which: RunFilter) -> None:
+    found: Mapping[RunStatus, int] = core.stores.persistence.read(CountRuns(which))
+    statuses = [status for status in RunStatus if not which.statuses or status in which.statuses]
+    total = sum(found.values())
+    if screen.as_json:
+        by_status = {status.value: found.get(status, 0) for status in statuses}
+        screen.data({"total": total, "by_status": by_status})
+        return
+    rows = table("status", "runs", right=("runs",))
+    for status in statuses:
+        if which.statuses or found.get(status):
+            rows.add_row(status_text(status), str(found.get(status, 0)))
+    rows.add_row("total", str(total))
+    screen.write(rows)
+
+
+def _show(screen: Screen, runs: tuple[Run, ...], now: Micros) -> None:
+    rows = table("id", "workflow", "status", "age", "duration", right=("age", "duration"))
+    for run in runs:
+        rows.add_row(
+            safe(run.id),
+            f"{run.workflow}@{run.version}",
+            status_text(run.status),
+            span(max(0, now - run.created_at)),
+            span(run_length(run, now)),
+        )
+    screen.write(rows)

@@ -1,0 +1,376 @@
+"""`holdfast run show`."""
+
+from collections.abc import Iterator
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.hosts.cli.console import (
+    Screen,
+    heading,
+    one_line,
+    safe,
+    safe_lines,
+    screen_options,
+    status_text,
+    table,
+)
+from holdfast.hosts.cli.engine_options import Target, engine_options
+from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
+from holdfast.hosts.cli.json_output import facts_document, note_document, row_document, run_length
+from holdfast.hosts.cli.run_facts import (
+    Place,
+    RunFacts,
+    StageStory,
+    find_run,
+    history_of,
+    read_facts,
+    result_text,
+)
+from holdfast.hosts.cli.step_table import STEPS_SHOWN, steps_table
+from holdfast.hosts.cli.text_output import add_history_row, history_table, note_line, place_name
+from holdfast.hosts.inspection.run_info import error_text
+from holdfast.hosts.text import span
+from holdfast.hosts.wiring.services import Core
+from holdfast.ports.clock import micros
+from holdfast.ports.errors import RunCancelledError, RunFailedError
+from holdfast.ports.json import compact, parse
+from holdfast.ports.mailboxes import mailbox_from
+from holdfast.ports.persistence import NotesOf
+from holdfast.ports.records import TERMINAL, Job, JobKind, JobState, OutputRow, Run, RunStatus, step_of
+
+JOBS_SHOWN = 20
+_PAGE = 1_000
+
+
+@click.command(
+    "show",
+    epilog=exits(
+        Exit.OK,
+        Exit.RUN_FAILED,
+        Exit.USAGE,
+        Exit.NOT_FOUND,
+        Exit.REFUSED,
+        Exit.RUN_CANCELLED,
+        Exit.UNAVAILABLE,
+        Exit.SCHEMA,
+    ),
+)
+@click.argument("words", nargs=-1, metavar="[ENGINE] ID")
+@click.option("--history", is_flag=True, help="Also show all that has happened, row by row.")
+@click.option("--log", is_flag=True, help="Also show what its stages logged.")
+@click.option(
+    "--generation",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="An older generation of a run that runs again.",
+)
+@click.option("--verbose", "-v", is_flag=True, help="Also show the sessions and epochs of its jobs.")
+@click.option("--output", is_flag=True, help="Show only its result, as JSON. 1, 4 or 5 if there is none.")
+@engine_options
+@screen_options
+def show_command(
+    *,
+    screen: Screen,
+    target: Target,
+    words: tuple[str, ...],
+    generation: int | None,
+    history: bool,
+    log: bool,
+    verbose: bool,
+    output: bool,
+) -> None:
+    """Show one run: how it is, its stages, its live jobs, and why it failed if it did."""
+    if output and (history or log):
+        raise click.UsageError("--output stands alone: it shows nothing but the result")
+    spec, (run_id,) = target.split(words, "ID")
+    with target.opened(spec) as engine:
+        core = engine.core
+        run = find_run(core, run_id, generation)
+        if output:
+            screen.value(_output(core, run))
+            return
+        facts = read_facts(core, run, micros(core.clock.now()))
+        if screen.as_json:
+            document = facts_document(facts)
+            if history:
+                document["history"] = [row_document(row) for row in history_of(core, run.key)]
+            if log:
+                document["log"] = [
+                    note_document(note, facts.places.get(note.job)) for note in _notes(core, run)
+                ]
+            screen.data(document)
+            return
+        _show(screen, facts, verbose=verbose)
+        if history:
+            rows = history_table()
+            for row in history_of(core, run.key):
+                add_history_row(rows, screen, row)
+            _section(screen, "History", rows)
+        if log:
+            _show_log(screen, core, facts)
+
+
+def _output(core: Core, run: Run) -> str:
+    match run.status:
+        case RunStatus.COMPLETED if run.is_continued:
+            message = (
+                f"generation {run.generation} has no result: it went on as generation {run.generation + 1}"
+            )
+            raise CliError(Exit.REFUSED, "run_continued", message)
+        case RunStatus.COMPLETED:
+            return result_text(core, run)
+        case RunStatus.FAILED:
+            raise RunFailedError(run.id, error_text(run) or "")
+        case RunStatus.CANCELLED:
+            raise RunCancelledError(run.id, _reason(run))
+        case status:
+            message = f"run {run.id!r} has no result yet, it is {status}; `holdfast run wait` waits for it"
+            raise CliError(Exit.REFUSED, "run_active", message)
+
+
+def _reason(run: Run) -> str:
+    return str(parse(run.error).get("message", "")) if run.error else ""
+
+
+def _show(screen: Screen, facts: RunFacts, *, verbose: bool) -> None:
+    screen.write(_facts_table(screen, facts))
+    _show_work(screen, facts)
+    if not facts.whole:
+        screen.note("The history is long: attempts and times are those of its beginning.")
+    if facts.jobs:
+        _section(screen, "Jobs", _jobs_table(screen, facts, verbose=verbose))
+        if len(facts.jobs) > JOBS_SHOWN:
+            screen.write(Text(f"and {len(facts.jobs) - JOBS_SHOWN} more", style="dim"))
+    if facts.progress and facts.run.status not in TERMINAL:
+        _section(screen, "Progress", _progress_table(screen, facts))
+    if facts.published:
+        _section(screen, "Published", _published_table(screen, facts))
+    if facts.annotations:
+        _section(screen, "Annotations", _annotations_table(screen, facts))
+    error = facts.blocked or error_text(facts.run)
+    if error is not None:
+        style = "red" if facts.run.status is RunStatus.FAILED else "yellow"
+        _section(screen, "Error", Text(safe_lines(error), style=style))
+    last = next((stage for stage in facts.stages if stage.state == "failed"), None)
+    if last is not None and last.traceback:
+        screen.write(Text(safe_lines(last.traceback.rstrip()), style="dim"))
+    step = next((step for step in reversed(facts.steps or ()) if step.error == error), None)
+    if step is not None and step.traceback:
+        screen.write(Text(f"Step {safe(step.step)!r}, call {step.call}, try {step.tries}:", style="dim"))
+        screen.write(Text(safe_lines(step.traceback.rstrip()), style="dim"))
+
+
+def _show_work(screen: Screen, facts: RunFacts) -> None:
+    """Show the stages of a pipeline, or the steps of a function."""
+    steps = facts.steps
+    if steps is None:
+        _section(screen, "Stages", _stages_table(facts))
+        return
+    if not steps:
+        _section(screen, "Steps", Text("No step has begun yet.", style="dim"))
+        return
+    _section(screen, "Steps", steps_table(screen, steps, facts.now))
+    if len(steps) > STEPS_SHOWN:
+        screen.write(Text(f"and {len(steps) - STEPS_SHOWN:,} before them: --history shows all", style="dim"))
+
+
+def _section(screen: Screen, title: str, what: Table | Text) -> None:
+    screen.write("")
+    screen.write(heading(title))
+    screen.write(what)
+
+
+def _published_table(screen: Screen, facts: RunFacts) -> Table:
+    rows = table("name", "value", "at", wraps=("value",))
+    for one in facts.published:
+        rows.add_row(safe(one.name), one_line(one.text), screen.instant(micros(one.at)))
+    return rows
+
+
+def _facts_table(screen: Screen, facts: RunFacts) -> Table:
+    run = facts.run
+    rows = Table.grid(padding=(0, 2))
+    rows.add_column(style="dim", no_wrap=True)
+    rows.add_column(overflow="fold")
+    rows.add_row("Run", Text(safe(run.id), style="bold"))
+    if run.generation > 1:
+        rows.add_row("Generation", f"{run.generation}{_origin(facts)}")
+    rows.add_row("Workflow", f"{run.workflow}@{run.version}")
+    rows.add_row("Status", status_text(run.status))
+    if run.is_continued:
+        rows.add_row("Went on", f"as generation {run.generation + 1}")
+    if run.status is RunStatus.PENDING:
+        rows.add_row("Waits", _waits(screen, facts))
+    rows.add_row(
+        "Created", f"{screen.instant(run.created_at)}  ({span(max(0, facts.now - run.created_at))} ago)"
+    )
+    if run.ended_at is not None:
+        rows.add_row("Ended", screen.instant(run.ended_at))
+    rows.add_row("Duration", span(run_length(run, facts.now)) + ("" if run.ended_at else " so far"))
+    if run.deadline is not None:
+        rows.add_row("Deadline", screen.instant(run.deadline))
+    rows.add_row("Queue", run.queue + (f", priority {run.priority}" if run.priority else ""))
+    if run.attributes:
+        attributes: dict[str, str] = parse(run.attributes)
+        rows.add_row("Attributes", safe(", ".join(f"{name}={text}" for name, text in attributes.items())))
+    rows.add_row("History", f"{run.last_row} rows")
+    if unread := len(mailbox_from(run.mailbox).unread):
+        rows.add_row("Messages", f"{unread:,} not received; `holdfast run messages` lists them")
+    return rows
+
+
+def _waits(screen: Screen, facts: RunFacts) -> str:
+    """Return what a pending run waits for."""
+    run = facts.run
+    parts: list[str] = []
+    if run.start_at is not None:
+        left = run.start_at - facts.now
+        when = f"in {span(left)}" if left > 0 else "due"
+        parts.append(f"for its start at {screen.instant(run.start_at)} ({when})")
+    if run.slot is not None:
+        taken = f"{facts.slots_used.get(run.slot, 0)} of {run.concurrency_limit} taken"
+        parts.append(f"for a slot of {safe(run.concurrency_key or '')} ({taken})")
+    return ", then ".join(parts)
+
+
+def _origin(facts: RunFacts) -> str:
+    run = facts.run
+    if facts.continues:
+        return f", as which generation {run.generation - 1} went on (--generation {run.generation - 1} shows that)"
+    if run.rerun_of is None:
+        return ""
+    begin = "from the start" if run.rerun_from is None else f"from {safe(run.rerun_from)}"
+    return f", which runs generation {run.generation - 1} again {begin}"
+
+
+def _stages_table(facts: RunFacts) -> Table:
+    rows = table(
+        "stage",
+        "state",
+        "items",
+        "attempts",
+        "duration",
+        "",
+        right=("items", "attempts", "duration"),
+        wraps=("",),
+    )
+    for stage in facts.stages:
+        length = stage.length(facts.now)
+        rows.add_row(
+            stage.name,
+            status_text(stage.state),
+            _items(stage),
+            str(stage.attempts) if stage.attempts else "",
+            span(length) if length is not None else "",
+            Text(_remark(stage), style="dim"),
+        )
+    return rows
+
+
+def _items(stage: StageStory) -> str:
+    if not stage.mapped or stage.kept_of is not None:
+        return ""
+    return f"{stage.done}/{'?' if stage.total is None else stage.total}"
+
+
+def _remark(stage: StageStory) -> str:
+    """Return what is special about a stage."""
+    parts: list[str] = []
+    if stage.kept_of is not None:
+        parts.append(f"of generation {stage.kept_of}")
+    if stage.failed and stage.state != "failed":
+        parts.append(f"{stage.failed} failed, last: {one_line(stage.error or '', 80)}")
+    if stage.lost:
+        parts.append(f"{stage.lost} lost with their workers")
+    return "; ".join(parts)
+
+
+def _jobs_table(screen: Screen, facts: RunFacts, *, verbose: bool) -> Table:
+    epoch = ("epoch",) if verbose else ()
+    rows = table("job", "stage", "state", *epoch, "attempts", "", right=("job", "epoch", "attempts"))
+    for job in facts.jobs[:JOBS_SHOWN]:
+        step = step_of(job.definition)
+        what = place_name(job.node, job.item) if step is None else f"{step} (call {job.node})"
+        what += f" ({job.kind})" if job.kind in (JobKind.EXPAND_MAP, JobKind.CANCEL) else ""
+        rows.add_row(
+            str(job.number),
+            what,
+            status_text(job.state),
+            *((str(job.epoch),) if verbose else ()),
+            "" if job.kind is JobKind.WORKFLOW else f"{job.attempts}/{job.max_attempts + job.lost_attempts}",
+            Text(_whereabouts(screen, facts, job, verbose=verbose), style="dim"),
+        )
+    return rows
+
+
+def _whereabouts(screen: Screen, facts: RunFacts, job: Job, *, verbose: bool) -> str:
+    if job.state is JobState.SLEEPING and job.wake_at is not None:
+        left = job.wake_at - facts.now
+        return f"wakes in {span(left)}, at {screen.instant(job.wake_at)}" if left > 0 else "due"
+    if job.state is JobState.LEASED:
+        holder = facts.holders.get(job.session or "")
+        who = "a worker" if holder is None else safe(holder.host)
+        who += f", session {job.session}" if verbose else ""
+        since = "" if job.leased_at is None else f" for {span(max(0, facts.now - job.leased_at))}"
+        dead = " (lost, about to be freed)" if holder is not None and holder.state != "open" else ""
+        return f"held by {who}{since}{dead}"
+    if job.state is JobState.LIMITED and job.slot is not None:
+        return f"{facts.slots_used.get(job.slot, 0)} of {job.concurrency_limit} of this stage are under way"
+    return f"in queue {job.queue}" if job.state is JobState.QUEUED else ""
+
+
+def _progress_table(screen: Screen, facts: RunFacts) -> Table:
+    """Return how far those are that were heard of last."""
+    rows = table("stage", "progress", "", "said at", right=("progress",), wraps=("",))
+    for progress in sorted(facts.progress, key=lambda said: said.at, reverse=True)[:JOBS_SHOWN]:
+        share = f"{progress.done / progress.of:.0%}" if progress.of else f"{progress.done:g}"
+        place = place_name(progress.stage, progress.item) if progress.stage else f"epoch {progress.epoch}"
+        rows.add_row(place, share, Text(one_line(progress.message, 100)), screen.instant(micros(progress.at)))
+    return rows
+
+
+def _annotations_table(screen: Screen, facts: RunFacts) -> Table:
+    rows = table("name", "value", "of", "by", "at", "", wraps=("value", ""))
+    for annotation in facts.annotations:
+        value = annotation.value if isinstance(annotation.value, str) else compact(annotation.value)
+        of = place_name(annotation.stage, annotation.item) if annotation.stage else "run"
+        actor = ":".join(
+            part for part in (annotation.actor.kind, annotation.actor.id, annotation.actor.version) if part
+        )
+        rows.add_row(
+            safe(annotation.name),
+            one_line(value, 100),
+            of,
+            safe(actor),
+            screen.instant(micros(annotation.at)),
+            Text(safe(annotation.reason), style="dim"),
+        )
+    return rows
+
+
+def _show_log(screen: Screen, core: Core, facts: RunFacts) -> None:
+    screen.write("")
+    screen.write(heading("Log"))
+    is_empty = True
+    for note in _notes(core, facts.run):
+        if note.kind == "log":
+            is_empty = False
+            screen.write(note_line(screen, note, _place(facts, note)))
+    if is_empty:
+        screen.write(Text("Nothing was logged.", style="dim"))
+
+
+def _place(facts: RunFacts, note: OutputRow) -> Place | None:
+    return facts.places.get(note.job)
+
+
+def _notes(core: Core, run: Run) -> Iterator[OutputRow]:
+    """Yield what attempts have said, page by page, each in the order in which it was said."""
+    after = ""
+    while notes := core.stores.persistence.read(NotesOf(run.key, after, _PAGE)):
+        yield from sorted(notes, key=lambda note: (note.at, note.id))
+        after = notes[-1].id
+        if len(notes) < _PAGE:
+            return

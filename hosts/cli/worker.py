@@ -1,0 +1,298 @@
+"""`holdfast worker`."""
+
+import logging
+import os
+import re
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+
+import attrs
+import click
+
+from holdfast.hosts.cli.console import Screen, screen_options
+from holdfast.hosts.cli.engine_options import default_engine, load_engine, load_sink
+from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
+from holdfast.hosts.cli.filter_options import length
+from holdfast.hosts.cli.process_logs import log_all
+from holdfast.hosts.cli.secrets import WEBHOOK_SECRETS
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.text import span
+from holdfast.hosts.wiring.stores import built_in_sink
+from holdfast.hosts.worker.machine import Phase
+from holdfast.hosts.worker.worker import Worker, WorkerStats
+from holdfast.kernel.authoring.options import check_name
+from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE
+from holdfast.ports.errors import DefinitionError
+from holdfast.ports.events import EventSink
+from holdfast.ports.records import step_of
+
+LEAVE_SECONDS: Final = 2.0
+"""How long the process lasts after the grace of its bodies is over: what ended is stored then, the rest given back."""
+LOOK_SECONDS: Final = 0.02
+STATS_SECONDS: Final = 30.0
+
+_log = logging.getLogger("holdfast.cli")
+
+
+@click.command("worker", epilog=exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.SCHEMA))
+@click.argument("spec", required=False, metavar="[MODULE:ENGINE]")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="How many bodies may run at once.",
+)
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="NAME[=LIMIT]",
+    help="Serve this queue, and at most LIMIT of its jobs at once. May be repeated. All queues if left out.",
+)
+@click.option(
+    "--lease",
+    type=click.FloatRange(min=1),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="After how long a worker that is lost is noticed.",
+)
+@click.option(
+    "--drain-grace",
+    type=click.FloatRange(min=0),
+    default=20.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long running bodies are given to end when the worker is told to stop.",
+)
+@click.option(
+    "--sink",
+    "sinks",
+    multiple=True,
+    metavar="NAME=WHAT",
+    help="Send events to the sink of this name: WHAT is `log`, a URL as https://..., eventbridge://BUS, sns://TOPIC or "
+    "nats://HOST, or MODULE:OBJECT. May be repeated.",
+)
+@click.option(
+    "--allow-internal",
+    is_flag=True,
+    help="Let webhooks go to this machine, and to addresses of private networks.",
+)
+@click.option(
+    "--retention",
+    type=length,
+    default=None,
+    metavar="LENGTH",
+    help="Remove runs that ended longer ago than this, as 30d. If left out they are kept.",
+)
+@click.option(
+    "--verbose", "-v", is_flag=True, help="Log more: what the worker does, and its counts twice a minute."
+)
+@screen_options
+def worker_command(
+    *,
+    screen: Screen,
+    spec: str | None,
+    concurrency: int,
+    queues: tuple[str, ...],
+    lease: float,
+    drain_grace: float,
+    sinks: tuple[str, ...],
+    allow_internal: bool,
+    retention: timedelta | None,
+    verbose: bool,
+) -> None:
+    """Run jobs of an engine's workflows until told to stop.
+
+    The first SIGTERM or Ctrl-C, or SIGHUP, drains: no new work is taken, and what runs may end. The second stops at
+    once. Two seconds after the grace the process ends, whatever it waits for.
+    """
+    limits = _limits(queues)
+    engine = load_engine(spec or default_engine())
+    log_all(screen, verbose=verbose)
+    try:
+        worker = Worker(
+            engine,
+            concurrency=concurrency,
+            queues={name: limit for name, limit in limits.items() if limit is not None},
+            only_queues=tuple(limits) or None,
+            lease=lease,
+            drain_grace=drain_grace,
+            sinks=sinks_of(sinks, allow_internal=allow_internal),
+            retention=retention,
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    ended = threading.Event()
+    served = tuple(limits) or engine.core.registry.queues(DEFAULT_QUEUE)
+    try:
+        engine.core.connect()
+        bound = threading.Thread(target=_end_in_time, args=(worker, drain_grace, ended), daemon=True)
+        bound.start()
+        with Reporter(screen, engine, worker, served=served, concurrency=concurrency, verbose=verbose):
+            worker.run()
+    finally:
+        engine.core.close()
+        ended.set()
+
+
+def _end_in_time(worker: Worker, grace: float, ended: threading.Event) -> None:
+    """End the process once a worker that was told to stop has had its time, whatever it waits for: a store, say.
+
+    What it holds is left to others once its lease is over, as that of a worker that was killed.
+    """
+    while worker.stats().phase is Phase.RUNNING:
+        if ended.wait(0.2):
+            return
+    if ended.wait(grace + LEAVE_SECONDS):
+        return
+    _log.warning(
+        "the worker has not stopped within its grace and %g s more, and the process exits; other workers take over its"
+        " jobs when its lease expires",
+        LEAVE_SECONDS,
+    )
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(Exit.OK)
+
+
+class Reporter:
+    """Tells, from a thread of its own, of a worker's life: its start, each session that it opens, its end."""
+
+    def __init__(
+        self,
+        screen: Screen,
+        engine: Engine,
+        worker: Worker,
+        *,
+        served: tuple[str, ...],
+        concurrency: int,
+        verbose: bool,
+    ) -> None:
+        self._screen = screen
+        self._engine = engine
+        self._worker = worker
+        self._served = served
+        self._concurrency = concurrency
+        self._verbose = verbose
+        self._ended = threading.Event()
+        self._clock = engine.core.stores.clock
+        self._began_at = self._clock.monotonic()
+        self._session: str | None = None
+        self._thread = threading.Thread(target=self._watch, name="holdfast-reporter", daemon=True)
+
+    def __enter__(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        """Tell of the end."""
+        self._ended.set()
+        self._thread.join()
+        stats = self._worker.stats()
+        length = self._clock.monotonic() - self._began_at
+        _log.info("worker stopped after %s: %s", span(round(length * 1_000_000)), _counts(stats))
+        if self._screen.as_json:
+            self._screen.line({"event": "stopped", "seconds": round(length, 3), **attrs.asdict(stats)})
+
+    def _watch(self) -> None:
+        """Look for a session, which is there soon; then look less often whether it is another one."""
+        logged_at = self._clock.monotonic()
+        while not self._ended.wait(LOOK_SECONDS if self._session is None else 1.0):
+            stats = self._worker.stats()
+            if stats.session != self._session:
+                self._log_session(stats.session)
+            if self._verbose and self._clock.monotonic() - logged_at >= STATS_SECONDS:
+                logged_at = self._clock.monotonic()
+                _log.info("%s: %s running, %s", stats.phase, stats.running, _counts(stats))
+
+    def _log_session(self, session: str | None) -> None:
+        is_first, self._session = self._session is None, session
+        if not is_first:
+            _log.warning("the session was lost; a new one is %s", session)
+            return
+        core = self._engine.core
+        known = core.registry.definitions
+        steps = [step for one in known if (step := step_of(one)) is not None]
+        workflows = [one for one in known if step_of(one) is None]
+        _log.info(
+            "worker started on %s, namespace %s: workflows %s%s; queues %s; concurrency %s; session %s",
+            core.stores.url or "adapters of its own",
+            core.namespace,
+            ", ".join(workflows) or "none",
+            f"; queued steps {', '.join(steps)}" if steps else "",
+            ", ".join(self._served),
+            self._concurrency,
+            session,
+        )
+        if not known:
+            _log.warning(
+                "the engine has no workflows: pass them to Engine.open(..., workflows=[...], steps=[...])"
+            )
+        if self._screen.as_json:
+            self._screen.line(
+                {
+                    "event": "started",
+                    "url": core.stores.url,
+                    "namespace": core.namespace,
+                    "workflows": workflows,
+                    "steps": steps,
+                    "queues": list(self._served),
+                    "concurrency": self._concurrency,
+                    "session": session,
+                    "host": core.host,
+                }
+            )
+
+
+def sinks_of(given: Sequence[str], *, allow_internal: bool) -> dict[str, EventSink]:
+    """Return the sinks that texts of NAME=WHAT name. click.UsageError, or what the sink says that can't be."""
+    sinks: dict[str, EventSink] = {}
+    for text in given:
+        name, equals, what = text.partition("=")
+        if not equals or not name or name in sinks:
+            why = f"{name!r} was given before" if name in sinks else "write NAME=WHAT"
+            raise click.UsageError(f"--sink {text}: {why}")
+        if "://" in what or what == "log":
+            secrets = os.environ.get(f"{WEBHOOK_SECRETS}{re.sub('[^A-Z0-9]', '_', name.upper())}", "").split()
+            sinks[name] = built_in_sink(what, secrets, allow_internal=allow_internal)
+        else:
+            sinks[name] = load_sink(what)
+    return sinks
+
+
+def _limits(given: tuple[str, ...]) -> dict[str, int | None]:
+    limits: dict[str, int | None] = {}
+    for text in given:
+        name, equals, limit = text.partition("=")
+        try:
+            check_name(name, "a queue")
+            limits[name] = int(limit) if equals else None
+        except (ValueError, DefinitionError) as error:
+            why = str(error) if isinstance(error, DefinitionError) else f"{limit!r} is not a number"
+            raise click.UsageError(f"--queue {text}: {why}") from None
+        if (number := limits[name]) is not None and number < 1:
+            raise CliError(Exit.USAGE, "usage", f"--queue {text}: the limit is at least 1")
+    return limits
+
+
+def _counts(stats: WorkerStats) -> str:
+    """Return what a worker has done; what did not happen is not mentioned."""
+    counts = (
+        ("started", stats.started),
+        ("settled", stats.settled),
+        ("failed", stats.failed),
+        ("given back", stats.released),
+        ("too late", stats.fenced),
+        ("sessions lost", stats.sessions_lost),
+        ("store errors", stats.store_errors),
+        ("events sent", stats.events),
+        ("streams parked", stats.parked),
+    )
+    return ", ".join(f"{count} {name}" for name, count in counts if count or name in {"started", "settled"})

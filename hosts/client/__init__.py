@@ -1,0 +1,1 @@
+"""What an application holds: the engine, handles of runs, actions on many runs."""

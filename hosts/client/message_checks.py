@@ -1,0 +1,69 @@
+"""What a message must be, where its sender has the code of the function that it is for."""
+
+from difflib import get_close_matches
+from typing import Any, Final
+
+import attrs
+
+from holdfast.hosts.client.channel_discovery import KnownChannels, channels_of
+from holdfast.hosts.wiring.registry import Registry
+from holdfast.kernel.authoring.functions import Workflow
+from holdfast.kernel.authoring.signals import Signal
+from holdfast.ports.errors import InvalidValueError, UnknownChannelError
+
+_NAMED_MAX: Final = 10
+
+
+class MessageChecks:
+    """Knows which channels the workflows of a registry receive from."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._known: dict[str, KnownChannels] = {}
+
+    def are_needed(self, signal: Signal) -> bool:
+        """Whether a message may be none that its run takes: it was made by hand, or no workflow has that channel."""
+        workflows = [one for one in self._registry.workflows if isinstance(one, Workflow)]
+        if not workflows:
+            return False
+        return not (signal.checked and any(signal.channel in self._of(one).by_name for one in workflows))
+
+    def checked(self, signal: Signal, run_id: str, workflow: Workflow[..., Any]) -> Signal:
+        """Return a message for a run as it is to be sent: with the defaults of what it leaves out.
+
+        What channels a function has that makes some when it runs, or is given them by what can't be looked into, nobody
+        knows: then a message for a name that is not found is taken as it is.
+
+        Raises:
+            UnknownChannelError: The function has no such channel.
+            InvalidValueError: It is not what the channel takes.
+        """
+        known = self._of(workflow)
+        channels = known.by_name.get(signal.channel, ())
+        if not channels and known.are_all:
+            raise UnknownChannelError(run_id, _unknown(workflow.name, signal.channel, known))
+        problems: tuple[str, ...] = ()
+        for channel in channels:
+            try:
+                return attrs.evolve(signal, text=channel.recoded(signal.text), checked=True)
+            except InvalidValueError as error:
+                problems = error.problems
+        if channels:
+            raise InvalidValueError(
+                f"the message for channel {signal.channel!r}, {channels[-1].takes},", problems
+            )
+        return signal
+
+    def _of(self, workflow: Workflow[..., Any]) -> KnownChannels:
+        definition = workflow.plan().definition
+        if definition not in self._known:
+            self._known[definition] = channels_of(workflow.function)
+        return self._known[definition]
+
+
+def _unknown(workflow: str, name: str, known: KnownChannels) -> str:
+    names = sorted(known.by_name)
+    text = f"its workflow {workflow!r} has no channel {name!r}"
+    if close := get_close_matches(name, names, 1):
+        return f"{text}; did you mean {close[0]!r}?"
+    return f"{text}; it has {', '.join(map(repr, names[:_NAMED_MAX])) or 'none'}"

@@ -1,0 +1,177 @@
+"""From calls of workflows to the commands that start them: what is said of all of them is read once."""
+
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from hashlib import sha256
+from typing import Literal, TypedDict
+
+from holdfast.hosts.client.message_checks import MessageChecks
+from holdfast.hosts.wiring.payloads import INLINE_MAX
+from holdfast.hosts.wiring.registry import Registry
+from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.kernel.authoring.functions import Workflow
+from holdfast.kernel.authoring.options import StartOptions
+from holdfast.kernel.authoring.signals import Signal
+from holdfast.kernel.authoring.stage_overrides import stage_overrides
+from holdfast.kernel.commands import ChannelMessage, NamedValue, RunCreate, StageOverride
+from holdfast.kernel.values import encode
+from holdfast.ports.clock import micros
+from holdfast.ports.durations import length_of
+from holdfast.ports.errors import InvalidArgumentError, UnknownWorkflowError
+from holdfast.ports.json import canonical
+from holdfast.ports.records import Micros, Payload
+from holdfast.ports.structs import frozen
+
+
+@frozen
+class _Started:
+    """A workflow whose calls are started, and how its stages are treated."""
+
+    definition: Definition[object]
+    name: str
+    version: str
+    input_type: object
+    overrides: tuple[StageOverride, ...]
+
+
+class _SharedFields(TypedDict):
+    """What commands have that is the same for all calls."""
+
+    namespace: str
+    id: str | None
+    if_exists: Literal["error", "return"]
+    if_active: Literal["error", "return", "terminate"] | None
+    if_ended: Literal["error", "return", "rerun", "rerun_failed"] | None
+    queue: str | None
+    priority: int
+    attributes: str | None
+    annotations: tuple[NamedValue, ...]
+    start_at: Micros | None
+    deadline: Micros | None
+    concurrency_key: str | None
+    concurrency_limit: int
+
+
+class Starting:
+    """Makes the commands that start calls.
+
+    `stored` gives the payload of what a run is given, from its text, what it is in a word, and the idempotency key.
+    """
+
+    def __init__(
+        self, namespace: str, registry: Registry, stored: Callable[[str, str, str | None], Payload]
+    ) -> None:
+        self._namespace = namespace
+        self._registry = registry
+        self._stored = stored
+        self._checks = MessageChecks(registry)
+
+    def commands(
+        self, calls: Iterable[tuple[Call[object], str | None]], options: StartOptions
+    ) -> list[RunCreate]:
+        """Return what starts these calls, each with its idempotency key. The names and values of options were checked.
+
+        InvalidArgumentError, UnknownWorkflowError, InvalidValueError, UnstorableValueError, InvalidOverrideError.
+        """
+        made: list[RunCreate] = []
+        shared: _SharedFields | None = None
+        workflow: _Started | None = None
+        signals = options.get("signals", ())
+        for call, key in calls:
+            check_call(call)
+            if workflow is None or workflow.definition is not call.definition:
+                workflow = self._started(call.definition, options)
+            definition = workflow.definition
+            text = definition.input_text(call.value)
+            payload = self._stored(text, "input", key)
+            shared = shared or self._shared_fields(options)
+            made.append(
+                RunCreate(
+                    idempotency_key=key,
+                    workflow=workflow.name,
+                    version=workflow.version,
+                    input=payload,
+                    given=None if key is None else as_given(encode(call.value, workflow.input_type), text),
+                    overrides=workflow.overrides,
+                    signals=self._all_sent(signals, key, shared["id"] or "", definition) if signals else (),
+                    **shared,
+                )
+            )
+        return made
+
+    def _all_sent(
+        self, signals: Iterable[Signal], key: str | None, run_id: str, definition: Definition[object]
+    ) -> tuple[ChannelMessage, ...]:
+        return tuple(
+            self.sent(signal, f"{key}/{number}" if key else None, run_id, lambda: definition)
+            for number, signal in enumerate(signals)
+        )
+
+    def sent(
+        self,
+        signal: Signal,
+        idempotency_key: str | None,
+        run_id: str = "",
+        workflow: Callable[[], Definition[object] | None] = lambda: None,
+    ) -> ChannelMessage:
+        """Return what is to be stored of a message for a run, of which `workflow` gives the code, if it is here.
+
+        SignalRefusedError, InvalidValueError.
+        """
+        as_made = signal.text
+        if self._checks.are_needed(signal) and isinstance(code := workflow(), Workflow):
+            signal = self._checks.checked(signal, run_id, code)
+        return ChannelMessage(
+            channel=signal.channel,
+            payload=self._stored(signal.text, "signal", idempotency_key),
+            checked=signal.checked,
+            given=as_given(as_made, signal.text) if idempotency_key else None,
+        )
+
+    def _started(self, definition: Definition[object], options: StartOptions) -> _Started:
+        name, version = definition.name, definition.version
+        if self._registry.pipeline(name, version) is not definition:
+            raise UnknownWorkflowError(name, version)
+        overrides = stage_overrides(definition, options.get("overrides", ()))
+        return _Started(definition, name, version, definition.input_type, overrides)
+
+    def _shared_fields(self, options: StartOptions) -> _SharedFields:
+        attributes = options.get("attributes")
+        start_at, deadline = options.get("start_at"), length_of(options.get("deadline"))
+        return _SharedFields(
+            namespace=self._namespace,
+            id=options.get("id"),
+            if_exists=options.get("if_exists", "error"),
+            if_active=options.get("if_active"),
+            if_ended=options.get("if_ended"),
+            queue=options.get("queue"),
+            priority=options.get("priority", 0),
+            attributes=canonical(attributes) if attributes else None,
+            annotations=tuple(
+                NamedValue(name=name, value=encode(value, object))
+                for name, value in options.get("annotations", {}).items()
+            ),
+            start_at=None if start_at is None else micros(start_at),
+            deadline=None if deadline is None else deadline // timedelta(microseconds=1),
+            concurrency_key=options.get("concurrency_key"),
+            concurrency_limit=options.get("concurrency_limit", 1),
+        )
+
+
+def as_given(given: str, text: str) -> Payload | None:
+    """Return what a command with a key is known by, if what is stored has more than was given; None if it has not.
+
+    It is stored nowhere. Of a long text the hash stands for it.
+    """
+    if given == text:
+        return None
+    return Payload(
+        inline=given if len(given) <= INLINE_MAX else canonical(sha256(given.encode()).hexdigest())
+    )
+
+
+def check_call(call: object) -> None:
+    """Raise InvalidArgumentError if this is no call of a workflow."""
+    if not isinstance(call, Call):
+        hint = f"; call it with its input: {call.name}(...)" if isinstance(call, Definition) else ""
+        raise InvalidArgumentError("call", f"a start takes the call of a workflow, not {call!r}{hint}")

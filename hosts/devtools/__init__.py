@@ -1,0 +1,1 @@
+"""Tools for developers. Nothing in here runs a kernel."""

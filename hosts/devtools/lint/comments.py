@@ -1,0 +1,87 @@
+"""Comments that quiet a finding: `# noqa: HF001`, `# holdfast: noqa`."""
+
+import io
+import re
+import tokenize
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import attrs
+
+from holdfast.hosts.devtools.lint.findings import Finding
+from holdfast.hosts.devtools.lint.rules import RULES, UNKNOWN_CODE
+
+_COMMENT: Final = re.compile(
+    r"#\s*(?P<ours>holdfast:\s*)?noqa(?![\w-])(?P<codes>\s*:\s*(?P<list>[A-Z]+[0-9]+(?:[,\s]+[A-Z]+[0-9]+)*))?",
+    re.IGNORECASE,
+)
+_CODE: Final = re.compile(r"[A-Z]+[0-9]+", re.IGNORECASE)
+_OURS: Final = re.compile(r"HF[0-9]+")
+
+
+@attrs.frozen
+class Quiet:
+    """What one comment quiets: these codes, or all if None. `unknown` are those that do not exist, with columns."""
+
+    codes: frozenset[str] | None
+    unknown: tuple[tuple[int, str], ...] = ()
+
+
+def read_comments(source: bytes) -> Mapping[int, Quiet]:
+    """Return what is quiet in a file, by line."""
+    if b"noqa" not in source.lower():
+        return {}
+    return {
+        line: quiet
+        for line, column, text in _comments(source)
+        for found in _COMMENT.finditer(text)
+        if (quiet := _quiet(found, column)) is not None
+    }
+
+
+def is_quiet(finding: Finding, quiet: Mapping[int, Quiet]) -> bool:
+    """Whether a comment in one of its lines quiets a finding. A code that there is not can't be quieted."""
+    if finding.code == UNKNOWN_CODE or not quiet:
+        return False
+    lines = (quiet.get(line) for line in range(finding.line, finding.end_line + 1))
+    return any(one and (one.codes is None or finding.code in one.codes) for one in lines)
+
+
+def unknown_codes(path: str, quiet: Mapping[int, Quiet]) -> Iterator[Finding]:
+    """Yield a finding for each code of ours that a comment names and that there is not."""
+    for line, one in quiet.items():
+        for column, code in one.unknown:
+            yield Finding(
+                path=path,
+                line=line,
+                column=column,
+                end_line=line,
+                code=UNKNOWN_CODE,
+                text=f"there is no {code} among the codes of holdfast lint",
+            )
+
+
+def _quiet(found: re.Match[str], column: int) -> Quiet | None:
+    if found["list"] is None:
+        # A colon without codes after it is a slip that other tools take for "all", too.
+        return Quiet(None)
+    named = [(column + one.start() + 1, one[0].upper()) for one in _named(found)]
+    ours = [(at, code) for at, code in named if found["ours"] or _OURS.fullmatch(code)]
+    if not ours:
+        return None
+    unknown = tuple((at, code) for at, code in ours if code not in RULES)
+    return Quiet(frozenset(code for _, code in ours), unknown)
+
+
+def _named(found: re.Match[str]) -> Iterator[re.Match[str]]:
+    return _CODE.finditer(found.string, found.start("list"), found.end("list"))
+
+
+def _comments(source: bytes) -> Iterator[tuple[int, int, str]]:
+    """Yield the line, column and text of each comment, as far as a file can be read."""
+    try:
+        for token in tokenize.tokenize(io.BytesIO(source).readline):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.start[1], token.string
+    except (tokenize.TokenError, SyntaxError, UnicodeDecodeError):
+        return

@@ -1,0 +1,167 @@
+"""What is made and then dropped: steps that nobody awaits, tasks that nobody waits for, calls that nobody gets."""
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from holdfast.hosts.devtools.lint.hits import Hit, Place, written
+from holdfast.hosts.devtools.lint.modules import Definition, Module
+from holdfast.hosts.devtools.lint.name_resolution import Kind, Origins
+from holdfast.hosts.devtools.lint.rules import DROPPED_CALL, DROPPED_TASK, UNAWAITED
+from holdfast.hosts.devtools.lint.scopes import Imported, nodes_of, statements_of
+
+_AWAITED: Final = frozenset(
+    {
+        *("asyncio.sleep", "asyncio.wait", "asyncio.wait_for"),
+        *("holdfast.sleep", "holdfast.sleep_until", "holdfast.start_child", "holdfast.select"),
+        *("holdfast.side_effect", "holdfast.start_child().result"),
+        *("holdfast.Channel().receive", "holdfast.Channel().close"),
+        *("asyncio.Queue().get", "asyncio.Queue().put", "asyncio.Queue().join"),
+        *("asyncio.Event().wait", "asyncio.Barrier().wait"),
+        *("asyncio.Lock().acquire", "asyncio.Semaphore().acquire"),
+    }
+)
+_TASKS: Final = frozenset(
+    {
+        *("asyncio.create_task", "asyncio.ensure_future", "asyncio.gather", "asyncio.shield"),
+        *("asyncio.get_running_loop().create_task", "asyncio.get_event_loop().create_task"),
+    }
+)
+_RAISES: Final = frozenset({"raises", "warns", "assertRaises", "assertWarns", "assertRaisesRegex"})
+
+
+class Dropping:
+    """Finds what is dropped."""
+
+    def __init__(self, origins: Origins) -> None:
+        self._origins = origins
+
+    def check(self, node: ast.AST, place: Place, read: frozenset[str]) -> Iterator[Hit]:
+        """Yield what a statement of a workflow drops. `read` are all names that the function reads."""
+        match node:
+            case ast.Expr(value=value):
+                yield from self._dropped(value, place, node.end_lineno, is_workflow=True)
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as value):
+                if name not in read and not name.startswith("_") and name not in place.scope.globals:
+                    yield from self._dropped(value, place, node.end_lineno, is_workflow=True)
+            case _:
+                pass
+
+    def check_module(
+        self, module: Module, seen: Sequence[Definition], words: frozenset[str]
+    ) -> Iterator[Hit]:
+        """Yield what the rest of a module drops, beside the functions that were looked at as code of workflows.
+
+        `words` are the names of all that is worth looking for.
+        """
+        aliases = {
+            name
+            for name, bindings in module.scope.names.items()
+            if any(isinstance(one, Imported) and one.name in words for one in bindings)
+        }
+        known = words | aliases
+        inside = {
+            one
+            for definition in seen
+            for one in ast.walk(definition.node)
+            if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+        }
+        yield from self._check_body(module.tree.body, Place(module, module.scope))
+        for definition in module.definitions.values():
+            node = definition.node
+            if not isinstance(node, ast.ClassDef) and node not in inside and _may_drop(node.body, known):
+                yield from self._check_body(node.body, Place(module, module.scope_within(definition)))
+
+    def _check_body(self, body: Sequence[ast.stmt], place: Place) -> Iterator[Hit]:
+        expected = {
+            id(one)
+            for node in statements_of(body)
+            if isinstance(node, ast.With | ast.AsyncWith) and any(_raises(item) for item in node.items)
+            for one in node.body
+        }
+        for node in statements_of(body):
+            if isinstance(node, ast.Expr) and id(node) not in expected:
+                yield from self._dropped(node.value, place, node.end_lineno, is_workflow=False)
+
+    def _dropped(self, value: ast.expr, place: Place, end: int | None, *, is_workflow: bool) -> Iterator[Hit]:
+        for call in _calls(value):
+            origin = self._origins.of(call.func, place.module, place.scope)
+            if origin is None:
+                continue
+            name = written(call.func)
+            kind, definition = self._origins.called(origin)
+            if kind is Kind.WORKFLOW:
+                text = f"`{name}(...)` only says what to run, and is dropped: nothing runs"
+                yield Hit(call, DROPPED_CALL, text, end)
+            elif origin == "holdfast.Channel()":
+                text = f"`{name}(...)` only says what to send, and is dropped: nothing is sent"
+                yield Hit(call, DROPPED_CALL, text, end)
+            elif kind is Kind.STEP:
+                yield Hit(call, UNAWAITED, f"step `{name}(...)` is not awaited, and is not done", end)
+            elif is_workflow and (origin in _AWAITED or _is_coroutine(definition)):
+                yield Hit(call, UNAWAITED, f"`{name}(...)` is not awaited, and is not done", end)
+            elif is_workflow and origin in _TASKS:
+                text = f"what `{name}(...)` gives is dropped: nobody hears of its error, and it ends with the workflow"
+                yield Hit(call, DROPPED_TASK, text, end)
+
+
+def names_read(node: ast.AST) -> frozenset[str]:
+    """Return all names that a piece of code reads."""
+    return frozenset(
+        one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)
+    )
+
+
+def _calls(value: ast.expr) -> Iterator[ast.Call]:
+    """Yield the calls whose result an expression is, or consists of."""
+    match value:
+        case ast.Call():
+            yield value
+        case ast.IfExp(body=one, orelse=other):
+            yield from _calls(one)
+            yield from _calls(other)
+        case ast.BoolOp(values=values):
+            yield from _calls(values[-1])
+        case ast.ListComp(elt=element) | ast.SetComp(elt=element) | ast.GeneratorExp(elt=element):
+            yield from _calls(element)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            for part in parts:
+                yield from _calls(part)
+        case _:
+            pass
+
+
+def _is_coroutine(definition: Definition | None) -> bool:
+    """Whether calling a function gives a coroutine."""
+    if definition is None or not isinstance(definition.node, ast.AsyncFunctionDef):
+        return False
+    node = definition.node
+    names = {getattr(one, "id", "") for one in node.decorator_list}
+    is_generator = any(isinstance(one, ast.Yield) for one in nodes_of(node.body))
+    return not is_generator and names <= {"staticmethod", "classmethod", "override"}
+
+
+def _may_drop(body: Sequence[ast.stmt], words: frozenset[str]) -> bool:
+    """Whether a function drops the result of something that is called so: most do not, and need no closer look."""
+    return any(
+        _last_word(call.func) in words
+        for node in statements_of(body)
+        if isinstance(node, ast.Expr)
+        for call in _calls(node.value)
+    )
+
+
+def _last_word(node: ast.expr) -> str:
+    while isinstance(node, ast.Call):  # pack.options(...)(order)
+        node = node.func
+    if isinstance(node, ast.Attribute) and node.attr == "options":
+        node = node.value
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _raises(item: ast.withitem) -> bool:
+    """Whether a block is there to see something raised: what it makes is not meant to be of use."""
+    call = item.context_expr
+    func = call.func if isinstance(call, ast.Call) else None
+    name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    return name in _RAISES

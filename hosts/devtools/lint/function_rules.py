@@ -1,0 +1,216 @@
+"""One function that is the code of a workflow: what is wrong in it, and which other functions it uses."""
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from holdfast.hosts.devtools.lint.continue_as_new import check_continuing
+from holdfast.hosts.devtools.lint.dropped_calls import Dropping, names_read
+from holdfast.hosts.devtools.lint.hits import Hit, Place, written
+from holdfast.hosts.devtools.lint.known_names import Why, why_not_call, why_not_mention
+from holdfast.hosts.devtools.lint.module_state import Sharing
+from holdfast.hosts.devtools.lint.modules import Definition
+from holdfast.hosts.devtools.lint.name_resolution import Kind, Origins
+from holdfast.hosts.devtools.lint.query_purity import check_looking
+from holdfast.hosts.devtools.lint.rules import THREADS
+from holdfast.hosts.devtools.lint.scopes import (
+    Annotated,
+    Assigned,
+    Imported,
+    Scope,
+    scope_of_comprehension,
+    scope_of_function,
+)
+from holdfast.hosts.devtools.lint.set_order import Orders
+from holdfast.hosts.devtools.lint.swallowed_cancellation import check_swallowing, names_cancelled
+
+_MADE_BY = ("__init__", "__new__", "__post_init__", "__attrs_post_init__", "model_post_init")
+_FACTORIES = frozenset({"default_factory", "factory"})
+_RECORDED = frozenset({"holdfast.side_effect"})
+
+
+class Bodies:
+    """Looks at functions, one after the other."""
+
+    def __init__(self, origins: Origins) -> None:
+        self.origins = origins
+        self.dropping = Dropping(origins)
+        self._orders = Orders(origins)
+        self._sharing = Sharing(origins)
+
+    def check(self, definition: Definition) -> tuple[list[Hit], list[Definition]]:
+        """Return what is wrong in a function, and what else of the program it uses."""
+        look = _Look(self, definition)
+        scope = definition.module.scope_within(definition)
+        for statement in definition.node.body:
+            look.visit(statement, scope)
+        if self.origins.only_looks(definition):
+            look.hits += check_looking(definition)
+        look.hits += check_continuing(definition, self.origins)
+        return look.hits, look.used
+
+    def check_node(self, node: ast.AST, place: Place, look: "_Look") -> Iterator[Hit]:
+        """Yield what the parts of the linter that look at single nodes find."""
+        yield from self._orders.check(node, place)
+        yield from self._sharing.check(node, place)
+        yield from self.dropping.check(node, place, look.read)
+        yield from check_swallowing(node, place, self.origins, look.cancelled)
+
+
+class _Look:
+    """A look at one function and those inside of it."""
+
+    def __init__(self, bodies: Bodies, definition: Definition) -> None:
+        self.hits: list[Hit] = []
+        self.used: list[Definition] = []
+        self.read = names_read(definition.node)
+        self.cancelled = names_cancelled(definition.node.body)
+        self._bodies = bodies
+        self._origins = bodies.origins
+        self._module = definition.module
+        self._definition = definition
+
+    def visit(self, node: ast.AST, scope: Scope) -> None:
+        """Look at a node and all that is in it."""
+        place = Place(self._module, scope)
+        self.hits += self._bodies.check_node(node, place, self)
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                self._visit_function(node, scope)
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                self._visit_all(ast.iter_child_nodes(node), scope_of_comprehension(node.generators, scope))
+            case ast.Call():
+                self._visit_call(node, place)
+            case ast.Name(ctx=ast.Load()) | ast.Attribute(ctx=ast.Load()):
+                self._visit_mention(node, place)
+            case ast.AnnAssign():
+                self._visit_all([one for one in (node.target, node.value) if one is not None], scope)
+            case _:
+                self._visit_all(ast.iter_child_nodes(node), scope)
+
+    def _visit_all(self, nodes: Iterator[ast.AST] | Sequence[ast.AST], scope: Scope) -> None:
+        for node in nodes:
+            self.visit(node, scope)
+
+    def _visit_function(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, scope: Scope
+    ) -> None:
+        parameters = node.args
+        self._visit_all(
+            [one for one in (*parameters.defaults, *parameters.kw_defaults) if one is not None], scope
+        )
+        if isinstance(node, ast.Lambda):
+            self.visit(node.body, scope_of_function(node, scope, qualname=f"{scope.prefix}<lambda>"))
+            return
+        self._visit_all(node.decorator_list, scope)
+        qualname = f"{scope.prefix}{node.name}"
+        here = Definition(self._module, node, qualname, scope)
+        if self._origins.kind(here) in {Kind.OTHER, Kind.MESSAGE}:
+            self._visit_all(node.body, scope_of_function(node, scope, qualname=qualname))
+
+    def _visit_mention(self, node: ast.Name | ast.Attribute, place: Place) -> None:
+        origin = self._origins.of(node, place.module, place.scope)
+        why = None if origin is None else why_not_mention(origin)
+        if origin is not None and why is not None and not self._is_alias(node, place.scope):
+            self._hit(node, written(node), origin, why)
+            return
+        if origin is not None:
+            self._use(origin)
+        if isinstance(node, ast.Attribute):
+            self.visit(node.value, place.scope)
+
+    def _visit_call(self, node: ast.Call, place: Place) -> None:
+        origin = self._origins.of(node.func, place.module, place.scope)
+        if origin in _RECORDED:
+            return  # what it is given runs once, and is recorded
+        count = len(node.args) + len(node.keywords)
+        why = None if origin is None else why_not_mention(origin) or why_not_call(origin, count)
+        if origin is not None and why is not None and not self._is_of_local(node.func, origin, place.scope):
+            self._hit(node, written(node.func), origin, why)
+            if why.code == THREADS:
+                return  # what runs there is one finding, whatever it does
+            self._visit_all([*node.args, *node.keywords], place.scope)
+            return
+        if origin is not None:
+            self._make(origin, node)
+        self._visit_all(ast.iter_child_nodes(node), place.scope)
+
+    def _hit(self, node: ast.expr, text: str, origin: str, why: Why) -> None:
+        plain = origin.removeprefix("builtins.").replace("()", "")
+        known = "" if plain.endswith(text) and plain.count(".") <= text.count(".") + 1 else f" ({plain})"
+        self.hits.append(Hit(node, why.code, f"`{text}`{known} {why.text}"))
+
+    def _use(self, origin: str) -> None:
+        """Note that a function of the program is used, unless it is inside of this one, and is looked at anyway."""
+        found = self._origins.program.definition(origin)
+        if found is None or isinstance(found.node, ast.ClassDef):
+            return
+        is_inside = found.module is self._module and found.qualname.startswith(
+            f"{self._definition.qualname}.<locals>."
+        )
+        if not is_inside and self._origins.kind(found) in {Kind.OTHER, Kind.MESSAGE}:
+            self.used.append(found)
+
+    def _make(self, origin: str, call: ast.Call) -> None:
+        """Note what runs when an instance of a class of the program is made."""
+        found = self._origins.program.definition(origin)
+        if found is None or not isinstance(found.node, ast.ClassDef):
+            return
+        for name in _MADE_BY:
+            made_by = found.module.definitions.get(f"{found.qualname}.{name}")
+            if made_by is not None:
+                self.used.append(made_by)
+        passed = {keyword.arg for keyword in call.keywords}
+        if call.args or None in passed:
+            return
+        for one in found.node.body:
+            if isinstance(one, ast.AnnAssign) and getattr(one.target, "id", "") not in passed:
+                self._make_default(one, found, call)
+
+    def _make_default(self, field: ast.AnnAssign, made: Definition, call: ast.Call) -> None:
+        """Look at what a field is made by if it is left out."""
+        if not isinstance(field.value, ast.Call):
+            return
+        place = Place(made.module, made.scope)
+        for keyword in field.value.keywords:
+            if keyword.arg in _FACTORIES:
+                factory = keyword.value
+                inner = factory.body if isinstance(factory, ast.Lambda) else factory
+                inner = inner.func if isinstance(inner, ast.Call) else inner
+                origin = self._origins.of(inner, place.module, place.scope)
+                why = None if origin is None else why_not_mention(origin) or why_not_call(origin, 0)
+                if why is not None:
+                    by = f"makes `{written(field.target)}` by `{written(inner)}`, which {why.text}"
+                    text = f"`{written(call.func)}(...)` {by}"
+                    self.hits.append(Hit(call, why.code, text))
+
+    @staticmethod
+    def _is_alias(node: ast.expr, scope: Scope) -> bool:
+        """Whether this is a local variable: what it was given was looked at there."""
+        if not isinstance(node, ast.Name):
+            return False
+        where = scope.where(node.id)
+        return (
+            where is not None
+            and not where.is_module
+            and not any(isinstance(one, Imported) for one in where.names[node.id])
+        )
+
+    @staticmethod
+    def _is_of_local(node: ast.expr, origin: str, scope: Scope) -> bool:
+        """Whether this is part of what the function has made: then that was a finding, and this is none of its own."""
+        if isinstance(node, ast.Name):
+            return _Look._is_alias(node, scope)
+        if "()" not in origin or origin.startswith("pathlib."):
+            return False
+        while isinstance(node, ast.Attribute | ast.Call | ast.Subscript):
+            node = node.func if isinstance(node, ast.Call) else node.value
+            if isinstance(node, ast.Await):
+                node = node.value
+        where = scope.where(node.id) if isinstance(node, ast.Name) else None
+        return (
+            isinstance(node, ast.Name)
+            and where is not None
+            and not where.is_module
+            and any(isinstance(one, Assigned) for one in where.names[node.id])
+            and not any(isinstance(one, Annotated) for one in where.names[node.id])
+        )

@@ -1,0 +1,278 @@
+"""What is known of names outside of the program: which of them no replay could repeat, and why.
+
+A name is written as it would be imported: `datetime.datetime.now`, `builtins.open`. What a call of it gives is written
+with brackets: `pathlib.Path().read_text` is a method of a path.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from holdfast.hosts.devtools.lint.rules import (
+    ADDRESSES,
+    BLOCKING_SLEEP,
+    CHANCE,
+    CLOCK,
+    ENVIRONMENT,
+    EXITS,
+    OUTSIDE,
+    PRINTS,
+    SHARED,
+    THREADS,
+)
+
+_LOOPS: Final = ("asyncio.get_running_loop()", "asyncio.get_event_loop()", "asyncio.new_event_loop()")
+
+
+@attrs.frozen
+class Why:
+    """Why a name is not for workflows: the code of the finding, and what to say after the name."""
+
+    code: str
+    text: str
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Return the words of a text."""
+    return tuple(text.split())
+
+
+def _all(module: str, names: str) -> tuple[str, ...]:
+    return tuple(f"{module}.{name}" for name in words(names))
+
+
+def _of_loops(names: str) -> tuple[str, ...]:
+    return tuple(name for loop in _LOOPS for name in _all(loop, names))
+
+
+_CLOCK: Final = Why(CLOCK, "reads this machine's clock, and reads another time in a replay")
+_BLOCKING: Final = Why(BLOCKING_SLEEP, "stops all that this worker runs, and begins anew in a replay")
+_CHANCE: Final = Why(CHANCE, "draws something else in a replay")
+_ENVIRONMENT: Final = Why(ENVIRONMENT, "may say something else where the run is replayed")
+_OUTSIDE: Final = Why(OUTSIDE, "reaches the world outside of the run, and does so again in each replay")
+_THREADS: Final = Why(THREADS, "leaves the run's own event loop, where nothing has an order to repeat")
+_EXITS: Final = Why(EXITS, "ends the process in which many runs live")
+_ADDRESSES: Final = Why(ADDRESSES, "gives something else in every process")
+_PRINTS: Final = Why(PRINTS, "writes again in each replay")
+_SHARED: Final = Why(SHARED, "is made once, and shared by all runs in this process")
+
+# A mention of one of these is a finding, called or not: what is handed on is called by somebody else.
+_NAMES: Final[Mapping[str, Why]] = {
+    name: why
+    for why, names in (
+        (
+            _CLOCK,
+            (
+                *_all("time", "time time_ns monotonic monotonic_ns perf_counter perf_counter_ns"),
+                *_all("time", "process_time process_time_ns thread_time thread_time_ns clock_gettime"),
+                *_all("datetime.datetime", "now utcnow today"),
+                "datetime.date.today",
+                *_all("django.utils.timezone", "now localdate localtime"),
+                *_all("pendulum", "now today yesterday tomorrow"),
+                *_all("arrow", "now utcnow"),
+                *_all("pandas.Timestamp", "now utcnow today"),
+                *_all("whenever", "Instant.now ZonedDateTime.now"),
+            ),
+        ),
+        (_BLOCKING, ("time.sleep",)),
+        (
+            _CHANCE,
+            (
+                *_all("uuid", "uuid1 uuid4 uuid6 uuid7 uuid8 getnode"),
+                *_all("os", "urandom getrandom"),
+                *_all("uuid_utils", "uuid1 uuid4 uuid6 uuid7"),
+                *_all("ulid", "new ULID"),
+                *_all("nanoid", "generate"),
+                *_all("shortuuid", "uuid random"),
+            ),
+        ),
+        (
+            _ENVIRONMENT,
+            (
+                *_all("os", "environ environb getenv getenvb getpid getppid getcwd getlogin uname cpu_count"),
+                *_all("os", "getuid getloadavg times process_cpu_count sched_getaffinity"),
+                *_all("sys", "argv stdin"),
+                *_all("platform", "node platform system machine release uname python_version processor"),
+                *_all("socket", "gethostname getfqdn"),
+                *_all("getpass", "getuser getpass"),
+                *_all("pathlib.Path", "cwd home"),
+                *_all("locale", "getlocale getdefaultlocale localeconv"),
+            ),
+        ),
+        (
+            _OUTSIDE,
+            (
+                *_all("builtins", "open input"),
+                *_all("io", "open open_code FileIO"),
+                *_all("os", "open read write listdir scandir walk stat lstat remove unlink rename replace"),
+                *_all("os", "mkdir makedirs rmdir removedirs link symlink readlink chmod chown truncate"),
+                *_all("os", "system popen access utime pipe sync statvfs"),
+                *_all("os.path", "exists lexists isfile isdir islink ismount getsize getmtime getatime"),
+                *_all("os.path", "getctime realpath samefile expanduser expandvars"),
+                *_all("asyncio", "open_connection open_unix_connection start_server start_unix_server"),
+                *_all("asyncio", "create_subprocess_exec create_subprocess_shell"),
+                *_all("sqlalchemy", "create_engine engine.create_engine"),
+                *_all("sqlalchemy.orm", "Session sessionmaker scoped_session"),
+                *_all("sqlalchemy.ext.asyncio", "create_async_engine AsyncSession async_sessionmaker"),
+                *_all("codecs", "open"),
+                *_all("gzip", "open GzipFile"),
+                *_all("bz2", "open"),
+                *_all("lzma", "open"),
+                *_all("zipfile", "ZipFile"),
+                *_all("tarfile", "open"),
+                *_all("http.client", "HTTPConnection HTTPSConnection"),
+                *_all("urllib.request", "urlopen urlretrieve build_opener"),
+                *_all("webbrowser", "open open_new"),
+                *_of_loops(
+                    "create_connection create_server create_datagram_endpoint getaddrinfo getnameinfo "
+                    "sock_recv sock_sendall sock_connect sock_accept sendfile start_tls "
+                    "subprocess_exec subprocess_shell connect_read_pipe connect_write_pipe add_reader "
+                    "add_writer create_unix_connection create_unix_server"
+                ),
+            ),
+        ),
+        (
+            _THREADS,
+            (
+                *_all("asyncio", "to_thread run run_coroutine_threadsafe Runner new_event_loop"),
+                *_all("anyio", "run to_thread.run_sync from_thread.run to_process.run_sync"),
+                *_all("asgiref.sync", "sync_to_async async_to_sync"),
+                *_all("starlette.concurrency", "run_in_threadpool"),
+                *_all("fastapi.concurrency", "run_in_threadpool"),
+                *_all("os", "fork forkpty posix_spawn spawnv execv execve"),
+                *_of_loops(
+                    "run_in_executor run_until_complete run_forever add_signal_handler "
+                    "call_soon_threadsafe set_default_executor stop close"
+                ),
+            ),
+        ),
+        (
+            _EXITS,
+            (*_all("sys", "exit"), *_all("os", "_exit abort kill"), *_all("builtins", "exit quit")),
+        ),
+        (_ADDRESSES, ("builtins.hash", "builtins.id")),
+        (
+            _PRINTS,
+            (
+                "builtins.print",
+                *_all("pprint", "pprint pp"),
+                *_all("traceback", "print_exc print_exception print_stack print_tb print_last"),
+                *(
+                    name
+                    for one in ("stdout", "stderr")
+                    for name in _all(f"sys.{one}", "write writelines buffer")
+                ),
+                *_all("click", "echo secho"),
+                *_all("typer", "echo secho"),
+                *_all("rich", "print print_json"),
+                *_all("json", "dump"),
+                *_all("pickle", "dump"),
+                *_all("marshal", "dump"),
+                *_all("tomli_w", "dump"),
+                *_all("numpy", "save savez savez_compressed savetxt"),
+            ),
+        ),
+    )
+    for name in names
+}
+
+# A call of anything in these is a finding. Their classes may be mentioned: in annotations, or to catch their errors.
+_MODULES: Final[Mapping[str, Why]] = {
+    module: why
+    for why, modules in (
+        (_CHANCE, "random secrets numpy.random faker"),
+        (
+            _OUTSIDE,
+            (
+                "requests httpx aiohttp urllib3 socket smtplib ftplib imaplib poplib telnetlib "
+                "xmlrpc.client subprocess shutil tempfile glob fileinput dbm shelve sqlite3 aiosqlite "
+                "aiofiles psycopg psycopg2 asyncpg pymysql aiomysql mysql pymongo motor redis boto3 "
+                "botocore aioboto3 aiobotocore elasticsearch kafka aiokafka pika aio_pika grpc "
+                "paramiko asyncssh stripe openai anthropic slack_sdk twilio sendgrid celery"
+            ),
+        ),
+        (_THREADS, "threading multiprocessing concurrent.futures _thread trio gevent joblib"),
+    )
+    for module in words(modules)
+}
+_PLAIN_ENDINGS: Final = (
+    "Error",
+    "Exception",
+    "Warning",
+    "Timeout",
+    "Limits",
+    "URL",
+    "Auth",
+    "escape",
+    "compare_digest",
+)
+"""How the names of classes and functions end that do nothing outside of the program."""
+
+_PATH_METHODS: Final = frozenset(
+    words(
+        "read_text read_bytes write_text write_bytes open exists is_file is_dir is_symlink iterdir "
+        "glob rglob walk stat lstat touch mkdir rmdir unlink rename replace resolve samefile "
+        "symlink_to hardlink_to readlink chmod owner group expanduser absolute copy move"
+    )
+)
+_FILES: Final = frozenset(
+    f"{one}()"
+    for one in (
+        *_all("typing", "IO TextIO BinaryIO"),
+        *_all("io", "TextIOWrapper TextIOBase IOBase RawIOBase BufferedWriter"),
+    )
+)
+"""What is declared as one of these is a file that somebody else has opened, or a text that looks like one."""
+_FILE_METHODS: Final = frozenset(words("write writelines truncate flush"))
+_SEEDED: Final = frozenset({"random.Random", "numpy.random.default_rng", "numpy.random.RandomState"})
+"""Sources of chance that always give the same, if they are made with a seed."""
+_OF_NOW: Final = frozenset(_all("time", "localtime gmtime ctime asctime strftime"))
+"""They read the clock if they are not given a time: `strftime` as its second argument."""
+
+_SHARED_WHEN_GLOBAL: Final = frozenset(
+    (
+        *_all("asyncio", "Lock() Event() Condition() Semaphore() BoundedSemaphore() Barrier()"),
+        *_all("asyncio", "Queue() PriorityQueue() LifoQueue() Future()"),
+        *_all("itertools", "count() cycle()"),
+        *_all("builtins", "iter()"),
+        *_all("random", "Random()"),
+        *_all("numpy.random", "default_rng() RandomState()"),
+    )
+)
+
+
+def why_not_mention(name: str) -> Why | None:
+    """Return why a workflow may not even mention a name; None if it may."""
+    if name.startswith("asyncio.events."):
+        name = "asyncio." + name.removeprefix("asyncio.events.")
+    return _NAMES.get(name)
+
+
+def why_not_call(name: str, arguments: int) -> Why | None:
+    """Return why a workflow may not call a name with so many arguments; None if it may."""
+    if name in _OF_NOW:
+        return _CLOCK if arguments < (2 if name == "time.strftime" else 1) else None
+    if name in _SEEDED:
+        return _CHANCE if not arguments else None
+    if name.startswith(("pathlib.Path()", "pathlib.PosixPath()")):
+        return _OUTSIDE if name.rpartition(".")[2] in _PATH_METHODS else None
+    if name.rpartition(".")[0] in _FILES:
+        return _PRINTS if name.rpartition(".")[2] in _FILE_METHODS else None
+    if name.startswith(tuple(f"{seeded}()" for seeded in _SEEDED)):
+        return None
+    if name.startswith(("sqlalchemy.create_engine()", "sqlalchemy.orm.", "sqlalchemy.ext.asyncio.")):
+        return _OUTSIDE if "()" in name else None
+    if name.endswith(_PLAIN_ENDINGS) or ".types." in name:
+        return None
+    return next((why for module, why in _MODULES.items() if name.startswith(f"{module}.")), None)
+
+
+def why_not_share(name: str) -> Why | None:
+    """Return why a workflow may not use what a module has made once; None if it may."""
+    return _SHARED if name in _SHARED_WHEN_GLOBAL else None
+
+
+def is_known(name: str) -> bool:
+    """Whether anything is known of a name, or of its module."""
+    return name in _NAMES or name in _OF_NOW or name.startswith(tuple(f"{module}." for module in _MODULES))

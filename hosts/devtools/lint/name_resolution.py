@@ -1,0 +1,314 @@
+"""What an expression is, as far as its text tells: the full name of what it comes from.
+
+`dt.datetime.now` is `datetime.datetime.now` after `import datetime as dt`; `Path(x)` is `pathlib.Path()`, an instance.
+What is not known for certain has no name: then nothing is said of it.
+"""
+
+import ast
+import builtins
+import re
+from enum import Enum
+from typing import Final
+
+from holdfast.hosts.devtools.lint.known_names import is_known
+from holdfast.hosts.devtools.lint.modules import Definition, Module
+from holdfast.hosts.devtools.lint.program import Program
+from holdfast.hosts.devtools.lint.scopes import (
+    Annotated,
+    Assigned,
+    Binding,
+    Defined,
+    Imported,
+    OfClass,
+    Scope,
+)
+
+DEPTH_MAX: Final = 24
+"""How many names an expression may be behind another; what is farther away is not known."""
+SET: Final = "builtins.set()"
+_BUILTINS: Final = frozenset(dir(builtins))
+_OURS: Final = re.compile(r"holdfast\.(?:kernel\.authoring\.\w+\.)?(?=\w)")
+_SETS: Final = frozenset(
+    {
+        *(
+            "builtins.set()",
+            "builtins.frozenset()",
+            "typing.Set()",
+            "typing.FrozenSet()",
+            "typing.AbstractSet()",
+        ),
+        *("typing.MutableSet()", "collections.abc.Set()", "collections.abc.MutableSet()"),
+    }
+)
+_SET_METHODS: Final = frozenset({"union", "intersection", "difference", "symmetric_difference", "copy"})
+_SET_OPERATORS: Final = (ast.BitOr, ast.BitAnd, ast.BitXor, ast.Sub)
+_VIEWS: Final = ("keys()", "items()")
+_WRAPPERS: Final = frozenset({"typing.Optional", "typing.Annotated", "typing.Final", "typing.ClassVar"})
+
+
+class Kind(Enum):
+    """What a function of the program is to Holdfast."""
+
+    WORKFLOW = "workflow"
+    STEP = "step"
+    MESSAGE = "message"
+    """A query or an update: it is called while its workflow runs, as a part of it."""
+    STAGE = "stage"
+    OTHER = "other"
+
+
+class Origins:
+    """Names what expressions of a program come from."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._kinds: dict[int, Kind] = {}
+
+    def of(self, node: ast.expr, module: Module, scope: Scope, depth: int = 0) -> str | None:
+        """Return what an expression comes from; None if that is not known."""
+        if depth > DEPTH_MAX:
+            return None
+        deeper = depth + 1
+        match node:
+            case ast.Name(id=name):
+                return self.of_name(name, module, scope, deeper)
+            case ast.Attribute(value=value, attr=attr):
+                base = self.of(value, module, scope, deeper)
+                return None if base is None else self.of_attribute(base, attr, deeper)
+            case ast.Call(func=func):
+                called = self.of(func, module, scope, deeper)
+                return None if called is None else self._of_call(called, deeper)
+            case ast.Await(value=value) | ast.NamedExpr(value=value):
+                return self.of(value, module, scope, deeper)
+            case ast.Set() | ast.SetComp():
+                return SET
+            case ast.List() | ast.ListComp():
+                return "builtins.list()"
+            case ast.Dict() | ast.DictComp():
+                return "builtins.dict()"
+            case ast.BinOp():
+                return self._of_operation(node, module, scope, deeper)
+            case _:
+                return None
+
+    def of_name(self, name: str, module: Module, scope: Scope, depth: int = 0) -> str | None:
+        """Return what a name stands for in a scope; None if that is not known."""
+        where = scope.where(name)
+        if where is None:
+            return self._from_stars(name, module) or (f"builtins.{name}" if name in _BUILTINS else None)
+        if name not in where.origins:
+            where.origins[name] = None
+            # None stands in for what is given later, or for what can't be imported: it says nothing.
+            bindings = [one for one in where.names[name] if not _is_of_none(one)]
+            found = {self._of_binding(name, one, module, where, depth) for one in bindings}
+            where.origins[name] = found.pop() if len(found) == 1 else None
+        return where.origins[name]
+
+    def of_attribute(self, base: str, attr: str, depth: int = 0) -> str | None:
+        """Return what an attribute of something is."""
+        module, rest = self.program.split(base)
+        if module is not None and not rest:
+            inside = f"{base}.{attr}"
+            if self.program.split(inside)[1] == "":
+                return inside
+            return self.of_name(attr, module, module.scope, depth + 1)
+        if module is not None:
+            found = self._of_member(module, rest, attr, depth)
+            if found is not None:
+                return found
+        return _plain(f"{base}.{attr}")
+
+    def of_type(self, annotation: ast.expr, module: Module, scope: Scope, depth: int = 0) -> str | None:
+        """Return what an instance of an annotated type is; None if that is not known."""
+        if depth > DEPTH_MAX:
+            return None
+        deeper = depth + 1
+        match annotation:
+            case ast.Constant(value=str(text)):
+                try:
+                    return self.of_type(ast.parse(text, mode="eval").body, module, scope, deeper)
+                except (SyntaxError, ValueError, RecursionError, MemoryError):
+                    return None
+            case ast.BinOp(op=ast.BitOr(), left=left, right=right):
+                found = {
+                    self.of_type(one, module, scope, deeper) for one in (left, right) if not _is_none(one)
+                }
+                return found.pop() if len(found) == 1 else None
+            case ast.Subscript(value=value, slice=inner):
+                base = self.of(value, module, scope, deeper)
+                if base in _WRAPPERS:
+                    first = inner.elts[0] if isinstance(inner, ast.Tuple) and inner.elts else inner
+                    return self.of_type(first, module, scope, deeper)
+                return _instance(base)
+            case ast.Name() | ast.Attribute():
+                return _instance(self.of(annotation, module, scope, deeper))
+            case _:
+                return None
+
+    def kind(self, definition: Definition) -> Kind:
+        """Return what a function is to Holdfast, by its decorators."""
+        known = self._kinds.get(id(definition.node))
+        if known is None:
+            self._kinds[id(definition.node)] = known = Kind.OTHER  # of what decorates itself
+            for decorator in definition.node.decorator_list:
+                origin = self._of_decorator(decorator, definition)
+                if origin is not None and (found := self.makes(origin)) is not Kind.OTHER:
+                    known = found
+            self._kinds[id(definition.node)] = known
+        return known
+
+    def only_looks(self, definition: Definition) -> bool:
+        """Whether a function is a query, or the validator of an update."""
+        decorators = (self._of_decorator(node, definition) for node in definition.node.decorator_list)
+        return any(
+            one == "holdfast.query" or (one.endswith(".validator") and self.makes(one) is Kind.MESSAGE)
+            for one in decorators
+            if one is not None
+        )
+
+    def _of_decorator(self, node: ast.expr, definition: Definition) -> str | None:
+        """Return what a decorator is. In the body of a class, it may be of what was defined there before."""
+        if definition.owner and isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            beside = f"{definition.owner}.{node.value.id}"
+            if beside in definition.module.definitions:
+                return f"{definition.module.key}.{beside}.{node.attr}"
+        return self.of(node, definition.module, definition.scope)
+
+    def makes(self, origin: str) -> Kind:
+        """Return what a decorator makes of a function."""
+        origin = origin.replace(".options()", "").replace("()", "")
+        if origin in {"holdfast.step", "holdfast.step.in_transaction"}:
+            return Kind.STEP
+        if origin == "holdfast.workflow":
+            return Kind.WORKFLOW
+        if origin in {"holdfast.query", "holdfast.update"}:
+            return Kind.MESSAGE
+        if origin in {"holdfast.stage", "holdfast.stage.external"}:
+            return Kind.STAGE
+        base, _, last = origin.rpartition(".")
+        found = (
+            self.program.definition(base) if last in {"compensate", "validator", "check", "cancel"} else None
+        )
+        match None if found is None else self.kind(found), last:
+            case Kind.STEP, "compensate":
+                return Kind.STEP
+            case Kind.MESSAGE, "validator":
+                return Kind.MESSAGE
+            case Kind.STAGE, _:
+                return Kind.STAGE
+            case _:
+                return Kind.OTHER
+
+    def called(self, origin: str) -> tuple[Kind, Definition | None]:
+        """Return what it is that is called by this name, and where it is defined, if it is in the program."""
+        if origin.startswith("holdfast.step()"):
+            return Kind.STEP, None
+        if origin.startswith("holdfast.workflow()"):
+            return Kind.WORKFLOW, None
+        definition = self.program.definition(origin.removesuffix(".options()"))
+        return (Kind.OTHER, None) if definition is None else (self.kind(definition), definition)
+
+    def is_set(self, origin: str | None) -> bool:
+        """Whether something is a set."""
+        return origin in _SETS
+
+    # Parts ----------------------------------------------------------------------------------------------------------
+
+    def _of_binding(
+        self, name: str, binding: Binding, module: Module, where: Scope, depth: int
+    ) -> str | None:
+        match binding:
+            case Imported():
+                return self._of_import(binding, module, depth)
+            case Assigned(value=value):
+                return self.of(value, module, where, depth)
+            case Annotated(annotation=annotation):
+                return self.of_type(annotation, module, where, depth)
+            case Defined():
+                return f"{module.key}.{where.prefix}{name}"
+            case OfClass(qualname=qualname):
+                return f"{qualname}()"
+            case _:
+                return None
+
+    def _of_import(self, imported: Imported, module: Module, depth: int) -> str | None:
+        """Return what an import gives. What another file has imported itself is followed to where it is from."""
+        origin = self.program.imported(imported, module)
+        found, rest = self.program.split(origin)
+        if found is None or not rest or depth > DEPTH_MAX:
+            return _plain(origin)
+        return self.of_name(rest, found, found.scope, depth + 1) if "." not in rest else None
+
+    def _of_member(self, module: Module, rest: str, attr: str, depth: int) -> str | None:
+        """Return what an attribute of a class of the program, or of an instance of one, is."""
+        qualname = rest.removesuffix("()")
+        for _ in range(DEPTH_MAX):
+            known = module.definitions.get(qualname)
+            if known is None or not isinstance(known.node, ast.ClassDef):
+                return None
+            if f"{qualname}.{attr}" in module.definitions:
+                return f"{module.key}.{qualname}.{attr}"
+            for one in known.node.body:
+                if isinstance(one, ast.AnnAssign) and getattr(one.target, "id", "") == attr:
+                    return self.of_type(one.annotation, module, known.scope, depth + 1)
+            base = self.of(known.node.bases[0], module, known.scope, depth + 1) if known.node.bases else None
+            above, qualname = (None, "") if base is None else self.program.split(base)
+            if above is None:
+                return None
+            module = above
+        return None
+
+    def _of_call(self, called: str, depth: int) -> str | None:
+        """Return what a call gives."""
+        definition = self.program.definition(called)
+        if definition is not None and not isinstance(definition.node, ast.ClassDef):
+            returns = definition.node.returns
+            if returns is not None and self.kind(definition) is not Kind.WORKFLOW:
+                return self.of_type(returns, definition.module, definition.scope, depth)
+        base, _, last = called.rpartition(".")
+        if base in _SETS and last in _SET_METHODS:
+            return SET
+        return f"{called}()"
+
+    def _of_operation(self, node: ast.BinOp, module: Module, scope: Scope, depth: int) -> str | None:
+        left = self.of(node.left, module, scope, depth)
+        if left is not None and left.startswith("pathlib.") and isinstance(node.op, ast.Div):
+            return left
+        if isinstance(node.op, _SET_OPERATORS):
+            right = self.of(node.right, module, scope, depth)
+            if self.is_set(left) or self.is_set(right) or _is_view(left) or _is_view(right):
+                return SET
+        return None
+
+    def _from_stars(self, name: str, module: Module) -> str | None:
+        """Return what a name is that nothing but `import *` can have bound."""
+        for star in module.scope.stars:
+            origin = self.program.imported(star, module)
+            found, rest = self.program.split(origin)
+            if found is not None and not rest:
+                if found is not module and found.scope.where(name) is not None:
+                    return self.of_name(name, found, found.scope)
+            elif is_known(_plain(f"{origin}.{name}")) or origin.startswith("holdfast"):
+                return _plain(f"{origin}.{name}")
+        return None
+
+
+def _plain(origin: str) -> str:
+    """Return a name of ours as users write it, wherever it was imported from."""
+    return _OURS.sub("holdfast.", origin, count=1) if origin.startswith("holdfast.") else origin
+
+
+def _instance(origin: str | None) -> str | None:
+    return None if origin is None else f"{origin}()"
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _is_of_none(binding: Binding) -> bool:
+    return isinstance(binding, Assigned) and _is_none(binding.value)
+
+
+def _is_view(origin: str | None) -> bool:
+    return origin is not None and origin.endswith(_VIEWS)

@@ -1,0 +1,158 @@
+"""All files of a program, read when they are needed, and what the imports between them mean."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from holdfast.hosts.devtools.lint.files import File, shown_path
+from holdfast.hosts.devtools.lint.findings import Unreadable
+from holdfast.hosts.devtools.lint.modules import Definition, Module, read_module
+from holdfast.hosts.devtools.lint.scopes import Imported
+
+MARK: Final = "@"
+"""What the names of the program's own modules begin with: `@random` is a file beside others, `random` is Python's."""
+
+
+class Program:
+    """The files that were given. Nothing outside of them is read."""
+
+    def __init__(self, files: Sequence[File]) -> None:
+        self.files = files
+        self.unreadable: dict[Path, Unreadable] = {}
+        self._sources: dict[Path, bytes] = {}
+        self._read: dict[Path, Module | None] = {}
+        self._names: dict[str, list[Path]] = {}
+        self._keys: dict[Path, str] = {}
+        self._paths: dict[str, Path] = {}
+        self._packages: dict[Path, bool] = {}
+        here = Path.cwd()
+        for file in files:
+            self._register(file.path, here)
+
+    def source(self, path: Path) -> bytes:
+        """Return what is in a file; nothing if it can't be read, which is noted."""
+        if path not in self._sources:
+            try:
+                self._sources[path] = path.read_bytes()
+            except OSError as error:
+                self._sources[path] = b""
+                self._note(path, error.strerror or str(error))
+        return self._sources[path]
+
+    def module(self, path: Path) -> Module | None:
+        """Return a file that was read; None if it can't be, which is noted."""
+        if path not in self._read:
+            self._read[path] = self._load(path)
+        return self._read[path]
+
+    def module_of(self, key: str) -> Module | None:
+        """Return the module of a key; None if there is none."""
+        path = self._paths.get(key)
+        return None if path is None else self.module(path)
+
+    def loaded(self) -> Iterator[Module]:
+        """Yield what was read, in the order of files."""
+        for file in self.files:
+            module = self._read.get(file.path)
+            if module is not None:
+                yield module
+
+    def definition(self, origin: str) -> Definition | None:
+        """Return what is defined under a name; None if nothing in the program is."""
+        module, rest = self.split(origin)
+        return None if module is None else module.definitions.get(rest)
+
+    def split(self, origin: str) -> tuple[Module | None, str]:
+        """Return the module that a name begins with, and the rest of the name."""
+        end = len(origin) if origin.startswith(MARK) else 0
+        while end > 0:
+            key = origin[:end]
+            if key in self._paths:
+                return self.module_of(key), origin[end + 1 :]
+            end = origin.rfind(".", 0, end)
+        return None, origin
+
+    def imported(self, what: Imported, module: Module) -> str:
+        """Return what an import in a module gives: the key of a module, a name in one, or a name from elsewhere."""
+        name = what.module
+        if what.level:
+            place = module.path.parent
+            for _ in range(what.level - 1):
+                place = place.parent
+            path = place.joinpath(*name.split(".")) if name else place
+            key = self._key_at(path)
+            inside = self._key_at(path / what.name) if what.name else None
+            base = key or f"?{path}"
+        else:
+            base = self._find(name, module.path) or name
+            inside = self._find(f"{name}.{what.name}", module.path) if what.name else None
+        if inside is not None:
+            return inside
+        return f"{base}.{what.name}" if what.name else base
+
+    def _key_at(self, path: Path) -> str | None:
+        for file in (path / "__init__.py", path.with_name(path.name + ".py")):
+            if file in self._keys:
+                return self._keys[file]
+        return None
+
+    def _find(self, name: str, importer: Path) -> str | None:
+        """Return the key of the module that is imported by a full name: the nearest, if there are several."""
+        found = self._names.get(name)
+        if not found or name.partition(".")[0] in sys.stdlib_module_names:
+            return None
+        nearest = max(found, key=lambda path: len(os.path.commonpath([path, importer])))
+        return self._keys[nearest]
+
+    def _register(self, path: Path, here: Path) -> None:
+        if path in self._keys:
+            return
+        top, parts = self._place(path)
+        name = ".".join(parts) or path.stem
+        key, number = f"{MARK}{name}", 1
+        while key in self._paths:
+            number += 1
+            key = f"{MARK}{name}#{number}"
+        self._keys[path] = key
+        self._paths[key] = path
+        self._names.setdefault(name, []).append(path)
+        # Folders that are packages without an __init__.py: they may be named in imports, too.
+        while here in top.parents:
+            name = f"{top.name}.{name}"
+            self._names.setdefault(name, []).append(path)
+            top = top.parent
+
+    def _load(self, path: Path) -> Module | None:
+        source = self.source(path)
+        if path in self.unreadable or path not in self._keys:
+            return None
+        key = self._keys[path]
+        try:
+            return read_module(path, shown_path(path), key[len(MARK) :].partition("#")[0], key, source)
+        except SyntaxError as error:
+            self._note(path, f"line {error.lineno}: {error.msg}" if error.lineno else str(error.msg))
+        except (RecursionError, MemoryError):
+            self._note(path, "nested too deeply to be read")
+        except ValueError as error:
+            self._note(path, str(error))
+        return None
+
+    def _note(self, path: Path, reason: str) -> None:
+        shown = shown_path(path)
+        self.unreadable[path] = Unreadable(path=shown, reason=reason)
+
+    def _place(self, path: Path) -> tuple[Path, list[str]]:
+        """Return the folder from which a file is imported, and its name from there."""
+        parts = [] if path.stem == "__init__" else [path.stem]
+        folder = path.parent
+        while self._is_package(folder) and folder.parent != folder:
+            parts.insert(0, folder.name)
+            folder = folder.parent
+        return folder, parts
+
+    def _is_package(self, folder: Path) -> bool:
+        if folder not in self._packages:
+            self._packages[folder] = (folder / "__init__.py").is_file()
+        return self._packages[folder]

@@ -1,0 +1,40 @@
+"""Queries and validators only look: what they change of their object is changed in the one process that asks."""
+
+import ast
+from collections.abc import Iterator
+
+from holdfast.hosts.devtools.lint.hits import Hit, written
+from holdfast.hosts.devtools.lint.module_state import CHANGES
+from holdfast.hosts.devtools.lint.modules import Definition
+from holdfast.hosts.devtools.lint.rules import LOOKS
+
+_WHY = "is changed here, in the process that asks alone, and nowhere in the run"
+
+
+def check_looking(definition: Definition) -> Iterator[Hit]:
+    """Yield what a query or a validator changes of the object that it is called on."""
+    assert not isinstance(definition.node, ast.ClassDef)
+    taken = definition.node.args
+    first = next((one.arg for one in (*taken.posonlyargs, *taken.args)), None)
+    if first is None:
+        return
+    for statement in definition.node.body:
+        for node in ast.walk(statement):
+            match node:
+                case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
+                    if _root(node) == first:
+                        yield Hit(node, LOOKS, f"`{written(node)}` {_WHY}")
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Attribute() | ast.Subscript() as value, attr=attr)
+                ):
+                    if attr in CHANGES and _root(value) == first:
+                        yield Hit(node, LOOKS, f"`{written(value)}` {_WHY}")
+                case _:
+                    pass
+
+
+def _root(node: ast.expr) -> str | None:
+    """Return the name that an expression begins with: `self` of `self.moves[0].at`. None if it makes something new."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None

@@ -1,0 +1,161 @@
+"""The order of sets: where a workflow depends on it. That of a set of texts differs in every process."""
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from holdfast.hosts.devtools.lint.hits import Hit, Place, written
+from holdfast.hosts.devtools.lint.name_resolution import Origins
+from holdfast.hosts.devtools.lint.rules import SET_ORDER
+from holdfast.hosts.devtools.lint.scopes import Annotated, Assigned
+
+_IN_ORDER: Final = frozenset(
+    {
+        *(
+            f"builtins.{name}"
+            for name in ("list", "tuple", "enumerate", "iter", "zip", "map", "filter", "str", "repr")
+        ),
+        *("builtins.dict.fromkeys", "collections.deque", "functools.reduce", "asyncio.as_completed"),
+        *(
+            f"itertools.{name}"
+            for name in ("chain", "islice", "product", "permutations", "combinations", "batched")
+        ),
+        *(
+            f"itertools.{name}"
+            for name in ("cycle", "accumulate", "groupby", "starmap", "takewhile", "dropwhile")
+        ),
+    }
+)
+"""What goes through its arguments in their order, and gives something that shows it."""
+_ORDER_FREE: Final = frozenset(
+    f"builtins.{name}"
+    for name in ("sorted", "set", "frozenset", "sum", "min", "max", "any", "all", "len", "bool")
+)
+_TASKS: Final = frozenset({"asyncio.create_task", "asyncio.ensure_future", "asyncio.Task", "asyncio.Future"})
+_AS_COMPLETED: Final = "asyncio.as_completed"
+
+
+class Orders:
+    """Finds what depends on the order of a set."""
+
+    def __init__(self, origins: Origins) -> None:
+        self._origins = origins
+        self._free: set[int] = set()
+
+    def check(self, node: ast.AST, place: Place) -> Iterator[Hit]:
+        """Yield what is wrong with this node. Those around it were checked before."""
+        match node:
+            case ast.For() | ast.AsyncFor():
+                yield from self._each(node.iter, place)
+            case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp():
+                if not self._is_free(node):
+                    for generator in node.generators:
+                        yield from self._each(generator.iter, place)
+            case ast.Call():
+                yield from self._call(node, place)
+            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+                yield from self._starred(parts, place)
+            case ast.Assign(targets=[ast.Tuple() | ast.List()], value=value):
+                yield from self._each(value, place)
+            case ast.FormattedValue(value=value) if self._is_unordered(value, place):
+                yield _hit(value, "shows a set in the order that it has in this process")
+            case _:
+                pass
+
+    def _call(self, node: ast.Call, place: Place) -> Iterator[Hit]:
+        called = self._origins.of(node.func, place.module, place.scope)
+        yield from self._starred(node.args, place)
+        if called in _ORDER_FREE:
+            self._free.update(id(one) for one in node.args)
+        elif called in _IN_ORDER:
+            for argument in node.args:
+                if called == _AS_COMPLETED and self._is_set(argument, place):
+                    yield _hit(argument, "gives asyncio.as_completed a set, which it refuses")
+                else:
+                    yield from self._each(argument, place)
+        elif isinstance(node.func, ast.Attribute):
+            of_what = node.func.value
+            if node.func.attr == "pop" and not node.args and self._is_unordered(of_what, place):
+                yield _hit(of_what, f"takes any one of `{written(of_what)}`, which is a set")
+            if node.func.attr == "join" and isinstance(of_what, ast.Constant):
+                for argument in node.args:
+                    yield from self._each(argument, place)
+
+    def _starred(self, parts: Sequence[ast.expr], place: Place) -> Iterator[Hit]:
+        for part in parts:
+            if isinstance(part, ast.Starred):
+                yield from self._each(part.value, place)
+
+    def _each(self, node: ast.expr, place: Place) -> Iterator[Hit]:
+        if self._is_unordered(node, place):
+            name = written(node)
+            what = "a set" if name == "(...)" else f"`{name}`, which is a set"
+            yield _hit(node, f"goes through {what}, in an order that differs between processes")
+
+    def _is_free(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp) -> bool:
+        """Whether nobody can see in which order a comprehension went through a set."""
+        if id(node) not in self._free and not isinstance(node, ast.SetComp):
+            return False
+        return not any(isinstance(one, ast.Await) for one in ast.walk(node))
+
+    def _is_set(self, node: ast.expr, place: Place) -> bool:
+        return self._origins.is_set(self._origins.of(node, place.module, place.scope))
+
+    def _is_unordered(self, node: ast.expr, place: Place) -> bool:
+        return self._is_set(node, place) and not self._holds_tasks(node, place)
+
+    # Sets of tasks have an order -------------------------------------------------------------------------------------
+
+    def _holds_tasks(self, node: ast.expr, place: Place) -> bool:
+        """Whether a set holds tasks only. These hash by the number in which they were made: their order is known."""
+        match node:
+            case ast.Set(elts=parts):
+                return all(self._is_task(one, place) for one in parts)
+            case ast.SetComp(elt=element):
+                return self._is_task(element, place)
+            case ast.Name(id=name):
+                where = place.scope.where(name)
+                bindings = [] if where is None else where.names[name]
+                return bool(bindings) and all(self._binds_tasks(one, name, place) for one in bindings)
+            case _:
+                return False
+
+    def _binds_tasks(self, binding: object, name: str, place: Place) -> bool:
+        match binding:
+            case Annotated(annotation=ast.Subscript(slice=inner)):
+                origin = self._origins.of_type(inner, place.module, place.scope)
+                return origin is not None and origin.removesuffix("()") in _TASKS
+            case Assigned(value=ast.Call(args=[])):  # set()
+                added = place.module.added_to(name)
+                return bool(added) and all(self._is_task(one, place) for one in added)
+            case Assigned(value=ast.Set() | ast.SetComp() as value):
+                return self._holds_tasks(value, place)
+            case _:
+                return False
+
+    def _is_task(self, node: ast.expr, place: Place) -> bool:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "create_task"
+        ):
+            return True
+        origin = self._origins.of(node, place.module, place.scope)
+        if origin is None:
+            return isinstance(node, ast.Name) and self._is_made_task(node.id, place)
+        return origin.removesuffix("()") in _TASKS or origin.endswith(".create_task()")
+
+    def _is_made_task(self, name: str, place: Place) -> bool:
+        """Whether every value that a name is given is a task, though they come from several places."""
+        where = place.scope.where(name)
+        bindings = [] if where is None else where.names[name]
+        values = [one.value for one in bindings if isinstance(one, Assigned)]
+        return (
+            len(values) == len(bindings) > 0
+            and all(isinstance(one, ast.Call) for one in values)
+            and all(self._is_task(one, place) for one in values)
+        )
+
+
+def _hit(node: ast.expr, text: str) -> Hit:
+    return Hit(node, SET_ORDER, text)

@@ -1,0 +1,188 @@
+"""Hands events to a sink, and finds out what it is that fails: the sink, or one event."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+
+from holdfast.hosts.text import printable
+from holdfast.kernel.commands import Delivered, Refused
+from holdfast.ports.errors import EventRefusedError, SinkUnavailableError, UnavailableError
+from holdfast.ports.events import Event, EventSink
+
+EVENTS_AT_ONCE: Final = 500
+ERROR_MAX: Final = 2_000
+FAILURES_MAX: Final = 3
+"""How many runs' events a sink may fail at, one after the other, before it is the sink that fails."""
+
+
+@attrs.frozen(kw_only=True)
+class Pending:
+    """Events of one run, in order, and the rows before and after them. A `suspect` failed the last time."""
+
+    run: str
+    events: tuple[Event, ...]
+    before: int
+    end: int
+    suspect: bool = False
+
+
+@attrs.define
+class Delivery:
+    """How far each run's events have come: `took` is whether the sink took any, `error` why it failed as a whole."""
+
+    delivered: list[Delivered] = attrs.field(factory=list[Delivered])
+    refused: list[Refused] = attrs.field(factory=list[Refused])
+    untouched: list[str] = attrs.field(factory=list[str])
+    events: int = 0
+    took: bool = False
+    error: str | None = None
+    retry_after: float = 0.0
+
+
+def deliver(
+    sink: EventSink,
+    pending: Sequence[Pending],
+    delivery: Delivery,
+    *,
+    failing: bool,
+    may_go_on: Callable[[], bool],
+) -> None:
+    """Hand over events, in few calls while all goes well, and add to `delivery` what came of it.
+
+    Where a call fails, runs are tried one by one, and those that failed before event by event: a sink that takes any of
+    them is not to blame for the others. One that takes none of the first few is left alone. Nothing is begun once
+    `may_go_on` says no, or the sink has failed.
+    """
+    waiting = [one for one in pending if one.events]
+    delivery.delivered += [Delivered(run=one.run, number=one.end) for one in pending if not one.events]
+    healthy = [one for one in waiting if not one.suspect]
+    alone = [one for one in waiting if one.suspect]
+    if failing and not delivery.took:
+        healthy, alone = [], [*healthy, *alone]
+    for together in _batches(healthy):
+        if delivery.error is not None or not may_go_on():
+            delivery.untouched += [one.run for one in together]
+            continue
+        error = _emitted(sink, [event for one in together for event in one.events], delivery)
+        if error is None:
+            delivery.delivered += [Delivered(run=one.run, number=one.end) for one in together]
+        elif isinstance(error, UnavailableError):
+            _failed(delivery, error)
+            _split(together, error, delivery)
+        elif len(together) == 1:
+            _event_by_event(sink, together[0], delivery, may_go_on, error)
+        else:
+            _one_by_one(sink, together, delivery, may_go_on)
+    _one_by_one(sink, alone, delivery, may_go_on)
+
+
+def _split(together: Sequence[Pending], error: UnavailableError, delivery: Delivery) -> None:
+    """Part what a sink has taken, before it could take no more, from what is left as it is."""
+    left = _taken(error)
+    for one in together:
+        taken = min(left, len(one.events))
+        left -= taken
+        if taken:
+            number = one.end if taken == len(one.events) else one.events[taken - 1].number
+            delivery.delivered.append(Delivered(run=one.run, number=number))
+            delivery.events += taken
+        else:
+            delivery.untouched.append(one.run)
+
+
+def _one_by_one(
+    sink: EventSink, pending: Sequence[Pending], delivery: Delivery, may_go_on: Callable[[], bool]
+) -> None:
+    failures = 0
+    for one in pending:
+        if delivery.error is not None or not may_go_on():
+            delivery.untouched.append(one.run)
+        elif (error := _run_delivered(sink, one, delivery, may_go_on)) is not None:
+            failures += 1
+            if failures >= FAILURES_MAX and not delivery.took and not isinstance(error, EventRefusedError):
+                _failed(delivery, error)
+
+
+def _run_delivered(
+    sink: EventSink, one: Pending, delivery: Delivery, may_go_on: Callable[[], bool]
+) -> Exception | None:
+    """Hand over one run's events: together if that goes well, else up to the one at which the sink fails."""
+    if one.suspect:
+        return _event_by_event(sink, one, delivery, may_go_on, None)
+    error = _emitted(sink, one.events, delivery)
+    if error is not None:
+        return _event_by_event(sink, one, delivery, may_go_on, error)
+    delivery.delivered.append(Delivered(run=one.run, number=one.end))
+    return None
+
+
+def _event_by_event(
+    sink: EventSink,
+    one: Pending,
+    delivery: Delivery,
+    may_go_on: Callable[[], bool],
+    error: Exception | None,
+) -> Exception | None:
+    """Hand over one run's events up to the one at which the sink fails. `error` is how all together failed, if so."""
+    number = one.before
+    taken = _taken(error)
+    if taken:
+        number = one.events[taken - 1].number
+        delivery.events += taken
+    for event in one.events[taken:]:
+        if not may_go_on():
+            delivery.delivered.append(Delivered(run=one.run, number=number))
+            return None
+        if error is None or len(one.events) > 1:
+            error = _emitted(sink, (event,), delivery)
+        if error is not None:
+            final = isinstance(error, EventRefusedError)
+            delivery.refused.append(
+                Refused(run=one.run, delivered=number, number=event.number, error=_text(error), final=final)
+            )
+            return error
+        number = event.number
+    delivery.delivered.append(Delivered(run=one.run, number=one.end))
+    return None
+
+
+def _emitted(sink: EventSink, events: Sequence[Event], delivery: Delivery) -> Exception | None:
+    try:
+        sink.emit(events)
+    except Exception as error:  # noqa: BLE001  # whatever it is, the sink has failed
+        return error
+    delivery.took = True
+    delivery.events += len(events)
+    return None
+
+
+def _taken(error: Exception | None) -> int:
+    """Return how many events a sink took before it failed."""
+    return error.taken if isinstance(error, SinkUnavailableError) else 0
+
+
+def _failed(delivery: Delivery, error: Exception) -> None:
+    delivery.error = _text(error)
+    if isinstance(error, SinkUnavailableError):
+        delivery.retry_after = error.retry_after
+
+
+def _text(error: Exception) -> str:
+    try:
+        return printable(f"{type(error).__name__}: {error}")[:ERROR_MAX]
+    except Exception:  # noqa: BLE001  # a sink's own error class may do anything when it is printed
+        return type(error).__name__
+
+
+def _batches(pending: Sequence[Pending]) -> list[list[Pending]]:
+    """Part runs so that few calls are made, none of them with more events than a sink must take."""
+    batches: list[list[Pending]] = []
+    size = EVENTS_AT_ONCE
+    for one in pending:
+        if size + len(one.events) > EVENTS_AT_ONCE:
+            batches.append([])
+            size = 0
+        batches[-1].append(one)
+        size += len(one.events)
+    return batches

@@ -1,0 +1,355 @@
+"""Brings what has happened to runs to sinks of events: a round at a time, for any host."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, cast
+
+import attrs
+
+from holdfast.hosts.events.delivery import ERROR_MAX, Delivery, Pending, deliver
+from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.commands import (
+    FLUSH_LIMIT,
+    Delivered,
+    OutboxFlush,
+    OutboxFlushed,
+    OutboxSettle,
+    OutboxSettled,
+    OutboxSweep,
+    Refused,
+    StreamLease,
+)
+from holdfast.kernel.history.reader import shown_data
+from holdfast.ports.clock import instant, micros
+from holdfast.ports.errors import UnreadableRowError
+from holdfast.ports.events import USER_EVENTS, Event, EventSink
+from holdfast.ports.json import canonical, parse
+from holdfast.ports.persistence import RunsByKey, SinksWithNews, StreamRows, StreamStart
+from holdfast.ports.records import HistoryRow, Micros, Run
+from holdfast.ports.unreadable import PARSE_ERRORS
+
+LEASE: Final = 60.0
+FLUSH_SECONDS: Final = 0.5
+"""How long a flush goes on with the streams that it has leased, before it gives back those that are left."""
+SETTLE_AFTER: Final = 0.015
+"""Seconds after which it is said how far a flush went, so that not much comes again if the process is killed."""
+ROWS_EACH: Final = 100
+ROWS_AT_ONCE: Final = 500
+"""How many rows are read at once. Between two such portions it can be said how far a flush went."""
+SWEEP_INTERVAL: Final = 10.0
+PAGES_AT_ONCE: Final = 20
+SKIPPED: Final = "event.skipped"
+
+_log = logging.getLogger("holdfast.events")
+
+
+@attrs.frozen(kw_only=True)
+class Flushed:
+    """What a flush did.
+
+    Attributes:
+        events: How many events sinks have taken.
+        parked: How many runs' streams were parked, because their sink refuses an event again and again.
+        failing: The names of sinks that took nothing and are left alone for a while.
+        more: Whether there may be more to deliver at once.
+    """
+
+    events: int = 0
+    parked: int = 0
+    failing: tuple[str, ...] = ()
+    more: bool = False
+
+
+class Flusher:
+    """Flushes to some sinks. Keeps no truth: only when to look again for what nobody has said.
+
+    Safe to use from several threads, for different sinks.
+    """
+
+    def __init__(self, core: Core, sinks: Mapping[str, EventSink], *, lease: float = LEASE) -> None:
+        self._core = core
+        self._sinks = dict(sinks)
+        self._lease = lease
+        self._sweep_at = 0.0
+        self._sweep_after: str = ""
+        self._began: Micros | None = None
+        self._hurry = False
+        self._logged_unknown: set[str] = set()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The sinks that it can flush to."""
+        return tuple(self._sinks)
+
+    def look(self) -> tuple[str, ...]:
+        """Return the sinks that have news. Every ten seconds also look for what nobody has said."""
+        if not self._sinks:
+            return ()
+        if self._core.clock.monotonic() >= self._sweep_at:
+            self._sweep()
+        now = micros(self._core.clock.now())
+        return self._core.stores.persistence.read(SinksWithNews(self._core.namespace, self.names, now))
+
+    def flush(self, *, keep_on: Callable[[], bool] = lambda: True) -> Flushed:
+        """Flush until nothing is left that is due, or `keep_on` says no."""
+        total = Flushed()
+        while keep_on():
+            names = self.look()
+            if not names:
+                return attrs.evolve(total, more=False)
+            for name in names:
+                one = self.flush_once(name, keep_on)
+                total = Flushed(
+                    events=total.events + one.events,
+                    parked=total.parked + one.parked,
+                    failing=tuple(sorted({*total.failing, *one.failing})),
+                    more=True,
+                )
+        return total
+
+    def flush_once(self, name: str, keep_on: Callable[[], bool] = lambda: True) -> Flushed:
+        """Lease some streams of one sink, hand their events over, and say how far that went, portion by portion."""
+        clock = self._core.clock
+        # Half of the lease is left for the call that has been begun, and for the store.
+        began = clock.monotonic()
+        until = began + self._lease / 2
+        command = OutboxFlush(namespace=self._core.namespace, sink=name, lease=round(self._lease * 1_000_000))
+        leased = self._core.kernel.dispatch(command)
+        if not leased.streams:
+            return Flushed()
+        delivery = Delivery()
+        settling = _Settling(self._core, name, leased, delivery)
+        untouched = [stream.run for stream in leased.streams]
+        settled_at = began
+
+        def may_go_on() -> bool:
+            return clock.monotonic() < until and keep_on()
+
+        try:
+            for group in _groups(leased.streams):
+                if delivery.error is not None or not may_go_on():
+                    break
+                if delivery.took and clock.monotonic() >= began + FLUSH_SECONDS:
+                    break
+                if clock.monotonic() >= settled_at + SETTLE_AFTER:
+                    settling.settle_new()
+                    settled_at = clock.monotonic()
+                pending = self._readable_pending(leased, group, delivery)
+                del untouched[: len(group)]
+                deliver(self._sinks[name], pending, delivery, failing=leased.failing, may_go_on=may_go_on)
+        finally:
+            delivery.untouched += untouched
+            settled = settling.settle_all()
+        return self._flushed(name, leased, delivery, settled)
+
+    def _flushed(
+        self, name: str, leased: OutboxFlushed, delivery: Delivery, settled: OutboxSettled
+    ) -> Flushed:
+        numbers = {one.run: one for one in delivery.refused}
+        ids = self._ids(settled.dead_lettered)
+        for run in settled.dead_lettered:
+            refused = numbers[run]
+            _log.error(
+                "sink %r refuses event %s of run %s again and again: the run's events are parked in the dead letters, "
+                "see `holdfast dead-letter list`: %s",
+                name,
+                refused.number,
+                ids.get(run, run),
+                refused.error,
+            )
+        if settled.fenced:
+            _log.warning(
+                "sink %r was too slow: the events of %s runs may come to it twice", name, len(settled.fenced)
+            )
+        is_failing = settled.retry_at is not None
+        if is_failing:
+            error = delivery.error or next((one.error for one in delivery.refused), "")
+            _log.warning("sink %r takes no events now, nothing is lost: %s", name, error)
+        full = len(leased.streams) >= FLUSH_LIMIT or any(
+            one.number < stream.head_row for one, stream in _matched(delivery, leased.streams)
+        )
+        return Flushed(
+            events=delivery.events,
+            parked=len(settled.dead_lettered),
+            failing=(name,) if is_failing else (),
+            more=not is_failing and (full or bool(delivery.untouched)),
+        )
+
+    def _ids(self, runs: tuple[str, ...]) -> dict[str, str]:
+        """Return the ids of runs by their keys, for people: a key means nothing to them."""
+        if not runs:
+            return {}
+        return {run.key: run.id for run in self._core.stores.persistence.read(RunsByKey(runs))}
+
+    def _readable_pending(
+        self, leased: OutboxFlushed, streams: Sequence[StreamLease], delivery: Delivery
+    ) -> list[Pending]:
+        """Return what is pending. The events of a run that can't be read are parked, and the others go on."""
+        try:
+            return self._pending(leased, streams)
+        except (UnreadableRowError, *PARSE_ERRORS) as error:
+            if len(streams) == 1:
+                (stream,) = streams
+                refused = Refused(
+                    run=stream.run,
+                    delivered=stream.after,
+                    number=stream.after + 1,
+                    error=f"the events of the run can't be read: {error}"[:ERROR_MAX],
+                    final=True,
+                )
+                delivery.refused.append(refused)
+                return []
+        return [one for stream in streams for one in self._readable_pending(leased, (stream,), delivery)]
+
+    def _pending(self, leased: OutboxFlushed, streams: Sequence[StreamLease]) -> list[Pending]:
+        starts = tuple(StreamStart(one.run, one.after, leased.since) for one in streams)
+        persistence = self._core.stores.persistence
+        rows: dict[str, list[HistoryRow]] = {}
+        for row in persistence.read(StreamRows(starts, ROWS_EACH)):
+            rows.setdefault(row.run, []).append(row)
+        runs = {run.key: run for run in persistence.read(RunsByKey(tuple(one.run for one in streams)))}
+        return [_pending_of(one, rows.get(one.run, []), runs.get(one.run), leased.types) for one in streams]
+
+    def _log_unknown(self, sinks: tuple[str, ...]) -> None:
+        """Log, once for each, which sinks get nothing because nobody has registered them."""
+        for name in sorted({*sinks} - self._logged_unknown):
+            _log.warning(
+                "no sink %r is registered in the namespace %r, so it gets no events: `holdfast sink add %s`, or "
+                "register_sink of the engine, registers it",
+                name,
+                self._core.namespace,
+                name,
+            )
+        self._logged_unknown = {*sinks}
+
+    def _sweep(self) -> None:
+        """Walk on over the runs: a page, or, if a sink is new, a good part of the way at once, from the start."""
+        for _ in range(PAGES_AT_ONCE):
+            if not self._sweep_after:
+                self._began = micros(self._core.clock.now())
+            swept = self._core.kernel.dispatch(
+                OutboxSweep(
+                    namespace=self._core.namespace,
+                    sinks=self.names,
+                    began=self._began if self._hurry else None,
+                    after=self._sweep_after,
+                )
+            )
+            self._log_unknown(swept.unknown)
+            if swept.healed:
+                _log.info("%s runs had events that no sink had heard of", swept.healed)
+            following: str | None = swept.next
+            began_anew = swept.hurry and not self._hurry
+            self._hurry = swept.hurry
+            self._sweep_after = "" if began_anew else following or ""
+            if not began_anew and (following is None or not swept.hurry):
+                break
+        is_under_way = self._hurry and self._sweep_after != ""
+        self._sweep_at = self._core.clock.monotonic() + (0.0 if is_under_way else SWEEP_INTERVAL)
+
+
+@attrs.define
+class _Settling:
+    """Says in the store, a portion at a time, how far a delivery went. What was said once is not said again."""
+
+    core: Core
+    sink: str
+    leased: OutboxFlushed
+    delivery: Delivery
+    delivered: int = 0
+    refused: int = 0
+    so_far: OutboxSettled = attrs.field(factory=OutboxSettled)
+
+    def settle_new(self) -> None:
+        """Say what is new, if anything is."""
+        if len(self.delivery.delivered) > self.delivered or len(self.delivery.refused) > self.refused:
+            self._settle((), None)
+
+    def settle_all(self) -> OutboxSettled:
+        """Say the rest, give back what is left, and return what became of all."""
+        self._settle(tuple(self.delivery.untouched), self.delivery.error)
+        return self.so_far
+
+    def _settle(self, untouched: tuple[str, ...], error: str | None) -> None:
+        delivered, refused = self.delivery.delivered[self.delivered :], self.delivery.refused[self.refused :]
+        settled = self.core.kernel.dispatch(
+            OutboxSettle(
+                namespace=self.core.namespace,
+                sink=self.sink,
+                registration=self.leased.registration,
+                holder=self.leased.holder,
+                delivered=tuple(delivered),
+                refused=tuple(refused),
+                untouched=untouched,
+                took=self.delivery.took,
+                error=error,
+                retry_after=round(self.delivery.retry_after * 1_000_000),
+            )
+        )
+        self.delivered += len(delivered)
+        self.refused += len(refused)
+        self.so_far = OutboxSettled(
+            fenced=(*self.so_far.fenced, *settled.fenced),
+            dead_lettered=(*self.so_far.dead_lettered, *settled.dead_lettered),
+            retry_at=settled.retry_at,
+        )
+
+
+def _matched(delivery: Delivery, streams: Sequence[StreamLease]) -> Iterator[tuple[Delivered, StreamLease]]:
+    by_run = {one.run: one for one in streams}
+    return ((one, by_run[one.run]) for one in delivery.delivered)
+
+
+def _groups(streams: Sequence[StreamLease]) -> Iterator[Sequence[StreamLease]]:
+    """Part streams so that not too many rows are read at once."""
+    group: list[StreamLease] = []
+    size = 0
+    for stream in streams:
+        rows = max(1, min(stream.head_row - stream.after, ROWS_EACH))
+        if group and size + rows > ROWS_AT_ONCE:
+            yield group
+            group, size = [], 0
+        group.append(stream)
+        size += rows
+    yield group
+
+
+def _pending_of(
+    stream: StreamLease, rows: Sequence[HistoryRow], run: Run | None, types: tuple[str, ...]
+) -> Pending:
+    """Return the events in rows. With none left from `since` on, the stream is where the news is."""
+    skips = cast("dict[str, str]", parse(stream.skipped_rows)) if stream.skipped_rows else {}
+    events = [
+        event_of(row, run, skips.get(str(row.number)))
+        for row in rows
+        if run is not None and (_is_wanted(row.type, types) or str(row.number) in skips)
+    ]
+    end = rows[-1].number if rows else stream.head_row
+    return Pending(run=stream.run, events=tuple(events), before=stream.after, end=end, suspect=stream.suspect)
+
+
+def event_of(row: HistoryRow, run: Run, skipped: str | None = None) -> Event:
+    """Return a history row as others see it; if it is to be left out, the event that says so in its place."""
+    if skipped is not None:
+        kind, data = SKIPPED, canonical({"type": row.type, "reason": skipped})
+    elif row.type.startswith(USER_EVENTS) and row.payload is not None:
+        kind, data = row.type, row.payload.inline or "null"
+    else:
+        kind, data = row.type, shown_data(row) or "{}"
+    return Event(
+        namespace=run.namespace,
+        run_id=run.id,
+        run=run.key,
+        number=row.number,
+        type=kind,
+        at=instant(row.at),
+        data=data,
+        workflow=run.workflow,
+        generation=run.generation,
+        stage=row.node,
+        item=row.item,
+    )
+
+
+def _is_wanted(kind: str, types: tuple[str, ...]) -> bool:
+    return not types or any(kind == one or (one.endswith("*") and kind.startswith(one[:-1])) for one in types)

@@ -1,0 +1,1 @@
+"""Running user code, whichever host does it: attempts, their input, output, logs, threads and event loops."""

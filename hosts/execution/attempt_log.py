@@ -1,0 +1,153 @@
+"""What a host logs of the attempts that it has made: tries that failed, and runs that have failed or are blocked.
+
+One line each, on the logger `holdfast.runs`: a WARNING for a try that failed, an ERROR for a run that has failed or is
+blocked. Each record has the facts as attributes, too, for handlers that keep fields: `run`, `workflow`, `step` (a step
+or a stage), `attempt` and `error`.
+"""
+
+import logging
+from typing import Final, cast
+
+from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.text import printable, span
+from holdfast.kernel.commands import (
+    Attempt,
+    Blocked,
+    Failed,
+    Failure,
+    JobSettle,
+    JobSettled,
+    QueuedStepFailed,
+)
+from holdfast.kernel.dispatch.unreadable_runs import BlockedRun
+from holdfast.ports.clock import micros
+from holdfast.ports.json import parse
+from holdfast.ports.records import JobKind, Micros, Run, RunStatus, step_of
+
+_ERROR_MAX: Final = 500
+"""How many characters of an error a line has."""
+_OF_STAGES: Final = {
+    JobKind.POLL: "the check of stage",
+    JobKind.CANCEL: "the cancel of stage",
+    JobKind.CONDITION: "the test of stage",
+    JobKind.EXPAND_MAP: "the map of stage",
+}
+
+_log = logging.getLogger("holdfast.runs")
+
+
+def log_failed_try(run: Run, step: str, attempt: int, type: str, message: str, wait: Micros | None) -> None:
+    """Log that a step failed which the worker of its function did. `wait` is the time to the next try, if there is."""
+    _warn(run, f"step {step!r}", step, attempt, f"try {attempt}", _error(type, message), wait)
+
+
+def log_settled(body: Body, command: JobSettle, answer: JobSettled) -> None:
+    """Log what has come of an attempt, if that is a failure, once it is stored."""
+    run, attempt = body.work.run, body.attempt
+    match command.outcome:
+        case Blocked(failure=failure):
+            log_blocked(run, failure)
+        case Failed(failure=failure):
+            error = _error(failure.type or failure.code, failure.message)
+            if answer.run_status is RunStatus.FAILED and answer.retry_at is None:
+                _log_failed_run(run, attempt, error)
+            elif attempt.kind is not JobKind.WORKFLOW:
+                _log_failed_attempt(body, answer, error)
+        case QueuedStepFailed(error=text):
+            facts = cast("dict[str, str]", parse(text))
+            _log_failed_attempt(body, answer, _error(facts.get("type", ""), facts.get("message", "")))
+        case _:
+            pass
+
+
+def log_blocked(run: Run, failure: Failure) -> None:
+    """Log that a run is blocked."""
+    _log.error(
+        "run %s (%s@%s) is blocked: %s",
+        run.id,
+        run.workflow,
+        run.version,
+        _one_line(failure.message),
+        extra=_fields(run, "", None, f"{failure.code}: {failure.message}"),
+    )
+
+
+def log_unreadable(blocked: BlockedRun) -> None:
+    """Log that a run is blocked because a row of it can't be read."""
+    run, error = blocked.run, blocked.error
+    _log.error(
+        "run %s (%s@%s) is blocked: %s",
+        run.id or run.key,
+        run.workflow,
+        run.version,
+        _one_line(str(error)),
+        extra={
+            "run": run.id or run.key,
+            "workflow": f"{run.workflow}@{run.version}",
+            "step": "",
+            "attempt": None,
+            "error": f"{error.code}: {error}",
+        },
+    )
+
+
+def _log_failed_run(run: Run, attempt: Attempt, error: str) -> None:
+    is_function = attempt.kind is JobKind.WORKFLOW
+    where = "" if is_function else f"{_place(attempt)}, attempt {attempt.attempt} of {attempt.max_attempts}: "
+    _log.error(
+        "run %s (%s@%s) has failed: %s%s",
+        run.id,
+        run.workflow,
+        run.version,
+        where,
+        error,
+        extra=_fields(run, "" if is_function else attempt.node, attempt.attempt, error),
+    )
+
+
+def _log_failed_attempt(body: Body, answer: JobSettled, error: str) -> None:
+    attempt = body.attempt
+    wait = None if answer.retry_at is None else answer.retry_at - micros(body.parts.clock.now())
+    count = f"attempt {attempt.attempt} of {attempt.max_attempts}"
+    step = step_of(attempt.definition) or attempt.node
+    _warn(body.work.run, _place(attempt), step, attempt.attempt, count, error, wait)
+
+
+def _warn(run: Run, place: str, step: str, attempt: int, count: str, error: str, wait: Micros | None) -> None:
+    _log.warning(
+        "run %s (%s@%s), %s, %s has failed%s: %s",
+        run.id,
+        run.workflow,
+        run.version,
+        place,
+        count,
+        " for good" if wait is None else f", the next is in {span(max(0, wait))}",
+        error,
+        extra=_fields(run, step, attempt, error),
+    )
+
+
+def _place(attempt: Attempt) -> str:
+    if (step := step_of(attempt.definition)) is not None:
+        return f"step {step!r}"
+    item = "" if attempt.item is None else f", item {attempt.item}"
+    return f"{_OF_STAGES.get(attempt.kind, 'stage')} {attempt.node!r}{item}"
+
+
+def _error(type: str, message: str) -> str:
+    return _one_line(f"{type}: {message}" if message else type)
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(printable(text).split())
+    return line if len(line) <= _ERROR_MAX else f"{line[:_ERROR_MAX]}…"
+
+
+def _fields(run: Run, step: str, attempt: int | None, error: str) -> dict[str, object]:
+    return {
+        "run": run.id,
+        "workflow": f"{run.workflow}@{run.version}",
+        "step": step,
+        "attempt": attempt,
+        "error": error,
+    }

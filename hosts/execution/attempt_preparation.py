@@ -1,0 +1,55 @@
+"""Makes bodies of attempts. A run whose rows can't be read is blocked, and the others go on."""
+
+from collections.abc import Sequence
+
+from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.wiring.input_loader import NOTHING_KNOWN, Known
+from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.commands import Attempt, JobRelease
+from holdfast.kernel.dispatch.unreadable_runs import unreadable_of
+from holdfast.ports.errors import UnknownPlanError, UnreadableRowError
+from holdfast.ports.records import JobKind
+from holdfast.ports.unreadable import PARSE_ERRORS
+
+
+def prepare(
+    core: Core, attempts: Sequence[Attempt], known: Known = NOTHING_KNOWN
+) -> tuple[list[Body], list[Attempt]]:
+    """Return bodies for attempts, and the attempts for which this process has no code.
+
+    Attempts of runs that were blocked because of it are neither.
+    """
+    try:
+        ready, without_code = core.bodies.prepare(attempts, known)
+    except (UnreadableRowError, UnknownPlanError, *PARSE_ERRORS) as error:
+        if len(attempts) == 1:
+            _block(core, attempts[0], error)
+            return [], []
+    else:
+        return ready, [attempt for attempt in without_code if _may_have_code(core, attempt)]
+    bodies: list[Body] = []
+    unknown: list[Attempt] = []
+    for attempt in attempts:
+        some, others = prepare(core, (attempt,), known)
+        bodies += some
+        unknown += others
+    return bodies, unknown
+
+
+def _may_have_code(core: Core, attempt: Attempt) -> bool:
+    """Return whether another process may have the code of an attempt; if its run's plan lacks its stage, block the run.
+
+    Of a step in a queue, and of what cancels external work, the code may come with a later deploy: no plan says so.
+    """
+    if attempt.kind in (JobKind.STEP, JobKind.CANCEL) or not unreadable_of(
+        core.stores.persistence, (attempt.run,)
+    ):
+        return True
+    _block(core, attempt, None)
+    return False
+
+
+def _block(core: Core, attempt: Attempt, error: Exception | None) -> None:
+    core.kernel.block_unreadable(attempt.run, error)
+    release = JobRelease(namespace=core.namespace, job=attempt.job, epoch=attempt.epoch)
+    core.kernel.dispatch_many((release,))

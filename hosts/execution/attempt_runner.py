@@ -1,0 +1,97 @@
+"""Runs one body to its outcome: async bodies on the loop, sync ones in a thread."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+import anyio
+from anyio import CapacityLimiter, lowlevel
+
+from holdfast.hosts.execution.logging_bridge import speaking
+from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.execution.threads import result_in_thread, run_in_thread
+from holdfast.hosts.functions.driver import drive
+from holdfast.hosts.functions.step_runner import run_queued
+from holdfast.hosts.wiring.interceptors import within
+from holdfast.hosts.wiring.payloads import INLINE_MAX
+from holdfast.kernel.commands import Outcome
+from holdfast.ports.records import JobKind
+
+
+async def run_body(body: Body, threads: CapacityLimiter) -> Outcome:
+    """Run a body and return how it ended. Raises only the cancellation of whoever runs it.
+
+    A sync body that is cancelled or times out is told so and left behind: its thread can't be stopped, and what it
+    gives in the end is thrown away.
+    """
+    if body.is_out_of_time:
+        return body.out_of_time()
+    speaking.set(body.runtime)  # each body has a task, and so a context, of its own
+    if body.attempt.kind is JobKind.WORKFLOW:
+        return await drive(body, threads)
+    if body.attempt.kind is JobKind.STEP:
+        return await run_queued(body, threads)
+    if body.is_ours:
+        return body.done() if len(body.work.input) <= INLINE_MAX else await result_in_thread(body.done)
+    try:
+        return await within(body.interceptors, lambda: body.call, lambda: _in_time(body, threads))
+    except _AttemptTimeoutError:
+        return body.timed_out()
+    except BaseException as error:  # noqa: BLE001  # a body may raise what it likes, CancelledError too
+        if not isinstance(error, GeneratorExit):
+            await lowlevel.checkpoint_if_cancelled()  # raises if it is we who are cancelled
+        return body.failed(error)
+
+
+class _AttemptTimeoutError(TimeoutError):
+    """The attempt took longer than it may."""
+
+
+async def _in_time(body: Body, threads: CapacityLimiter) -> Outcome:
+    if (
+        body.timeout is None
+    ):  # most have none, and a scope of its own costs a quick body more than it does itself
+        return await _completed(body, await _call(body, threads))
+    with anyio.move_on_after(body.timeout):
+        return await _completed(body, await _call(body, threads))
+    body.runtime.cancel()
+    raise _AttemptTimeoutError
+
+
+async def _completed(body: Body, value: object) -> Outcome:
+    """Return the outcome of a body that gave this. What is large is stored in a thread."""
+    result = body.encoded_result(value)
+    if len(result.text) <= INLINE_MAX:
+        return body.stored(result)
+    return await result_in_thread(lambda: body.stored(result))
+
+
+async def _call(body: Body, threads: CapacityLimiter) -> object:
+    if body.is_async:
+        return await cast("Awaitable[object]", body.invoked())
+    call = _Call(body.invoked)
+    await run_in_thread(call, threads)
+    value = call.result()
+    return await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value
+
+
+class _Call:
+    """A call whose exception is kept, for not every exception can cross from a thread (StopIteration can't)."""
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self._function = function
+        self._value: object = None
+        self._error: BaseException | None = None
+
+    def __call__(self) -> None:
+        try:
+            self._value = self._function()
+        except BaseException as error:  # noqa: BLE001  # it is raised again where the body is awaited
+            self._error = error
+
+    def result(self) -> object:
+        if self._error is not None:
+            if isinstance(self._error, StopIteration):
+                raise RuntimeError("the body raised StopIteration") from self._error
+            raise self._error
+        return self._value

@@ -1,0 +1,137 @@
+"""What a body raises becomes the failure of its attempt: the retry rule it falls under, and what people read of it."""
+
+import traceback
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Final
+
+import attrs
+
+from holdfast.hosts.text import printable
+from holdfast.kernel.authoring.pipeline_builder import rule_name
+from holdfast.kernel.authoring.stages import Stage
+from holdfast.kernel.commands import Failure
+from holdfast.kernel.history.exceptions import raised_from
+from holdfast.kernel.pipelines.plan import StagePlan
+from holdfast.kernel.rules.retries import RETRY_AFTER_MAX, TIMEOUT_TOTAL
+from holdfast.ports.errors import (
+    BlobMissingError,
+    GiveUp,
+    InvalidValueError,
+    RetryAfter,
+    UnstorableValueError,
+)
+from holdfast.ports.records import Micros
+
+MESSAGE_MAX: Final = 2_000
+TRACEBACK_MAX: Final = 8_000
+
+_OURS: Final = ("holdfast.hosts.", "holdfast.testing.body_runner", "anyio.", "asyncio.runners")
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+_NEVER_AGAIN: Final = (InvalidValueError, UnstorableValueError, BlobMissingError)
+"""What another attempt would only meet again, unless the stage says of just these that it would not."""
+
+
+@attrs.frozen
+class _Treatment:
+    """Under which rule of the plan a failure falls, and whether it is the last."""
+
+    rule: int | None = None
+    final: bool = False
+
+
+def failure_of(error: BaseException, stage: Stage[Any, object], plan: StagePlan) -> Failure:
+    """Return the failure of an attempt whose body raised this."""
+    treatment, raised = _treatment_of(error, stage, plan), raised_from(error)
+    return Failure(
+        code=raised.code,
+        message=printable(raised.message)[:MESSAGE_MAX],
+        type=raised.type,
+        arguments=raised.arguments,
+        traceback=traceback_text(error, TRACEBACK_MAX),
+        retryable=not treatment.final,
+        rule=treatment.rule,
+        retry_after=_wait(error.wait) if isinstance(error, RetryAfter) else None,
+    )
+
+
+def traceback_text(error: BaseException, most: int) -> str:
+    """Return where in the user's code an error was raised; of a long text the last `most` characters."""
+    lines = "".join(traceback.format_exception(type(error), error, _of_the_user(error.__traceback__)))
+    return printable(lines)[-most:]
+
+
+def cut_off(seconds: float) -> str:
+    """Return what is said of a body that was stopped after so long, for the process that ran it was about to end."""
+    return (
+        f"it was stopped after {timedelta(seconds=seconds)}: the invocation that ran it was about to end; "
+        "let functions last longer, do less at a time, or run it in a worker"
+    )
+
+
+def timeout_failure(
+    seconds: float, stage: Stage[Any, object], plan: StagePlan, *, cut: bool = False
+) -> Failure:
+    """Return the failure of an attempt that took longer than so many seconds. It counts as a TimeoutError.
+
+    If it was `cut`, it might have taken longer, but not where it ran.
+    """
+    treatment = _by_class(TimeoutError, stage, plan)
+    return Failure(
+        code="timeout",
+        message=cut_off(seconds) if cut else f"the attempt took longer than {timedelta(seconds=seconds)}",
+        type="TimeoutError",
+        retryable=not treatment.final,
+        rule=treatment.rule,
+    )
+
+
+def total_failure(attempts: int, total: Micros, *, started: bool) -> Failure:
+    """Return the failure of an attempt when the time for all attempts is over. `attempts` counts those that began."""
+    made = "1 attempt was" if attempts == 1 else f"{attempts} attempts were"
+    end = "the last of them was cut off then" if started else "the next one was claimed too late to begin"
+    message = f"{made} made within the {timedelta(microseconds=total)} for all of them; {end}"
+    return Failure(code=TIMEOUT_TOTAL, message=message, type="TimeoutError", retryable=False)
+
+
+def _treatment_of(error: BaseException, stage: Stage[Any, object], plan: StagePlan) -> _Treatment:
+    if isinstance(error, GiveUp):
+        return _Treatment(final=True)
+    if isinstance(error, RetryAfter):
+        causes = (each for each in (error.__cause__, error) if each is not None)
+        found = (_by_class(type(each), stage, plan).rule for each in causes)
+        return _Treatment(rule=next((rule for rule in found if rule is not None), None))
+    return _by_class(type(error), stage, plan)
+
+
+def _by_class(kind: type[BaseException], stage: Stage[Any, object], plan: StagePlan) -> _Treatment:
+    """Return what the class says that is nearest to this one. A rule that the plan lacks is none."""
+    hopeless = issubclass(kind, _NEVER_AGAIN)
+    error_class = stage.treatment(kind)
+    if error_class is None or stage.retry is None or (hopeless and not issubclass(error_class, _NEVER_AGAIN)):
+        return _Treatment(final=hopeless)
+    if error_class in stage.retry.give_up_on:
+        return _Treatment(final=True)
+    return _Treatment(rule=_rule_for(error_class, list(stage.retry.by_error), plan))
+
+
+def _rule_for(error_class: type[Exception], known: list[type[Exception]], plan: StagePlan) -> int | None:
+    """Return which rule of the plan is for this class. The run may follow a plan that is older than the code."""
+    names = [rule.error for rule in plan.retry_rules]
+    place = known.index(error_class)
+    if names == [rule_name(each) for each in known]:
+        return place
+    return names.index(rule_name(error_class)) if rule_name(error_class) in names else None
+
+
+def _wait(wait: timedelta) -> Micros:
+    return max(0, min(wait // _MICROSECOND, RETRY_AFTER_MAX))
+
+
+def _of_the_user(frames: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without the frames that led to the user's code; all of it if there is none of that."""
+    frame = frames
+    while frame is not None and str(frame.tb_frame.f_globals.get("__name__")).startswith(_OURS):
+        frame = frame.tb_next
+    return frame or frames

@@ -1,0 +1,172 @@
+"""Threads in which sync bodies run, and a worker's calls to the store.
+
+A process that ends does not wait for them. For those of anyio it would, and so a body that is stuck, or a store that is
+away, could keep a worker that was told to stop from ending.
+"""
+
+import contextvars
+import queue
+import sys
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import partial
+from typing import Final, TypeAlias, TypeVar
+
+import anyio
+from anyio import CancelScope, CapacityLimiter
+from anyio.lowlevel import RunVar
+from typing_extensions import TypeVarTuple, Unpack, override
+
+from holdfast.hosts.execution.event_loops import caller_into_loop
+from holdfast.ports.process_forks import renew_in_forks
+
+R = TypeVar("R")
+
+IDLE_SECONDS: Final = 10.0
+"""How long a thread waits for its next call before it ends."""
+
+Start: TypeAlias = Callable[[Callable[[], None]], None]
+
+starts: Final[ContextVar[Start | None]] = ContextVar("holdfast_starts", default=None)
+"""What starts calls here instead of threads. None in every real process; the simulator has something of its own."""
+
+CALLS_MAX: Final = 40
+"""How many calls to the engine are made at once from one event loop."""
+
+Arguments = TypeVarTuple("Arguments")
+
+_of_loop: Final = RunVar[CapacityLimiter]("holdfast_calls")
+
+
+class _Idle:
+    """The threads that wait for their next call."""
+
+    def __init__(self) -> None:
+        self.renew()
+        renew_in_forks(self)
+
+    def renew(self) -> None:
+        """Begin anew. In a forked child: the threads are its parent's."""
+        self.lock = threading.Lock()
+        self.threads: list[_Thread] = []
+
+
+_idle: Final = _Idle()
+
+
+async def run_in_thread(call: Callable[[], None], limiter: CapacityLimiter) -> None:
+    """Make a call that never raises in a thread, once the limiter lets it. Whoever is cancelled leaves it behind."""
+    async with limiter:
+        await make_in_thread(call)
+
+
+async def result_in_thread(call: Callable[[], R]) -> R:
+    """Make a call in a thread; return what it gives, or raise what it raises. Whoever is cancelled leaves it behind."""
+    results: list[R] = []
+    errors: list[BaseException] = []
+
+    def make() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:  # noqa: BLE001  # it is raised again where the call is awaited
+            errors.append(error)
+
+    await make_in_thread(make)
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+async def in_thread(call: Callable[[Unpack[Arguments]], R], *arguments: *Arguments) -> R:
+    """Make a call of the application's to the engine in a thread, to its end, also for one who is cancelled meanwhile.
+
+    Not in one of anyio's: those are the application's, which may fill them with calls that wait for this one.
+    """
+    async with _limiter():
+        made: list[R] = []
+        with CancelScope(shield=True):
+            made.append(await result_in_thread(partial(call, *arguments)))
+        return made[0]
+
+
+def _limiter() -> CapacityLimiter:
+    try:
+        return _of_loop.get()
+    except LookupError:
+        limiter = CapacityLimiter(CALLS_MAX)
+        _of_loop.set(limiter)
+        return limiter
+
+
+async def make_in_thread(call: Callable[[], None]) -> None:
+    """Make a call that never raises in a thread. Whoever is cancelled meanwhile leaves it behind."""
+    await begin_in_thread(call).wait()
+
+
+def begin_in_thread(call: Callable[[], None]) -> anyio.Event:
+    """Begin a call that never raises in a thread; return what is set once it has ended."""
+    done = anyio.Event()
+    in_loop = caller_into_loop()
+
+    def make() -> None:
+        call()
+        in_loop(done.set)
+
+    start_in_thread(make)
+    return done
+
+
+def start_in_thread(call: Callable[[], None]) -> None:
+    """Start a call that never raises in a thread. Also from where no task runs, such as a callback of the loop."""
+    context = context_of_no_loop()
+    (starts.get() or _start_pooled)(lambda: context.run(call))
+
+
+def context_of_no_loop() -> contextvars.Context:
+    """Return a copy of the context in which a body can run an event loop of its own."""
+    context = contextvars.copy_context()
+    sniffio = sys.modules.get("sniffio")
+    if sniffio is not None:
+        context.run(sniffio.current_async_library_cvar.set, None)
+    return context
+
+
+def _start_pooled(call: Callable[[], None]) -> None:
+    with _idle.lock:
+        if _idle.threads:
+            _idle.threads.pop().calls.put(call)
+            return
+    thread = _Thread()
+    thread.calls.put(call)
+    thread.start()
+
+
+class _Thread(threading.Thread):
+    """Makes one call after the other, until there was none for a while."""
+
+    def __init__(self) -> None:
+        super().__init__(name="holdfast-body", daemon=True)
+        self.calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for its next call."""
+        with _idle.lock:
+            return self in _idle.threads
+
+    @override
+    def run(self) -> None:
+        while True:
+            try:
+                call = self.calls.get(timeout=IDLE_SECONDS)
+            except queue.Empty:
+                with _idle.lock:
+                    if self in _idle.threads:
+                        _idle.threads.remove(self)
+                        return
+                continue
+            call()
+            del call
+            with _idle.lock:
+                _idle.threads.append(self)

@@ -1,0 +1,213 @@
+"""Histories of runs as documents: all that a run was told, in one JSON text that needs no store to be read again."""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final, Self, cast
+
+import attrs
+
+from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.history.reader import rows_of
+from holdfast.ports.clock import instant, micros
+from holdfast.ports.errors import InvalidHistoryError
+from holdfast.ports.json import canonical, compact, parse
+from holdfast.ports.records import HistoryRow, Micros, Payload, Run, RunStatus
+
+FORMAT: Final = 1
+"""The number of the form that is written. Whatever comes after it, histories of this one can be read for ever."""
+
+_INPUT: Final = "run.created"
+
+
+@attrs.frozen(kw_only=True)
+class RunHistory:
+    """One generation of a run: what it was given, and all that happened to it. Values are in it, also large ones.
+
+    Attributes:
+        id: What users call the run.
+        generation: Which of its generations this is, from 1.
+        key: The key of the generation in which its first row is: its own, unless it keeps rows of one before. What a
+            durable function draws, as ids, is a function of it.
+        workflow, version: What it is a run of.
+        status: Where it was when this was read.
+        created_at: When that was created. Aware, in UTC.
+        rows: Its history, by number, from 1 without gaps. Each payload is inline.
+        error: Why it failed or was cancelled, as JSON text; None if neither.
+    """
+
+    id: str
+    generation: int = 1
+    key: str
+    workflow: str
+    version: str
+    status: RunStatus
+    created_at: datetime
+    rows: tuple[HistoryRow, ...]
+    error: str | None = None
+
+    @property
+    def definition(self) -> str:
+        """What code it needs, as `<workflow>@<version>`."""
+        return f"{self.workflow}@{self.version}"
+
+    @property
+    def began_at(self) -> Micros:
+        """`created_at` as stores keep it."""
+        return micros(self.created_at)
+
+    @property
+    def input(self) -> str:
+        """What the run was given, as JSON text: of a durable function, an object of its arguments by name."""
+        return text_of(self.rows[0].payload)
+
+    def to_json(self) -> str:
+        """Return the document: JSON with a row of the history on each line. `from_json` reads it, in any release."""
+        head: dict[str, object] = {
+            "holdfast_history": FORMAT,
+            "workflow": self.workflow,
+            "version": self.version,
+            "id": self.id,
+            "generation": self.generation,
+            "key": self.key,
+            "status": self.status.value,
+            "created_at": _iso(self.began_at),
+        }
+        if self.error is not None:
+            head["error"] = parse(self.error)
+        lines = [f"  {json.dumps(name)}: {json.dumps(value)}," for name, value in head.items()]
+        rows = ",\n".join(f"    {json.dumps(_row_document(row))}" for row in self.rows)
+        return "\n".join(("{", *lines, '  "rows": [', rows, "  ]", "}", ""))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the history of a document. InvalidHistoryError if it is none, or of a newer release's form."""
+        try:
+            document = parse(text)
+        except (ValueError, RecursionError) as error:
+            raise InvalidHistoryError(f"it is not JSON: {error}") from None
+        if not isinstance(document, dict) or "holdfast_history" not in document:
+            raise InvalidHistoryError("it is not what `holdfast history export` writes")
+        data = cast("dict[str, Any]", document)
+        if data["holdfast_history"] != FORMAT:
+            raise InvalidHistoryError(
+                f"its form is {data['holdfast_history']!r}, and this release reads {FORMAT}: use that which made it"
+            )
+        try:
+            history = cls(
+                id=_text(data["id"]),
+                generation=_whole(data["generation"]),
+                key=_text(data["key"]),
+                workflow=_text(data["workflow"]),
+                version=_text(data["version"]),
+                status=RunStatus(data["status"]),
+                created_at=instant(_micros(data["created_at"])),
+                rows=tuple(_row_from(row, _text(data["key"])) for row in data["rows"]),
+                error=canonical(data["error"]) if data.get("error") is not None else None,
+            )
+        except KeyError as error:
+            raise InvalidHistoryError(f"it has no {error}") from None
+        except (TypeError, ValueError) as error:
+            raise InvalidHistoryError(str(error)) from None
+        _check_rows(history.rows)
+        return history
+
+
+def read_history(core: Core, run: Run) -> RunHistory:
+    """Read the history of a run, as it was when its row was read, with all values. BlobMissingError and the like."""
+    kept = list(rows_of(core.stores.persistence, run, upto=run.last_row))
+    if not kept:
+        raise InvalidHistoryError(f"nothing is left of the history of run {run.id!r}")
+    first = kept[0]
+    rows = [_inlined(core, row) for row in kept]
+    return RunHistory(
+        id=run.id,
+        generation=run.generation,
+        key=first.run,
+        workflow=run.workflow,
+        version=run.version,
+        status=run.status,
+        created_at=instant(first.at if run.kept_rows else run.created_at),
+        rows=tuple(rows),
+        error=run.error,
+    )
+
+
+def rows_since(core: Core, run: Run, seen: int) -> list[HistoryRow]:
+    """Return the rows of a run after this number, up to the last when its row was read, with all values."""
+    return [_inlined(core, row) for row in rows_of(core.stores.persistence, run, seen, upto=run.last_row)]
+
+
+def text_of(payload: Payload | None) -> str:
+    """Return the JSON text of a payload of a history that was read here."""
+    return "null" if payload is None or payload.inline is None else payload.inline
+
+
+def _inlined(core: Core, row: HistoryRow) -> HistoryRow:
+    if row.payload is None or row.payload.inline is not None:
+        return row
+    return attrs.evolve(row, payload=Payload(inline=core.payloads.get(row.payload)))
+
+
+def _row_document(row: HistoryRow) -> dict[str, object]:
+    document: dict[str, object] = {"number": row.number, "type": row.type, "at": _iso(row.at)}
+    if row.node is not None:
+        document["stage"] = row.node
+    if row.item is not None:
+        document["item"] = row.item
+    if row.epoch is not None:
+        document["epoch"] = row.epoch
+    if row.data is not None:
+        document["data"] = parse(row.data)
+    if row.payload is not None:
+        document["payload"] = parse(text_of(row.payload))
+    return document
+
+
+def _row_from(given: object, run: str) -> HistoryRow:
+    if not isinstance(given, dict):
+        raise TypeError(f"{given!r} is no row")
+    document = cast("Mapping[str, Any]", given)
+    stage, item, epoch = document.get("stage"), document.get("item"), document.get("epoch")
+    return HistoryRow(
+        run=run,
+        number=_whole(document["number"]),
+        type=_text(document["type"]),
+        at=_micros(document["at"]),
+        node=None if stage is None else _text(stage),
+        item=None if item is None else _whole(item),
+        epoch=None if epoch is None else _whole(epoch),
+        payload=Payload(inline=compact(document["payload"])) if "payload" in document else None,
+        data=canonical(document["data"]) if "data" in document else None,
+    )
+
+
+def _check_rows(rows: tuple[HistoryRow, ...]) -> None:
+    if not rows or rows[0].type != _INPUT:
+        raise InvalidHistoryError(f"its first row is not a {_INPUT}")
+    for number, row in enumerate(rows, 1):
+        if row.number != number:
+            raise InvalidHistoryError(f"row {number} is missing: {row.number} comes in its place")
+
+
+def _iso(at: Micros) -> str:
+    return instant(at).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _micros(text: object) -> Micros:
+    at = datetime.fromisoformat(_text(text))
+    if at.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone")
+    return micros(at)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is not a number")
+    return value

@@ -1,0 +1,111 @@
+"""What updates have come to, on its way into the history and out of it again."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import attrs
+
+from holdfast.hosts.execution.failures import MESSAGE_MAX
+from holdfast.hosts.execution.prepared_attempts import Body, child_id
+from holdfast.hosts.functions.function_events import type_of_answer
+from holdfast.hosts.functions.replay import Drive
+from holdfast.hosts.functions.store_retries import until_available_in_thread
+from holdfast.hosts.wiring.payloads import INLINE_MAX
+from holdfast.kernel.commands import ChannelMessage, ChildMessage, ChildRunStarted, Recorded, RecordedType
+from holdfast.kernel.functions.protocol import Answered, ChildRequest, CloseRequest, NotifyRequest, Raised
+from holdfast.ports.json import canonical
+from holdfast.ports.records import ClosePolicy, Payload
+
+Put = Callable[[str], Payload]
+"""Stores the text of a value: in the row itself, or as a blob if it is large."""
+
+
+def recorded_answers(answers: Sequence[Answered], put: Put) -> list[Recorded]:
+    """Return what is to be recorded of what updates have come to."""
+    return [_recorded(one, put) for one in answers]
+
+
+def are_small(answers: Sequence[Answered]) -> bool:
+    """Whether to store them needs no blob store."""
+    return all(len(one.output or "") <= INLINE_MAX for one in answers)
+
+
+def _recorded(answer: Answered, put: Put) -> Recorded:
+    raised = answer.rejected or answer.error
+    return Recorded(
+        type=type_of_answer(answer),
+        call=answer.call,
+        output=None if answer.output is None else put(answer.output),
+        error=None if raised is None else canonical(_facts(raised)),
+    )
+
+
+def _facts(raised: Raised) -> dict[str, object]:
+    facts: dict[str, object] = {
+        "type": raised.type,
+        "message": raised.message[:MESSAGE_MAX],
+        "code": raised.code,
+    }
+    if raised.arguments is not None:
+        facts["arguments"] = raised.arguments
+    return facts
+
+
+async def child_rows(body: Body, drive: Drive) -> list[Recorded]:
+    """Return what starts the runs that are asked for, tells others what they are to be told, and closes channels."""
+    children = drive.children()
+    if all(len(_text_of(one)) <= INLINE_MAX for one in children):
+        return [_child_row(body, one) for one in children]
+    put = partial(lambda: [_child_row(body, one) for one in children])
+    return await until_available_in_thread(put, "what a run is started with can't be stored yet")
+
+
+async def queued_rows(body: Body, drive: Drive) -> list[Recorded]:
+    """Return what puts steps into their queues."""
+    queues, payloads, place = drive.queues, body.payloads, body.place
+    new = queues.new()
+    put = partial(lambda: [queues.queued(one, payloads.put(one.arguments, place)) for one in new])
+    if all(len(one.arguments) <= INLINE_MAX for one in new):
+        return put()
+    return await until_available_in_thread(put, "what a step is called with can't be stored yet")
+
+
+async def answer_rows(body: Body, drive: Drive) -> list[Recorded]:
+    """Return what says what updates have come to."""
+    answers = drive.answers()
+    put = partial(recorded_answers, answers, lambda text: body.payloads.put(text, body.place))
+    if are_small(answers):
+        return put()
+    return await until_available_in_thread(put, "the reply to an update can't be stored yet")
+
+
+def _child_row(body: Body, request: ChildRequest | NotifyRequest | CloseRequest) -> Recorded:
+    if isinstance(request, CloseRequest):
+        return Recorded(type="channel.closed", call=request.call, site=request.site, channel=request.channel)
+    run = body.work.run
+    # Not in a place of this run's: it is the child's, and goes with that.
+    place = attrs.evolve(body.place, run=f"{run.key}-{request.call.replace('.', '-')}")
+    if isinstance(request, NotifyRequest):
+        child_message = ChildMessage(run_id=request.run, reason=request.text)
+        if request.channel is not None:
+            payload = body.payloads.put(request.text, place)
+            sent = ChannelMessage(channel=request.channel, payload=payload, checked=request.checked)
+            child_message = ChildMessage(run_id=request.run, signal=sent)
+        kind: RecordedType = "child.cancelling" if child_message.signal is None else "child.signalled"
+        return Recorded(type=kind, call=request.call, site=request.site, child_message=child_message)
+    child = ChildRunStarted(
+        run_id=request.run or child_id(run, request.call),
+        workflow=request.workflow,
+        version=request.version,
+        input=body.payloads.put(request.input, place),
+        close_policy=ClosePolicy(request.parent_end),
+    )
+    return Recorded(type="child.started", call=request.call, site=request.site, child=child)
+
+
+def _text_of(request: ChildRequest | NotifyRequest | CloseRequest) -> str:
+    match request:
+        case ChildRequest(input=text) | NotifyRequest(text=text):
+            return text
+        case CloseRequest():
+            return ""

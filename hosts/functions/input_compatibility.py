@@ -1,0 +1,64 @@
+"""Whether the code that there is reads what is stored for what a run does next: looked at, and never touched."""
+
+from collections.abc import Iterator
+
+from holdfast.hosts.wiring.registry import Authored
+from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.authoring.functions import Workflow
+from holdfast.kernel.history.reader import rows_of
+from holdfast.kernel.pipelines.plan import Plan, stage_of
+from holdfast.kernel.pipelines.progress import progress_from
+from holdfast.kernel.rules.leases import attempt_of
+from holdfast.kernel.values.stored_values import decode_recorded
+from holdfast.ports.errors import UnreadableValueError
+from holdfast.ports.persistence import JobsOfRun
+from holdfast.ports.records import STAGE_COMPLETED, JobKind, Run
+
+_ELSEWHERE = (JobKind.WORKFLOW, JobKind.CANCEL, JobKind.DELIVER)
+"""The kinds of jobs whose input is looked at elsewhere, or blocks nothing."""
+
+
+def unreadable_input(core: Core, run: Run) -> UnreadableValueError | None:
+    """Return what is wrong with what a job of a run is given, that of a step in a queue too; None if all can be read.
+
+    Jobs whose code is not here are left out. Raises what says that a value can't be had.
+    """
+    jobs = core.stores.persistence.read(JobsOfRun(run.key))
+    attempts = [attempt_of(job) for job in jobs if job.kind not in _ELSEWHERE and not job.outlives_run]
+    bodies, _ = core.bodies.prepare(attempts)
+    for body in bodies:
+        try:
+            body.check_input()
+        except UnreadableValueError as error:
+            return error
+    return None
+
+
+def unreadable_later(core: Core, run: Run, code: Authored) -> UnreadableValueError | None:
+    """Return what is wrong with what the stages of a pipeline will be given that have not begun; None if nothing is.
+
+    Of that those values are looked at which are there by now: configs, what the stages of this group gave, and what
+    later ones go over.
+    """
+    if isinstance(code, Workflow):
+        return None
+    plan, progress = core.inputs.plan(run.plan), progress_from(run.progress)
+    try:
+        for name in _left(plan, progress.group):
+            stage = code.bodies[name]
+            stage.read_config(stage_of(plan.node(name)).config)
+        current = {*progress.nodes, *progress.kept}
+        for row in rows_of(core.stores.persistence, run, upto=run.last_row):
+            if row.type == STAGE_COMPLETED and row.node in current and row.payload is not None:
+                text = core.payloads.get(row.payload)
+                decode_recorded(
+                    text, code.bodies[row.node].output_type, f"what stage {row.node!r} gave", row.number
+                )
+    except UnreadableValueError as error:
+        return error
+    return None
+
+
+def _left(plan: Plan, group: int) -> Iterator[str]:
+    for one in plan.groups[group:]:
+        yield from (node.name for node in one.nodes)

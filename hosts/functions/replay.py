@@ -1,0 +1,635 @@
+"""One attempt to drive a function: what its history tells its machine, and what is to be done and recorded now.
+
+No threads, no waiting and no clock in here. `open` and `take` run the function, so they are for a thread of their own.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, cast
+
+import attrs
+
+from holdfast.hosts.execution.attempt_runtime import AttemptRuntime
+from holdfast.hosts.execution.failures import MESSAGE_MAX
+from holdfast.hosts.functions.first_messages import last_come, last_there, rows_there
+from holdfast.hosts.functions.function_events import (
+    NOTES,
+    PATCHED,
+    RETRYING,
+    Facts,
+    Texts,
+    function_event,
+    is_of_driver,
+    is_unreadable,
+    known_from,
+    payload_of,
+    raised_from_facts,
+    type_of_answer,
+)
+from holdfast.hosts.functions.pending_calls import Todo, Try
+from holdfast.hosts.functions.queued_steps import Queues
+from holdfast.kernel.authoring.steps import Step
+from holdfast.kernel.commands import UPDATE_ANSWERS, JobRecorded, Recorded
+from holdfast.kernel.functions.lazy_parts import Part
+from holdfast.kernel.functions.loop import CancelledError
+from holdfast.kernel.functions.machine import FunctionMachine, Known
+from holdfast.kernel.functions.protocol import (
+    Answered,
+    ChildRequest,
+    CloseRequest,
+    Ended,
+    Failed,
+    GoesOn,
+    HistoryEvent,
+    NotifyRequest,
+    Row,
+    StepCompleted,
+    StepQueued,
+    StepRequest,
+    TimerRequest,
+    Turn,
+)
+from holdfast.kernel.history import limits
+from holdfast.ports.errors import (
+    STORE_ERRORS,
+    HistoryFullError,
+    HoldfastError,
+    InvalidValueError,
+    NondeterminismError,
+    RestlessError,
+    StepResultError,
+)
+from holdfast.ports.json import canonical
+from holdfast.ports.mailboxes import mailbox_from
+from holdfast.ports.records import (
+    CHANNEL_CLOSED,
+    CLOCK_READ,
+    FUNCTION_BEGAN,
+    PUBLISHED,
+    RESULT_REFUSED,
+    SIGNAL_REFUSED,
+    STEP_COMPLETED,
+    STEP_ENDS,
+    STEP_FAILED,
+    STEP_GIVEN,
+    STEP_QUEUED,
+    STEP_STARTED,
+    HistoryRow,
+    Micros,
+    Payload,
+    Run,
+    RunStatus,
+)
+from holdfast.ports.structs import evolve
+
+BEHIND_MAX: Final[Micros] = 1_000_000
+"""By how much the clock of a function may be behind when it is told what has happened."""
+BLOCKED: Final = "run.blocked"
+UPDATE_REJECTED: Final = "update.rejected"
+_RARE: Final = frozenset(
+    {PATCHED, RESULT_REFUSED, SIGNAL_REFUSED, CLOCK_READ, FUNCTION_BEGAN, UPDATE_REJECTED, "run.created"}
+)
+"""The types of the rows that are looked for before a function is told any."""
+
+
+class Drive:
+    """Tells a machine the rows of its history, and knows what its function waits for.
+
+    `text` gives the JSON text of a payload.
+    """
+
+    __slots__ = (
+        "_machine",
+        "_made_queues",
+        "_made_todo",
+        "_recorded_mailbox",
+        "_text",
+        "_was_full",
+        "ended",
+        "fault",
+        "has_shown",
+        "is_paused",
+        "seen",
+        "stored",
+    )
+
+    queues = Part(lambda _: Queues())
+    """The steps that are jobs of their own."""
+    _todo = Part(lambda _: Todo())
+
+    def __init__(self, machine: FunctionMachine, text: Texts) -> None:
+        self._machine = machine
+        self._text = text
+        self.seen = 0
+        """The number of the last row that is known."""
+        self.ended: Ended | None = None
+        self.fault: HoldfastError | None = None
+        """Why the function can't go on, if it can't."""
+        self.is_paused = False
+        self.has_shown = False
+        """Whether anything is recorded of what the function, or a generation before, has shown."""
+        self.stored = 0
+        """The number of the last row that is there because some code has asked for something, or read its clock."""
+        self._made_queues: Queues | None = None
+        self._recorded_mailbox: tuple[int, frozenset[int]] | None = None
+        """The last row of the run when it was read, and which messages it had not received by what was recorded."""
+        self._was_full = 0
+        """How often its run was blocked because its history was full."""
+
+    def open(
+        self,
+        history: Sequence[HistoryRow],
+        *,
+        seen: int = 0,
+        now: Micros | None = None,
+        begins: bool = False,
+    ) -> None:
+        """Call the function, and tell it all that there is after the row `seen`: those before say nothing to it.
+
+        `now` is what time it is: what its clock shows if no code has come before that could have stored what it asked
+        for. With `begins` nobody can have begun with what it asks for unless that is recorded: if nothing is, it begins
+        with all messages and updates that there are by now, and that is recorded before anything else.
+        """
+        self.seen = seen
+        known = known_from(history)
+        rare = [one for one in known if one[0].type in _RARE]
+        patches = [str(facts["call"]) for row, facts in rare if row.type == PATCHED]
+        refused = next((str(facts["message"]) for row, facts in rare if row.type == RESULT_REFUSED), "")
+        # Up to here some code has come before. A message says nothing of that: it may come before anything else.
+        past = next((row.number for row, facts in reversed(known) if is_of_driver(row, facts)), 0)
+        self._read_before(rare)
+        stored = self.stored = max(self.stored, past)
+        last = last_there(rare)
+        has_begun = stored or patches or any(row.type == FUNCTION_BEGAN for row, _ in rare)
+        if begins and not has_begun and (came := last_come(known)) > last:
+            last = self._todo.began = came
+        inbox = rows_there(known, last, self._text) if last else []
+        began_at = max([self._machine.began_at, *(row.at for row in inbox)])
+        shown = self._shows(0, began_at, None if stored else now)
+        try:
+            turn = self._machine.begin(
+                more=past > 0, patches=patches, shown=shown, refused=refused, inbox=inbox
+            )
+            self._note(turn, 0, began_at, shown)
+        except HoldfastError as error:
+            self.fault = error
+        else:
+            there = {row.number for row in inbox}
+            left = [one for one in known if one[0].number not in there] if there else known
+            self._feed(left, now, past=past, stored=stored)
+            self.seen = max(self.seen, *there, 0) if there else self.seen
+            self._todo.new = self._open_steps()
+
+    def know(self, run: Run) -> None:
+        """Learn of a run, as it was read before its history, what the store knows of messages that it has received."""
+        self._recorded_mailbox = run.last_row, frozenset(mailbox_from(run.mailbox).unread)
+
+    def received(self) -> tuple[int, ...]:
+        """Return the numbers of the rows with messages that it has received, as far as that is not recorded."""
+        taken = self._machine.received
+        if taken and self._recorded_mailbox is not None:
+            last, unread = self._recorded_mailbox
+            taken[:] = [number for number in taken if number > last or number in unread]
+            self._recorded_mailbox = None
+        return tuple(taken)
+
+    def speak_to(self, runtime: AttemptRuntime) -> None:
+        """Have what the function logs from here on told to this attempt."""
+        self._machine.speak_to(runtime)
+
+    def take(self, answer: JobRecorded, *, now: Micros | None = None, received: Collection[int] = ()) -> None:
+        """Tell the function what has been recorded, by whomever. `now` is what time it is.
+
+        That it has `received` these messages was recorded with that.
+        """
+        if received and answer.status == "recorded":
+            recorded = frozenset(received)
+            self._machine.received[:] = [one for one in self._machine.received if one not in recorded]
+        self.is_paused = answer.run_status is RunStatus.PAUSED
+        # What is new has been met by no other code, also if it comes together.
+        known = known_from(answer.rows)
+        self._read_before(known)
+        self._feed(known, now)
+
+    def suspend(self) -> None:
+        """Let go of whoever has driven it. It stays where it is until somebody resumes it.
+
+        What it has received is recorded by then; where that was not accepted, it is not gone on with.
+        """
+        self._text = _unread
+        self._machine.received.clear()
+        self._machine.speak_to(None)
+        open_calls = {one.call for one in self._machine.pending_requests}
+        todo = self._todo
+        todo.tries = {call: one for call, one in todo.tries.items() if call in open_calls}
+        if not todo:
+            Drive._todo.drop(self)
+        if not self.queues:
+            Drive.queues.drop(self)
+
+    def resume(self, new_rows: Sequence[HistoryRow], text: Texts, *, now: Micros | None = None) -> bool:
+        """Go on from where it rests, as a replay would: with what it waits for, and these rows. `now`: what time it is.
+
+        Return whether it does. If these are not just the rows that follow, of which no other driver made any, then it
+        does not: it is to be replayed.
+        """
+        known = known_from(new_rows)
+        if not self._are_next(known):
+            return False
+        self._text = text
+        self.is_paused = False
+        self._todo.dropped.clear()
+        self._todo.new = self._open_steps()
+        self._feed(known, now)
+        return True
+
+    def _open_steps(self) -> list[StepRequest]:
+        """Return the steps that the function waits for, but for those that are jobs of their own."""
+        return [
+            one
+            for one in self._machine.pending_requests
+            if isinstance(one, StepRequest) and one.queue is None
+        ]
+
+    def _are_next(self, new_rows: Sequence[Known]) -> bool:
+        numbers = range(self.seen + 1, self.seen + 1 + len(new_rows))
+        return all(
+            row.number == number and not is_of_driver(row, facts) and row.type not in NOTES
+            for number, (row, facts) in zip(numbers, new_rows, strict=True)
+        )
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether there is anything to `close`: one that has ended is out of memory."""
+        return self._machine.is_in_memory
+
+    def close(self) -> None:
+        """Take the function out of memory."""
+        self._machine.evict()
+
+    def give_up(self, error: RestlessError) -> None:
+        """Have the function end, which does not get quiet in a thread of its own. From any thread."""
+        self.fault = error
+        self._machine.give_up()
+
+    @property
+    def turn(self) -> int:
+        """Which turn the function is in; see `FunctionMachine.turn`."""
+        return self._machine.turn
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing more to drive: the function has ended, or can't go on."""
+        return self.ended is not None or self.fault is not None
+
+    @property
+    def has_only_steps(self) -> bool:
+        """Whether it goes on, and all that is to be done for it are steps that are done here."""
+        is_elsewhere = self.is_over or self.is_paused or self._machine.has_timers
+        return not (is_elsewhere or self.has_others or self.is_full)
+
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether the function waits for a message, the end of a run, or a step that is a job of its own."""
+        queues = self._made_queues
+        return self._machine.waits_for_others or (queues is not None and queues.are_waited_for)
+
+    @property
+    def waits_at(self) -> Sequence[str]:
+        """Where the function's tasks wait, as people name it."""
+        return self._machine.waits_at
+
+    @property
+    def is_full(self) -> bool:
+        """Whether its history has no room left. For a function to clean up there always is some."""
+        return not self._machine.is_ending and limits.is_full(self.seen, self._was_full)
+
+    @property
+    def failures(self) -> Sequence[tuple[str, BaseException]]:
+        """What its tasks have raised that nobody has asked for it, each with the name of what the task ran."""
+        return self._machine.failures
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the function has ended as one that is cancelled does: it was told to, or raised that itself."""
+        ended = self.ended
+        return isinstance(ended, Failed) and isinstance(ended.error, CancelledError)
+
+    @property
+    def unread(self) -> frozenset[int]:
+        """The numbers of the rows with updates that it has not begun with, if it goes on as a new generation."""
+        left = self.ended.unread if isinstance(self.ended, GoesOn) else ()
+        return frozenset((*left, *self._machine.late))
+
+    @property
+    def has_others(self) -> bool:
+        """Whether anything is to be done or recorded beside steps that are done here, and timers."""
+        todo, queues = self._todo, self._made_queues
+        notes = todo.patches or todo.read or todo.began is not None or todo.refused
+        others = todo.children or todo.answers or todo.published or notes
+        return bool(others or (queues is not None and queues))
+
+    def children(self) -> list[ChildRequest | NotifyRequest | CloseRequest]:
+        """Return the runs to be started, what those are to be told that were, the channels to be closed."""
+        return list(self._todo.children.values())
+
+    def notes(self) -> list[Recorded]:
+        """Return what is to be recorded before anything else is done: whatever is begun may rely on it."""
+        began = self._todo.began
+        read = [] if began is None else [Recorded(type=FUNCTION_BEGAN, call=str(began))]
+        read += [
+            Recorded(type=CLOCK_READ, call=str(row), started_at=shown)
+            for row, shown in self._todo.read.items()
+        ]
+        refused = [
+            Recorded(
+                type=SIGNAL_REFUSED,
+                call=str(one.number),
+                error=canonical({"channel": one.channel, "message": one.why[:MESSAGE_MAX]}),
+            )
+            for one in self._todo.refused.values()
+        ]
+        return [*read, *refused, *(Recorded(type=PATCHED, call=name) for name in self._todo.patches)]
+
+    def before_suspend(self) -> list[Recorded]:
+        """Return what is to be recorded before the function rests, or else whoever goes on could not know the time.
+
+        Timers that it has asked for count from then, and not from when it is next driven.
+        """
+        read = self._todo.read_in_time.items()
+        return [
+            Recorded(type=CLOCK_READ, call=str(row), started_at=at) for row, at in read if self._is_new(row)
+        ]
+
+    def answers(self) -> list[Answered]:
+        """Return what updates have come to, which is to be recorded."""
+        return list(self._todo.answers.values())
+
+    def published(self) -> list[Recorded]:
+        """Return what the function shows, which is to be recorded."""
+        return [
+            Recorded(type=PUBLISHED, call=one.name, attempt=one.number, output=Payload(inline=one.text))
+            for one in self._todo.published.values()
+        ]
+
+    def tries(self) -> list[Try]:
+        """Return the steps that have been asked for since the last time, in order."""
+        todo = self._todo
+        if not todo.new:
+            return []
+        new, todo.new = todo.new, []
+        waits = self._machine.waits_for
+        open_ = [one for one in new if waits(one.call) is not None and not self._is_queued(one.call)]
+        return [todo.tries.get(one.call) or Try(request=one) for one in open_]
+
+    def under_way(self, now: Micros) -> list[Try]:
+        """Return the tries of steps that are done here, but for those whose time has not come."""
+        steps = [one for one in self._open_steps() if not self._is_queued(one.call)]
+        tries = [self._todo.tries.get(one.call) or Try(request=one) for one in steps]
+        return [one for one in tries if one.at is None or one.at <= now]
+
+    def lost_attempts(self, rows: Sequence[Recorded] = ()) -> int:
+        """Return how often the worst of the steps that are done here was lost, once these rows are recorded."""
+        tries, lost = self._todo.tries, dict[str, int]()
+        if tries:
+            waits = self._machine.waits_for
+            lost |= {
+                call: one.lost_attempts for call, one in tries.items() if one.lost_attempts and waits(call)
+            }
+        for row in rows:
+            if row.lost_attempts:
+                lost[row.call] = row.lost_attempts
+            if row.type in STEP_ENDS:
+                lost.pop(row.call, None)
+        return max(lost.values(), default=0)
+
+    def dropped(self) -> list[str]:
+        """Return the calls that nobody has been interested in since the last time."""
+        dropped, self._todo.dropped = self._todo.dropped, []
+        return dropped
+
+    def timers(self) -> list[TimerRequest]:
+        """Return the timers that the function waits for, the first to fire first."""
+        return sorted(self._machine.timers, key=lambda one: one.at)
+
+    def due(self, now: Micros) -> list[Recorded]:
+        """Return what is to be recorded of timers whose time has come."""
+        return [
+            Recorded(type="timer.fired", call=one.call, due=one.at, site=one.site)
+            for one in self.timers()
+            if one.at <= now
+        ]
+
+    def _feed(self, history: Sequence[Known], now: Micros | None, *, past: int = 0, stored: int = 0) -> None:
+        """Tell the function rows. Code has come before up to `past`, and has stored what it read up to `stored`."""
+        feed, shown_before = self._machine.feed, self._todo.shown
+        place, places = 0, len(history)
+        try:
+            while place < places:
+                row, facts = history[place]
+                number = row.number
+                if self.seen < number <= past and row.type == STEP_COMPLETED and self._made_queues is None:
+                    place = self._feed_steps(history, place, past)
+                    if self.seen >= number:
+                        continue
+                place += 1
+                if number <= self.seen:
+                    continue
+                if number > self.stored and is_of_driver(row, facts):
+                    self.stored = number
+                shown = None
+                if number > stored or shown_before:
+                    shown = self._shows(number, row.at, now if number > stored else None)
+                event = self._function_event(row, facts)  # before it counts as seen: a blob store may be away
+                self.seen = number
+                if event is not None:
+                    site = facts.get("site", "")
+                    event_row = Row(number=number, at=row.at, event=event, site=site, shown=shown)
+                    self._note(feed(event_row, more=number < past), number, row.at, shown)
+        except STORE_ERRORS:
+            raise
+        except HoldfastError as error:
+            self.fault = error
+
+    def _feed_steps(self, history: Sequence[Known], place: int, past: int) -> int:
+        """Tell the function what steps gave, from a place on, as far as that goes; return how far it went.
+
+        Code before has stored what these rows had it ask for: its clock shows then what it showed that.
+        """
+        machine = self._machine
+        try:
+            after, turn = machine.feed_steps(history, place, past=past, apart=self._todo.shown)
+        finally:
+            self.seen = max(self.seen, machine.rows)
+        if turn is not None:
+            row, _ = history[after - 1]
+            self._note(turn, row.number, row.at, None)
+        return after
+
+    def _read_before(self, history: Sequence[Known]) -> None:
+        """Learn what the clock showed when somebody else told the function these rows, and it looked.
+
+        And which messages and updates that passed over because they could not be read: so they are from then on.
+        """
+        for row, facts in history:
+            if row.type == SIGNAL_REFUSED:
+                self._machine.refuse_signal(cast("int", facts["row"]))
+            elif row.type == UPDATE_REJECTED:
+                rejected = raised_from_facts(facts)
+                if rejected.code == InvalidValueError.code:
+                    self._machine.refuse_update(str(facts.get("call")), rejected)
+            if row.type == CLOCK_READ:
+                self._todo.shown[cast("int", facts["row"])] = cast("int", facts["shown"])
+                self.stored = max(self.stored, row.number)
+
+    def _shows(self, number: int, at: Micros, now: Micros | None) -> Micros | None:
+        """Return what the clock is to show when a row is told that was stored then; None if just that.
+
+        Whoever asks for a minute at the end of an hour in which nobody drove the function is to have it.
+        """
+        shown = self._todo.shown.get(number)
+        if shown is not None:
+            return shown if shown > at else None
+        return now if now is not None and now - at > BEHIND_MAX else None
+
+    def _is_new(self, number: int) -> bool:
+        """Whether no code has stored anything since a row was told, or since the beginning if that is 0."""
+        return self.stored < max(number, 1)
+
+    def _note(self, turn: Turn, number: int, at: Micros, shown: Micros | None) -> None:
+        todo = self._todo
+        if turn.read_clock and shown is not None and number not in todo.shown:
+            todo.read[number] = shown
+        elif turn.read_clock and self._is_new(number):
+            todo.read_in_time = {number: at}
+        for one in turn.requests:
+            if isinstance(one, StepRequest):
+                if one.queue is None:
+                    todo.new.append(one)
+                else:
+                    self.queues.enqueue(one)
+            elif isinstance(one, ChildRequest | NotifyRequest | CloseRequest):
+                todo.children[one.call] = one
+        for call in turn.dropped:
+            if isinstance(todo.children.get(call), CloseRequest):
+                del todo.children[call]
+            if self._made_queues is not None:
+                self._made_queues.drop(call)
+            todo.dropped.append(call)
+        for name in turn.patches:
+            todo.patches[name] = None
+        for answer in turn.answers:
+            todo.answers[answer.call] = answer
+        for message in turn.refused:
+            todo.refused[message.number] = message
+        for value in turn.published:
+            todo.published[value.name] = value
+        self.ended = self.ended or turn.ended
+
+    def _function_event(self, row: HistoryRow, facts: Facts) -> HistoryEvent | None:
+        """Return what a row tells the function; None if it is not for it."""
+        call, step = facts.get("call", ""), facts.get("step", "")
+        if row.type == STEP_COMPLETED and self._made_queues is None:  # most rows are that
+            output, given = self._text(payload_of(row)), facts.get(STEP_GIVEN)
+            return StepCompleted(call=call, step=step, output=output, given=given)
+        if row.type.startswith("step."):
+            self._step(row.type, call, facts)
+        elif row.type.startswith("child.") or row.type == CHANNEL_CLOSED:
+            self._todo.children.pop(call, None)
+        if row.type == STEP_FAILED and self._not_undone(call, facts):
+            return None
+        event = function_event(row, facts, self._text)
+        if isinstance(event, StepQueued):
+            request = self._machine.waits_for(call)
+            if (
+                isinstance(request, StepRequest)
+                and cast("Step[..., object]", request.definition).keeps_arguments
+            ):
+                return attrs.evolve(event, given=self._text(payload_of(row)))
+        if event is None:
+            self._learn(row, call, facts)
+        return event
+
+    def _learn(self, row: HistoryRow, call: str, facts: Facts) -> None:
+        """Take in a row that the function is not told."""
+        if row.type == RETRYING and not self._is_queued(call):
+            self._try_again(call, facts, row.run)
+        elif row.type == STEP_STARTED:
+            self._begin_again(call)
+        elif row.type == PATCHED:
+            self._todo.patches.pop(call, None)
+        elif row.type == FUNCTION_BEGAN:
+            self._todo.began = None
+        elif row.type == SIGNAL_REFUSED:
+            self._todo.refused.pop(cast("int", facts["row"]), None)
+        elif row.type == CLOCK_READ:
+            self._todo.read.pop(cast("int", facts["row"]), None)
+        elif row.type == "run.created" and self._made_queues is not None:
+            self.queues.begin_generation(self._machine.waits_for)
+        elif row.type == PUBLISHED:
+            self._show(str(facts["name"]), cast("int", facts["number"]))
+        elif row.type in UPDATE_ANSWERS:
+            self._answered(row, call)
+        elif row.type == BLOCKED:
+            self.queues.failure = None
+            self._was_full += facts.get("code") == HistoryFullError.code
+
+    def _step(self, kind: str, call: str, facts: Facts) -> None:
+        if kind == STEP_QUEUED or self._made_queues is not None:
+            self.queues.note(kind, call, facts, is_open=self._machine.waits_for(call) is not None)
+
+    def _is_queued(self, call: str) -> bool:
+        return self._made_queues is not None and self._made_queues.has(call)
+
+    def _not_undone(self, call: str, facts: Mapping[str, object]) -> bool:
+        """Note that a job of its own could not take back a step, or not read what it was to do, if a row says so.
+
+        The function is not told of that.
+        """
+        request = self._machine.waits_for(call)
+        if "job" not in facts or not isinstance(request, StepRequest):
+            return False
+        is_done = not request.undoes or raised_from_facts(facts).code == StepResultError.code
+        if is_done and not is_unreadable(cast("Facts", facts.get("error") or {})):
+            return False
+        self.queues.try_again(request, facts)
+        return True
+
+    def _show(self, name: str, number: int) -> None:
+        """Note that something is recorded of what the function shows. Code that shows more, or less, is welcome."""
+        self.has_shown = True
+        shown = self._todo.published.get(name)
+        if shown is not None and shown.number <= number:
+            del self._todo.published[name]
+
+    def _answered(self, row: HistoryRow, call: str) -> None:
+        """Note that what has come of an update is recorded. NondeterminismError if that was something else."""
+        answer = self._todo.answers.pop(call, None)
+        came_to = None if answer is None else type_of_answer(answer)
+        if came_to != row.type:
+            instead = "is not done with it by then" if came_to is None else f"has {came_to} now"
+            raise NondeterminismError(
+                row=row.number, call=call, recorded=row.type, asked=f"the code {instead}"
+            )
+
+    def _try_again(self, call: str, facts: Mapping[str, object], run: str) -> None:
+        request = next((one for one in self._machine.pending_requests if one.call == call), None)
+        if isinstance(request, StepRequest):
+            number, at = cast("int", facts["attempt"]) + 1, cast("int", facts["retry_at"])
+            before = self._todo.tries.get(call)
+            first = before.run if before is not None and before.run is not None else run
+            losses = cast("int", facts.get("lost_attempts", 0 if before is None else before.lost_attempts))
+            self._todo.tries[call] = Try(
+                request=request, number=number, at=at, run=first, lost_attempts=losses
+            )
+            self._todo.new.append(request)
+
+    def _begin_again(self, call: str) -> None:
+        """Note that a step that was lost begins again, as is recorded by now."""
+        known = self._todo.tries.get(call)
+        if known is not None:
+            self._todo.tries[call] = evolve(known, is_begun=True)
+            self._todo.new.append(known.request)
+
+
+def _unread(_: Payload) -> str:
+    raise AssertionError("nobody drives this function")

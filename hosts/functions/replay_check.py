@@ -1,0 +1,248 @@
+"""Replays: a recorded history is told to the code that there is now. No store, no effects, nothing to wait for.
+
+The rows reach the function through the very `Drive` that live runs use, so what replays here goes on there.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+import attrs
+from typing_extensions import override
+
+from holdfast.hosts.execution.failures import failure_of
+from holdfast.hosts.execution.off_loop import drive_away
+from holdfast.hosts.functions.history_document import RunHistory, text_of
+from holdfast.hosts.functions.replay import Drive
+from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.functions import Workflow
+from holdfast.kernel.functions.protocol import Ended, Failed, GoesOn, Request, Returned, TimerRequest
+from holdfast.kernel.history.exceptions import error_words
+from holdfast.kernel.pipelines.plan import stage_of
+from holdfast.kernel.runs.transitions import DEADLINE_EXCEEDED
+from holdfast.ports.clock import instant
+from holdfast.ports.errors import InvalidHistoryError, NondeterminismError, UnknownWorkflowError
+from holdfast.ports.json import are_alike, parse
+from holdfast.ports.records import STAGE_COMPLETED, STAGE_FAILED, HistoryRow
+from holdfast.ports.validation import an, check
+
+CANCELLING: Final = "run.cancelling"
+CANCELLED: Final = "run.cancelled"
+CONTINUED: Final = "run.continued"
+_SHOWN_MAX: Final = 300
+"""How many characters of a value are shown where two differ."""
+
+
+@attrs.frozen(kw_only=True)
+class Waiting:
+    """What a function waits for. `what` is in words, `call` its name in the history, `site` where in the code.
+
+    For what others bring, which answers no call, there are neither.
+    """
+
+    what: str
+    call: str = ""
+    site: str = ""
+
+    @override
+    def __str__(self) -> str:
+        """Return it as people read it."""
+        return f"{self.what} ({self.site})" if self.site else self.what
+
+
+@attrs.frozen(kw_only=True)
+class Replayed:
+    """What the code that there is now makes of a recorded history: it ends, or waits for something.
+
+    Attributes:
+        history: What was replayed.
+        ended: How the function has ended: a `Returned`, a `Failed` or a `GoesOn`; None if it waits.
+        waits_for: What it waits for, in the order in which it has asked. If this is empty and it has not ended, nothing
+            will ever wake it: such a run is blocked.
+        as_recorded: Whether the history says that the function ended, and so it did.
+    """
+
+    history: RunHistory
+    ended: Ended | None
+    waits_for: tuple[Waiting, ...]
+    as_recorded: bool
+
+    @property
+    def output(self) -> str | None:
+        """What it returned, as JSON text; None if it did not."""
+        return self.ended.output if isinstance(self.ended, Returned) else None
+
+    @property
+    def error(self) -> BaseException | None:
+        """What it raised; None if it did not."""
+        return self.ended.error if isinstance(self.ended, Failed) else None
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it has not ended, and waits for nothing that could ever come."""
+        return self.ended is None and not self.waits_for
+
+    @override
+    def __str__(self) -> str:
+        """Return what came of it, as people read it."""
+        if self.ended is not None:
+            return f"{_end_text(self.ended)}{', as recorded' if self.as_recorded else ''}"
+        if self.is_stuck:
+            return "it waits for nothing that could ever come"
+        return f"it waits for {', '.join(map(str, self.waits_for))}"
+
+
+def replay(history: RunHistory | str | os.PathLike[str], /, *workflows: Definition[Any]) -> Replayed:
+    """Tell the code that there is now what is recorded, and return what it has come to. No step is run.
+
+    Args:
+        history: What `handle.export_history()` gave, or the path of a file that `holdfast history export` wrote.
+        workflows: The durable functions that there are: the history says which of them it is of.
+
+    Raises:
+        NondeterminismError: The code asks for something else than is recorded, or ends otherwise. The error says in
+            which row, what was recorded and where, and what the code asks for and where.
+        UnknownWorkflowError: The history is of none of these workflows, or of another version.
+        InvalidHistoryError: It is no history, or not that of a durable function.
+        UnreadableValueError: A recorded value, or what the run was given, is not what the code takes any more.
+        RestlessError: The function does not come to rest.
+    """
+    history = load_history(history)
+    return drive_away(lambda: replay_here(history, workflow_of(history, workflows)))
+
+
+def replay_here(history: RunHistory, workflow: Workflow[..., object]) -> Replayed:
+    """Do so in this thread, in which no event loop runs. See `replay`."""
+    machine = workflow.machine(history.input, began_at=history.began_at, seed=history.key)
+    drive = Drive(machine, text_of)
+    try:
+        drive.open(history.rows)
+        if drive.fault is not None:
+            raise drive.fault
+        waits_for = tuple(map(_waiting, machine.pending_requests))
+        if drive.waits_for_others:
+            waits_for += (Waiting(what="a message, or the end of a run that it has started"),)
+        recorded = _end_of(history)
+        if recorded is not None and not _is_alike(recorded, drive, workflow):
+            raise _otherwise(recorded, drive.ended, waits_for)
+        return Replayed(
+            history=history, ended=drive.ended, waits_for=waits_for, as_recorded=recorded is not None
+        )
+    finally:
+        drive.close()
+
+
+def load_history(history: RunHistory | str | os.PathLike[str]) -> RunHistory:
+    """Return a history, read from the file if it is the path of one. InvalidHistoryError."""
+    check("replay", an("a history, or the path of one", RunHistory, str, os.PathLike), history=history)
+    if isinstance(history, RunHistory):
+        return history
+    try:
+        return RunHistory.from_json(Path(history).read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise InvalidHistoryError(f"{os.fspath(history)} is no text: {error}") from None
+
+
+def workflow_of(history: RunHistory, workflows: Sequence[Definition[Any]]) -> Workflow[..., object]:
+    """Return which of these a history is of. UnknownWorkflowError, InvalidHistoryError."""
+    for one in workflows:
+        if (one.name, one.version) == (history.workflow, history.version):
+            if isinstance(one, Workflow):
+                return cast("Workflow[..., object]", one)
+            raise InvalidHistoryError(
+                f"{history.definition} is a pipeline: what it does next is in the store, and there is nothing to replay"
+            )
+    raise UnknownWorkflowError(history.workflow, history.version)
+
+
+def _waiting(request: Request) -> Waiting:
+    until = f" until {instant(request.at).isoformat()}" if isinstance(request, TimerRequest) else ""
+    return Waiting(what=f"{request.what}{until}", call=request.call, site=request.site)
+
+
+# Ends ------------------------------------------------------------------------------------------------------------
+
+
+def _end_of(history: RunHistory) -> HistoryRow | None:
+    """Return the row that says how the function ended; None if it has not by then, whatever became of the run."""
+    was_cancelling = any(row.type == CANCELLING for row in history.rows)
+    for row in reversed(history.rows):
+        if row.type in (STAGE_COMPLETED, STAGE_FAILED) and row.node == history.workflow:
+            return row
+        by_itself = row.type == CANCELLED and "raised" in _facts(row)
+        if row.type == CONTINUED or by_itself or (was_cancelling and _is_end_of_cancelled(row)):
+            return row
+    return None
+
+
+def _is_end_of_cancelled(row: HistoryRow) -> bool:
+    """Whether a row is the end of a function that was told to end, by somebody or by its deadline."""
+    is_late = row.type == "run.failed" and _facts(row).get("code") == DEADLINE_EXCEEDED
+    return row.type == CANCELLED or is_late
+
+
+def _is_alike(row: HistoryRow, drive: Drive, workflow: Workflow[..., object]) -> bool:
+    """Whether a function has ended as a row says."""
+    ended = drive.ended
+    if ended is None or _is_end_of_cancelled(row):
+        return drive.is_cancelled
+    if isinstance(ended, GoesOn):
+        code = f"{ended.workflow}@{ended.version}"
+        return (
+            row.type == CONTINUED
+            and code == _facts(row)["definition"]
+            and are_alike(ended.input, text_of(row.payload))
+        )
+    if isinstance(ended, Returned):
+        return row.type == STAGE_COMPLETED and are_alike(ended.output, text_of(row.payload))
+    if row.type != STAGE_FAILED:
+        return False
+    facts = _facts(row)
+    if _named(facts.get("type")) != type(ended.error).__qualname__.rpartition(".")[2]:
+        return False
+    if not isinstance(ended.error, Exception):  # `sys.exit()` say: there is nothing more to compare
+        return True
+    (stage,) = workflow.bodies.values()
+    failure = failure_of(ended.error, stage, stage_of(workflow.plan().node(stage.name)))
+    return failure.message == facts.get("message")
+
+
+def _otherwise(row: HistoryRow, ended: Ended | None, waits_for: Iterable[Waiting]) -> NondeterminismError:
+    if ended is None:
+        actual = f"the code waits for {', '.join(map(str, waits_for)) or 'nothing that could ever come'}"
+    else:
+        actual = f"now {_end_text(ended)}"
+    return NondeterminismError(row=row.number, call="", recorded=_recorded(row), asked=actual)
+
+
+def _recorded(row: HistoryRow) -> str:
+    if _is_end_of_cancelled(row):
+        return "the function's end when it was cancelled"
+    if row.type == CONTINUED:
+        return f"that it goes on as {_facts(row)['definition']} with {_shown(text_of(row.payload))}"
+    if row.type == STAGE_COMPLETED:
+        return f"the function's return of {_shown(text_of(row.payload))}"
+    facts = _facts(row)
+    return f"the function's failure with {facts.get('type')}: {_shown(str(facts.get('message')))}"
+
+
+def _end_text(ended: Ended) -> str:
+    if isinstance(ended, Returned):
+        return f"it returns {_shown(ended.output)}"
+    if isinstance(ended, GoesOn):
+        return f"it goes on as {ended.workflow}@{ended.version} with {_shown(ended.input)}"
+    return f"it raises {_shown(error_words(ended.error))}"
+
+
+def _facts(row: HistoryRow) -> dict[str, object]:
+    return cast("dict[str, object]", parse(row.data or "{}"))
+
+
+def _named(kind: object) -> str:
+    """Return the name of a class without its module, which is another one if the program was the main one then."""
+    return str(kind).rpartition(".")[2]
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}… ({len(text):,} characters)"

@@ -1,0 +1,364 @@
+"""Runs the body of a step that a function has asked for, and says what is to be recorded of it."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from contextvars import Context
+from datetime import timedelta
+from typing import Any, Final, TypeAlias, cast
+
+import anyio
+import attrs
+from anyio import CapacityLimiter, lowlevel
+
+from holdfast.hosts.execution.attempt_log import log_failed_try
+from holdfast.hosts.execution.failures import MESSAGE_MAX, cut_off, traceback_text
+from holdfast.hosts.execution.prepared_attempts import Body, node_of
+from holdfast.hosts.execution.threads import result_in_thread
+from holdfast.hosts.functions.pending_calls import Try
+from holdfast.hosts.functions.step_heartbeats import Heartbeats, StepHeartbeat
+from holdfast.hosts.functions.store_retries import until_available
+from holdfast.hosts.functions.transactional_steps import Transaction
+from holdfast.hosts.wiring.interceptors import BodyCall, within
+from holdfast.hosts.wiring.payloads import INLINE_MAX
+from holdfast.kernel.authoring.options import Retry
+from holdfast.kernel.authoring.pipeline_builder import policy_from
+from holdfast.kernel.authoring.step_context import StepContext, enter_step
+from holdfast.kernel.authoring.steps import Step, StepStage
+from holdfast.kernel.commands import (
+    JobRecord,
+    JobRecorded,
+    Outcome,
+    QueuedStepCompleted,
+    QueuedStepFailed,
+    Recorded,
+)
+from holdfast.kernel.functions.protocol import StepRequest
+from holdfast.kernel.history.exceptions import raised_from
+from holdfast.kernel.rules.retries import RETRY_AFTER_MAX, backoff
+from holdfast.kernel.values import encode
+from holdfast.ports.clock import Clock, instant, micros
+from holdfast.ports.errors import (
+    GiveUp,
+    InvalidValueError,
+    NoTransactionError,
+    RetryAfter,
+    StepLostError,
+    StepResultError,
+    StorageRefusedError,
+    TransactionEndedError,
+    UnreadableInputError,
+    UnstorableValueError,
+)
+from holdfast.ports.json import canonical, parse
+from holdfast.ports.records import JobKey, JobKind, Micros, Payload, job_key
+
+Command: TypeAlias = Callable[[Recorded], JobRecord]
+
+_NEVER_AGAIN: Final = (
+    GiveUp,
+    UnreadableInputError,
+    InvalidValueError,
+    UnstorableValueError,
+    NoTransactionError,
+    TransactionEndedError,
+    StepResultError,
+    StorageRefusedError,
+)
+_OF_LOOPS: Final = frozenset({"sniffio_cvar"})
+"""The names of context variables that say which kind of event loop runs."""
+_MICROSECOND: Final = 1_000_000
+_TRACEBACK_MAX: Final = 2_000
+"""How much of a try's traceback is kept: its row is read whenever the function is replayed."""
+
+
+async def run_step(
+    body: Body, one: Try, clock: Clock, threads: CapacityLimiter, command: Command, heartbeats: Heartbeats
+) -> Recorded | JobRecorded:
+    """Do a step, and return what is to be recorded of that. Raises only the cancellation of whoever runs it.
+
+    What is done in a transaction is recorded in it, by the command that `command` gives: then what that was answered.
+    """
+    step = cast("Step[..., object]", one.request.definition)
+    if one.request.context is not None:
+        _enter(one.request.context)
+    heartbeat = (
+        None
+        if step.heartbeat_timeout is None
+        else await _step_heartbeat(one, step.heartbeat_timeout, heartbeats)
+    )
+    started_at = micros(clock.now())
+    until = _until(step, body, started_at)
+    enter_step(_context(body, one, step, until, heartbeat))
+
+    async def act() -> Recorded | JobRecorded:
+        if body.work.error is not None:
+            raise body.work.error
+        arguments = _arguments(step, one)
+        done = body.parts.step(step)
+        ends_at = _until(done, body, started_at)
+        seconds = None if ends_at is None else max(0.0, (ends_at - started_at) / _MICROSECOND)
+        if done.transaction is not None:
+            shared = _transaction(body, one, done, arguments, command, started_at)
+            return await shared.run(threads, seconds)
+        if done.is_async and seconds is None:  # a scope of its own takes longer than a quick step
+            value = await cast("Awaitable[object]", done.body(*arguments[0], **arguments[1]))
+        else:
+            value = await _called(done, arguments, threads, seconds)
+        text = _encoded(value, step)
+        put = body.payloads.put
+        if len(text) <= INLINE_MAX:
+            output = put(text, body.place)
+        else:
+            output = await result_in_thread(lambda: put(text, body.place))
+        return _completed(one, step, output, started_at)
+
+    async def act_in_time() -> Recorded | JobRecorded:
+        return await act() if heartbeat is None else await heartbeat.listening(step.name, one.number, act)
+
+    try:
+        if body.interceptors or heartbeat is not None:
+            return await within(body.interceptors, lambda: _call(body, one, step), act_in_time)
+        return await act()
+    except BaseException as error:  # noqa: BLE001  # a step may raise what it likes, CancelledError too
+        if not isinstance(error, GeneratorExit):
+            await lowlevel.checkpoint_if_cancelled()  # raises if it is we who are cancelled
+        now = micros(clock.now())
+        if isinstance(error, TimeoutError) and body.ends_at is not None and now >= body.ends_at:
+            error = TimeoutError(cut_off((now - started_at) / _MICROSECOND))
+        return _failed(body, one, step, error, started_at, now)
+
+
+def _enter(context: Context) -> None:
+    """Set the context variables that the function has set. Of a task of its own: the function never sees what it sets.
+
+    In which kind of event loop a function runs is known there only.
+    """
+    for variable, value in context.items():
+        if variable.name not in _OF_LOOPS:
+            variable.set(value)
+
+
+def _arguments(step: Step[..., object], one: Try) -> tuple[tuple[object, ...], dict[str, object]]:
+    """Return what a step is called with. UnreadableInputError."""
+    try:
+        return step.form.arguments_from(one.request.arguments)
+    except InvalidValueError as error:
+        raise UnreadableInputError(f"the arguments of step {step.name!r}", None, error.problems) from error
+
+
+def _call(body: Body, one: Try, step: Step[..., object]) -> BodyCall:
+    """Return what interceptors are told of a try."""
+    attempts = policy_from(step.retry or Retry()).attempts if one.most is None else one.most
+    return attrs.evolve(
+        body.call,
+        step=step.name,
+        attempt=one.number,
+        max_attempts=attempts + one.lost_attempts,
+        idempotency_key=_idempotency_key(body, one),
+    )
+
+
+def _idempotency_key(body: Body, one: Try) -> str:
+    # The same for all of its tries, also if a generation before has made the first of them.
+    return f"{one.run or body.work.attempt.run}/{node_of(body.work)}/{one.request.call}"
+
+
+async def _step_heartbeat(one: Try, timeout: timedelta, heartbeats: Heartbeats) -> StepHeartbeat:
+    """Return what hears a step's heartbeats."""
+    await until_available(heartbeats.load, "what the last try of a step said can't be had yet")
+    return StepHeartbeat(heartbeats, one.request.call, timeout)
+
+
+def _encoded(value: object, step: Step[..., object]) -> str:
+    """Return the text of what a step gave. StepResultError if there is none: it has happened all the same."""
+    try:
+        return encode(value, step.form.output)
+    except (InvalidValueError, UnstorableValueError) as error:
+        raise StepResultError(str(error)) from error
+
+
+def _completed(one: Try, step: Step[..., object], output: Payload, started_at: Micros) -> Recorded:
+    return Recorded(
+        type="step.completed",
+        call=one.request.call,
+        step=step.name,
+        site=one.request.site,
+        output=output,
+        attempt=one.number,
+        started_at=started_at,
+        undoes=one.request.undoes or None,
+        given=_kept_arguments(one, step),
+    )
+
+
+def _kept_arguments(one: Try, step: Step[..., object]) -> str | None:
+    # Of a step in a queue they are in the row that has put it there.
+    return one.request.arguments if step.keeps_arguments and one.most is None else None
+
+
+def _transaction(
+    body: Body,
+    one: Try,
+    step: Step[..., object],
+    arguments: tuple[tuple[object, ...], dict[str, object]],
+    command: Command,
+    started_at: Micros,
+) -> Transaction:
+    parts = body.parts
+    args, kwargs = arguments
+
+    def call(connection: object) -> Recorded:
+        value = step.body(connection, *args, **kwargs)
+        output = body.payloads.put(encode(value, step.form.output), body.place)
+        return _completed(one, step, output, started_at)
+
+    return Transaction(
+        step=step,
+        call=call,
+        command=command,
+        kernel=parts.kernel,
+        persistence=parts.persistence,
+        clock=parts.clock,
+    )
+
+
+def _until(step: Step[..., object], body: Body, started_at: Micros) -> Micros | None:
+    """Return when a try times out: by itself, or because whoever runs it ends."""
+    if step.timeout is None:
+        return body.ends_at
+    own = started_at + round(step.timeout.total_seconds() * _MICROSECOND)
+    return own if body.ends_at is None else min(own, body.ends_at)
+
+
+async def _called(
+    step: Step[..., object],
+    arguments: tuple[tuple[object, ...], dict[str, object]],
+    threads: CapacityLimiter,
+    seconds: float | None,
+) -> object:
+    args, kwargs = arguments
+    if step.is_async:
+        with anyio.fail_after(seconds):
+            return await cast("Awaitable[object]", step.body(*args, **kwargs))
+    async with threads:
+        with anyio.fail_after(seconds) as scope:  # to wait for a thread is not its time
+            value = await result_in_thread(lambda: step.body(*args, **kwargs))
+    if not inspect.isawaitable(value):
+        return value
+    with anyio.fail_after(None if seconds is None else max(0.0, scope.deadline - anyio.current_time())):
+        return await cast("Awaitable[object]", value)
+
+
+def _context(
+    body: Body, one: Try, step: Step[..., object], until: Micros | None, heartbeat: StepHeartbeat | None
+) -> StepContext:
+    run = body.work.run
+    context = StepContext(
+        run_id=run.id,
+        workflow=run.workflow,
+        step=step.name,
+        attempt=one.number,
+        idempotency_key=_idempotency_key(body, one),
+        deadline=None if until is None else instant(until),
+    )
+    return context if heartbeat is None else attrs.evolve(context, pulse=heartbeat)
+
+
+def _failed(
+    body: Body, one: Try, step: Step[..., object], error: BaseException, started_at: Micros, now: Micros
+) -> Recorded:
+    raised = raised_from(error)
+    retry_at = _retry_at(body, one, step, error, now)
+    facts = {
+        "type": raised.type,
+        "message": raised.message[:MESSAGE_MAX],
+        "code": raised.code,
+        "traceback": traceback_text(error, _TRACEBACK_MAX),
+    }
+    if retry_at is None and raised.arguments is not None:
+        facts["arguments"] = raised.arguments
+    wait = None if retry_at is None else retry_at - now
+    if body.attempt.kind is JobKind.WORKFLOW:  # the attempt of a queued step is logged when it is settled
+        log_failed_try(body.work.run, step.name, one.number, raised.type, raised.message, wait)
+    return Recorded(
+        type="step.failed" if retry_at is None else "step.retrying",
+        call=one.request.call,
+        step=step.name,
+        site=one.request.site,
+        error=canonical(facts),
+        attempt=one.number,
+        retry_at=retry_at,
+        started_at=started_at,
+        undoes=one.request.undoes or None,
+        given=None if retry_at is not None else _kept_arguments(one, step),
+    )
+
+
+def was_done(recorded: Recorded) -> bool:
+    """Whether a step that has failed has done its work all the same: what it gave can't be kept."""
+    return bool(parse(recorded.error or "{}").get("code") == StepResultError.code)
+
+
+def lost_step(one: Try, now: Micros, *, may_again: bool) -> Recorded:
+    """Return what is to be recorded of a try that may have been under way when its worker was lost."""
+    step = cast("Step[..., object]", one.request.definition)
+    raised = raised_from(StepLostError(step.name, one.number))
+    facts = {"type": raised.type, "message": raised.message, "code": raised.code}
+    if not may_again and raised.arguments is not None:
+        facts["arguments"] = raised.arguments
+    return Recorded(
+        type="step.retrying" if may_again else "step.failed",
+        call=one.request.call,
+        step=step.name,
+        site=one.request.site,
+        error=canonical(facts),
+        attempt=one.number,
+        retry_at=now if may_again else None,
+        undoes=one.request.undoes or None,
+        lost_attempts=one.lost_attempts + 1,
+        given=None if may_again else _kept_arguments(one, step),
+    )
+
+
+def _retry_at(
+    body: Body, one: Try, step: Step[..., object], error: BaseException, now: Micros
+) -> Micros | None:
+    """Return when a step is tried again that raised this; None if it is not."""
+    retry = step.retry or Retry()
+    if isinstance(error, (*_NEVER_AGAIN, *retry.give_up_on)):
+        return None
+    kinds: dict[type[Exception], Any] = dict(retry.by_error)
+    kind = next((each for each in type(error).__mro__ if each in kinds), None)
+    policy = policy_from(retry if kind is None else kinds[kind])
+    if one.counted >= (policy.attempts if one.most is None else min(policy.attempts, one.most)):
+        return None
+    if isinstance(error, RetryAfter):
+        wait = min(round(error.wait.total_seconds() * _MICROSECOND), RETRY_AFTER_MAX)
+        return now + max(0, wait)
+    key = JobKey(f"{body.attempt.run}/{one.request.call}", job_key(body.attempt.job).number)
+    return now + backoff(policy, key, one.counted)
+
+
+async def run_queued(body: Body, threads: CapacityLimiter) -> Outcome:
+    """Do the step of an attempt, and return how that ended. Raises only the cancellation of whoever runs it."""
+    attempt, step = body.attempt, cast("StepStage[Any, object]", body.stage).step
+    request = StepRequest(call=attempt.node, step=step.name, arguments=body.work.input, definition=step)
+    one = Try(
+        request=request,
+        number=attempt.attempt,
+        most=attempt.max_attempts,
+        lost_attempts=attempt.lost_attempts,
+    )
+    heartbeats = Heartbeats(body.runtime, body.parts.clock, is_first=attempt.epoch == 1)
+    try:
+        recorded = await run_step(body, one, body.parts.clock, threads, _never, heartbeats)
+    finally:
+        heartbeats.flush()
+    assert isinstance(recorded, Recorded)
+    if recorded.output is not None:
+        return QueuedStepCompleted(output=recorded.output)
+    return QueuedStepFailed(error=recorded.error or "{}", retry_at=recorded.retry_at)
+
+
+def _never(_: Recorded) -> JobRecord:
+    raise AssertionError("a step that is in a queue is done in no transaction of the store")

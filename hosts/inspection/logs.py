@@ -1,0 +1,211 @@
+"""What stages say while they run, in the words of users: lines of their logs, and how far they are."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Final, TypedDict, cast
+
+import attrs
+
+from holdfast.hosts.inspection.filters import check_names, number_option, place_option, text_option
+from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.authoring.stage_context import LEVELS, Level
+from holdfast.ports.clock import instant
+from holdfast.ports.errors import InvalidFilterError
+from holdfast.ports.json import parse
+from holdfast.ports.pagination import ListPlace
+from holdfast.ports.persistence import FindRun, RunsByKey
+from holdfast.ports.queries.run_output import NewestProgress, NotesInOrder
+from holdfast.ports.records import TERMINAL, Micros, OutputRow
+
+FOLLOW_INTERVAL: Final = 0.5
+"""Seconds between two looks of whoever follows a log."""
+OVERLAP: Final[Micros] = 10_000_000
+"""How far back each look goes: what was said earlier may be stored later, for each worker tells its own."""
+_PAGE: Final = 1_000
+
+
+class LogOptions(TypedDict, total=False):
+    """Which lines of a run's log are asked for.
+
+    Attributes:
+        level: Of this level or a higher one: `debug`, `info`, `warning`, `error`, `critical`.
+        stage: Of this stage.
+        item: Of this item of the stage.
+        after: Begin after this place: the `cursor` of a `LogLine`.
+    """
+
+    level: Level
+    stage: str | None
+    item: int | None
+    after: str | None
+
+
+@attrs.frozen(kw_only=True)
+class LogLine:
+    """What a stage has logged.
+
+    Attributes:
+        at: When it was said, by the store's clock.
+        fields: Strings, numbers and booleans by name.
+        attempt: Which attempt said it, from 1.
+        epoch: The number of its lease.
+        cursor: Its place in the log: give it to `logs(after=...)` for the lines that follow. Opaque.
+    """
+
+    at: datetime
+    level: Level
+    message: str
+    fields: Mapping[str, str | float | bool]
+    stage: str | None
+    item: int | None
+    attempt: int | None
+    epoch: int
+    cursor: str
+
+
+@attrs.frozen(kw_only=True)
+class ProgressInfo:
+    """How far a stage, or an item of a mapped one, said that it is: the newest that is known.
+
+    Attributes:
+        done: So much is done.
+        of: So much there is.
+        attempt: Which attempt said it, from 1.
+        epoch: The number of its lease.
+    """
+
+    stage: str | None
+    item: int | None
+    attempt: int | None
+    epoch: int
+    done: float
+    of: float
+    message: str
+    at: datetime
+
+
+@attrs.frozen(kw_only=True)
+class _Wanted:
+    level: int
+    stage: str | None
+    item: int | None
+    after: ListPlace | None
+
+    def takes(self, line: LogLine) -> bool:
+        return (
+            LEVELS.index(line.level) >= self.level
+            and self.stage in {None, line.stage}
+            and self.item in {None, line.item}
+        )
+
+
+class LogReader:
+    """Reads a run's log, from one look to the next. Sync."""
+
+    def __init__(self, core: Core, run: str, options: LogOptions) -> None:
+        """Raises TypeError for an unknown option, InvalidFilterError for a value that can't be."""
+        self._core = core
+        self._run = run
+        self._wanted = _wanted(options)
+        self._newest = self._wanted.after
+        self._seen: dict[str, Micros] = {}
+        self.ended = False
+        """Whether the run had ended before the last look: then no line follows."""
+
+    def all(self) -> Iterator[LogLine]:
+        """Yield the lines that there are, page by page."""
+        after = self._wanted.after
+        while notes := self._page(after):
+            yield from filter(self._wanted.takes, map(line_of, notes))
+            after = ListPlace(notes[-1].at, notes[-1].id)
+            if len(notes) < _PAGE:
+                return
+
+    def look(self) -> list[LogLine]:
+        """Return the lines that have become known since the last look."""
+        (run,) = self._core.stores.persistence.read(RunsByKey((self._run,)))
+        lines: list[LogLine] = []
+        after = self._back()
+        while notes := self._page(after):
+            lines += (line_of(note) for note in notes if note.id not in self._seen)
+            self._seen.update((note.id, note.at) for note in notes)
+            after = ListPlace(notes[-1].at, notes[-1].id)
+            self._newest = after if self._newest is None else max(self._newest, after)
+            if len(notes) < _PAGE:
+                break
+        back = self._back()
+        if back is not None:
+            self._seen = {id_: at for id_, at in self._seen.items() if at >= back.at}
+        self.ended = run.status in TERMINAL
+        if run.is_continued and (
+            newest := self._core.stores.persistence.read(FindRun(run.name, run.generation + 1))
+        ):
+            self._run, self.ended = newest.key, False
+        return list(filter(self._wanted.takes, lines))
+
+    def _page(self, after: ListPlace | None) -> tuple[OutputRow, ...]:
+        query = NotesInOrder(self._run, after=after, kinds=("log",), limit=_PAGE)
+        return self._core.stores.persistence.read(query)
+
+    def _back(self) -> ListPlace | None:
+        if self._newest is None:
+            return None
+        back = ListPlace(self._newest.at - OVERLAP, "")
+        return back if self._wanted.after is None else max(back, self._wanted.after)
+
+
+def progress_of(core: Core, run: str) -> list[ProgressInfo]:
+    """Return how far the stages of a run, and the items of mapped ones, said that they are."""
+    found: list[ProgressInfo] = []
+    after = 0
+    while notes := core.stores.persistence.read(NewestProgress(run, after=after, limit=_PAGE)):
+        found += map(_progress, notes)
+        after = notes[-1].job
+        if len(notes) < _PAGE:
+            break
+    return found
+
+
+def line_of(note: OutputRow) -> LogLine:
+    """Return a note as a line of a log."""
+    content = cast("dict[str, object]", parse(note.data))
+    level = content.get("level")
+    return LogLine(
+        at=instant(note.at),
+        level=level if level in LEVELS else "info",
+        message=str(content.get("message", "")),
+        fields=cast("dict[str, str | float | bool]", content.get("fields") or {}),
+        stage=cast("str | None", content.get("stage")),
+        item=cast("int | None", content.get("item")),
+        attempt=cast("int | None", content.get("attempt")),
+        epoch=note.epoch,
+        cursor=ListPlace(note.at, note.id).text,
+    )
+
+
+def _progress(note: OutputRow) -> ProgressInfo:
+    content = cast("dict[str, object]", parse(note.data))
+    return ProgressInfo(
+        stage=cast("str | None", content.get("stage")),
+        item=cast("int | None", content.get("item")),
+        attempt=cast("int | None", content.get("attempt")),
+        epoch=note.epoch,
+        done=cast("float", content.get("done", 0)),
+        of=cast("float", content.get("of", 0)),
+        message=str(content.get("message", "")),
+        at=instant(note.at),
+    )
+
+
+def _wanted(options: LogOptions) -> _Wanted:
+    given = cast("dict[str, object]", options)
+    check_names(given, LogOptions, "logs")
+    level = given.get("level", LEVELS[0])
+    if level not in LEVELS:
+        raise InvalidFilterError("level", f"is {level!r}; it is one of {', '.join(LEVELS)}")
+    return _Wanted(
+        level=LEVELS.index(level),
+        stage=text_option(given, "stage"),
+        item=number_option(given, "item", 0),
+        after=place_option(given),
+    )

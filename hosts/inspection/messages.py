@@ -1,0 +1,139 @@
+"""What became of the messages that a run was sent: who sends one can ask whether it was received."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Final, Literal, TypeAlias, cast
+
+import attrs
+
+from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.commands import RunSignalled
+from holdfast.kernel.history.reader import rows_of
+from holdfast.ports.clock import instant
+from holdfast.ports.errors import RunNotFoundError
+from holdfast.ports.json import parse
+from holdfast.ports.mailboxes import mailbox_from
+from holdfast.ports.persistence import FindRun, HistoryOf, RunsByKey
+from holdfast.ports.records import SIGNAL_RECEIVED, SIGNAL_REFUSED, TERMINAL, HistoryRow, Run
+
+MessageState: TypeAlias = Literal["unread", "received", "refused", "handed_on", "left"]
+"""What became of a message. `left`: its run has ended without it, and no generation has followed yet."""
+_PAGE: Final = 1_000
+
+
+@attrs.frozen(kw_only=True)
+class MessageInfo:
+    """A message as it was when it was asked for.
+
+    Attributes:
+        channel: The name of its channel.
+        generation: The generation of the run that it was sent to, or handed on to.
+        number: Its row in the history of that.
+        sent_at: When it was stored there; aware, in UTC.
+        state: `unread` as long as the run goes on without it, `received` once its function has it and that is recorded,
+            `refused` if it was not what its channel takes, `handed_on` to the generation that followed, or `left` in a
+            run that has ended.
+        why: Why it was refused, if it was.
+        key: The idempotency key that it was sent under, if it was.
+        has_start: Whether the next generation begins by a start that came with it, if this one ends without it.
+    """
+
+    channel: str
+    generation: int
+    number: int
+    sent_at: datetime
+    state: MessageState
+    why: str | None = None
+    key: str | None = None
+    has_start: bool = False
+
+
+def messages_of(core: Core, run: Run) -> list[MessageInfo]:
+    """Return all messages of one generation of a run, in the order in which they came."""
+    persistence = core.stores.persistence
+    rows: list[HistoryRow] = []
+    refused: dict[int, str] = {}
+    for row in rows_of(persistence, run):
+        if row.type == SIGNAL_RECEIVED:
+            rows.append(row)
+        elif row.type == SIGNAL_REFUSED:
+            refused.update([_refused(row)])
+    unread = mailbox_from(run.mailbox).unread
+    is_left = bool(unread) and run.status in TERMINAL
+    handed = {number for number, _ in _handed_on(core, run, unread)} if is_left else set[int]()
+    return [_info(run, row, handed, refused.get(row.number)) for row in rows]
+
+
+def message_of(core: Core, sent: RunSignalled) -> MessageInfo:
+    """Return what became of a message that was sent, wherever it was handed on to. RunNotFoundError."""
+    read = core.stores.persistence.read
+    found, number = read(RunsByKey((sent.run,))), sent.number
+    if not found:
+        raise RunNotFoundError(sent.run)
+    run = found[0]
+    while True:
+        (row,) = read(HistoryOf(run.holder_of(number), number - 1, 1))
+        is_left = run.status in TERMINAL and number in mailbox_from(run.mailbox).unread
+        handed = dict(_handed_on(core, run, (number,))) if is_left else dict[int, int]()
+        following = read(FindRun(run.name, run.generation + 1)) if handed else None
+        if following is None:
+            return _info(run, row, (), _why_refused(core, run, row))
+        run, number = following, handed[number]
+
+
+def _handed_on(core: Core, run: Run, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield which of these messages the next generation has, each with the number of its row there."""
+    read = core.stores.persistence.read
+    following = read(FindRun(run.name, run.generation + 1))
+    if following is None:
+        return
+    kept = following.first_row - 1
+    wanted = {number for number in numbers if number > kept}
+    yield from ((number, number) for number in numbers if number <= kept)
+    seen = kept
+    while wanted and (rows := read(HistoryOf(following.key, seen, _PAGE))):
+        seen = rows[-1].number
+        for row in rows:
+            again = _facts(row).get("again") if row.type == SIGNAL_RECEIVED else None
+            if isinstance(again, int) and again in wanted:
+                wanted.discard(again)
+                yield again, row.number
+
+
+def _why_refused(core: Core, run: Run, message: HistoryRow) -> str | None:
+    """Return why a message was refused, None if it was not. One that was checked when it was sent never is."""
+    if "checked" in _facts(message) or message.number in mailbox_from(run.mailbox).unread:
+        return None
+    rows = rows_of(core.stores.persistence, run, message.number)
+    refused = (_refused(row) for row in rows if row.type == SIGNAL_REFUSED)
+    return next((why for number, why in refused if number == message.number), None)
+
+
+def _refused(row: HistoryRow) -> tuple[int, str]:
+    facts = _facts(row)
+    return cast("int", facts["row"]), str(facts["message"])
+
+
+def _info(run: Run, row: HistoryRow, handed: Collection[int], refused: str | None) -> MessageInfo:
+    mailbox = mailbox_from(run.mailbox)
+    state: MessageState = "received" if refused is None else "refused"
+    if row.number in mailbox.unread:
+        state = "unread"
+        if run.status in TERMINAL:
+            state = "handed_on" if row.number in handed else "left"
+    facts = _facts(row)
+    key = facts.get("key")
+    return MessageInfo(
+        channel=str(facts["channel"]),
+        generation=run.generation,
+        number=row.number,
+        sent_at=instant(row.at),
+        state=state,
+        why=refused,
+        key=None if key is None else str(key),
+        has_start=row.number in mailbox.starts,
+    )
+
+
+def _facts(row: HistoryRow) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", parse(row.data or "{}"))

@@ -1,0 +1,159 @@
+"""Runs and what happened to them, as users see them."""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, cast
+
+import attrs
+from typing_extensions import TypeVar
+
+from holdfast.kernel.functions.protocol import Raised
+from holdfast.kernel.history.reader import shown_data
+from holdfast.ports.clock import instant
+from holdfast.ports.errors import UnreadableRowError
+from holdfast.ports.events import USER_EVENTS
+from holdfast.ports.json import parse
+from holdfast.ports.records import HistoryRow, Run, RunStatus, attribute_texts
+from holdfast.ports.unreadable import PARSE_ERRORS, unreadable
+
+R = TypeVar("R")
+T = TypeVar("T")
+Out = TypeVar("Out", covariant=True)
+
+_log = logging.getLogger("holdfast.runs")
+
+
+@attrs.frozen(kw_only=True)
+class RunInfo:
+    """A run as it was when it was asked for. Instants are aware, in UTC.
+
+    Attributes:
+        error: Why it failed or was cancelled, for people; None if neither.
+        attributes: The texts that it was started with.
+        cursor: Its place in lists of runs: give it to `runs(after=...)` for those that follow. Opaque.
+        rerun_of: The number of the generation that this one runs again; None if it runs none again.
+        rerun_from: The stage with which it began then; None if from the start.
+        is_continued: Whether its function went on as the next generation: it is completed then, and gave nothing.
+    """
+
+    id: str
+    generation: int
+    workflow: str
+    version: str
+    status: RunStatus
+    created_at: datetime
+    updated_at: datetime
+    ended_at: datetime | None
+    error: str | None
+    attributes: dict[str, str]
+    cursor: str
+    rerun_of: int | None = None
+    rerun_from: str | None = None
+    is_continued: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class RunEvent:
+    """Something that happened to a run.
+
+    Attributes:
+        number: Its place in the run's history, from 1 without gaps.
+        type: Such as `run.created`, `stage.completed` or `stage.retrying`.
+        at: When it was stored.
+        stage: The stage that it is about, if it is about one.
+        item: Which item of a mapped stage; None if the stage is not mapped.
+        data: Small facts: the attempt, the error, when its body started and on which host. For an event that a stage
+            published, what it published; if that is no object, as `data` in one.
+    """
+
+    number: int
+    type: str
+    at: datetime
+    stage: str | None
+    item: int | None
+    data: Mapping[str, object]
+
+
+def infos_of(runs: Iterable[Run]) -> Iterator[RunInfo]:
+    """Yield what is told of runs. One that can't be read is in no list, so that the others are."""
+    for run in runs:
+        try:
+            info = info_of(run)
+        except UnreadableRowError as error:
+            _log.error("run %s is left out of a list: %s", run.id, error)
+        else:
+            yield info
+
+
+def info_of(run: Run) -> RunInfo:
+    """Return a run's row as users see it. UnreadableRowError."""
+    try:
+        return _info_of(run)
+    except PARSE_ERRORS as error:
+        raise unreadable(run, error) from None
+
+
+def _info_of(run: Run) -> RunInfo:
+    return RunInfo(
+        id=run.id,
+        generation=run.generation,
+        workflow=run.workflow,
+        version=run.version,
+        status=run.status,
+        created_at=instant(run.created_at),
+        updated_at=instant(run.updated_at),
+        ended_at=None if run.ended_at is None else instant(run.ended_at),
+        error=error_text(run),
+        attributes=attribute_texts(run.attributes),
+        cursor=run.place.text,
+        # What is run again is the newest generation, always.
+        rerun_of=None if run.rerun_of is None else run.generation - 1,
+        rerun_from=run.rerun_from,
+        is_continued=run.is_continued,
+    )
+
+
+def event_of(row: HistoryRow) -> RunEvent:
+    """Return a row of history as users see it. UnreadableRowError."""
+    try:
+        at, data = instant(row.at), _facts(row)
+    except PARSE_ERRORS as error:
+        raise unreadable(row, error) from None
+    return RunEvent(number=row.number, type=row.type, at=at, stage=row.node, item=row.item, data=data)
+
+
+def _facts(row: HistoryRow) -> dict[str, object]:
+    if row.type.startswith(USER_EVENTS) and row.payload is not None:
+        published = parse(row.payload.inline or "null")
+        return cast("dict[str, object]", published) if isinstance(published, dict) else {"data": published}
+    return cast("dict[str, object]", parse(data)) if (data := shown_data(row)) else {}
+
+
+def error_text(run: Run) -> str | None:
+    """Return why a run failed or was cancelled, in a line; None if it was neither."""
+    if run.error is None:
+        return None
+    error = cast("dict[str, Any]", parse(run.error))
+    if "stage" not in error:
+        return f"{error['code']}: {error['message']}" if error["message"] else str(error["code"])
+    what = f"{error['type']}: {error['message']}" if error["type"] else str(error["message"])
+    if error.get("function"):
+        return what
+    where = f"stage {error['stage']!r}" + (f", item {error['item']}" if "item" in error else "")
+    return f"{where}, attempt {error['attempt']}: {what}"
+
+
+def raised_of(run: Run) -> Raised | None:
+    """Return what a run has raised, if that was kept."""
+    error = cast("dict[str, Any]", parse(run.error or "{}"))
+    if "arguments" not in error:
+        return None
+    return Raised(
+        type=error["type"], message=error["message"], arguments=error["arguments"], code=error["code"]
+    )
+
+
+def ended_reason(run: Run) -> str:
+    """Return why a run was cancelled, in the words of who did it."""
+    return str(cast("dict[str, Any]", parse(run.error))["message"]) if run.error else ""

@@ -1,0 +1,567 @@
+"""Why a run is where it is, in plain words: what it waits for, who holds it, when it goes on, what is in its way."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, tzinfo
+from itertools import groupby
+from typing import Any, Final, cast
+
+import attrs
+
+from holdfast.hosts.inspection.open_calls import OpenStep, Waits, waits_of
+from holdfast.hosts.inspection.run_info import ended_reason, error_text
+from holdfast.hosts.text import shown, span
+from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.dispatch.unreadable_runs import failed_decision, unreadable_of
+from holdfast.kernel.pipelines.plan import MapPlan, stage_of
+from holdfast.kernel.pipelines.progress import progress_from
+from holdfast.ports.clock import instant, micros
+from holdfast.ports.errors import UnknownPlanError, UnreadableRowError
+from holdfast.ports.json import parse
+from holdfast.ports.mailboxes import mailbox_from
+from holdfast.ports.persistence import FindRun, HistoryOf, JobsOfRun
+from holdfast.ports.records import (
+    STAGE_CANCEL_FAILED,
+    STEP_RETRYING,
+    TERMINAL,
+    HistoryRow,
+    Job,
+    JobKind,
+    JobState,
+    Micros,
+    RateWindow,
+    Run,
+    RunName,
+    RunStatus,
+    Session,
+    SessionState,
+    step_of,
+)
+from holdfast.ports.unreadable import PARSE_ERRORS
+
+RESUMED_BY_CODE: Final = frozenset(
+    {"nondeterminism", "stuck", "unreadable_value", "unreadable_input", UnreadableRowError.code}
+)
+"""Codes of what blocks a run that other code makes good, which a replay can tell: nobody need resume it."""
+_ROWS_LOOKED_AT: Final = 200
+"""How far back in the history the last errors are looked for."""
+
+_ITEMS_NAMED: Final = 3
+_ROWS_NAMED: Final = 5
+"""Up to how many items of a map are told of one by one."""
+_NAMED: Final = 3
+"""Up to how many channels, children, steps and places in code of a function are named."""
+
+
+@attrs.frozen(kw_only=True)
+class Reason:
+    """One thing that a run waits for, or the end that it has come to.
+
+    Attributes:
+        code: What it is: `ended`, `start`, `slot`, `paused`, `blocked`, `body`, `step`, `lost`, `worker`, `retry`,
+            `check`, `child`, `waits`, `cancelling`, `limit`, `rate`, `told`, `cancel`, `left`, `deadline`, `progress`,
+            `unreadable`, `no_job` or `code`.
+        text: The same in plain words.
+        stage: The stage that it is about, if it is about one.
+        until: When that changes by itself, if it does. Aware, in UTC.
+    """
+
+    code: str
+    text: str
+    stage: str | None = None
+    until: datetime | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Circumstances:
+    """All that an answer is made from: a run, its jobs, who holds them, its children, and what went wrong last."""
+
+    run: Run
+    now: Micros
+    jobs: Sequence[Job] = ()
+    holders: Mapping[str, Session] = attrs.field(factory=dict[str, Session])
+    children: Mapping[str, Run] = attrs.field(factory=dict[str, Run])
+    errors: Mapping[tuple[str, int | None], str] = attrs.field(factory=dict[tuple[str, "int | None"], str])
+    paused: HistoryRow | None = None
+    blocked: HistoryRow | None = None
+    retries: Mapping[Micros, str] = attrs.field(factory=dict[Micros, str])
+    """Of a function, the steps that are tried again, by when."""
+    left: Sequence[HistoryRow] = ()
+    """The rows that say of external work that it could not be cancelled."""
+    totals: Mapping[str, tuple[int, int, int]] = attrs.field(factory=dict[str, tuple[int, int, int]])
+    """Of each open map how many items it has, how many are done and how many failed."""
+    starts: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    """Of each stage that is a pipeline, the code of the run that it starts."""
+    zone: tzinfo | None = UTC
+    rates: Mapping[str, RateWindow] = attrs.field(factory=dict[str, RateWindow])
+    """By the concurrency keys of jobs with a rate limit, when there is room again."""
+    has_code: bool = True
+    waits: Waits | None = None
+    """What its function waits for, where that could be found."""
+
+
+def why_of(core: Core, run: Run, zone: tzinfo | None = UTC) -> tuple[Reason, ...]:
+    """Return why a run is where it is. Reads what is asked for and locks nothing.
+
+    Instants are in this zone, the local one if None.
+    """
+    try:
+        return reasons(_circumstances(core, run, zone))
+    except (UnreadableRowError, UnknownPlanError, *PARSE_ERRORS) as error:
+        return _unreadable(core, run, error, zone)
+
+
+def _unreadable(core: Core, run: Run, error: Exception, zone: tzinfo | None) -> tuple[Reason, ...]:
+    """Return why a run is where it is of which not everything can be read."""
+    found = unreadable_of(core.stores.persistence, (run.key,)) or (failed_decision(run.key, error),)
+    texts = [str(one.error) for one in found[:_NAMED]]
+    blocked = None if run.status is not RunStatus.BLOCKED else blocked_text(core, run)
+    facts = Circumstances(run=run, now=micros(core.clock.now()), zone=zone)
+    first: tuple[Reason, ...] = ()
+    with suppress(*PARSE_ERRORS):
+        first = tuple(_ended(facts)) if run.status in TERMINAL else ()
+    causes = (blocked,) if blocked is not None and blocked not in texts else ()
+    return (
+        *first,
+        *(Reason(code="blocked", text=f"It was blocked: {text}.") for text in causes),
+        *(Reason(code="unreadable", text=f"{text}.") for text in texts),
+    )
+
+
+def _circumstances(core: Core, run: Run, zone: tzinfo | None) -> Circumstances:
+    persistence = core.stores.persistence
+    jobs = persistence.read(JobsOfRun(run.key))
+    holders = sorted({job.session for job in jobs if job.session is not None})
+    sessions = persistence.transact(lambda tx: tx.sessions(holders, lock=False)) if holders else ()
+    rated = sorted({job.rate for job in jobs if job.rate is not None})
+    windows = persistence.transact(lambda tx: tx.rates(rated, lock=False)) if rated else ()
+    rows = persistence.read(HistoryOf(run.key, max(0, run.last_row - _ROWS_LOOKED_AT), _ROWS_LOOKED_AT))
+    now = micros(core.clock.now())
+    waits = waits_of(core, run, now) if any(job.kind is JobKind.WORKFLOW for job in jobs) else None
+    children: dict[str, Run] = {}
+    awaited = [job.waiting_for or "" for job in jobs[:_ROWS_LOOKED_AT] if job.waits_for_child]
+    for id_ in dict.fromkeys((*awaited, *(waits.children[:_NAMED] if waits else ()))):
+        child = persistence.read(FindRun(RunName(run.namespace, id_)))
+        if child is not None:
+            children[id_] = child
+    plan = core.inputs.plan(run.plan)
+    progress = progress_from(run.progress) if run.progress != "{}" else None
+    return Circumstances(
+        run=run,
+        now=now,
+        jobs=jobs,
+        holders={session.id: session for session in sessions},
+        children=children,
+        errors=_last_errors(rows),
+        paused=_last(rows, "run.paused"),
+        blocked=_last(rows, "run.blocked"),
+        retries=_retries(rows),
+        left=[row for row in rows if row.type == STAGE_CANCEL_FAILED],
+        totals={
+            name: (node.map.total, node.map.done, node.map.failed)
+            for name, node in (progress.nodes if progress else {}).items()
+            if node.map is not None and isinstance(plan.nodes.get(name), MapPlan)
+        },
+        starts={
+            name: f"{started.workflow}@{started.version}"
+            for name, node in plan.nodes.items()
+            if (started := stage_of(node).child) is not None
+        },
+        zone=zone,
+        rates={window.name: window for window in windows},
+        has_code=core.registry.pipeline(run.workflow, run.version) is not None,
+        waits=waits,
+    )
+
+
+def blocked_text(core: Core, run: Run) -> str | None:
+    """Return why a run is blocked; None if it is not."""
+    if run.status is not RunStatus.BLOCKED:
+        return None
+    after = max(0, run.last_row - _ROWS_LOOKED_AT)
+    row = _last(core.stores.persistence.read(HistoryOf(run.key, after, _ROWS_LOOKED_AT)), "run.blocked")
+    return None if row is None or row.data is None else _field(row.data, "message")
+
+
+def reasons(facts: Circumstances) -> tuple[Reason, ...]:
+    """Return why a run is where it is: the ends first, then what holds all of it up, then stage by stage."""
+    run = facts.run
+    if run.status in TERMINAL:
+        cleanup = [*_undelivered(facts), *_cancels(facts)]
+        code = _code(facts) if cleanup else ()
+        return (*_ended(facts), *cleanup, *code, *_left(facts), *_unread(facts))
+    found = [*_of_run(facts)]
+    by_stage = sorted((job for job in facts.jobs if not job.outlives_run), key=_kind_of_wait)
+    if not by_stage and run.status is RunStatus.RUNNING:
+        text = (
+            "It has no job, as it should: nothing carries it on. Maintenance mends that while a worker lives; "
+            "`holdfast doctor` says what is missing."
+        )
+        found.append(Reason(code="no_job", text=text))
+    for _, jobs in groupby(by_stage, _kind_of_wait):
+        found += _of_jobs(facts, list(jobs))
+    found += _open_steps(facts)
+    return (*found, *_undelivered(facts), *_cancels(facts), *_code(facts), *_left(facts))
+
+
+def _code(facts: Circumstances) -> Iterator[Reason]:
+    if not facts.has_code:
+        code = f"{facts.run.workflow}@{facts.run.version}"
+        text = f"This process has no code of {code}; only workers that have it take it on."
+        yield Reason(code="code", text=text)
+
+
+def _ended(facts: Circumstances) -> Iterator[Reason]:
+    run = facts.run
+    at = "" if run.ended_at is None else f" {_ago(run.ended_at, facts)}"
+    what = error_text(run)
+    match run.status:
+        case RunStatus.COMPLETED if run.is_continued:
+            yield Reason(code="ended", text=f"It went on{at} as generation {run.generation + 1}.")
+        case RunStatus.COMPLETED:
+            yield Reason(code="ended", text=f"It completed{at}.")
+        case RunStatus.FAILED:
+            yield Reason(code="ended", text=f"It failed{at}: {what}.")
+        case _:
+            yield Reason(code="ended", text=f"It was cancelled{at}{f': {what}' if what else ''}.")
+
+
+def _unread(facts: Circumstances) -> Iterator[Reason]:
+    """Say which messages an ended run has not received, unless its function has gone on with them."""
+    unread = mailbox_from(facts.run.mailbox).unread
+    if unread and not facts.run.is_continued:
+        rows = ", ".join(map(str, unread[:_ROWS_NAMED])) + (", ..." if len(unread) > _ROWS_NAMED else "")
+        are = "1 message was" if len(unread) == 1 else f"{len(unread):,} messages were"
+        text = (
+            f"{are} never received (row{'s' if len(unread) > 1 else ''} {rows} of its history): `holdfast run messages`"
+            ' lists what it was sent. The next generation gets them: start it with if_ended="rerun".'
+        )
+        yield Reason(code="unread", text=text)
+
+
+def _of_run(facts: Circumstances) -> Iterator[Reason]:
+    run = facts.run
+    if run.status is RunStatus.PENDING and run.start_at is not None:
+        text = f"It is to begin {_in(run.start_at, facts)}."
+        yield Reason(code="start", text=text, until=instant(run.start_at))
+    elif run.status is RunStatus.PENDING and run.concurrency_key is not None:
+        yield Reason(
+            code="slot",
+            text=f"It waits for a slot: of the runs with the concurrency key {run.concurrency_key!r} as many are under"
+            f" way as may be ({run.concurrency_limit}), or others that wait for one are before it.",
+        )
+    elif run.status is RunStatus.PAUSED:
+        row = facts.paused
+        since = "" if row is None else f" {_ago(row.at, facts)}"
+        reason = "" if row is None or row.data is None else _field(row.data, "reason")
+        text = f"It was paused{since}{f', because {reason!r}' if reason else ''}: `holdfast run resume` lets it go on."
+        yield Reason(code="paused", text=text)
+    elif run.status is RunStatus.BLOCKED:
+        row = facts.blocked
+        message = "" if row is None or row.data is None else _field(row.data, "message")
+        since = "" if row is None else f" {_ago(row.at, facts)}"
+        text = f"It was blocked{since}: {message or 'an operator has to look at it'}."
+        if row is not None and row.data is not None and _field(row.data, "code") in RESUMED_BY_CODE:
+            text += " Once code is deployed that fits, it goes on."
+        elif "run resume" not in message:
+            text += " `holdfast run resume` lets it go on once that is mended."
+        yield Reason(code="blocked", text=text)
+    elif run.status is RunStatus.CANCELLING:
+        reason = ended_reason(run)
+        why = f", because {reason!r}" if reason else ""
+        text = f"It was cancelled{why}, and ends when its function has cleaned up; `run terminate` does not wait."
+        yield Reason(code="cancelling", text=text)
+    if run.deadline is not None and not run.is_ending:
+        text = f"It fails {_in(run.deadline, facts)} if it has not ended by then: that is its deadline."
+        yield Reason(code="deadline", text=text, until=instant(run.deadline))
+    for name, (total, done, failed) in facts.totals.items():
+        lost = f", and {failed:,} failed" if failed else ""
+        yield Reason(
+            code="progress", text=f"Of stage {name!r} {done:,} of {total:,} items are done{lost}.", stage=name
+        )
+
+
+def _kind_of_wait(job: Job) -> tuple[bool, str, str, str]:
+    step = step_of(job.definition)  # after its function, which waits for it
+    return step is not None, step or job.node, job.kind.value, job.state.value
+
+
+def _stage_of(job: Job) -> str | None:
+    return None if job.kind is JobKind.STEP else job.node
+
+
+def _of_jobs(facts: Circumstances, jobs: Sequence[Job]) -> Iterator[Reason]:
+    for job in jobs[:_ITEMS_NAMED]:
+        yield _of_job(facts, job)
+    if len(jobs) > _ITEMS_NAMED:
+        more = len(jobs) - _ITEMS_NAMED
+        step = step_of(jobs[0].definition)
+        what, of = ("item", f"stage {jobs[0].node!r}") if step is None else ("call", f"step {step!r}")
+        text = f"The same is true of {more:,} more {what if more == 1 else f'{what}s'} of {of}."
+        yield Reason(code=_of_job(facts, jobs[-1]).code, text=text, stage=_stage_of(jobs[0]))
+
+
+def _of_job(facts: Circumstances, job: Job) -> Reason:
+    place = _place(job) + ("" if job.item is None else ",")
+    is_cancel = job.kind is JobKind.CANCEL
+    name = (
+        f"Cancelling the external work {job.waiting_for!r} of stage {place}"
+        if is_cancel
+        else f"Stage {place}"
+    )
+    if is_function := job.kind is JobKind.WORKFLOW:
+        name = f"Function {job.node!r}"
+    step = step_of(job.definition)
+    code = f"has the code of {job.definition}"
+    if step is not None:
+        name, code = f"Step {step!r}, call {job.node},", f"knows the step {step!r}"
+    most, lost = job.max_attempts + job.lost_attempts, _lost(job)
+    tried = lost if is_function else f": attempt {job.attempts} of {most}{lost}"
+    error = facts.errors.get((job.node, job.item))
+    why = f"; the last attempt failed: {error}" if error else ""
+    match job.state:
+        case JobState.LEASED:
+            return _held(facts, job, name, tried)
+        case JobState.QUEUED:
+            text = (
+                f"{name} waits for a worker that {code} and serves the queue {job.queue!r}"
+                f"{f', for its attempt {job.attempts + 1} of {most}' if job.attempts and not is_function else ''}"
+                f"{lost}{why}."
+            )
+            return Reason(code="worker", text=text, stage=_stage_of(job))
+        case JobState.LIMITED:
+            return _limited(facts, job, name)
+        case JobState.PAUSED:
+            return Reason(
+                code="paused", text=f"{name} is held until the run is resumed.", stage=_stage_of(job)
+            )
+        case _ if is_function:
+            return _function_waits(facts, job, name)
+        case _:
+            return _asleep(facts, job, name, why)
+
+
+def _lost(job: Job) -> str:
+    """Return how often a job was lost with its workers, in words; nothing if it was not."""
+    if not job.lost_attempts:
+        return ""
+    times = "once" if job.lost_attempts == 1 else f"{job.lost_attempts} times"
+    alone = ", so it runs beside no other that was" if job.is_suspect else ""
+    return f"; it was lost with its worker {times}{alone}"
+
+
+def _function_waits(facts: Circumstances, job: Job, name: str) -> Reason:
+    others = _awaited(facts)
+    name += _sites(facts)
+    if job.wake_at is None:
+        what = (
+            others or "what comes from outside: a message, an update, or the end of a run that it has started"
+        )
+        return Reason(code="waits", text=f"{name} waits for {what}.", stage=_stage_of(job))
+    until, when = instant(job.wake_at), _in(job.wake_at, facts)
+    retry = facts.retries.get(job.wake_at)
+    if retry is None:
+        if others:
+            text = f"{name} waits for {others}; without that it goes on {when}."
+        elif facts.waits is None:
+            text = f"{name} sleeps, or waits no longer than so for a message: it goes on {when}."
+        else:
+            text = f"{name} sleeps: it goes on {when}."
+        return Reason(code="waits", text=text, stage=_stage_of(job), until=until)
+    return Reason(code="retry", text=f"{name} tries {retry} again {when}.", stage=_stage_of(job), until=until)
+
+
+def _awaited(facts: Circumstances) -> str:
+    """Return what a function waits for that others bring, in words; "" if that is nothing, or could not be found."""
+    steps = [step_of(job.definition) or job.node for job in facts.jobs if job.kind is JobKind.STEP]
+    parts = [_listed("step {} in a queue", "the steps {} in queues", steps)] if steps else []
+    waits = facts.waits or Waits()
+    if waits.channels:
+        parts.append(
+            _listed("a message in channel {}", "a message in one of the channels {}", waits.channels)
+        )
+    if waits.children:
+        parts.append(
+            _listed(
+                "the end of run {}", "the ends of the runs {}", waits.children, after=_child_status(facts)
+            )
+        )
+    return ", and for ".join(parts)
+
+
+def _child_status(facts: Circumstances) -> Mapping[str, str]:
+    return {id_: f", which is {child.status.value}" for id_, child in facts.children.items()}
+
+
+def _listed(one: str, more: str, names: Sequence[str], after: Mapping[str, str] | None = None) -> str:
+    """Return names in words: `one` is said of one name, `more` of several, and `after` the name of a single one."""
+    if len(names) == 1:
+        return one.format(repr(names[0])) + (after or {}).get(names[0], "")
+    suffix = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return more.format(", ".join(map(repr, names[:_NAMED])) + suffix)
+
+
+def _sites(facts: Circumstances) -> str:
+    sites = () if facts.waits is None else facts.waits.sites
+    return f" (at {'; '.join(sites)})" if 0 < len(sites) <= _NAMED else ""
+
+
+def _open_steps(facts: Circumstances) -> Iterator[Reason]:
+    """Yield the steps that the worker which drives a function does at this moment."""
+    held = next(
+        (job for job in facts.jobs if job.kind is JobKind.WORKFLOW and job.state is JobState.LEASED), None
+    )
+    if held is None or facts.waits is None:
+        return
+    steps = [one for one in facts.waits.steps if one.retry_at is None]
+    for one in steps[:_NAMED]:
+        yield Reason(code="step", text=_open_step(facts, held, one))
+    if len(steps) > _NAMED:
+        yield Reason(code="step", text=f"So have {len(steps) - _NAMED:,} more steps.")
+
+
+def _open_step(facts: Circumstances, held: Job, one: OpenStep) -> str:
+    length = span(max(0, facts.now - max(one.since, held.leased_at or 0)))
+    how = "was under way there" if _is_lost(facts, held) else f"has been under way for {length} or longer"
+    site = one.site and f", {one.site}"
+    return f"Step {one.step!r} (call {one.call}{site}) {how}: try {one.attempt} of {one.attempts}."
+
+
+def _limited(facts: Circumstances, job: Job, name: str) -> Reason:
+    whose = "calls of this step" if job.kind is JobKind.STEP else "bodies of this stage"
+    fewer = f"until fewer than {job.concurrency_limit} {whose} are under way"
+    if job.rate_limit is None:
+        return Reason(code="limit", text=f"{name} waits {fewer}.", stage=_stage_of(job))
+    window = facts.rates.get(job.concurrency_key or "")
+    wakes_at = None if window is None else window.wakes_at
+    at = "soon" if wakes_at is None or wakes_at <= facts.now else _in(wakes_at, facts)
+    both = f", and {fewer}" if job.concurrency_limit is not None else ""
+    text = f"{name} waits for its turn under {_rate(job)}: the next turn is {at}, and others may be before it{both}."
+    return Reason(code="rate", text=text, stage=_stage_of(job))
+
+
+def _rate(job: Job) -> str:
+    return f"the rate limit of {job.rate_limit:,} in {span(job.rate_period or 0)}"
+
+
+def _held(facts: Circumstances, job: Job, name: str, tried: str) -> Reason:
+    holder = facts.holders.get(job.session or "")
+    since = "" if job.leased_at is None else f", since {_ago(job.leased_at, facts)}"
+    where = "somebody" if holder is None else holder.host
+    if _is_lost(facts, job):
+        text = f"{name} was taken by {where}{since}, {_last_contact(facts, holder)}: it is given to another soon."
+        return Reason(code="lost", text=text, stage=_stage_of(job))
+    doing = "is asking about its external work" if job.kind is JobKind.POLL else "runs"
+    text = f"{name} {doing} on {where}{since}{tried}."
+    return Reason(code="body", text=text, stage=_stage_of(job))
+
+
+def _is_lost(facts: Circumstances, job: Job) -> bool:
+    """Whether the worker that holds a job is gone."""
+    holder = facts.holders.get(job.session or "")
+    return holder is None or holder.state is SessionState.DEAD or holder.expires_at < facts.now
+
+
+def _last_contact(facts: Circumstances, holder: Session | None) -> str:
+    if holder is None or holder.expires_at >= facts.now:  # its session was closed
+        return "which is not heard of any more"
+    return f"which was last heard of before its lease ran out, {_ago(holder.expires_at, facts)}"
+
+
+def _asleep(facts: Circumstances, job: Job, name: str, why: str) -> Reason:
+    until = None if job.wake_at is None else instant(job.wake_at)
+    if job.waits_for_child:
+        child = facts.children.get(job.waiting_for or "")
+        how = "which is not there" if child is None else f"which is {child.status.value}"
+        return Reason(
+            code="child",
+            text=f"{name} waits for the end of run {job.waiting_for!r}, {how}.",
+            stage=_stage_of(job),
+        )
+    when = "soon" if job.wake_at is None else _in(job.wake_at, facts)
+    window = facts.rates.get(job.concurrency_key or "")
+    if job.rate_limit is not None and window is not None and window.wakes_at == job.wake_at:
+        text = f"{name} waits for its turn under {_rate(job)}: {when}{why}."
+        return Reason(code="rate", text=text, stage=_stage_of(job), until=until)
+    released = job.epoch - job.attempts  # an attempt that is given back does not count, but its epoch does
+    if job.kind is JobKind.CHILD and released > 0 and not why:
+        times = "once" if released == 1 else f"{released} times"
+        text = (
+            f"{name} was taken {times} and given back: it starts a run of {facts.starts.get(job.node)}, and whoever "
+            f"had it has no code of that, or says in its log what else was refused. It is taken again {when}."
+        )
+        return Reason(code="code", text=text, stage=_stage_of(job), until=until)
+    if job.kind is JobKind.POLL:
+        end = "" if job.give_up_at is None else f", and gives up {_in(job.give_up_at, facts)}"
+        text = f"{name} waits for external work {job.waiting_for!r}: it is asked about {when}{end}."
+        return Reason(code="check", text=text, stage=_stage_of(job), until=until)
+    most = job.max_attempts + job.lost_attempts
+    text = f"{name} is tried again {when}, for the attempt {job.attempts + 1} of {most}{_lost(job)}{why}."
+    return Reason(code="retry", text=text, stage=_stage_of(job), until=until)
+
+
+def _undelivered(facts: Circumstances) -> Iterator[Reason]:
+    if any(job.state is JobState.PENDING_DELIVERY for job in facts.jobs):
+        yield Reason(code="told", text="Other runs are still to be told of an end: maintenance does that.")
+
+
+def _cancels(facts: Circumstances) -> Iterator[Reason]:
+    """Yield what becomes of external work that nobody waits for any more."""
+    cancels = sorted((job for job in facts.jobs if job.kind is JobKind.CANCEL), key=_kind_of_wait)
+    for _, jobs in groupby(cancels, _kind_of_wait):
+        yield from (attrs.evolve(reason, code="cancel") for reason in _of_jobs(facts, list(jobs)))
+
+
+def _left(facts: Circumstances) -> Iterator[Reason]:
+    for row in facts.left[:_ITEMS_NAMED]:
+        key, message = _field(row.data or "{}", "key"), _field(row.data or "{}", "message")
+        place = repr(row.node) if row.item is None else f"{row.node!r}, item {row.item}"
+        text = f"The external work {key!r} of stage {place} could not be cancelled, and may go on: {message}."
+        yield Reason(code="left", text=text, stage=row.node)
+    if len(facts.left) > _ITEMS_NAMED:
+        more = len(facts.left) - _ITEMS_NAMED
+        yield Reason(code="left", text=f"So it is with {more:,} more: see `holdfast run history`.")
+
+
+def _place(job: Job) -> str:
+    return repr(job.node) if job.item is None else f"{job.node!r}, item {job.item}"
+
+
+def _last_errors(rows: Sequence[HistoryRow]) -> dict[tuple[str, int | None], str]:
+    errors: dict[tuple[str, int | None], str] = {}
+    for row in rows:
+        if row.type == STEP_RETRYING and row.data is not None:
+            error = cast("dict[str, str]", parse(row.data).get("error") or {})
+            errors[_field(row.data, "call"), None] = f"{error.get('type')}: {error.get('message')}"
+        if row.node is not None and row.data is not None and row.type in {"stage.retrying", "stage.failed"}:
+            kind, message = _field(row.data, "type"), _field(row.data, "message")
+            errors[row.node, row.item] = f"{kind}: {message}" if kind else message
+    return errors
+
+
+def _last(rows: Sequence[HistoryRow], type: str) -> HistoryRow | None:
+    return next((row for row in reversed(rows) if row.type == type), None)
+
+
+def _retries(rows: Sequence[HistoryRow]) -> dict[Micros, str]:
+    found: dict[Micros, str] = {}
+    for row in rows:
+        if row.type == "step.retrying":
+            facts = cast("dict[str, Any]", parse(row.data or "{}"))
+            failed = f"try {facts['attempt']} failed by {facts['error']['type']}: {facts['error']['message']}"
+            found[facts["retry_at"]] = f"step {facts['step']!r}, whose {failed},"
+    return found
+
+
+def _field(data: str, name: str) -> str:
+    return str(cast("dict[str, object]", parse(data)).get(name) or "")
+
+
+def _in(at: Micros, facts: Circumstances) -> str:
+    if at <= facts.now:
+        return "now"
+    return f"in {span(at - facts.now)} (at {shown(at, facts.zone)})"
+
+
+def _ago(at: Micros, facts: Circumstances) -> str:
+    return f"{span(max(0, facts.now - at))} ago (at {shown(at, facts.zone)})"

@@ -1,0 +1,109 @@
+"""Runs that are blocked because the code did not fit their history: they go on where code is deployed that does."""
+
+import logging
+from typing import Final, cast
+
+from holdfast.hosts.functions.upgrade_check import looked_at
+from holdfast.hosts.inspection.why import RESUMED_BY_CODE
+from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.commands import RunResume
+from holdfast.kernel.dispatch.unreadable_runs import unreadable_of
+from holdfast.ports.errors import RunNotFoundError, UnknownPlanError, UnreadableRowError
+from holdfast.ports.json import parse
+from holdfast.ports.pagination import ListPlace
+from holdfast.ports.persistence import ListRuns, NewestRows, RunFilter
+from holdfast.ports.records import HistoryRow, Run, RunStatus
+from holdfast.ports.unreadable import PARSE_ERRORS
+
+INTERVAL: Final = 60.0
+"""Seconds between two rounds of one process. The first is at its beginning: that is when code is deployed."""
+SECONDS_MAX: Final = 1.0
+"""For how long a round replays. The next one goes on from there."""
+TIMES_MAX: Final = 3
+"""How often a run is resumed, though it is blocked each time: by workers with older code, or by code that differs from
+one process to the next. Then somebody has to look at it."""
+
+REASON: Final = "the code of this process fits its history"
+
+_PAGE: Final = 100
+_UNFIT_MAX: Final = 10_000
+
+_log = logging.getLogger("holdfast.maintenance")
+
+
+class BlockedRunResumer:
+    """Looks at blocked runs now and then. Keeps no truth: only where it was, and what it need not replay again."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._next = 0.0
+        self._after: ListPlace | None = None
+        self._unfit: set[tuple[str, int]] = set()
+        """Runs that this process's code does not fit, and how long their histories were: neither changes."""
+
+    def round(self) -> tuple[str, ...]:
+        """Have runs go on whose histories this process's code fits, if it is time to. Return their ids."""
+        monotonic = self._core.clock.monotonic
+        began = monotonic()
+        if began < self._next:
+            return ()
+        self._next = began + INTERVAL
+        which = RunFilter(namespace=self._core.namespace, statuses=frozenset({RunStatus.BLOCKED}))
+        page = self._core.stores.persistence.read(ListRuns(which, after=self._after, limit=_PAGE))
+        resumed: list[str] = []
+        self._after = None
+        for run in page:
+            if monotonic() - began >= SECONDS_MAX:
+                break
+            self._after = run.place
+            if self._fits(run) and self._resumed(run):
+                resumed.append(run.id)
+        else:
+            if len(page) < _PAGE:
+                self._after = None
+        return tuple(resumed)
+
+    def _fits(self, run: Run) -> bool:
+        seen = (run.key, run.last_row)
+        if seen in self._unfit:
+            return False
+        code = self._core.registry.pipeline(run.workflow, run.version)
+        if code is not None and self._may_be_resumed(run) and self._is_readable(run):
+            return True
+        if len(self._unfit) >= _UNFIT_MAX:
+            self._unfit.clear()
+        self._unfit.add(seen)
+        return False
+
+    def _is_readable(self, run: Run) -> bool:
+        """Whether all rows of a run can be read, and the code that is here fits them."""
+        try:
+            is_compatible = looked_at(self._core, run).is_compatible
+        except (UnreadableRowError, UnknownPlanError, *PARSE_ERRORS):
+            return False
+        return is_compatible and not unreadable_of(self._core.stores.persistence, (run.key,))
+
+    def _may_be_resumed(self, run: Run) -> bool:
+        """Whether it is code that blocks a run, and it was not resumed here in vain since somebody last did so."""
+        read = self._core.stores.persistence.read
+        blocked = read(NewestRows(run=run.key, type="run.blocked", limit=1))
+        if not blocked or _fact(blocked[0], "code") not in RESUMED_BY_CODE:
+            return False
+        resumed = read(NewestRows(run=run.key, type="run.resumed", limit=TIMES_MAX))
+        return len(resumed) < TIMES_MAX or any(_fact(row, "reason") != REASON for row in resumed)
+
+    def _resumed(self, run: Run) -> bool:
+        command = RunResume(
+            namespace=run.namespace, run_id=run.id, reason=REASON, generation=run.generation, row=run.last_row
+        )
+        try:
+            reply = self._core.dispatch(command)
+        except RunNotFoundError:
+            return False  # somebody has removed it meanwhile
+        if reply.changed:
+            _log.info("run %s of %s was blocked, and goes on: %s", run.id, run.workflow, REASON)
+        return reply.changed
+
+
+def _fact(row: HistoryRow, name: str) -> object:
+    return cast("dict[str, object]", parse(row.data or "{}")).get(name)

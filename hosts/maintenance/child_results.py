@@ -1,0 +1,132 @@
+"""Tells runs what others owe them: the end of a child to who waits for it, that of a parent to its children."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
+
+from attrs import evolve
+
+from holdfast.hosts.wiring.input_loader import Inputs, Values
+from holdfast.hosts.wiring.payloads import Payloads, Place
+from holdfast.kernel.commands import Failure, RunCancel, RunDeliver, RunTerminate
+from holdfast.kernel.dispatch.kernel import Kernel
+from holdfast.ports.errors import BlobCorruptError, BlobMissingError, CommandError, HoldfastError
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import ChildrenLeft, OwedJobs, RunsByKey
+from holdfast.ports.records import ClosePolicy, Job, JobKey, Run, RunStatus, job_key
+from holdfast.ports.references import leaves, located, reference_from
+
+AT_ONCE: Final = 100
+CHILDREN_AT_ONCE: Final = 500
+
+_log = logging.getLogger("holdfast.endings")
+
+
+class Endings:
+    """Tells of ends. Any host may do it, as often as it likes: what was told already is not told again."""
+
+    def __init__(self, inputs: Inputs, payloads: Payloads) -> None:
+        self._inputs = inputs
+        self._payloads = payloads
+
+    def deliver_all(self, kernel: Kernel) -> int:
+        """Tell until nothing is owed, or nothing of it can be told; return how much was."""
+        delivered = since = 0
+        stuck: set[JobKey] = set()  # what can't be told now holds up nothing else
+        after: JobKey | None = None
+        while (pending := kernel.persistence.read(OwedJobs(AT_ONCE, after))) or (after and since):
+            if not pending:
+                after, since = None, 0  # who was told may have ended by it
+                continue
+            left = [job for job in pending if job.key not in stuck]
+            done = self._deliver(kernel, left) if left else set[JobKey]()
+            stuck.update(job.key for job in left if job.key not in done)
+            if len(done) < len(pending):
+                after = pending[-1].key
+            delivered, since = delivered + len(done), since + len(done)
+        return delivered
+
+    def _deliver(self, kernel: Kernel, pending: Sequence[Job]) -> set[JobKey]:
+        """Tell what these jobs owe, and return those that owe nothing any more."""
+        runs = {
+            run.key: run
+            for run in kernel.persistence.read(RunsByKey(tuple(sorted({job.run for job in pending}))))
+        }
+        commands: list[RunDeliver] = []
+        ends = [(job, runs[job.run], _parent(job)) for job in pending if job.run in runs]
+        values = self._inputs.values(
+            tuple(
+                dict.fromkeys(
+                    located(run.key, leaf)
+                    for _, run, parent in ends
+                    if parent is not None and run.result is not None
+                    for leaf in leaves(reference_from(run.result))
+                )
+            )
+        )
+        parents = {run.key: run for _, run, parent in ends if parent is None}
+        are_closed = not parents or self._close_children(kernel, parents)
+        for job, run, parent in ends:
+            if parent is None and not are_closed:
+                continue
+            try:
+                commands.append(self._end(job, run, parent, values))
+            except Exception as error:  # noqa: BLE001  # whatever a blob store raises, it is this end's trouble alone
+                _log.error("what run %s owes can't be delivered yet: %s", run.id, error)
+        delivered: set[JobKey] = set()
+        answers = kernel.dispatch_many(commands)
+        for namespace in sorted({command.namespace for command in commands}):
+            kernel.admit(namespace, answers)
+        for command, answer in zip(commands, answers, strict=True):
+            if isinstance(answer, CommandError):
+                _log.error("what job %s owes can't be delivered yet: %s", command.job, answer)
+            else:
+                delivered.add(job_key(command.job))
+        return delivered
+
+    def _end(self, job: Job, run: Run, parent: str | None, values: Values) -> RunDeliver:
+        """Return the command that tells of an end, with what the child gave as a value of its parent's.
+
+        Blobs are never shared between runs. What will never be there again is told as a failure.
+        """
+        deliver = RunDeliver(namespace=job.namespace, job=job.key.text, parent=parent)
+        if parent is None or run.status is not RunStatus.COMPLETED:
+            return deliver
+        try:
+            text = self._inputs.compose(run.key, reference_from(run.result or "null"), values)
+        except (BlobMissingError, BlobCorruptError) as error:
+            message = f"run {run.id!r} completed; what it gave is lost: {error}"
+            return evolve(deliver, failure=Failure(code=error.code, message=message, retryable=False))
+        place = Place(namespace=run.namespace, run=job_key(parent).run, stage="children", epoch=0)
+        return evolve(deliver, output=self._payloads.put(text, place))
+
+    def _close_children(self, kernel: Kernel, parents: Mapping[str, Run]) -> bool:
+        """Close what these runs have left behind, as much as can be at once. False if it can't be done now."""
+        known: set[str] = set()
+        try:
+            while children := kernel.persistence.read(ChildrenLeft(tuple(sorted(parents)), CHILDREN_AT_ONCE)):
+                found = {child.key for child in children}
+                if found == known:  # they were refused
+                    break
+                known = found
+                kernel.dispatch_many([_closing(child, parents) for child in children])
+                if len(children) < CHILDREN_AT_ONCE:
+                    break
+        except HoldfastError as error:
+            _log.error("what %d runs have left behind can't be closed yet: %s", len(parents), error)
+            return False
+        return True
+
+
+def _closing(child: Run, parents: Mapping[str, Run]) -> RunCancel | RunTerminate:
+    parent = parents[job_key(child.parent or "").run]
+    return (RunTerminate if child.close_policy is ClosePolicy.TERMINATE else RunCancel)(
+        namespace=child.namespace,
+        run_id=child.id,
+        generation=child.generation,
+        reason=f"its parent {parent.id!r} went on or ended without it",
+    )
+
+
+def _parent(job: Job) -> str | None:
+    return cast("str | None", parse(job.input))

@@ -1,0 +1,392 @@
+"""Looks through a whole store for what is not as it must be, and puts right what can be put right."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
+from typing import Final, TypeVar
+
+import attrs
+
+from holdfast.hosts.maintenance.doctor.findings import (
+    NOT_REPAIRABLE,
+    REPAIR,
+    REPAIRED_BY_COMMAND,
+    REPAIRED_BY_MAINTENANCE,
+    Diagnosis,
+    Finding,
+    Notebook,
+    advice_for,
+    of_run,
+)
+from holdfast.hosts.maintenance.doctor.scan import Examiner, Page, Part
+from holdfast.hosts.maintenance.tick import Maintenance
+from holdfast.hosts.wiring.services import Core
+from holdfast.hosts.wiring.stores import MEMORY, newest_schema, schema_of
+from holdfast.kernel.commands import RunRepair
+from holdfast.kernel.dispatch.unreadable_runs import failed_decision, unreadable_of
+from holdfast.kernel.invariants import Violation
+from holdfast.ports.clock import instant, micros
+from holdfast.ports.errors import (
+    BlobCorruptError,
+    BlobMissingError,
+    CommandError,
+    InvalidKeyError,
+    UnreadableRowError,
+)
+from holdfast.ports.persistence import ListDeadLetters, Query, RunsByKey, Waiting
+from holdfast.ports.queries.audit import (
+    BlobsOf,
+    LiveSessions,
+    RowsOfNothing,
+    SlotsOverLimit,
+    StreamPlace,
+    StreamPlaces,
+)
+from holdfast.ports.records import TERMINAL, Micros, Run, RunStatus, Sink
+from holdfast.ports.unreadable import PARSE_ERRORS
+from holdfast.ports.validation import check, integer
+
+Answer = TypeVar("Answer")
+T = TypeVar("T")
+
+LATE_AFTER: Final = timedelta(minutes=5)
+"""What was due longer ago, while workers live, was forgotten: maintenance has a round every few seconds."""
+LEASE: Final = 30.0
+ROUNDS_MAX: Final = 10_000
+"""After so many rounds of maintenance in a row something keeps giving it work."""
+_STREAMS_AT_ONCE: Final = 1_000
+_LETTERS_AT_ONCE: Final = 100
+FINDINGS: Final = 1_000
+
+
+def examine(
+    core: Core,
+    *,
+    repair: bool = False,
+    blobs: bool = False,
+    limit: int = FINDINGS,
+    all_namespaces: bool = False,
+) -> Diagnosis:
+    """Look through a namespace, or all of a store: without locks, with a bounded part of it in memory.
+
+    What seems to be wrong is looked at again before it is reported, as it may only have been in motion. Rows of runs
+    that are not there are nobody's, and are found in any case.
+    """
+    check("doctor", integer(0), limit=limit)
+    namespace = None if all_namespaces else core.namespace
+    return _Examination(core, repair=repair, blobs=blobs, limit=limit, namespace=namespace).carry_out()
+
+
+class _Examination:
+    def __init__(self, core: Core, *, repair: bool, blobs: bool, limit: int, namespace: str | None) -> None:
+        self._core = core
+        self._namespace = namespace
+        self._persistence = core.stores.persistence
+        self._examiner = Examiner(self._persistence)
+        self._repair = repair
+        self._notebook = Notebook(limit)
+        self._notebook.blobs = 0 if blobs else None
+        self._late_before: Micros | None = None
+        self._is_maintained = False
+
+    def carry_out(self) -> Diagnosis:
+        schema = _schema_finding(self._core)
+        if schema is not None:
+            self._notebook.add(schema)
+            return self._notebook.diagnosis()
+        self._core.connect()
+        now = micros(self._core.clock.now())
+        if self._persistence.read(LiveSessions(now)):
+            self._late_before = now - LATE_AFTER // timedelta(microseconds=1)
+        for page in self._examiner.pages():
+            ours = [whole for whole in page.runs if self._is_ours(whole.run.namespace)]
+            self._notebook.runs += len(ours)
+            for part in self._examiner.parts(ours):
+                self._look_at(part)
+            self._note_unreadable(page)
+            self._look_for_orphans(page)
+        self._look_at_slots()
+        all_sinks = self._persistence.transact(lambda tx: tx.all_sinks())
+        sinks = [sink for sink in all_sinks if self._is_ours(sink.namespace)]
+        for sink in sinks:
+            self._look_at_sink(sink)
+        for namespace in sorted({sink.namespace for sink in sinks}):
+            self._look_for_dead_letters(namespace)
+        return self._notebook.diagnosis()
+
+    def _is_ours(self, namespace: str) -> bool:
+        """Whether a namespace is to be looked through."""
+        return self._namespace in (None, namespace)
+
+    # Runs ---------------------------------------------------------------------------------------------------------
+
+    def _look_at(self, part: Part) -> None:
+        try:
+            self._judge(part)
+            if self._notebook.blobs is not None:
+                self._follow_blobs(part)
+        except (UnreadableRowError, *PARSE_ERRORS) as error:
+            # Of all runs that it is about, one can't be read together with its plan: then each is looked at alone.
+            if len(part.runs) > 1:
+                for run in part.runs:
+                    for alone in self._examiner.again((run.key,)):
+                        self._look_at(alone)
+                return
+            (run,) = part.runs
+            for one in unreadable_of(self._persistence, (run.key,)) or (failed_decision(run.key, error),):
+                self._notebook.add(of_run("unreadable", str(one.error), run))
+
+    def _note_unreadable(self, page: Page) -> None:
+        keys = sorted({one.run for one in page.unreadable})
+        if not keys:
+            return
+        outlines = {
+            outline.key: outline
+            for outline in self._persistence.transact(lambda tx: tx.outlines(keys, lock=False))
+        }
+        for one in page.unreadable:
+            outline = outlines.get(one.run)
+            if outline is None or not self._is_ours(outline.namespace):
+                continue
+            self._notebook.add(
+                Finding(
+                    code="unreadable",
+                    text=str(one.error),
+                    advice=advice_for("unreadable"),
+                    namespace=outline.namespace,
+                    run_id=outline.id,
+                    key=one.run,
+                )
+            )
+        self._notebook.runs += sum(self._is_ours(outline.namespace) for outline in outlines.values())
+
+    def _judge(self, part: Part) -> None:
+        for run in part.runs:
+            if run.status is RunStatus.BLOCKED:
+                self._notebook.add(
+                    of_run("blocked", "it is blocked, until an operator has looked at it", run)
+                )
+        first = _by_place(part.violations(late_before=self._late_before))
+        if not first:
+            return
+        runs: dict[str, Run] = {}
+        found: dict[tuple[str, str], list[str]] = {}
+        for again in self._examiner.again(where for _, where in first):
+            runs |= {run.key: run for run in again.runs}
+            seen = _by_place(again.violations(late_before=self._late_before))
+            found |= {place: what for place, what in seen.items() if place in first}
+        hopeless = {where for code, where in found if code in NOT_REPAIRABLE}
+        in_reach = {place for place in found if _is_in_reach(place, hopeless)}
+        left = self._repair_found(in_reach, found) if self._repair and in_reach else found.keys()
+        for place in sorted(found, key=lambda one: (one[1], one[0])):
+            code, where = place
+            mendable = place in in_reach and not self._repair
+            is_repaired = place not in left
+            advice = REPAIR if mendable else "" if is_repaired else advice_for(code)
+            what = "; ".join(found[place])
+            self._notebook.add(of_run(code, what, runs[where], advice=advice, repaired=is_repaired))
+
+    def _repair_found(
+        self, in_reach: Iterable[tuple[str, str]], found: Iterable[tuple[str, str]]
+    ) -> set[tuple[str, str]]:
+        """Repair what can be repaired, and return what is wrong then."""
+        named = {where for code, where in in_reach if code in REPAIRED_BY_COMMAND}
+        repairs = [repair for part in self._examiner.again(named) for repair in _repairs(part)]
+        answers = [answer for repair in repairs for answer in self._core.kernel.dispatch_many((repair,))]
+        if any(not isinstance(answer, CommandError) and answer.has_deliveries for answer in answers):
+            self._core.deliver_ends()
+        if not self._is_maintained and any(code in REPAIRED_BY_MAINTENANCE for code, _ in in_reach):
+            self._maintain()
+        return {
+            place
+            for again in self._examiner.again(where for _, where in found)
+            for place in _by_place(again.violations(late_before=self._late_before))
+        }
+
+    def _maintain(self) -> None:
+        """Do what workers should have done, once."""
+        maintenance = Maintenance(self._core, lease=LEASE)
+        for _ in range(ROUNDS_MAX):
+            if not maintenance.tick().more:
+                break
+        self._is_maintained = True
+
+    def _look_for_orphans(self, page: Page) -> None:
+        query = RowsOfNothing(after=page.after, upto=page.upto)
+        orphans: dict[str, list[str]] = {}
+        for key, table in self._twice(query, lambda rows: rows):
+            orphans.setdefault(key, []).append(table)
+        for key, tables in orphans.items():
+            text = f"there is no run of the key {key}, and rows of one: {', '.join(tables)}"
+            self._notebook.add(Finding(code="orphan", text=text, advice=advice_for("orphan"), key=key))
+
+    # Blobs --------------------------------------------------------------------------------------------------------
+
+    def _follow_blobs(self, part: Part) -> None:
+        runs = {run.key: run for run in part.runs}
+        for row, blob in part.blobs():
+            self._follow(runs[row.run], f"history row {row.number}, which is {row.type},", blob)
+        for use in self._persistence.read(BlobsOf(runs=tuple(runs))):
+            named = {"ai_call": "a call of a model", "item": "an item of a map"}.get(use.what, "an artifact")
+            self._follow(runs[use.run], named, use.blob)
+
+    def _follow(self, run: Run, what: str, blob: str) -> None:
+        self._notebook.blobs = (self._notebook.blobs or 0) + 1
+        blobs = self._core.stores.blobs
+        try:
+            if blobs is not None:
+                blobs.get(blob)
+                return
+            problem = "can't be looked at, as this engine has no blob store"
+        except BlobMissingError:
+            problem = "is not there"
+        except BlobCorruptError:
+            problem = "is not what was stored"
+        except InvalidKeyError:
+            problem = "has a key that can't be"
+        if not self._persistence.read(RunsByKey((run.key,))):
+            return  # it was removed meanwhile, and its blobs went after it
+        self._notebook.add(of_run("B1", f"the value of {what} is in the blob {blob}, which {problem}", run))
+
+    # What runs share ----------------------------------------------------------------------------------------------
+
+    def _look_at_slots(self) -> None:
+        for waiting in Waiting:
+            for over in self._twice(SlotsOverLimit(waiting), lambda rows: rows):
+                if not self._is_ours(over.place.namespace):
+                    continue
+                what = f"{over.used} {waiting.value} have a slot of {over.place.key!r}, and at most {over.limit} may"
+                self._notebook.add(
+                    Finding(
+                        code="S10",
+                        text=what,
+                        advice=advice_for("S10"),
+                        namespace=over.place.namespace,
+                        key=over.place.key,
+                    )
+                )
+
+    def _look_at_sink(self, sink: Sink) -> None:
+        late_before = self._late_before
+        since = sink.succeeded_at or sink.created_at
+        if late_before is not None and sink.failures and since < late_before:
+            error = f": {sink.error}" if sink.error else ""
+            text = f"it has taken nothing since {instant(since)}, {sink.failures} times in a row{error}"
+            self._note_sink(sink, "sink", text)
+        late = 0
+        for places in self._stream_pages(sink):
+            for place in self._twice(places, _wrong_streams):
+                self._note_sink(sink, "O4", _wrong_stream(place))
+            if late_before is not None and not sink.failures:
+                waiting = self._twice(places, lambda rows: _late_streams(rows, late_before))
+                late += len(waiting)
+        if late:
+            self._note_sink(sink, "sink", f"events of {late} runs wait for it since before {LATE_AFTER} ago")
+
+    def _stream_pages(self, sink: Sink) -> Iterator[StreamPlaces]:
+        """Yield questions that together are about all streams of a sink."""
+        after = ""
+        while True:
+            query = StreamPlaces(sink=sink.key, after=after, limit=_STREAMS_AT_ONCE)
+            yield query
+            page = self._persistence.read(query)
+            if len(page) < _STREAMS_AT_ONCE:
+                return
+            after = page[-1].run
+
+    def _note_sink(self, sink: Sink, code: str, text: str) -> None:
+        self._notebook.add(
+            Finding(
+                code=code,
+                text=f"sink {sink.name!r}: {text}",
+                advice=advice_for("sink"),
+                namespace=sink.namespace,
+                key=sink.name,
+            )
+        )
+
+    def _look_for_dead_letters(self, namespace: str) -> None:
+        query = ListDeadLetters(namespace=namespace, limit=_LETTERS_AT_ONCE)
+        while page := self._persistence.read(query):
+            for letter in page:
+                text = (
+                    f"sink {letter.sink!r} refuses its event {letter.number}, and those after it wait:"
+                    f" {letter.error}"
+                )
+                finding = Finding(
+                    code="dead_letter",
+                    text=text,
+                    advice=advice_for("dead_letter"),
+                    namespace=namespace,
+                    run_id=letter.run_id,
+                    key=letter.run,
+                )
+                self._notebook.add(finding)
+            query = attrs.evolve(query, after=page[-1])
+
+    def _twice(self, query: Query[Answer], wrong: Callable[[Answer], Iterable[T]]) -> list[T]:
+        """Return what is wrong with the answer to a question, both times that it is asked."""
+        first = list(wrong(self._persistence.read(query)))
+        if not first:
+            return []
+        second = list(wrong(self._persistence.read(query)))
+        return [one for one in second if one in first]
+
+
+def _by_place(violations: Iterable[Violation]) -> dict[tuple[str, str], list[str]]:
+    """Return what was seen, by invariant and by the key of the run."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for violation in violations:
+        found.setdefault((violation.invariant, violation.where), []).append(violation.what)
+    return found
+
+
+def _repairs(part: Part) -> Iterator[RunRepair]:
+    """Yield what may put these runs right; and the runs right that they wait for in vain."""
+    waiting: set[str] = set()
+    for run in part.runs:
+        yield RunRepair(run=run.key)
+        jobs = part.snapshot.jobs.get(run.key, {}).values()
+        waiting |= {job.key.text for job in jobs if job.waits_for_child}
+    for run in part.snapshot.runs.values():
+        if run.parent in waiting and run.status in TERMINAL:
+            yield RunRepair(run=run.key, tell=True)
+
+
+def _is_in_reach(place: tuple[str, str], hopeless: set[str]) -> bool:
+    code, where = place
+    return code in REPAIRED_BY_MAINTENANCE or (code in REPAIRED_BY_COMMAND and where not in hopeless)
+
+
+def _schema_finding(core: Core) -> Finding | None:
+    """Return what is to be said of the tables, if anything is: then they can't be read."""
+    there = schema_of(core.stores)
+    if there == MEMORY:
+        return None
+    here = newest_schema()
+    if there == here:
+        return None
+    found = "there are no tables of Holdfast" if there is None else f"the tables have version {there}"
+    newer = there is not None and there > here
+    advice = "Install the version that made them, or a newer one." if newer else advice_for("schema")
+    return Finding(code="schema", text=f"{found}, and this version needs {here}", advice=advice)
+
+
+def _wrong_streams(places: Sequence[StreamPlace]) -> list[StreamPlace]:
+    return [
+        place
+        for place in places
+        if place.last_row is None or place.head_row > place.last_row or place.delivered > place.head_row
+    ]
+
+
+def _wrong_stream(place: StreamPlace) -> str:
+    if place.last_row is None:
+        return f"it is to get events of the run of the key {place.run}, which is not there"
+    return (
+        f"of the run of the key {place.run} it knows {place.head_row} events and has got {place.delivered}, "
+        f"and there are {place.last_row}"
+    )
+
+
+def _late_streams(places: Sequence[StreamPlace], before: Micros) -> list[StreamPlace]:
+    return [place for place in places if place.due_at is not None and place.due_at < before]

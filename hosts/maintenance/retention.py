@@ -1,0 +1,60 @@
+"""Removes runs: their blobs once their rows are gone, and, where that is wanted, all that ended long ago."""
+
+import logging
+from datetime import timedelta
+from typing import Final
+
+from holdfast.hosts.client.bulk_actions import REMOVE, command_for
+from holdfast.hosts.wiring.services import Core
+from holdfast.ports.clock import micros
+from holdfast.ports.durations import Duration
+from holdfast.ports.pagination import ListPlace
+from holdfast.ports.persistence import ListRuns, RunFilter
+from holdfast.ports.records import TERMINAL, Micros
+from holdfast.ports.validation import duration
+
+AT_ONCE: Final = 100
+PAGES_MAX: Final = 5
+RETENTION_MIN: Final = timedelta(hours=1)
+
+_log = logging.getLogger("holdfast.removing")
+
+
+def checked_retention(where: str, retention: Duration) -> timedelta:
+    """Return how long runs are kept. InvalidArgumentError if that is no length of time, or not at least an hour."""
+    return duration(where, "retention", retention, RETENTION_MIN)
+
+
+class Retention:
+    """Removes runs that ended longer ago than they are kept, some at a time."""
+
+    def __init__(self, core: Core, kept_for: Micros) -> None:
+        self._core = core
+        self._kept_for = kept_for
+        self._after: ListPlace | None = None
+
+    def sweep(self) -> bool:
+        """Remove some, oldest first; return whether there may be more.
+
+        What can't be removed now is looked at again in a later round.
+        """
+        core = self._core
+        before = micros(core.clock.now()) - self._kept_for
+        which = RunFilter(
+            namespace=core.namespace,
+            statuses=TERMINAL,
+            created_before=before,
+            ended_before=before,
+            newest=True,
+        )
+        command = command_for(REMOVE)
+        for _ in range(PAGES_MAX):
+            query = ListRuns(which, after=self._after, oldest_first=True, limit=AT_ONCE)
+            page = core.stores.persistence.read(query)
+            if page:
+                core.follow_up(*core.kernel.dispatch_many([command(run) for run in page]))
+            if len(page) < AT_ONCE:
+                self._after = None
+                return False
+            self._after = page[-1].place
+        return True

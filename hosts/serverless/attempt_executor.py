@@ -1,0 +1,256 @@
+"""Runs bodies from sync code, in an event loop that stays between calls."""
+
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Final, TypeAlias
+
+import anyio
+import attrs
+from anyio import CancelScope, CapacityLimiter
+
+from holdfast.hosts.execution.attempt_log import log_settled
+from holdfast.hosts.execution.attempt_preparation import prepare
+from holdfast.hosts.execution.attempt_runner import run_body
+from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.execution.threads import result_in_thread
+from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.commands import (
+    Attempt,
+    Failed,
+    Failure,
+    HeldAttempt,
+    JobExecuted,
+    JobHeartbeat,
+    JobRelease,
+    JobSettle,
+    JobSettled,
+    QueuedStepFailed,
+    passed_over_beside,
+)
+from holdfast.kernel.dispatch.job_execution import BLOCKED_CLAIM, executed, ignored
+from holdfast.kernel.dispatch.kernel import Kernel
+from holdfast.ports.errors import CommandError, HoldfastError, UnreadableRowError
+from holdfast.ports.records import Micros, PassOver
+
+HEARTBEAT_INTERVAL: Final = 2.0
+UNKNOWN_CODE_DELAY: Final[Micros] = 5_000_000
+
+Settle: TypeAlias = Callable[[Sequence[JobSettle]], None]
+
+
+class AttemptExecutor:
+    """See `Executor`. Functions are driven for `drive_for` seconds at a time, if that is set.
+
+    Up to `function_cache` of them stay in memory while they rest.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        *,
+        heartbeat_interval: float | None = None,
+        drive_for: float | None = None,
+        function_cache: int = 0,
+    ) -> None:
+        self._core = core
+        self._cache = core.function_cache(function_cache)
+        self._loop = core.kept_loop()
+        self._heartbeat_interval = heartbeat_interval
+        self._inside: dict[tuple[str, int], Attempt] = {}
+        self._drive_for = None if drive_for is None else round(drive_for * 1_000_000)
+
+    @property
+    def pass_over(self) -> PassOver:
+        """What must not be claimed beside what runs here: calls in other threads run under the same session."""
+        return passed_over_beside(list(self._inside.values()))
+
+    @contextmanager
+    def holding(self, attempts: Iterable[Attempt]) -> Generator[None]:
+        """Count attempts among what runs here."""
+        names = {(one.job, one.epoch): one for one in attempts if one.lost_attempts}
+        self._inside |= names
+        try:
+            yield
+        finally:
+            for name in names:
+                self._inside.pop(name, None)
+
+    def definitions(self) -> tuple[str, ...]:
+        """See `Executor.definitions`."""
+        return self._core.registry.definitions
+
+    def execute(self, attempt: Attempt, /) -> JobSettle | None:
+        """See `Executor.execute`."""
+        bodies, _ = prepare(self._core, (attempt,))
+        if not bodies:
+            return None
+        with self.holding((attempt,)):
+            settles = self._loop.run(lambda: self._run_all(bodies))
+        return settles[0] if settles else _lost(self._core, attempt)
+
+    def execute_each(
+        self,
+        attempts: Sequence[Attempt],
+        kernel: Kernel,
+        *,
+        ends_at: Micros | None,
+        is_fresh: bool,
+        queues: Collection[str] | None = None,
+    ) -> dict[str, JobExecuted | HoldfastError]:
+        """Run attempts at once, and settle each as soon as it has ended: those together that have meanwhile.
+
+        Return what became of each, by its job; an error where that could not be stored, so that it comes free only when
+        the session has expired. At `ends_at` bodies are stopped. Where the process is not `is_fresh`, those are given
+        back that may need longer than that; in a fresh one they have as much time as there can be. Given back is also
+        what is in none of these `queues`: what a message says of that is not to be relied on, if it says anything.
+        """
+        bodies, unknown = prepare(self._core, attempts)
+        bodies = [attrs.evolve(body, ends_at=ends_at) for body in bodies]
+        late = [body for body in bodies if not is_fresh and body.lacks_time]
+        if queues is not None:
+            late += [body for body in bodies if body.attempt.queue not in queues and body not in late]
+        became: dict[str, JobExecuted | HoldfastError] = {}
+        by_job = {body.attempt.job: body for body in bodies}
+
+        def settle(settles: Sequence[JobSettle]) -> None:
+            try:
+                answers: Sequence[object] = kernel.dispatch_many(settles)
+            except HoldfastError as error:
+                answers = [error] * len(settles)
+            for one, answer in zip(settles, answers, strict=True):
+                assert isinstance(answer, JobSettled | HoldfastError)
+                if isinstance(answer, JobSettled):
+                    became[one.job] = executed(one, answer)
+                else:
+                    became[one.job] = _BLOCKED if isinstance(answer, UnreadableRowError) else answer
+                if isinstance(answer, JobSettled) and answer.status == "settled":
+                    log_settled(by_job[one.job], one, answer)
+            self._core.follow_up(*answers)
+
+        self._release(unknown, kernel, UNKNOWN_CODE_DELAY)
+        for attempt in unknown:
+            became[attempt.job] = _UNKNOWN_CODE
+        self._release([body.attempt for body in late], kernel)
+        for body in late:
+            became[body.attempt.job] = _RELEASED
+        blocked = [one for one in attempts if one.job not in by_job and one not in unknown]
+        became.update((one.job, _BLOCKED) for one in blocked)
+        timely = [body for body in bodies if body not in late]
+        if timely:
+            left = self._loop.run(lambda: self._run_all(timely, settle))
+            known = {*became, *(one.job for one in left)}
+            lost = [_lost(self._core, one.attempt) for one in timely if one.attempt.job not in known]
+            settle([*left, *lost])
+        return became
+
+    def execute_many(self, attempts: Sequence[Attempt], kernel: Kernel) -> list[str]:
+        """Run attempts at once and settle them together; return what became of each."""
+        bodies, unknown = prepare(self._core, attempts)
+        self._release(unknown, kernel, UNKNOWN_CODE_DELAY)
+        by_job = {body.attempt.job: body for body in bodies}
+        settles = self._loop.run(lambda: self._run_all(bodies)) if bodies else []
+        statuses = ["ignored"] * (len(attempts) - len(bodies)) + ["fenced"] * (len(bodies) - len(settles))
+        answers = kernel.dispatch_many(settles)
+        self._core.follow_up(*answers)
+        for settle, answer in zip(settles, answers, strict=True):
+            if isinstance(answer, UnreadableRowError):
+                statuses.append("fenced")
+                continue
+            if isinstance(answer, CommandError):
+                raise answer
+            if answer.status == "settled":
+                log_settled(by_job[settle.job], settle, answer)
+            failed = isinstance(settle.outcome, Failed | QueuedStepFailed)
+            statuses.append("fenced" if answer.status == "fenced" else "failed" if failed else "completed")
+        return statuses
+
+    def _release(self, attempts: Sequence[Attempt], kernel: Kernel, delay: Micros = 0) -> None:
+        if not attempts:
+            return
+        released = kernel.dispatch_many(
+            [
+                JobRelease(namespace=self._core.namespace, job=one.job, epoch=one.epoch, delay=delay)
+                for one in attempts
+            ]
+        )
+        self._core.follow_up(*released)
+
+    async def _run_all(self, prepared: Sequence[Body], settle: Settle | None = None) -> list[JobSettle]:
+        """Run bodies; return what settles those that were not cancelled on the way.
+
+        With `settle` those that end while others run are settled meanwhile, and only the others are returned.
+        """
+        bodies = [
+            attrs.evolve(body, parts=attrs.evolve(body.parts, drive_for=self._drive_for, cache=self._cache))
+            for body in prepared
+        ]
+        settles: list[JobSettle] = []
+        scopes = {body.attempt.job: CancelScope() for body in bodies}
+        threads = CapacityLimiter(max(1, len(bodies)))
+        ended = [anyio.Event()]
+
+        async def run(body: Body) -> None:
+            with scopes[body.attempt.job]:
+                settles.append(body.settle(await run_body(body, threads)))
+            del scopes[body.attempt.job]
+            ended[0].set()
+            if not scopes:
+                watching.cancel()
+
+        async def settle_meanwhile(settle: Settle) -> None:
+            while scopes:
+                await ended[0].wait()
+                ended[0] = anyio.Event()
+                if scopes and settles:
+                    done = settles.copy()
+                    settles.clear()
+                    await result_in_thread(partial(settle, done))
+
+        watching = CancelScope()
+        async with anyio.create_task_group() as group:
+            for body in bodies:
+                group.start_soon(run, body)
+            if settle is not None and len(bodies) > 1:
+                group.start_soon(settle_meanwhile, settle)
+            with watching:
+                await self._watch({body.attempt.job: body for body in bodies}, scopes)
+        return settles
+
+    async def _watch(self, bodies: dict[str, Body], scopes: dict[str, CancelScope]) -> None:
+        """Cancel bodies that are no longer held, and pass on what they say."""
+        while True:
+            await anyio.sleep(self._heartbeat_interval or HEARTBEAT_INTERVAL)
+            held = tuple(
+                HeldAttempt(
+                    job=job, epoch=bodies[job].attempt.epoch, outputs=bodies[job].runtime.take_outputs()
+                )
+                for job in list(scopes)
+            )
+            command = JobHeartbeat(namespace=self._core.namespace, attempts=held)
+            try:
+                answer = await result_in_thread(partial(self._core.kernel.dispatch, command))
+            except HoldfastError:
+                for held_attempt in held:
+                    bodies[held_attempt.job].runtime.put_back(held_attempt.outputs)
+                continue
+            for job in answer.lost:
+                bodies[job].runtime.cancel()
+                if job in scopes:
+                    scopes[job].cancel()
+
+
+def _lost(core: Core, attempt: Attempt) -> JobSettle:
+    """Return the settle of a body that was cancelled because it was lost: it will be fenced, and so counted."""
+    failure = Failure(code="cancelled", message="the attempt was lost while it ran")
+    return JobSettle(
+        namespace=core.namespace, job=attempt.job, epoch=attempt.epoch, outcome=Failed(failure=failure)
+    )
+
+
+_UNKNOWN_CODE: Final = JobExecuted(
+    status="ignored", reason="unknown_code", acknowledge=False, retry_after=UNKNOWN_CODE_DELAY
+)
+_BLOCKED: Final = ignored(BLOCKED_CLAIM)
+_RELEASED: Final = JobExecuted(status="ignored", reason="stale")
+"""A message of its own says that it can be had again."""

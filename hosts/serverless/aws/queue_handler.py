@@ -1,0 +1,255 @@
+"""Carries out the jobs that messages of SQS name, and answers which of them are to be given again."""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.serverless.aws.invocations import (
+    Answer,
+    Context,
+    Deadline,
+    Messages,
+    Record,
+    margin_of,
+    record_of,
+    records_of,
+)
+from holdfast.hosts.serverless.aws.timeouts import check_limit
+from holdfast.hosts.serverless.aws.visibility import VISIBILITY, Unseen
+from holdfast.hosts.serverless.host import JobOutcome, ServerlessHost
+from holdfast.hosts.serverless.job_messages import JobMessage, message_from
+from holdfast.hosts.wiring.stores import sqs_messages
+from holdfast.ports.durations import Duration
+from holdfast.ports.errors import HoldfastError, InvalidMessageError, UnavailableError
+from holdfast.ports.validation import TEXT, check, duration, integer, several
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+AGAIN_MAX: Final = 3
+"""How often a message is received of a job that can't be had yet. Then the store says when it can be."""
+MALFORMED_MAX: Final = 20
+"""How often a malformed message is received that nobody puts aside. Then it is dropped."""
+_WAIT_FIRST: Final = 5.0
+_WAIT_MAX: Final = 900.0
+
+_log = logging.getLogger("holdfast.aws")
+
+
+class QueueHandler:
+    """What `queue_handler` returns. Call it with an event and its context, as Lambda does."""
+
+    def __init__(
+        self,
+        host: ServerlessHost,
+        messages: Messages,
+        *,
+        limit: float,
+        concurrency: int,
+        rejected_queue: str | None,
+        queues: frozenset[str] | None,
+        visibility: float = VISIBILITY,
+    ) -> None:
+        self._host = host
+        self._messages = messages
+        self._limit = limit
+        self._margin = margin_of(limit)
+        self._concurrency = concurrency
+        self._rejected_queue = rejected_queue
+        self._queues = queues
+        self._visibility = visibility
+
+    def __call__(self, event: Mapping[str, Any], context: Context | None = None, /) -> Answer:
+        """Handle a batch; return the messages that SQS is to give again, as `batchItemFailures`.
+
+        Raises:
+            InvalidMessageError: The event is none of SQS.
+        """
+        records = records_of(event)
+        deadline = Deadline(context, limit=self._limit, margin=self._margin)
+        again: dict[str, float] = {}
+        with Unseen(self._messages, records, self._visibility) as unseen:
+
+            def done(record: Record, wait: float | None) -> None:
+                unseen.release(record)
+                if wait is not None:
+                    again[record.id] = wait
+
+            self._handle_in_order(records, deadline, done)
+        self._show(records, again)
+        return {"batchItemFailures": [{"itemIdentifier": one.id} for one in records if one.id in again]}
+
+    def record_handler(self, record: object, lambda_context: Context | None = None) -> None:
+        """Handle one record, for the BatchProcessor of Powertools for AWS Lambda.
+
+        Args:
+            record: The record, as SQS has it, or Powertools' own of it.
+            lambda_context: Powertools fills it in.
+
+        Raises:
+            UnavailableError: The message is to be given again, after as long as SQS was told.
+            InvalidMessageError: It is malformed, and there is no queue to put it aside in.
+        """
+        one = record_of(getattr(record, "raw_event", record))
+        deadline = Deadline(lambda_context, limit=self._limit, margin=self._margin)
+        if deadline.seconds_left < self._margin:
+            self._show((one,), {one.id: 0.0})
+            raise UnavailableError("the invocation is about to end: the message is given back")
+        with Unseen(self._messages, (one,), self._visibility):
+            (wait,) = self._handle((one,), deadline, is_fresh=False)
+        if wait is None:
+            return
+        self._show((one,), {one.id: wait})
+        message_from(one.body)
+        raise UnavailableError(
+            f"job {one.body} can't be carried out yet; its message comes again in {wait} s"
+        )
+
+    def _handle_in_order(
+        self, records: Sequence[Record], deadline: Deadline, done: Callable[[Record, float | None], None]
+    ) -> None:
+        """Handle records, those of one group one after the other, and of a group none after one that failed."""
+        groups: dict[str, deque[Record]] = {}
+        for record in records:
+            groups.setdefault(record.group or f"{record.id}/", deque()).append(record)
+        least = self._margin  # with less no body has any time worth the name
+        while groups and deadline.seconds_left > least:
+            wave = [groups[name] for name in list(groups)[: self._concurrency]]
+            firsts = [group.popleft() for group in wave]
+            waits = self._handle(firsts, deadline, is_fresh=least == self._margin)
+            for group, record, wait in zip(wave, firsts, waits, strict=True):
+                done(record, wait)
+                if wait is not None:
+                    for later in group:
+                        done(later, wait)
+                    group.clear()
+            groups = {name: group for name, group in groups.items() if group}
+            least = self._limit / 2  # what is left is given back to those who have more time
+        for group in groups.values():
+            for record in group:
+                done(record, 0.0)
+
+    def _handle(self, records: Sequence[Record], deadline: Deadline, *, is_fresh: bool) -> list[float | None]:
+        """Carry out the jobs of records; return after how many seconds each is to be given again, None for never."""
+        waits: list[float | None] = [None] * len(records)
+        wanted: list[tuple[int, JobMessage]] = []
+        for at, record in enumerate(records):
+            if self._queues is not None and record.queue is not None and record.queue not in self._queues:
+                continue  # a worker of that queue finds it in the store
+            try:
+                wanted.append((at, message_from(record.body)))
+            except InvalidMessageError as error:
+                waits[at] = self._reject(record, str(error))
+        outcomes = self._outcomes([message for _, message in wanted], deadline, is_fresh=is_fresh)
+        for (at, _), outcome in zip(wanted, outcomes, strict=True):
+            waits[at] = _wait(records[at], outcome)
+        return waits
+
+    def _outcomes(
+        self, messages: Sequence[JobMessage], deadline: Deadline, *, is_fresh: bool
+    ) -> Sequence[JobOutcome | Exception]:
+        try:
+            return self._host.handle_jobs(
+                messages, seconds_left=deadline.seconds_left, is_fresh=is_fresh, queues=self._queues
+            )
+        except HoldfastError as error:
+            return [error] * len(messages)
+        except Exception as error:  # noqa: BLE001  # SQS is to have an answer for each message, whatever it is
+            _log.exception("%s messages can't be handled, for a fault of Holdfast's", len(messages))
+            return [error] * len(messages)
+
+    def _reject(self, record: Record, reason: str) -> float | None:
+        """Put a message aside that names no job. Return after how long it comes again where that can't be done."""
+        _log.error("message %s of %s is malformed: %s", record.id, record.source, reason)
+        if self._rejected_queue is None:
+            if record.receives >= MALFORMED_MAX:
+                _log.error(
+                    "message %s is dropped, received %s times: %.200r",
+                    record.id,
+                    record.receives,
+                    record.body,
+                )
+                return None
+            return 0.0  # for as long as the queue's own policy lets it, which has a place for it, mostly
+        try:
+            self._messages.put_aside(self._rejected_queue, record.body, reason)
+        except UnavailableError as error:
+            _log.warning("message %s could not be put aside: %s", record.id, error)
+            return _backoff(record.receives)
+        return None
+
+    def _show(self, records: Sequence[Record], again: Mapping[str, float]) -> None:
+        by_queue: dict[str, dict[str, float]] = {}
+        for record in records:
+            if record.id in again:
+                by_queue.setdefault(record.source, {})[record.receipt] = again[record.id]
+        for queue, waits in by_queue.items():
+            self._messages.show_in(queue, waits)
+
+
+def queue_handler(
+    engine: Engine,
+    /,
+    *,
+    limit: Duration,
+    concurrency: int = 10,
+    rejected_queue: str | None = None,
+    queues: Iterable[str] | None = None,
+    function_cache: int = 0,
+    client: "SQSClient | None" = None,
+) -> QueueHandler:
+    """Return a handler for a function that a queue of SQS invokes, with `ReportBatchItemFailures`.
+
+    A body that failed is a message dealt with: its next attempt has a message of its own. Only what could not be
+    stored, for the database was away, is given again, later each time; and what can't be had yet, twice at the most.
+
+    Args:
+        engine: Whose workflows to run.
+        limit: How long the function lasts, a timedelta or seconds: its `Timeout`. Its last tenth, ten seconds at the
+            most, is kept for storing what bodies give: those that run then are stopped, as by a timeout.
+        concurrency: How many messages of a batch are handled at once. The others come after these, while half of the
+            time is left, and are given back at once after that.
+        rejected_queue: The URL of a queue for messages that name no job, which get the attribute `reason`. Without it
+            they are given again until the queue's redrive policy moves them, or are dropped at the twentieth time.
+        queues: The queues of jobs to serve; None for all. Messages about others are dropped: workers serve those.
+        function_cache: As for `ServerlessHost`.
+        client: A client of boto3's, where region and credentials are not to be found as boto3 does by itself.
+
+    Raises:
+        DefinitionError: A stage may take longer than the function; see `check_limit`.
+        InvalidArgumentError: One of these is of another kind.
+    """
+    check("queue_handler", integer(1, 100), concurrency=concurrency)
+    check("queue_handler", TEXT.or_none, rejected_queue=rejected_queue)
+    seconds = duration("queue_handler", "limit", limit).total_seconds()
+    served = (
+        None if queues is None else frozenset(several("queue_handler", "queues", queues, "a list of queues"))
+    )
+    host = ServerlessHost(engine, time_limit=seconds, function_cache=function_cache)
+    check_limit(engine, limit=seconds, queues=served)
+    return QueueHandler(
+        host,
+        sqs_messages(client),
+        limit=seconds,
+        concurrency=concurrency,
+        rejected_queue=rejected_queue,
+        queues=served,
+    )
+
+
+def _wait(record: Record, outcome: JobOutcome | Exception) -> float | None:
+    """Return after how many seconds a message is to be given again; None if it is dealt with."""
+    if isinstance(outcome, Exception):
+        wait = _backoff(record.receives)
+        _log.warning("message %s comes again in %s s: %s", record.id, wait, outcome)
+        return wait
+    # Whatever ends a wait is announced by a message of its own: this one is of use where it is soon.
+    if outcome.acknowledge or record.receives >= AGAIN_MAX:
+        return None
+    return outcome.retry_after or 0.0
+
+
+def _backoff(receives: int) -> float:
+    return min(_WAIT_MAX, _WAIT_FIRST * 2.0 ** min(receives, 10))

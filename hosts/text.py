@@ -1,0 +1,55 @@
+"""Text for people: lengths of time, instants, and characters that every database can store."""
+
+import re
+from datetime import UTC, tzinfo
+from typing import Final
+
+from holdfast.ports.clock import instant
+from holdfast.ports.records import Micros
+
+_UNPRINTABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """Return the text with what no database can keep replaced."""
+    return _UNPRINTABLE.sub("\ufffd", text)
+
+
+_SECOND: Final = 1_000_000
+_MINUTE: Final = 60
+_HOUR: Final = 60 * _MINUTE
+_DAY: Final = 24 * _HOUR
+
+
+def span(length: Micros) -> str:
+    """Return a length of time as people say it, in two units at most: `3m 12s`, `2d 4h`, `1.4s`, `85ms`."""
+    if length < 0:
+        return f"-{span(-length)}"
+    if length < _SECOND // 1000:
+        return "0ms" if length == 0 else "<1ms"
+    if length < _SECOND:
+        return f"{length // 1000}ms"
+    if length < 10 * _SECOND:
+        return f"{length // (_SECOND // 10) / 10:.1f}s"
+    seconds = length // _SECOND
+    if seconds < _MINUTE:
+        return f"{seconds}s"
+    if seconds < _HOUR:
+        return _two(seconds, _MINUTE, "m", 1, "s")
+    if seconds < _DAY:
+        return _two(seconds, _HOUR, "h", _MINUTE, "m")
+    return _two(seconds, _DAY, "d", _HOUR, "h")
+
+
+def shown(at: Micros, zone: tzinfo | None, *, fine: bool = False) -> str:
+    """Return an instant as people read it: in this zone, the local one if None. `fine` adds milliseconds."""
+    there = instant(at).astimezone(zone)
+    text = there.strftime("%Y-%m-%d %H:%M:%S")
+    if fine:
+        text = f"{text}.{there.microsecond // 1000:03}"
+    return f"{text}Z" if zone is UTC else text
+
+
+def _two(seconds: int, large: int, large_name: str, small: int, small_name: str) -> str:
+    remainder = seconds % large // small
+    return f"{seconds // large}{large_name}" + (f" {remainder}{small_name}" if remainder else "")

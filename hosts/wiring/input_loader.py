@@ -1,0 +1,150 @@
+"""What attempts need to run, read for many at once, outside any transaction."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, cast
+
+import attrs
+
+from holdfast.hosts.wiring.payloads import Payloads
+from holdfast.kernel.commands import Attempt
+from holdfast.kernel.pipelines.plan import Plan, plan_from_json
+from holdfast.kernel.pipelines.plan_cache import PlanCache
+from holdfast.ports.errors import UnknownPlanError
+from holdfast.ports.persistence import LoadValues, LoadWork, Persistence, PlansByFingerprint, StoredValue
+from holdfast.ports.records import Payload, Run, job_key
+from holdfast.ports.references import Reference, is_map, is_partial, leaves, located, parts_of, reference_from
+
+Values = Mapping[tuple[str, Reference], tuple[Payload, ...]]
+
+
+@attrs.frozen(kw_only=True)
+class Work:
+    """An attempt with its run, the plan it follows and the JSON text of its input; or why that can't be had."""
+
+    attempt: Attempt
+    run: Run
+    plan: Plan
+    input: str = "null"
+    error: Exception | None = None
+
+
+@attrs.frozen
+class Known:
+    """Runs by their keys, and values by where they are (see `located`), that need not be read."""
+
+    runs: Mapping[str, Run] = attrs.field(factory=dict[str, Run])
+    values: Values = attrs.field(factory=dict[tuple[str, Reference], tuple[Payload, ...]])
+
+
+NOTHING_KNOWN: Final = Known()
+
+
+class Inputs:
+    """Reads inputs. Plans are kept: they never change."""
+
+    def __init__(self, persistence: Persistence, payloads: Payloads) -> None:
+        self._persistence = persistence
+        self._payloads = payloads
+        self._plans = PlanCache()
+
+    def load(
+        self,
+        attempts: Sequence[Attempt],
+        takes_input: Callable[[Attempt], bool],
+        known: Known = NOTHING_KNOWN,
+    ) -> list[Work]:
+        """Return what the attempts need: one question to the store, however many there are, and none if it is known.
+
+        No value is read for an attempt that takes none.
+        """
+        references = {
+            attempt.job: reference_from(attempt.input) for attempt in attempts if takes_input(attempt)
+        }
+        wanted = dict.fromkeys(
+            located(attempt.run, leaf)
+            for attempt in attempts
+            if attempt.job in references
+            for leaf in leaves(references[attempt.job])
+        )
+        runs, values = self._read(attempts, wanted, known)
+        plans = self._plans_of(run.plan for run in runs.values())
+        return [
+            self._work(attempt, run, _required(plans, run.plan), references.get(attempt.job), values)
+            for attempt in attempts
+            if (run := runs.get(attempt.run)) is not None
+        ]
+
+    def _read(
+        self, attempts: Sequence[Attempt], wanted: Iterable[tuple[str, Reference]], known: Known
+    ) -> tuple[Mapping[str, Run], Values]:
+        """Return the runs of attempts, and values, with those that are known."""
+        jobs = tuple((job_key(one.job), one.epoch) for one in attempts if one.run not in known.runs)
+        missing = tuple(place for place in wanted if place not in known.values)
+        if not jobs:
+            return known.runs, {**known.values, **self.values(missing)}
+        read = self._persistence.read(LoadWork(jobs, missing))
+        return (
+            {**known.runs, **{run.key: run for run in read.runs}},
+            {**known.values, **_by_place(read.values)},
+        )
+
+    def text(self, run: str, reference: Reference) -> str:
+        """Return the JSON text of one value of a run."""
+        wanted = dict.fromkeys(located(run, leaf) for leaf in leaves(reference))
+        return self.compose(run, reference, self.values(tuple(wanted)))
+
+    def values(self, wanted: tuple[tuple[str, Reference], ...]) -> Values:
+        """Return the payloads that references stand for, by what was asked for."""
+        found: tuple[StoredValue, ...] = self._persistence.read(LoadValues(wanted)) if wanted else ()
+        return _by_place(found)
+
+    def one(self, payloads: tuple[Payload, ...]) -> str:
+        """Return the text of a value that is one payload."""
+        return self._payloads.get(payloads[0])
+
+    def plan(self, fingerprint: str) -> Plan:
+        """Return a stored plan. UnknownPlanError."""
+        return _required(self._plans_of((fingerprint,)), fingerprint)
+
+    def _plans_of(self, fingerprints: Iterable[str]) -> dict[str, Plan]:
+        wanted = set(fingerprints)
+        plans = self._plans.found(wanted)
+        unknown = tuple(sorted(wanted - plans.keys()))
+        if unknown:
+            for row in self._persistence.read(PlansByFingerprint(unknown)):
+                plans[row.fingerprint] = plan = plan_from_json(row.body)
+                self._plans.add(plan)
+        return plans
+
+    def _work(
+        self, attempt: Attempt, run: Run, plan: Plan, reference: Reference | None, values: Values
+    ) -> Work:
+        if reference is None:
+            return Work(attempt=attempt, run=run, plan=plan)
+        try:
+            return Work(attempt=attempt, run=run, plan=plan, input=self.compose(run.key, reference, values))
+        except Exception as error:  # noqa: BLE001  # whatever a blob store raises, it is this attempt's failure
+            return Work(attempt=attempt, run=run, plan=plan, error=error)
+
+    def compose(self, run: str, reference: Reference, values: Values) -> str:
+        """Put a value together from the texts of its parts, without looking into them."""
+        match reference:
+            case ("list", *parts):
+                texts = [self.compose(run, cast("Reference", part), values) for part in parts]
+                return f"[{','.join(texts)}]"
+            case _ if is_partial(reference):
+                results, failures = (self.compose(run, part, values) for part in parts_of(reference))
+                return f'{{"failures":{failures},"results":{results}}}'
+            case _:
+                texts = [self._payloads.get(payload) for payload in values[located(run, reference)]]
+                return f"[{','.join(texts)}]" if is_map(reference) else texts[0]
+
+
+def _by_place(values: Iterable[StoredValue]) -> Values:
+    return {(value.run, value.reference): value.payloads for value in values}
+
+
+def _required(plans: Mapping[str, Plan], fingerprint: str) -> Plan:
+    if fingerprint not in plans:
+        raise UnknownPlanError(fingerprint)
+    return plans[fingerprint]

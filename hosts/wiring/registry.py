@@ -1,0 +1,141 @@
+"""Which code a process has: the workflows that it was given, by name and version."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias, cast
+
+from holdfast.hosts.wiring.step_discovery import shared_primitives, steps_within, workflows_within
+from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.child_stages import ChildStage
+from holdfast.kernel.authoring.functions import FunctionStage, Workflow
+from holdfast.kernel.authoring.pipeline_builder import Test
+from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.stages import Stage
+from holdfast.kernel.authoring.steps import Step, StepStage, stage_of_step
+from holdfast.kernel.pipelines.plan import Plan
+from holdfast.ports.errors import DefinitionError
+from holdfast.ports.records import step_definition
+from holdfast.ports.validation import several
+
+Authored: TypeAlias = Pipeline[Any, object] | Workflow[..., object]
+
+
+class Registry:
+    """The workflows of one process."""
+
+    def __init__(self, workflows: Iterable[Definition[object]], steps: Iterable[Step[..., Any]] = ()) -> None:
+        self._pipelines: dict[str, Authored] = {}
+        self._newest: dict[str, Authored] = {}
+        self._bodies: dict[str, Mapping[str, Stage[Any, Any]]] = {}
+        self._plans: list[Plan] = []
+        self._steps: dict[str, StepStage[Any, object]] = {}
+        for workflow in several("Engine", "workflows", workflows, "a list of workflows, as [my_pipeline]"):
+            self._add(workflow)
+        for step in several("Engine", "steps", steps, "a list of steps of queues, as [my_step]"):
+            self._add_step(step)
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans of all workflows, in the order in which they were given."""
+        return tuple(self._plans)
+
+    @property
+    def definitions(self) -> tuple[str, ...]:
+        """What code there is, as `<workflow>@<version>`, and of steps of queues as `step:<name>`."""
+        return (*self._pipelines, *self._steps)
+
+    @property
+    def workflows(self) -> "tuple[Authored, ...]":
+        """The workflows, in the order in which they were given."""
+        return tuple(self._pipelines.values())
+
+    @property
+    def missing_children(self) -> tuple[tuple[str, str], ...]:
+        """The workflows that durable functions mention and this process lacks: the function, and what it mentions."""
+        found = {
+            (function.plan().definition, f"{child.name}@{child.version}"): None
+            for function in self.workflows
+            if isinstance(function, Workflow)
+            for child in workflows_within(function.function)
+        }
+        return tuple(pair for pair in found if pair[1] not in self._pipelines)
+
+    def queues(self, default: str) -> tuple[str, ...]:
+        """Return the queues that the stages name, and the default one."""
+        named = {
+            stage.queue
+            for pipeline in self._pipelines.values()
+            for stage in pipeline.bodies.values()
+            if stage.queue
+        }
+        named |= {stage.step.queue for stage in self._steps.values() if stage.step.queue}
+        return (default, *sorted(named - {default}))
+
+    def stage(self, definition: str, name: str) -> Stage[Any, object] | None:
+        """Return a stage; None if this process lacks it."""
+        bodies = self._bodies.get(definition)
+        return None if bodies is None else bodies.get(name)
+
+    def step(self, definition: str) -> Stage[Any, object] | None:
+        """Return what a job does that does a step; None if this process lacks it."""
+        return self._steps.get(definition)
+
+    def test(self, definition: str, name: str) -> Test | None:
+        """Return what decides whether a node is done; None if nothing does, or this process lacks it."""
+        pipeline = self._pipelines.get(definition)
+        return None if pipeline is None else pipeline.tests.get(name)
+
+    def pipeline(self, workflow: str, version: str | None = None) -> Authored | None:
+        """Return a pipeline, of this version or the last that was given; None if there is none."""
+        if version is None:
+            return self._newest.get(workflow)
+        return self._pipelines.get(f"{workflow}@{version}")
+
+    def _add(self, workflow: Definition[object]) -> None:
+        if not isinstance(workflow, Pipeline | Workflow):
+            hint = f"; pipe it: Pipeline(...).pipe({workflow.name})" if isinstance(workflow, Stage) else ""
+            raise DefinitionError(f"{workflow!r} is not a workflow; give the engine pipelines{hint}")
+        pipeline = cast("Authored", workflow)
+        plan = pipeline.plan()
+        known = self._pipelines.get(plan.definition)
+        if known is not None and known is not pipeline:
+            raise DefinitionError(
+                f"two workflows are called {plan.definition!r}; rename one, or give it another version"
+            )
+        if known is None:
+            self._pipelines[plan.definition] = pipeline
+            self._bodies[plan.definition] = pipeline.bodies
+            self._plans.append(plan)
+            for stage in pipeline.bodies.values():
+                if isinstance(stage, ChildStage):
+                    self._add(stage.workflow)
+                if isinstance(stage, FunctionStage):
+                    _check_shared(stage.workflow)
+                    for step in steps_within(stage.workflow.function):
+                        self._add_step(step)
+        self._newest[plan.workflow] = pipeline
+
+    def _add_step(self, step: Step[..., Any]) -> None:
+        if not isinstance(step, Step):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DefinitionError(f"{step!r} is not a step; give the engine functions under @step(queue=...)")
+        if step.queue is None:
+            raise DefinitionError(
+                f"step {step.name!r} has no queue: it is done where its function is driven, and no engine need know it"
+            )
+        definition = step_definition(step.name)
+        known = self._steps.get(definition)
+        if known is not None and known.step is not step:
+            raise DefinitionError(
+                f"two steps of queues are called {step.name!r}; rename one, as in @step(name=...): who does a step of a"
+                " queue knows it by its name"
+            )
+        self._steps[definition] = stage_of_step(step)
+
+
+def _check_shared(workflow: Workflow[..., object]) -> None:
+    """Raise if a function uses what tasks of one event loop share: each run has a loop of its own. DefinitionError."""
+    for name, found in shared_primitives(workflow.function):
+        raise DefinitionError(
+            f"workflow {workflow.name!r} uses {name!r}, an asyncio.{type(found).__name__} that was made outside of it:"
+            " all runs in a process would share it, and no replay could repeat what others did with it; make it in the"
+            " function, and between runs use messages, max_concurrency or a concurrency_key"
+        )

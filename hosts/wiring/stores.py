@@ -1,0 +1,347 @@
+"""Turns URLs into adapters: the one place where hosts and adapters meet."""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import parse_qsl
+
+import attrs
+
+from holdfast.adapters.files.blobs import FileBlobStore
+from holdfast.adapters.memory.persistence import MemoryPersistence
+from holdfast.adapters.memory.transport import MemoryTransport
+from holdfast.adapters.system.clock import SystemClock
+from holdfast.adapters.system.ids import UlidIds
+from holdfast.ports.blobs import BlobStore
+from holdfast.ports.clock import Clock, Ids
+from holdfast.ports.durations import Duration
+from holdfast.ports.errors import HoldfastError, InvalidUrlError, SchemaError
+from holdfast.ports.events import EventSink
+from holdfast.ports.persistence import Persistence, SchemaVersion
+from holdfast.ports.scheduler import Scheduler
+from holdfast.ports.transport import JobTransport
+from holdfast.ports.urls import hide, secrets_of, shown_url
+from holdfast.ports.validation import Wanted, check, duration, with_methods
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+    from holdfast.adapters.aws.sqs_messages import SqsMessages
+
+T = TypeVar("T")
+
+_FORMS: Final = "memory://, sqlite:///path/to/file.db or postgresql://user@host/database"
+MEMORY: Final = "memory"
+"""The version of the tables of a store that has none."""
+PATIENCE: Final = 30.0
+"""Seconds for which a call goes on trying while the database can't be used, if nothing else is said."""
+_BLOBS: Final = Wanted(
+    "a URL in a string, as file:///an/absolute/folder, or a blob store with `put`, `get` and so on",
+    lambda value: isinstance(value, str) or with_methods("", "put", "get", "exists").test(value),
+).or_none
+_TRANSPORT: Final = Wanted(
+    "a URL in a string, as nats://host:4222, or a JobTransport: an object with `announce`, `receive` and so on",
+    lambda value: isinstance(value, str) or with_methods("", "announce", "receive").test(value),
+).or_none
+_SCHEDULER: Final = Wanted(
+    "a URL in a string, as eventbridge://group?role=arn, or a Scheduler: an object with `schedule` and `cancel`",
+    lambda value: isinstance(value, str) or with_methods("", "schedule", "cancel").test(value),
+).or_none
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_QUEUE: Final = re.compile(r"(sqs|https?)://[\w.-]+(:[0-9]+)?(/[\w.-]+){2}/?", re.ASCII)
+_SCHEDULES: Final = re.compile(r"eventbridge://(?P<group>[\w.-]*)/?\?(?P<query>[^#]*)", re.ASCII)
+_NATS_SUBJECT: Final = re.compile(r"(?P<servers>\w+://[^/]*)/?(?P<subject>[^/]*)")
+_NATS: Final = re.compile(r"(?P<servers>\w+://[^/]*(,\w+://[^/]*)*)/?(?P<stream>[\w-]*)", re.ASCII)
+
+
+@attrs.frozen(kw_only=True)
+class Stores:
+    """Everything outside that an engine needs.
+
+    `url` is where the rows are, as it may be shown; None for adapters of one's own. `file` holds them all, if one does.
+    `scheduler` is asked to wake what sleeps; None where somebody lives who does it.
+    """
+
+    persistence: Persistence
+    transport: JobTransport
+    blobs: BlobStore | None
+    clock: Clock
+    ids: Ids
+    url: str | None = None
+    file: Path | None = None
+    scheduler: Scheduler | None = None
+
+
+def open_stores(
+    url: str,
+    blobs: str | BlobStore | None = None,
+    transport: str | JobTransport | None = None,
+    patience: Duration = PATIENCE,
+    scheduler: str | Scheduler | None = None,
+) -> Stores:
+    """Return the adapters that URLs name: of a store, of blobs, of messages, of wake-ups. Nothing is connected to yet.
+
+    A blob store, a transport or a scheduler of one's own is taken as it is. A SQLite store keeps its large values
+    beside its file, in `<file>.blobs`, unless `blobs` says otherwise; the others keep them inline unless it says where.
+
+    Raises:
+        InvalidUrlError: A URL has none of the forms that are known.
+        InvalidArgumentError: One of these is of another kind.
+    """
+    check(
+        "Engine.open", Wanted(f"a URL in a string: {_FORMS}", lambda value: isinstance(value, str)), url=url
+    )
+    check("Engine.open", _BLOBS, blobs=blobs)
+    check("Engine.open", _TRANSPORT, transport=transport)
+    check("Engine.open", _SCHEDULER, scheduler=scheduler)
+    seconds = duration("Engine.open", "patience", patience).total_seconds()
+    clock, ids = SystemClock(), UlidIds()
+    wakes = open_scheduler(scheduler, transport)
+    carries = open_transport(transport)
+    kind = url.partition(":")[0].partition("+")[0]
+    if kind == "memory":
+        if url != "memory://":
+            raise InvalidUrlError(f"{shown_url(url)!r}: a store in memory has no name; use memory://")
+        memory = MemoryPersistence()
+        return Stores(
+            persistence=memory,
+            transport=carries or MemoryTransport(),
+            blobs=open_blobs(blobs),
+            clock=clock,
+            ids=ids,
+            url=shown_url(url),
+            scheduler=wakes,
+        )
+    if kind in {"sqlite", "postgresql", "postgres"}:
+        # Not at the top: an engine in memory needs no SQLAlchemy.
+        from holdfast.adapters.sql.factory import open_sql
+
+        persistence, listening, path = _opened(url, lambda: open_sql(url, ids.new, seconds))
+        beside = f"file://{Path(path).resolve()}.blobs" if path else None
+        return Stores(
+            persistence=persistence,
+            transport=carries or listening,
+            blobs=open_blobs(blobs if blobs is not None else beside),
+            clock=clock,
+            ids=ids,
+            url=shown_url(url),
+            file=Path(path) if path else None,
+            scheduler=wakes,
+        )
+    raise InvalidUrlError(f"{shown_url(url)!r} is no store's URL; use {_FORMS}")
+
+
+def _opened(url: str, make: Callable[[], T]) -> T:
+    """Return what is made of a URL. InvalidUrlError if it can't be one. No error, nor its cause, has a secret of it."""
+    try:
+        return make()
+    except (ValueError, TypeError, OSError, HoldfastError) as error:
+        secrets = secrets_of(url)
+        messages = "\n".join(map(str, _chain(error)))
+        if isinstance(error, HoldfastError) and hide(messages, secrets) == messages:
+            raise
+        shown = hide(str(error), secrets)
+    # Not in the block above: what was raised there would be the context of this.
+    raise InvalidUrlError(f"{shown_url(url)!r}: {shown}")
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def open_blobs(url: str | BlobStore | None) -> BlobStore | None:
+    """Return the blob store that a URL names; None for None, and a blob store itself as it is."""
+    if not isinstance(url, str):
+        return url
+    scheme, _, path = url.partition("://")
+    if scheme == "s3" and path.strip("/"):
+        # Not at the top: boto3 is in an extra.
+        from holdfast.adapters.aws.s3 import S3BlobStore
+
+        _refuse_credentials(url)
+        bucket, _, prefix = path.partition("/")
+        return _opened(url, lambda: S3BlobStore(bucket, prefix.rstrip("/")))
+    if scheme != "file" or not path.startswith("/") or _CONTROL.search(path):
+        raise InvalidUrlError(
+            f"{shown_url(url)!r} is no blob store's URL; use file:///an/absolute/folder or s3://bucket/prefix"
+        )
+    return FileBlobStore(Path(path))
+
+
+def open_transport(url: str | JobTransport | None) -> JobTransport | None:
+    """Return the transport that a URL names; None for None, and a transport itself as it is.
+
+    `https://sqs.REGION.amazonaws.com/ACCOUNT/QUEUE`, as SQS gives the URLs of its queues, or the same with `sqs://`;
+    `nats://HOST:PORT/STREAM`, or `tls://`, several servers with commas between them.
+
+    Raises:
+        InvalidUrlError: It has none of these forms.
+        InvalidArgumentError: The region of a queue can't be found.
+    """
+    if not isinstance(url, str):
+        return url
+    scheme, _, rest = url.partition("://")
+    if queue := _queue_url(url):
+        # Not at the top: boto3 is in an extra, and so is the client of NATS.
+        from holdfast.adapters.aws.sqs import SqsJobTransport
+
+        return _opened(url, lambda: SqsJobTransport(queue))
+    if scheme in {"nats", "tls"} and rest and (found := _NATS.fullmatch(url)):
+        from holdfast.adapters.nats.transport import STREAM, NatsJobTransport
+
+        servers, stream = found["servers"], found["stream"] or STREAM
+        return _opened(url, lambda: NatsJobTransport(servers, stream=stream))
+    raise InvalidUrlError(
+        f"{shown_url(url)!r} is no transport's URL; use the URL of a queue of SQS, https://... or sqs://..., or"
+        " nats://host:4222/stream"
+    )
+
+
+def open_scheduler(
+    url: str | Scheduler | None, transport: str | JobTransport | None = None
+) -> Scheduler | None:
+    """Return the scheduler that a URL names; None for None, and a scheduler itself as it is.
+
+    `eventbridge://GROUP?role=ARN`: a group of schedules of Amazon EventBridge, and the role as which it sends. It sends
+    to `&queue=URL`, or else to the queue of the transport, if that is given as a URL.
+
+    Raises:
+        InvalidUrlError: It has no such form.
+        InvalidArgumentError: The queue or the role can't be.
+    """
+    if not isinstance(url, str):
+        return url
+    found = _SCHEDULES.fullmatch(url)
+    options = dict(parse_qsl(found["query"])) if found else {}
+    queue = options.pop("queue", transport if isinstance(transport, str) else "")
+    if found is None or set(options) != {"role"} or not _queue_url(queue):
+        raise InvalidUrlError(
+            f"{shown_url(url)!r} is no scheduler's URL; use eventbridge://group?role=arn:aws:iam::..., with"
+            " &queue=https://sqs... where the transport is no queue of SQS"
+        )
+    from holdfast.adapters.aws.scheduler import EventBridgeScheduler
+
+    return _opened(
+        url,
+        lambda: EventBridgeScheduler(
+            _queue_url(queue), role=options["role"], group=found["group"] or "default"
+        ),
+    )
+
+
+def _refuse_credentials(url: str) -> None:
+    """InvalidUrlError if there is a user, a password or a parameter in a URL where none belongs."""
+    if any(char in url for char in "@?#"):
+        raise InvalidUrlError(
+            f"{shown_url(url)!r} has a user, a password or parameters in it: leave them out; the environment, a profile"
+            " or a role says who this is"
+        )
+
+
+def _queue_url(url: str) -> str:
+    """Return the URL of a queue of SQS that a text names; an empty one if it names none."""
+    if not _QUEUE.fullmatch(url):
+        return ""
+    return f"https{url.removeprefix('sqs')}" if url.startswith("sqs") else url
+
+
+def schema_of(stores: Stores) -> str | None:
+    """Return the version of a store's tables; None if there are none. A file that is not there stays so."""
+    if stores.file is not None and not stores.file.exists():
+        return None
+    return stores.persistence.read(SchemaVersion())
+
+
+def check_schema(stores: Stores) -> None:
+    """SchemaError unless a store's tables are those of this package. A store of one's own only has to have some."""
+    there, where = schema_of(stores), stores.url
+    if there is None:
+        is_missing = stores.file is not None and not stores.file.exists()
+        raise SchemaError(
+            f"{where or 'the store'} {'does not exist' if is_missing else 'has no tables yet'}; "
+            "`holdfast db upgrade` makes them"
+        )
+    if where is None or there == MEMORY:
+        return
+    here = newest_schema()
+    if there != here:
+        is_older = there < here
+        remedy = (
+            f"`holdfast db upgrade {where}`"
+            if is_older
+            else "install the version that made them, or a newer one"
+        )
+        raise SchemaError(
+            f"the tables of {where} have version {there}, but this package needs {here}: {remedy}"
+        )
+
+
+def newest_schema() -> str:
+    """Return the version of the tables that this package makes and works with."""
+    from holdfast.adapters.sql.schema.migrator import newest_version
+
+    return newest_version()
+
+
+def host_name() -> str:
+    """Return what names this process for people."""
+    return f"{os.uname().nodename}:{os.getpid()}"
+
+
+def sqs_messages(client: "SQSClient | None" = None) -> "SqsMessages":
+    """Return what can be done with messages that SQS has given to a function. InvalidArgumentError."""
+    # Not at the top: boto3 is in an extra.
+    from holdfast.adapters.aws.sqs_messages import SqsMessages
+
+    return SqsMessages(client)
+
+
+def built_in_sink(what: str, secrets: Sequence[str] = (), *, allow_internal: bool = False) -> EventSink:
+    """Return the sink of events that a text names, in one of these forms.
+
+    `log`; `http://` or `https://`, the URL of a webhook; `eventbridge://BUS`, a bus by its name or ARN; `sns://TOPIC`,
+    a topic by its ARN; `nats://HOST:PORT/SUBJECT`, a subject of NATS. A webhook signs with `secrets`, and goes to
+    internal addresses if it is allowed to.
+
+    Raises:
+        InvalidUrlError: It has none of these forms.
+        InvalidArgumentError: The bus, the topic, the region or a secret can't be.
+    """
+    if what == "log":
+        from holdfast.adapters.sinks.log import LogSink
+
+        return LogSink()
+    return _opened(what, lambda: _sink_of(what, secrets, allow_internal=allow_internal))
+
+
+def _sink_of(url: str, secrets: Sequence[str], *, allow_internal: bool) -> EventSink:
+    scheme, _, rest = url.partition("://")
+    if scheme == "eventbridge":
+        from holdfast.adapters.aws.eventbridge import EventBridgeSink
+
+        _refuse_credentials(url)
+        return EventBridgeSink(rest)
+    if scheme == "sns":
+        from holdfast.adapters.aws.sns import SnsSink
+
+        _refuse_credentials(url)
+        return SnsSink(rest)
+    if scheme in {"nats", "tls"}:
+        from holdfast.adapters.nats.sink import NatsSink
+
+        found = _NATS_SUBJECT.fullmatch(url)
+        if found is not None:
+            subject = found["subject"]
+            return NatsSink(found["servers"], **({"subject": subject} if subject else {}))
+    if scheme in {"http", "https"}:
+        from holdfast.adapters.sinks.webhook import WebhookSink
+
+        return WebhookSink(url, secrets=secrets, allow_internal=allow_internal)
+    raise InvalidUrlError(
+        f"{shown_url(url)!r} is no sink; use log, http://..., https://..., eventbridge://bus, sns://arn or"
+        " nats://host:4222/subject"
+    )

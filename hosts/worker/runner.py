@@ -1,0 +1,216 @@
+"""Carries out what a worker's machine decides: runs bodies on an event loop and in threads, and calls the store."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+import anyio
+from anyio import CancelScope, CapacityLimiter, lowlevel
+from anyio.abc import TaskGroup
+
+from holdfast.hosts.execution.attempt_runner import run_body
+from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.execution.threads import in_thread, make_in_thread
+from holdfast.hosts.wiring.services import Core
+from holdfast.hosts.worker import machine_protocol as p
+from holdfast.hosts.worker.session_renewal import Renewal
+from holdfast.hosts.worker.settings import Settings
+from holdfast.hosts.worker.shell import CallResult, WorkerShell
+from holdfast.kernel.commands import Attempt, JobSettle
+from holdfast.ports.events import EventSink
+
+T = TypeVar("T")
+
+LEAVE_SECONDS: Final = 5.0
+"""How long a worker that ends waits for the store, which may be away, before it leaves its jobs to the reaper."""
+
+
+class Driver:
+    """A machine at work, in one event loop, for as long as `serve` runs. `lease` is in seconds."""
+
+    def __init__(
+        self, core: Core, settings: Settings, *, lease: float, sinks: Mapping[str, EventSink] | None = None
+    ) -> None:
+        self._core = core
+        self._shell = WorkerShell(core, settings, lease=lease, sinks=sinks or {})
+        self.machine, self.calls = self._shell.machine, self._shell.calls
+        self._renewal = Renewal(
+            core,
+            lease=lease,
+            sessions=lambda: self.calls.sessions,
+            lost=lambda: self.post_from_thread(p.SessionLost()),
+        )
+        self._threads = CapacityLimiter(settings.concurrency)
+        self._db_threads = CapacityLimiter(8)
+        self._sink_threads = CapacityLimiter(max(1, len(sinks or ())))
+        self._woken: anyio.Event | None = None
+        self._scopes: dict[Attempt, CancelScope] = {}
+        self._store_calls: set[CancelScope] = set()
+        self._sink_calls: set[CancelScope] = set()
+        self._leave_by = math.inf
+        self._group: TaskGroup | None = None
+        self._stopped = False
+
+    async def serve(self, serving: Callable[[], None]) -> None:
+        """Work in the running loop until the machine has finished. Calls `serving` when what is posted is heard.
+
+        Cancelling it cancels what runs, and gives it back.
+        """
+        await in_thread(self._core.connect)
+        ended = self._core.lifecycle.begin_worker()
+        try:
+            await self._serve(serving)
+        finally:
+            with CancelScope(shield=True):
+                await make_in_thread(ended)
+
+    async def _serve(self, serving: Callable[[], None]) -> None:
+        self._woken = anyio.Event()
+        self._renewal.watch_loop()
+        self._core.listener.add_worker(self._wake, self._doubt)
+        serving()
+        try:
+            async with anyio.create_task_group() as group:
+                self._group = group
+                await self._drive()
+        finally:
+            self._core.listener.remove_worker(self._wake)
+            self._renewal.stop()
+            if not self._stopped:
+                settles, attempts = self._shell.last(self._core.stores.clock.monotonic())
+                with CancelScope(shield=True):
+                    await self._in_thread(lambda: self.calls.leave(settles, attempts), LEAVE_SECONDS)
+            with CancelScope(shield=True):
+                await make_in_thread(self._shell.close)
+
+    def stop(self) -> None:
+        """Stop at once. From the loop's thread, as `post`."""
+        self._stopped = True
+        self.post(p.Stop())
+
+    def post(self, happened: p.Input) -> None:
+        """Tell the machine what has happened. From the loop's thread."""
+        self._shell.post(happened)
+        self._wake_loop()
+
+    def post_from_thread(self, happened: p.Input) -> None:
+        """Tell the machine what has happened. From any thread, while `serve` runs."""
+        self._renewal.in_loop(lambda: self.post(happened))
+
+    async def _drive(self) -> None:
+        clock = self._core.stores.clock
+        assert self._woken is not None
+        while True:
+            for action in self._shell.step(clock.monotonic()):
+                if isinstance(action, p.Finish):
+                    self._finish()
+                    return
+                self._carry_out(action)
+            if self._shell.has_inputs:
+                # Bodies that were just started run before the next decision: so their ends are settled together.
+                await lowlevel.checkpoint()
+                continue
+            at = self.machine.next_step()
+            with anyio.move_on_after(None if at is None else max(0.0, at - clock.monotonic())):
+                await self._woken.wait()
+            self._woken = anyio.Event()
+
+    def _carry_out(self, action: p.Action) -> None:
+        assert self._group is not None
+        match action:
+            case p.Start(attempt):
+                body = self._shell.begin(attempt)
+                self._scopes[attempt] = CancelScope()
+                self._group.start_soon(self._run, body)
+            case p.Cancel(attempt):
+                self._cancel(attempt)
+            case _:
+                if (call := self._shell.call(action)) is not None:
+                    self._group.start_soon(self._call, action, call)
+
+    async def _call(self, action: p.Action, call: Callable[[], CallResult]) -> None:
+        """Do what an action asks of the store, in a thread, and tell the machine what came of it."""
+        result: CallResult | None = None
+        # To give jobs back may be the last thing that this worker does.
+        with CancelScope(shield=isinstance(action, p.Release)):
+            threads = self._sink_threads if isinstance(action, p.Flush) else None
+            result = await self._in_thread(call, threads=threads)
+        if result is None:
+            return
+        self._shell.answer(action, result)
+        self._wake_loop()
+        if isinstance(result[0], p.SessionReady):
+            self._renewal.start()
+
+    async def _run(self, body: Body) -> None:
+        attempt = body.attempt
+        settle: JobSettle | None = None
+        scope = self._scopes[attempt]
+        with scope:
+            settle = body.settle(await run_body(body, self._threads))
+        del self._scopes[attempt]
+        self._shell.end(body, settle, cancelled=scope.cancel_called)
+        self._wake_loop()
+
+    def _cancel(self, attempt: Attempt) -> None:
+        if self._shell.cancel(attempt):
+            self._scopes[attempt].cancel()
+
+    def _finish(self) -> None:
+        for attempt in list(self._scopes):
+            self._cancel(attempt)
+        assert self._group is not None
+        self._group.cancel_scope.cancel()
+        self._leave_by = anyio.current_time() + (0.0 if self._stopped else LEAVE_SECONDS)
+        for scope in tuple(self._store_calls):
+            scope.deadline = self._leave_by
+        self.calls.stop_flushing()
+        for scope in tuple(self._sink_calls):
+            scope.deadline = -math.inf  # they have had their time
+
+    async def _in_thread(
+        self,
+        call: Callable[[], T],
+        seconds: float | None = None,
+        *,
+        threads: CapacityLimiter | None = None,
+    ) -> T | None:
+        """Run a call in a thread. Once it runs it is waited for whatever happens: so is a transaction that was sent.
+
+        Only when the worker ends the call is left behind after a while, and at once if it was told to stop at once: the
+        store may be away. Then there is no result, and None is returned.
+        """
+        results: list[T] = []
+        errors: list[BaseException] = []
+
+        def make() -> None:
+            try:
+                results.append(call())
+            except BaseException as error:  # noqa: BLE001  # it is raised again where the call is awaited
+                errors.append(error)
+
+        calls = self._store_calls if threads is None else self._sink_calls
+        async with threads or self._db_threads:
+            deadline = self._leave_by if seconds is None else anyio.current_time() + seconds
+            with CancelScope(shield=True, deadline=deadline) as scope:
+                calls.add(scope)
+                try:
+                    await make_in_thread(make)
+                finally:
+                    calls.discard(scope)
+        if errors:
+            raise errors[0]
+        return results[0] if results else None
+
+    def _wake_loop(self) -> None:
+        if self._woken is not None:
+            self._woken.set()
+
+    def _wake(self) -> None:
+        self.post_from_thread(p.Woken())
+
+    def _doubt(self, runs: frozenset[str]) -> None:
+        # Most runs that end are none of this worker's, and cost its loop nothing.
+        if any(attempt.run in runs for attempt in tuple(self._scopes)):
+            self._core.bodies.run_notifier.notify(runs)
+            self.post_from_thread(p.RunsEnded(runs))

@@ -1,0 +1,473 @@
+"""A worker's calls to the store. Sync, each made in a thread; each returns what to tell the machine."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Final, TypeVar
+
+import attrs
+
+from holdfast.hosts.events.flusher import Flusher
+from holdfast.hosts.execution.attempt_log import log_settled
+from holdfast.hosts.execution.attempt_preparation import prepare
+from holdfast.hosts.execution.attempt_runtime import AttemptRuntime
+from holdfast.hosts.execution.function_cache import FunctionCache
+from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.maintenance.tick import Maintenance
+from holdfast.hosts.wiring.input_loader import NOTHING_KNOWN, Known
+from holdfast.hosts.wiring.services import Core
+from holdfast.hosts.worker import machine_protocol as p
+from holdfast.kernel.commands import (
+    Attempt,
+    Completed,
+    Failed,
+    HeldAttempt,
+    JobClaim,
+    JobHeartbeat,
+    JobRelease,
+    JobsAdmitted,
+    JobsClaimed,
+    JobSettle,
+    JobSettled,
+    JobsWoken,
+    JobWakeDue,
+    QueuedStepFailed,
+    RunsAdmitted,
+    SessionClose,
+    SessionOpen,
+    admissions,
+)
+from holdfast.ports.clock import micros
+from holdfast.ports.errors import STORE_ERRORS, CommandError, HoldfastError, SessionLostError
+from holdfast.ports.events import EventSink
+from holdfast.ports.records import Micros, Payload, Run
+from holdfast.ports.references import Reference
+from holdfast.ports.structs import evolve
+
+T = TypeVar("T")
+
+UNKNOWN_CODE_DELAY: Final[Micros] = 5_000_000
+REFUSED_DELAY: Final[Micros] = 30_000_000
+_WAKE_LIMIT: Final = 500
+
+_log = logging.getLogger("holdfast.worker")
+
+
+@attrs.define
+class Counts:
+    """What was done so far."""
+
+    claimed: int = 0
+    started: int = 0
+    settled: int = 0
+    failed: int = 0
+    fenced: int = 0
+    released: int = 0
+    sessions_lost: int = 0
+    store_errors: int = 0
+    commits: int = 0
+    events: int = 0
+    dead_lettered: int = 0
+
+
+class StoreCalls:
+    """What one worker asks of the store, under its session.
+
+    Where a claim's answer was lost, or jobs could not be given back, the session holds jobs that nobody runs. Then the
+    next claim is made under another session. The former one is kept for as long as bodies run under it, and then
+    closed, which frees what it holds.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        *,
+        lease: float,
+        sinks: Mapping[str, EventSink],
+        retention: timedelta | None = None,
+        cache: FunctionCache,
+        wake_every: float,
+    ) -> None:
+        """See `Worker`. Claims look for sleepers that are due, too, if none did for `wake_every` seconds."""
+        self._core = core
+        self._wake_every = wake_every
+        self._wake_at = core.clock.monotonic() + wake_every
+        self._cache = cache
+        self._flusher = Flusher(core, sinks)
+        self._flushes = threading.Event()
+        self._flushes.set()
+        self._lease = round(lease * 1_000_000)
+        self._maintenance = Maintenance(core, lease=lease, retention=retention)
+        self.session: str | None = None
+        self.counts = Counts()
+        self.runtimes: dict[Attempt, AttemptRuntime] = {}
+        self._is_in_doubt = False
+        self._former: dict[str, frozenset[Attempt]] = {}
+
+    @property
+    def sessions(self) -> tuple[str, ...]:
+        """The sessions to renew, the current one first."""
+        return () if self.session is None else (self.session, *self._former)
+
+    def open_session(self) -> p.Input:
+        """Begin a life."""
+        return self._guarded(p.OpenSession(), self._open)
+
+    def leave(self, settles: tuple[JobSettle, ...], attempts: tuple[Attempt, ...]) -> None:
+        """End the session, so that nobody has to wait for it to expire, and first what is held under it."""
+        if self.session is None:
+            return
+        if settles:
+            settled, _ = self.settle(p.Settle(settles, (False,) * len(settles)), {})
+            if isinstance(settled, p.Settled) and settled.admits:
+                self.admit(p.Admit(settled.admits))
+        if attempts:
+            self.release(attempts)
+        self._resign(self.session)
+        for session in self.sessions:
+            self._close(session)
+
+    def claim(self, action: p.Claim) -> tuple[p.Input, list[Body]]:
+        """Lease jobs and read what they need."""
+        bodies: list[Body] = []
+
+        def claim() -> p.Input:
+            if self._is_in_doubt:
+                self._open_another()
+            command = JobClaim(
+                namespace=self._core.namespace,
+                session=self.session or "",
+                lanes=action.lanes,
+                limit=action.limit,
+                pass_over=action.pass_over,
+            )
+            try:
+                claimed = self._claimed(command)
+            except STORE_ERRORS:
+                self._is_in_doubt = True
+                raise
+            attempts = claimed.attempts
+            admits = admissions(self._core.namespace, (claimed,))
+            if not attempts:
+                return p.Claimed((), action.limit, admits)
+            self.counts.claimed += len(attempts)
+            self.counts.commits += 1
+            known, unknown = self._prepared(attempts, NOTHING_KNOWN)
+            bodies.extend(known)
+            # A claim that was filled with what had to be given back is no sign of a backlog.
+            return p.Claimed(tuple(body.attempt for body in known), action.limit + bool(unknown), admits)
+
+        return self._guarded(action, claim), bodies
+
+    def settle(self, action: p.Settle, settled: Mapping[tuple[str, int], Body]) -> tuple[p.Input, list[Body]]:
+        """Store how attempts ended, and take on what follows. `settled` has the bodies, by job and epoch."""
+        bodies: list[Body] = []
+
+        def settle() -> p.Input:
+            # What is taken under a session in doubt could not be told from what it holds without knowing.
+            session = None if self._is_in_doubt else self.session
+            commands = [
+                evolve(command, take_next=session) if takes and session else command
+                for command, takes in zip(action.settles, action.takes, strict=True)
+            ]
+            try:
+                answers = self._settle_all(commands)
+            except STORE_ERRORS:
+                self._is_in_doubt = self._is_in_doubt or any(action.takes)
+                raise
+            self.counts.commits += 1
+            retries, opened = self._settled(action.settles, answers, settled)
+            taken = tuple(None if isinstance(answer, CommandError) else answer.next for answer in answers)
+            if any(taken):
+                bodies.extend(self._prepare_next(action.settles, answers, settled))
+                ready = {body.attempt for body in bodies}
+                taken = tuple(attempt if attempt in ready else None for attempt in taken)
+            has_deliveries = any(
+                not isinstance(answer, CommandError) and answer.has_deliveries for answer in answers
+            )
+            return p.Settled(
+                opened,
+                self._seconds_until(retries),
+                taken if bodies else (),
+                admissions(self._core.namespace, answers),
+                has_deliveries,
+            )
+
+        return self._guarded(action, settle), bodies
+
+    def _settled(
+        self,
+        settles: Sequence[JobSettle],
+        answers: Sequence[JobSettled | CommandError],
+        settled: Mapping[tuple[str, int], Body],
+    ) -> tuple[list[Micros], bool]:
+        """Count what happened. Return when bodies are tried again, and whether there may be new work in the queues."""
+        opened = False
+        retries: list[Micros] = []
+        for command, answer in zip(settles, answers, strict=True):
+            if isinstance(answer, CommandError):
+                self._cache.forget(command.job, command.epoch)
+                self._refused(command, answer)
+            elif answer.status == "fenced":
+                self._cache.forget(command.job, command.epoch)
+                self.counts.fenced += 1
+                _log.warning(
+                    "job %s, epoch %s: too late, its result is not taken", command.job, command.epoch
+                )
+            else:
+                self.counts.settled += 1
+                self.counts.failed += isinstance(command.outcome, Failed | QueuedStepFailed)
+                opened = opened or (answer.run_status == "running" and (answer.next is None or answer.more))
+                if answer.retry_at is not None:
+                    retries.append(answer.retry_at)
+                if (body := settled.get((command.job, command.epoch))) is not None:
+                    log_settled(body, command, answer)
+        return retries, opened
+
+    def _prepare_next(
+        self,
+        settles: Sequence[JobSettle],
+        answers: Sequence[JobSettled | CommandError],
+        settled: Mapping[tuple[str, int], Body],
+    ) -> list[Body]:
+        """Return the bodies of attempts that were taken on. What one gave is what the next one mostly gets."""
+        attempts: list[Attempt] = []
+        runs: dict[str, Run] = {}
+        values: dict[tuple[str, Reference], tuple[Payload, ...]] = {}
+        for command, answer in zip(settles, answers, strict=True):
+            if isinstance(answer, CommandError) or answer.next is None:
+                continue
+            attempts.append(answer.next)
+            if body := settled.get((command.job, command.epoch)):
+                runs[answer.next.run] = body.work.run
+            if answer.row is not None and isinstance(command.outcome, Completed):
+                values[answer.next.run, answer.row] = (command.outcome.output,)
+        self.counts.claimed += len(attempts)
+        return self._prepared(attempts, Known(runs, values))[0]
+
+    def _prepared(self, attempts: Sequence[Attempt], known: Known) -> tuple[list[Body], list[Attempt]]:
+        """Return bodies of attempts; what there is no code for is given back, and returned as well."""
+        try:
+            bodies, unknown = prepare(self._core, attempts, known)
+        except Exception:
+            self.release(attempts)
+            raise
+        if unknown:
+            _log.warning("no code for stage %s of %s: given back", unknown[0].node, unknown[0].definition)
+            self.release(unknown, delay=UNKNOWN_CODE_DELAY)
+        return bodies, unknown
+
+    def heartbeat(self, action: p.Action, attempts: tuple[Attempt, ...]) -> p.Input:
+        """Ask which attempts are still held, and store what they said."""
+
+        def heartbeat() -> p.Input:
+            held = tuple(self._held(attempt) for attempt in attempts)
+            command = JobHeartbeat(namespace=self._core.namespace, attempts=held)
+            try:
+                answer = self._core.kernel.dispatch(command)
+            except HoldfastError:
+                for attempt, held_attempt in zip(attempts, held, strict=True):
+                    if runtime := self.runtimes.get(attempt):
+                        runtime.put_back(held_attempt.outputs)
+                raise
+            lost = set(answer.lost)
+            return p.HeartbeatAnswered(tuple(attempt for attempt in attempts if attempt.job in lost))
+
+        return self._guarded(action, heartbeat)
+
+    def sweep(self, action: p.Action) -> p.Input:
+        """Do a round of maintenance, if it is this session's duty."""
+
+        def sweep() -> p.Input:
+            self._close_former()
+            more, wakes_at = self._maintenance.sweep(self.session or "")
+            return p.SweepDone(more, self._seconds_until(wakes_at))
+
+        return self._guarded(action, sweep)
+
+    def look(self, action: p.Action) -> p.Input:
+        """Look which sinks have events to get."""
+        return self._guarded(action, lambda: p.EventsFound(self._flusher.look()))
+
+    def flush(self, action: p.Flush) -> p.Input:
+        """Bring events to a sink. It takes as long as the sink likes."""
+
+        def flush() -> p.Input:
+            flushed = self._flusher.flush_once(action.sink, self._flushes.is_set)
+            self.counts.events += flushed.events
+            self.counts.dead_lettered += flushed.parked
+            return p.SinkFlushed(action.sink, flushed.more)
+
+        return self._guarded(action, flush)
+
+    def stop_flushing(self) -> None:
+        """Begin no more calls of sinks."""
+        self._flushes.clear()
+
+    def wake_due(self, action: p.Action) -> p.Input:
+        """Queue the sleepers that are due."""
+
+        def wake() -> p.Input:
+            reply = self._core.kernel.dispatch(self._wake_command())
+            wakes_at = self._core.follow_up(reply)
+            return p.WokeDue(reply.woken >= _WAKE_LIMIT, self._seconds_until(wakes_at))
+
+        return self._guarded(action, wake)
+
+    def _wake_command(self) -> JobWakeDue:
+        """Return the command that queues the sleepers that are due, by a clock that can be trusted."""
+        self._wake_at = self._core.clock.monotonic() + self._wake_every
+        self._core.trust_clock(self._lease / 3_000_000)
+        return JobWakeDue(limit=_WAKE_LIMIT)
+
+    def _claimed(self, claim: JobClaim) -> JobsClaimed:
+        """Lease jobs. If nobody here did it lately, queue the sleepers that are due in the same transaction.
+
+        The worker that has put them to sleep may be no more. What was woken is claimed at once.
+        """
+        if self._core.clock.monotonic() < self._wake_at:
+            return self._core.kernel.dispatch(claim)
+        commands: tuple[JobWakeDue | JobClaim, ...] = (self._wake_command(), claim)
+        woken, claimed = self._core.kernel.dispatch_many(commands)
+        for answer in (woken, claimed):
+            if isinstance(answer, CommandError):
+                raise answer
+        assert isinstance(woken, JobsWoken)
+        assert isinstance(claimed, JobsClaimed)
+        self._core.follow_up(woken)
+        return self._core.kernel.dispatch(claim) if woken.woken and not claimed.attempts else claimed
+
+    def admit(self, action: p.Admit) -> p.Input:
+        """Let in what waits for slots, and what has to wait for a slot then."""
+
+        def admit() -> p.Input:
+            answers = self._core.kernel.dispatch_many(action.commands)
+            admitted = any(
+                isinstance(answer, RunsAdmitted | JobsAdmitted) and answer.admitted for answer in answers
+            )
+            admits = (answer for answer in answers if isinstance(answer, JobsAdmitted))
+            wakes_at = [at for answer in admits for at in answer.wakes_at]
+            wakes_at += self._core.follow_up(*answers)
+            return p.Admitted(admitted, self._seconds_until(wakes_at))
+
+        return self._guarded(action, admit)
+
+    def deliver_ends(self, action: p.Action) -> p.Input:
+        """Tell runs of the ends of others."""
+
+        def deliver() -> p.Input:
+            self._core.deliver_ends()
+            return p.EndsDelivered()
+
+        return self._guarded(action, deliver)
+
+    def release(self, attempts: Sequence[Attempt], *, delay: Micros = 0) -> None:
+        """Give attempts back. If that fails they are free when their session is closed."""
+        commands = [
+            JobRelease(namespace=self._core.namespace, job=attempt.job, epoch=attempt.epoch, delay=delay)
+            for attempt in attempts
+        ]
+        try:
+            answers = self._core.kernel.dispatch_many(commands)
+        except HoldfastError as error:
+            self._is_in_doubt = True
+            _log.warning("could not give back %s jobs, they will be reaped: %s", len(commands), error)
+        else:
+            self.counts.released += sum(
+                not isinstance(answer, CommandError) and answer.status == "released" for answer in answers
+            )
+            self._core.follow_up(*answers)
+
+    def _seconds_until(self, instants: Iterable[Micros]) -> tuple[float, ...]:
+        now = micros(self._core.clock.now())
+        return tuple(max(0.0, (at - now) / 1_000_000) for at in instants)
+
+    def _open(self) -> p.Input:
+        if self.session is not None:
+            self.counts.sessions_lost += 1
+        self.session = self._opened()
+        self._is_in_doubt = False
+        return p.SessionReady()
+
+    def _opened(self) -> str:
+        command = SessionOpen(namespace=self._core.namespace, host=self._core.host, lease=self._lease)
+        return self._core.kernel.dispatch(command).session
+
+    def _open_another(self) -> None:
+        former, self.session = self.session, self._opened()
+        self._is_in_doubt = False
+        if former is not None:
+            self._former[former] = frozenset(self.runtimes)
+
+    def _close_former(self) -> None:
+        """Close former sessions under which no body has run since the last time: what ran until then is settled."""
+        for session, ran in list(self._former.items()):
+            if ran:
+                self._former[session] = ran & frozenset(self.runtimes)
+            elif self._close(session):
+                del self._former[session]
+
+    def _close(self, session: str) -> bool:
+        """Close a session; return whether it is closed, now or since long."""
+        try:
+            self._core.kernel.dispatch(SessionClose(namespace=self._core.namespace, session=session))
+        except STORE_ERRORS as error:
+            _log.info("could not close the session, it will expire: %s", error)
+            return False
+        except HoldfastError as error:
+            _log.info("could not close the session: %s", error)
+        return True
+
+    def _resign(self, session: str) -> None:
+        try:
+            self._maintenance.resign(session)
+        except HoldfastError as error:
+            _log.info("could not leave maintenance to others, they take it later: %s", error)
+
+    def _held(self, attempt: Attempt) -> HeldAttempt:
+        runtime = self.runtimes.get(attempt)
+        return HeldAttempt(
+            job=attempt.job, epoch=attempt.epoch, outputs=runtime.take_outputs() if runtime else ()
+        )
+
+    def _settle_all(self, settles: Sequence[JobSettle]) -> list[JobSettled | CommandError]:
+        try:
+            return self._core.kernel.dispatch_many(settles)
+        except STORE_ERRORS:
+            raise
+        except Exception:
+            if len(settles) == 1:
+                raise
+            # One of them must not keep the others from being stored.
+            _log.exception("settling %s jobs together failed; settling them one by one", len(settles))
+            return [self._settle_one(command) for command in settles]
+
+    def _settle_one(self, command: JobSettle) -> JobSettled | CommandError:
+        try:
+            return self._core.kernel.dispatch_many((command,))[0]
+        except STORE_ERRORS:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is this command's
+            return CommandError(f"{type(error).__name__}: {error}")
+
+    def _refused(self, command: JobSettle, error: CommandError) -> None:
+        _log.error("job %s, epoch %s could not be settled: %s", command.job, command.epoch, error)
+        back = JobRelease(
+            namespace=self._core.namespace, job=command.job, epoch=command.epoch, delay=REFUSED_DELAY
+        )
+        self._core.kernel.dispatch_many((back,))
+
+    def _guarded(self, action: p.Action, call: Callable[[], p.Input]) -> p.Input:
+        """Make a call; if it fails, tell the machine, which will ask for it again."""
+        try:
+            return call()
+        except SessionLostError as error:
+            # If it is an earlier session that was lost, the machine has known that for long.
+            return p.SessionLost(action) if error.session == self.session else p.CallFailed(action)
+        except HoldfastError as error:
+            _log.warning("%s: %s", type(action).__name__, error)
+        except Exception:  # noqa: BLE001  # a bug must not end the worker: it is logged, and the call made again
+            _log.exception("%s failed", type(action).__name__)
+        self.counts.store_errors += 1
+        return p.CallFailed(action)

@@ -1,0 +1,288 @@
+"""The long-running worker, and the ways to run it: as a process, in somebody's loop, beside a `with` block."""
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+import attrs
+from anyio import CancelScope
+from anyio.abc import TaskGroup
+
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.client.sync_engine import SyncEngine
+from holdfast.hosts.execution.function_cache import FUNCTIONS_KEPT
+from holdfast.hosts.execution.threads import in_thread
+from holdfast.hosts.maintenance.retention import checked_retention
+from holdfast.hosts.worker import machine_protocol as p
+from holdfast.hosts.worker.gc_tuning import collecting_seldom
+from holdfast.hosts.worker.runner import Driver
+from holdfast.hosts.worker.settings import MAINTENANCE_INTERVAL, Settings
+from holdfast.kernel.authoring.options import QUEUE_NAME
+from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE
+from holdfast.ports.durations import NO_TIME, Duration
+from holdfast.ports.events import EventSink
+from holdfast.ports.validation import SINK, an, by_name, check, duration, integer, several
+
+_ENDED: Final = "an error has ended the worker; what it held is given to others when its lease has run out"
+
+_ENGINE: Final = an("an Engine, as Engine.open(url, workflows=[...]) gives it", Engine, SyncEngine)
+_LEASE_MIN: Final = timedelta(seconds=1)
+
+_log = logging.getLogger("holdfast.worker")
+
+
+@attrs.frozen(kw_only=True)
+class WorkerStats:
+    """What a worker has done since it began, and what it does now.
+
+    `fenced` counts the results that came too late and were not taken: its run had ended, or its attempt was lost.
+    `events` counts those that sinks have taken, `parked` the runs whose events a sink refuses again and again.
+    """
+
+    session: str | None
+    phase: str
+    running: int
+    unsettled: int
+    claimed: int
+    started: int
+    settled: int
+    failed: int
+    fenced: int
+    released: int
+    sessions_lost: int
+    store_errors: int
+    commits: int
+    events: int = 0
+    parked: int = 0
+
+
+_SIGNALS: Final = tuple(
+    number for name in ("SIGTERM", "SIGINT", "SIGHUP") if (number := getattr(signal, name, None)) is not None
+)
+"""What drains a worker that owns its process. SIGHUP comes when its terminal is closed; Windows has none."""
+
+
+class Worker:
+    """Claims jobs of an engine's workflows, runs their bodies, settles their results.
+
+    Args:
+        engine: Whose workflows to run. Lengths of time, below, are timedeltas, or numbers of seconds.
+        concurrency: How many bodies may run at once.
+        queues: How many of these at most from single queues. Stages name their queues; all that the engine's
+            workflows name are served, and the default one.
+        only_queues: Serve just these queues.
+        lease: How long its session lasts without renewal, at least a second. A worker that is lost is noticed after
+            that; one that can't renew for so long loses what it runs.
+        poll_interval: In how long an idle worker calls the store about once. Every second time it asks for work,
+            though nothing told it of any; between them come renewal and maintenance.
+        drain_grace: How long running bodies are given to end when the worker is told to stop.
+        sinks: What takes events, by the names under which sinks are registered. Each is called in a thread of its own.
+        retention: How long runs of the engine's namespace are kept that have ended, at least an hour; then they are
+            removed, as `remove` of their handles does it. None: until somebody removes them.
+        function_cache: How many durable functions stay in memory while they wait, so that who wakes one need not
+            replay it. Of more the one that has waited the longest is taken out of memory; it is replayed.
+
+    Raises:
+        InvalidArgumentError: One of these can't be.
+    """
+
+    def __init__(
+        self,
+        engine: Engine | SyncEngine,
+        /,
+        *,
+        concurrency: int = 100,
+        queues: Mapping[str, int] | None = None,
+        only_queues: Iterable[str] | None = None,
+        lease: Duration = 30.0,
+        poll_interval: Duration = 1.0,
+        drain_grace: Duration = 20.0,
+        sinks: Mapping[str, EventSink] | None = None,
+        retention: Duration | None = None,
+        function_cache: int = FUNCTIONS_KEPT,
+    ) -> None:
+        check("Worker", _ENGINE, engine=engine)
+        check("Worker", integer(1), concurrency=concurrency)
+        check("Worker", integer(0), function_cache=function_cache)
+        words = "a dict of limits by the names of queues, as {'llm': 2}; only_queues takes names alone"
+        limits = by_name("Worker", "queues", queues or {}, words, integer(1))
+        only = several(
+            "Worker", "only_queues", only_queues or (), "a list of the names of queues, as ['llm']"
+        )
+        for queue in (*limits, *only):
+            check("Worker", QUEUE_NAME, queue=queue)
+        lasts = duration("Worker", "lease", lease, _LEASE_MIN).total_seconds()
+        poll = duration("Worker", "poll_interval", poll_interval).total_seconds()
+        grace = duration("Worker", "drain_grace", drain_grace, NO_TIME).total_seconds()
+        taken = by_name("Worker", "sinks", sinks or {}, "a dict of sinks by their names", SINK)
+        core = engine.core
+        named = core.registry.queues(DEFAULT_QUEUE)
+        served = only or tuple(dict.fromkeys((*named, *limits)))
+        for queue in sorted({*served, *limits} - set(named)):
+            _log.warning(
+                "no stage names the queue %r; only runs that are started with it have work there", queue
+            )
+        for function, child in core.registry.missing_children:
+            _log.warning(
+                "%s mentions %s, which this engine does not have: its runs wait for a worker that has it; add it to"
+                " Engine.open(..., workflows=[...]) if that is to be this one",
+                function,
+                child,
+            )
+        settings = Settings(
+            definitions=core.registry.definitions,
+            queues=served,
+            concurrency=concurrency,
+            limits=limits,
+            poll_interval=poll,
+            drain_grace=grace,
+            maintenance_interval=min(MAINTENANCE_INTERVAL, lasts / 3),
+            retention=None if retention is None else checked_retention("Worker", retention),
+            function_cache=function_cache,
+        )
+        self._core = core
+        self._driver = Driver(core, settings, lease=lasts, sinks=taken)
+        self._background: TaskGroup | None = None
+        self._ended: Callable[[], None] = lambda: None
+        self._thread: threading.Thread | None = None
+        self._serving = threading.Event()
+        self._failure: BaseException | None = None
+
+    def run(self) -> None:
+        """Own the process: event loop, SIGTERM, SIGINT and SIGHUP, drain. Returns when drained.
+
+        The first signal drains; the second stops at once, without giving anything back. Python's garbage collector
+        is made to run more seldom, for so it takes a quarter less to do the same work.
+        """
+        with collecting_seldom():
+            anyio.run(self._run_with_signals)
+
+    async def serve(self) -> None:
+        """Work in a loop that is someone else's, until `drain` has been called and all is done.
+
+        Cancelling it cancels what runs, and gives it back.
+        """
+        await self._driver.serve(self._serving.set)
+
+    def drain(self) -> None:
+        """Stop gently: take no new work, let what runs end, give back what does not end in time."""
+        self._driver.post(p.Drain())
+
+    def stop(self) -> None:
+        """Stop at once: cancel what runs; the reaper will give it to others."""
+        self._driver.stop()
+
+    def __enter__(self) -> Self:
+        """Work in a thread, with an event loop of its own, beside the code in the `with` block.
+
+        Raises what keeps it from connecting.
+        """
+        self._thread = threading.Thread(target=self._serve_in_thread, name="holdfast-worker")
+        self._thread.start()
+        self._serving.wait()
+        if self._failure is not None:
+            self._thread.join()
+            raise self._failure
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        """Drain. If an error has ended the worker, and there was none in the block, raise it in a group."""
+        assert self._thread is not None
+        self._driver.post_from_thread(p.Drain())
+        self._thread.join()
+        if self._failure is not None and error is None:
+            raise self._failure
+
+    async def __aenter__(self) -> Self:
+        """Work beside the code in the `async with` block. Raises what keeps it from connecting."""
+        # `serve` does it too, but in the group, which would cancel the block and raise a group of errors after it.
+        await in_thread(self._core.connect)
+        self._ended = self._core.lifecycle.begin_worker()  # before the block begins
+        self._background = anyio.create_task_group()
+        await self._background.__aenter__()
+        self._background.start_soon(self._serve_beside)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> bool | None:
+        """Drain. An error that has ended the worker cancels the block, and is raised in a group."""
+        assert self._background is not None
+        self.drain()
+        try:
+            if isinstance(error, Exception):
+                # It is none of the worker's, and goes on as it is: the task group would wrap it. The worker's is
+                # logged.
+                with suppress(Exception):
+                    await self._background.__aexit__(None, None, None)
+                return None
+            return await self._background.__aexit__(kind, error, at)
+        finally:
+            with CancelScope(shield=True):
+                await in_thread(self._ended)
+
+    def stats(self) -> WorkerStats:
+        """Return counts of what this worker has done. Safe from any thread."""
+        machine, calls = self._driver.machine, self._driver.calls
+        counts = calls.counts
+        return WorkerStats(
+            session=calls.session,
+            phase=machine.phase,
+            running=machine.running,
+            unsettled=machine.unsettled,
+            claimed=counts.claimed,
+            started=counts.started,
+            settled=counts.settled,
+            failed=counts.failed,
+            fenced=counts.fenced + machine.late,
+            released=counts.released,
+            sessions_lost=counts.sessions_lost,
+            store_errors=counts.store_errors,
+            commits=counts.commits,
+            events=counts.events,
+            parked=counts.dead_lettered,
+        )
+
+    def _serve_in_thread(self) -> None:
+        try:
+            anyio.run(self.serve)
+        except BaseException as error:  # noqa: BLE001  # it is raised again in the thread of whoever began it
+            self._failure = error
+            if self._serving.is_set():
+                _log.critical(_ENDED, exc_info=error)
+        finally:
+            self._serving.set()
+
+    async def _serve_beside(self) -> None:
+        try:
+            await self.serve()
+        except Exception as error:
+            _log.critical(_ENDED, exc_info=error)
+            raise
+
+    async def _run_with_signals(self) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._obey_signals)
+            await self.serve()
+            group.cancel_scope.cancel()
+
+    async def _obey_signals(self) -> None:
+        with anyio.open_signal_receiver(*_SIGNALS) as signals:
+            first = True
+            async for number in signals:
+                _log.warning(
+                    "%s: %s", signal.Signals(number).name, "draining" if first else "stopping at once"
+                )
+                if first:
+                    self.drain()
+                else:
+                    self.stop()
+                first = False

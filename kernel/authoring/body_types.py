@@ -1,0 +1,245 @@
+"""What a body takes and gives, read from its annotations, and whether one type may go where another is declared."""
+
+import inspect
+from collections import abc
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final, Union, cast
+
+import attrs
+
+from holdfast.kernel.authoring.stage_context import StageContext
+from holdfast.kernel.authoring.type_hints import hints_of, signature_of
+from holdfast.kernel.values import check_type
+from holdfast.kernel.values.type_forms import (
+    Form,
+    arguments,
+    is_class_with_fields,
+    is_literal,
+    is_typed_dict,
+    item_of,
+    members,
+    origin_of,
+    plain,
+    tuple_items,
+)
+from holdfast.ports.errors import DefinitionError
+
+_SEQUENCES: Final = frozenset({abc.Sequence, abc.MutableSequence})
+_MAPPINGS: Final[frozenset[object]] = frozenset({dict, abc.Mapping, abc.MutableMapping})
+_STORED_APART: Final = frozenset({bool, datetime})
+"""Subclasses that are not stored as their parents are: True is not 1, a datetime is not a date."""
+
+_POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@attrs.frozen(kw_only=True)
+class Shape:
+    """What a body takes and gives.
+
+    Attributes:
+        takes_context: Whether its first parameter is the context.
+        config_type: What the context's config is, or None if it has none.
+        values: How many parameters take values. One takes the whole input; several take the items of a tuple.
+        input_type: The one parameter's annotation, `tuple[...]` of several, `object` without any.
+        output_type: What it gives; of an async body, when awaited.
+    """
+
+    takes_context: bool
+    config_type: Form
+    values: int
+    input_type: Form
+    output_type: Form
+
+
+def is_async_body(body: Callable[..., object]) -> bool:
+    """Whether a body is to be called where an event loop runs, for it says itself that it gives something to await.
+
+    Of a decorated one that is what its decorator gave: what it wraps may be the other kind. One that does not say so
+    is called in a thread, and what it gives is awaited all the same if that can be.
+    """
+    return inspect.iscoroutinefunction(body) or (
+        not inspect.isroutine(body) and inspect.iscoroutinefunction(getattr(type(body), "__call__", None))  # noqa: B004
+    )
+
+
+def is_generator(body: Callable[..., object]) -> bool:
+    """Whether calling a body gives a generator, of either kind."""
+    called = body if inspect.isroutine(body) else getattr(type(body), "__call__", body)  # noqa: B004
+    kinds = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    return any(is_kind(one) for is_kind in kinds for one in (body, called))
+
+
+def read_shape(
+    body: Callable[..., object], name: str, *, unwrap_output: Callable[[Form], Form] | None = None
+) -> Shape:
+    """Read the shape of a body. `gives` turns what it is annotated with into what the stage gives.
+
+    Raises:
+        DefinitionError: An annotation is missing or can't be resolved, a value of its type can't be stored, or the
+            parameters are such that an engine could not call the body.
+    """
+    where = f"stage {name!r}"
+    if is_generator(body):
+        raise DefinitionError(f"{where} is a generator; give all its values at once, in a list")
+    parameters = list(signature_of(body, where).parameters.values())
+    hints = _hints(body, parameters, where)
+    first = hints.get(parameters[0].name) if parameters else None
+    if first is Any:
+        raise DefinitionError(
+            f"{where}: parameter {parameters[0].name!r} is Any, which may be the context as well; write `object`"
+        )
+    takes_context = origin_of(first) is StageContext
+    values = _values(parameters[1:] if takes_context else parameters, hints, where)
+    shape = Shape(
+        takes_context=takes_context,
+        config_type=_config_type(first) if takes_context else None,
+        values=len(values),
+        input_type=object if not values else values[0] if len(values) == 1 else tuple_of(values),
+        output_type=hints["return"] if unwrap_output is None else unwrap_output(hints["return"]),
+    )
+    _check_storable(shape.input_type, f"{where} takes what it can't be given")
+    _check_storable(shape.output_type, f"{where} gives what can't be kept")
+    _check_storable(shape.config_type, f"{where} has a config that can't be kept")
+    return shape
+
+
+def fits(given: Form, wanted: Form) -> bool:
+    """Whether what is stored as `given` can be read as `wanted`. Lenient about what a type leaves open.
+
+    This is narrower than what type checkers allow: a bool is not stored as an int, nor a subclass as its parent.
+    """
+    given, wanted = plain(given), plain(wanted)
+    if given is Any or wanted is Any or wanted is object or given == wanted:
+        return True
+    if len(givens := members(given)) > 1:
+        return all(fits(each, wanted) for each in givens)
+    if len(wanteds := members(wanted)) > 1:
+        return any(fits(given, each) for each in wanteds)
+    if is_literal(given):
+        return _literal_fits(given, wanted)
+    source, target = origin_of(given), origin_of(wanted)
+    if source is int and target is float:
+        return True
+    if is_typed_dict(given):
+        return source is target or (
+            target in _MAPPINGS and fits(object, (arguments(wanted) or (str, object))[1])
+        )
+    if is_typed_dict(wanted) or not isinstance(source, type) or not isinstance(target, type):
+        return False
+    if source in _STORED_APART or is_class_with_fields(given):
+        return source is target and _arguments_fit(given, wanted)
+    if target in _SEQUENCES and issubclass(source, str | bytes):
+        return False
+    return issubclass(source, target) and _arguments_fit(given, wanted)
+
+
+def tuple_of(items: abc.Sequence[Form]) -> Form:
+    """Return the form `tuple[...]` of these items."""
+    return cast("Any", tuple)[tuple(items)]
+
+
+def union_of(either: abc.Sequence[Form]) -> Form:
+    """Return the form `A | B` of these; one that fits another is not said again."""
+    distinct: list[Form] = []
+    for form in either:
+        if not any(fits(form, known) for known in distinct):
+            distinct = [known for known in distinct if not fits(known, form)]
+            distinct.append(form)
+    return distinct[0] if len(distinct) == 1 else cast("Any", Union)[tuple(distinct)]
+
+
+def list_of(item: Form) -> Form:
+    """Return the form `list[item]`."""
+    return cast("Any", list)[item]
+
+
+def sequence_of(item: Form) -> Form:
+    """Return the form `Sequence[item]`."""
+    return cast("Any", abc.Sequence)[item]
+
+
+def _literal_fits(given: Form, wanted: Form) -> bool:
+    if is_literal(wanted):
+        possible = {(type(value), value) for value in arguments(wanted)}
+        return all((type(value), value) in possible for value in arguments(given))
+    return all(fits(type(value), wanted) for value in arguments(given))
+
+
+def _arguments_fit(given: Form, wanted: Form) -> bool:
+    if origin_of(wanted) is tuple:
+        sources, any_number = tuple_items(given)
+        targets, any_wanted = tuple_items(wanted)
+        if any_wanted:
+            return all(fits(each, targets[0]) for each in sources)
+        return not any_number and len(sources) == len(targets) and all(map(fits, sources, targets))
+    if isinstance(origin := origin_of(given), type) and issubclass(origin, tuple):
+        return all(fits(each, item_of(wanted)) for each in tuple_items(given)[0])
+    sources, targets = arguments(given), arguments(wanted)
+    if not sources or not targets:
+        return True  # a bare `list` leaves open what is in it
+    return len(sources) == len(targets) and all(map(fits, sources, targets))
+
+
+def _hints(
+    body: Callable[..., object], parameters: abc.Sequence[inspect.Parameter], where: str
+) -> abc.Mapping[str, Form]:
+    hints = hints_of(body, where, "stage")
+    for parameter in parameters:
+        if parameter.name not in hints and parameter.kind in _POSITIONAL:
+            raise DefinitionError(
+                f"{where}: parameter {parameter.name!r} has no annotation; {_advice(parameter.name)}"
+            )
+    if "return" not in hints:
+        raise DefinitionError(f"{where} does not say what it gives; write `-> str`, or `-> None` for nothing")
+    return hints
+
+
+def _advice(parameter: str) -> str:
+    if parameter in ("self", "cls"):
+        return "a stage is a function, or a method of an object: `resize = stage(images.resize)`"
+    kind = "StageContext" if parameter in ("ctx", "context") else "str"
+    return f"say what it takes, as in `{parameter}: {kind}`"
+
+
+def _values(
+    parameters: abc.Sequence[inspect.Parameter], hints: abc.Mapping[str, Form], where: str
+) -> list[Form]:
+    """Return the annotations of the parameters that take values."""
+    taken: list[Form] = []
+    defaults: list[str] = []
+    for parameter in parameters:
+        has_default = parameter.default is not parameter.empty
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            raise DefinitionError(
+                f"{where}: *{parameter.name} is not filled by an engine; name each parameter"
+            )
+        if parameter.kind is parameter.KEYWORD_ONLY and not has_default:
+            raise DefinitionError(
+                f"{where}: nobody fills {parameter.name!r}; give it a default, or move it before `*`"
+            )
+        if parameter.kind not in _POSITIONAL:
+            continue
+        if origin_of(hints[parameter.name]) is StageContext:
+            raise DefinitionError(f"{where}: the context {parameter.name!r} must be its first parameter")
+        if has_default:
+            defaults.append(parameter.name)
+        else:
+            taken.append(hints[parameter.name])
+    if defaults and len(taken) != 1:
+        raise DefinitionError(
+            f"{where}: it is not clear whether {defaults[0]!r} is to be filled; move what has a default after `*`"
+        )
+    return taken
+
+
+def _config_type(context: Form) -> Form:
+    config = (arguments(context) or (None,))[0]
+    return None if plain(config) is type(None) else config
+
+
+def _check_storable(form: Form, where: str) -> None:
+    try:
+        check_type(form)
+    except DefinitionError as error:
+        raise DefinitionError(f"{where}: {error}") from None

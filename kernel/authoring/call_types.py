@@ -1,0 +1,181 @@
+"""What a function takes by name, read from its annotations: for steps and durable functions, whose calls are stored."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NotRequired, TypedDict, cast
+
+import attrs
+
+from holdfast.kernel.authoring.body_types import is_generator
+from holdfast.kernel.authoring.type_hints import hints_of, signature_of
+from holdfast.kernel.values import Fields, check_type, decode, encode
+from holdfast.kernel.values.type_forms import Form, show
+from holdfast.ports.errors import DefinitionError, InvalidValueError, UnstorableValueError
+from holdfast.ports.validation import shown
+
+_SEVERAL: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class CallForm:
+    """How calls of a function are stored: an object of its arguments by name, with those that it has defaults for.
+
+    What a call left out is stored too, so it stays what it was when code with another default is deployed.
+
+    Attributes:
+        signature: What the function can be called with.
+        hints: The types of its parameters, by name.
+        arguments: The type of that object: a TypedDict, in which what has a default may be left out, as it was by what
+            was stored before such code had that parameter.
+        output: What the function gives; of an async one, when awaited.
+    """
+
+    signature: inspect.Signature
+    hints: Mapping[str, Form]
+    arguments: Form
+    output: Form
+    _by_place: tuple[str, ...] | None = attrs.field(init=False, repr=False)
+    """The parameters, if all are required and may be given by place: such calls are bound without more ado."""
+    _defaults: Mapping[str, object] = attrs.field(init=False, repr=False)
+    """What a call may leave out, by name."""
+    _plain: Fields | None = attrs.field(init=False, repr=False)
+    """Writes the arguments of such calls, if all are given by place."""
+
+    def __attrs_post_init__(self) -> None:
+        parameters = self.signature.parameters.values()
+        are_plain = all(
+            one.kind is one.POSITIONAL_OR_KEYWORD and one.default is one.empty for one in parameters
+        )
+        names = tuple(self.signature.parameters) if are_plain else None
+        plain = None if names is None else Fields(self.arguments, {name: self.hints[name] for name in names})
+        object.__setattr__(self, "_by_place", names)
+        defaults = {one.name: one.default for one in parameters if one.default is not one.empty}
+        object.__setattr__(self, "_defaults", defaults)
+        object.__setattr__(self, "_plain", plain)
+
+    def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
+        """Return the arguments of a call by name. TypeError if the function can't be called so."""
+        if not kwargs and self._by_place is not None and len(args) == len(self._by_place):
+            return dict(zip(self._by_place, args, strict=True))
+        given = dict(self.signature.bind(*args, **kwargs).arguments)
+        for name, parameter in self.signature.parameters.items():
+            if parameter.kind is parameter.VAR_POSITIONAL and name in given:
+                given[name] = list(given[name])  # as it is stored: of no certain length
+        return given
+
+    def completed(self, given: Mapping[str, object]) -> dict[str, object]:
+        """Return the arguments of a call by name, with the defaults of those that were left out."""
+        return {**self._defaults, **given} if self._defaults else dict(given)
+
+    def encode(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
+        """Return the JSON text of the arguments of a call, defaults and all. TypeError, UnstorableValueError."""
+        by_place, plain = self._by_place, self._plain
+        if by_place is not None and plain is not None and not kwargs and len(args) == len(by_place):
+            return plain.encode(args)
+        return encode(self.completed(self.bind(args, kwargs)), self.arguments)
+
+    def encode_given(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
+        """Return the JSON text of the arguments that a call was given, without defaults. As `encode`."""
+        return (
+            encode(self.bind(args, kwargs), self.arguments) if self._defaults else self.encode(args, kwargs)
+        )
+
+    def recoded(self, text: str) -> str:
+        """Return the text that `encode` would give for what a text stands for. InvalidValueError."""
+        given = cast("dict[str, object]", decode(text, self.arguments))
+        return encode(self.completed(given), self.arguments)
+
+    def arguments_from(self, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments that a text stands for, by place and by name. InvalidValueError."""
+        if self._by_place is not None:
+            values = cast("dict[str, Any]", decode(text, self.arguments))
+            return tuple(values[name] for name in self._by_place), {}
+        bound = self.decode(text)
+        return bound.args, bound.kwargs
+
+    def decode(self, text: str) -> inspect.BoundArguments:
+        """Return the arguments that a text stands for, ready for a call. InvalidValueError."""
+        given = cast("dict[str, Any]", decode(text, self.arguments))
+        arguments = {name: given[name] for name in self.signature.parameters if name in given}
+        for name, parameter in self.signature.parameters.items():
+            if parameter.kind is parameter.VAR_POSITIONAL and name in arguments:
+                arguments[name] = tuple(arguments[name])
+        return inspect.BoundArguments(self.signature, cast("Any", arguments))
+
+
+def read_call_form(
+    function: Callable[..., object],
+    what: str,
+    *,
+    is_method: bool = False,
+    check_first: Callable[[str, Form], None] | None = None,
+) -> CallForm:
+    """Read what a function takes and gives; a method, besides the object that it is of.
+
+    With `given`, the first parameter is none of the call's; that is told of it.
+
+    Raises:
+        DefinitionError: An annotation is missing or can't be resolved, or a value of its type can't be stored.
+    """
+    if is_generator(function):
+        raise DefinitionError(f"{what} is a generator; give all its values at once, in a list")
+    signature = signature_of(function, what)
+    if is_method:
+        signature = signature.replace(parameters=tuple(signature.parameters.values())[1:])
+    hints = dict(hints_of(function, what, "function"))
+    if check_first is not None:
+        first = next(iter(signature.parameters), "")
+        check_first(first, hints.pop(first, None))
+        signature = signature.replace(parameters=tuple(signature.parameters.values())[1:])
+    names = (*signature.parameters, "return")
+    hints = {name: hint for name, hint in hints.items() if name in names}
+    fields: dict[str, Any] = {}
+    for name, parameter in signature.parameters.items():
+        if name in ("self", "cls") and name not in hints:
+            raise DefinitionError(
+                f"{what} is a method, and is defined before there is an object; make it a function, or a step of a"
+                " method of an object, as `charge = step(payments.charge)`"
+            )
+        if name not in hints:
+            raise DefinitionError(
+                f"{what}: parameter {name!r} has no annotation; say what it takes, as in `{name}: str`"
+            )
+        form = hints[name]
+        _check_storable(form, f"{what} takes what it can't be given, as {name!r}")
+        if parameter.default is not parameter.empty:
+            _check_default(parameter.default, form, f"{what}: parameter {name!r}")
+        if parameter.kind in _SEVERAL:
+            form = list[form] if parameter.kind is parameter.VAR_POSITIONAL else dict[str, form]  # type: ignore[valid-type]
+        may_be_left_out = parameter.kind in _SEVERAL or parameter.default is not parameter.empty
+        fields[name] = NotRequired[form] if may_be_left_out else form
+    if "return" not in hints:
+        raise DefinitionError(f"{what} does not say what it gives; write `-> str`, or `-> None` for nothing")
+    _check_storable(hints["return"], f"{what} gives what can't be kept")
+    arguments = cast("Any", TypedDict)(function.__name__, fields)
+    output = hints.pop("return")
+    return CallForm(signature=signature, hints=hints, arguments=arguments, output=output)
+
+
+def _check_default(default: object, form: Form, where: str) -> None:
+    """Raise if a default may change while the program runs, or can't be stored. DefinitionError."""
+    try:
+        hash(default)
+    except TypeError:
+        raise DefinitionError(
+            f"{where} has a default that can be changed, {shown(default)}: calls would share it. Write `= None` (or a"
+            " tuple, or a frozen class), and make it in the body"
+        ) from None
+    try:
+        encode(default, form)
+    except (InvalidValueError, UnstorableValueError) as error:
+        raise DefinitionError(
+            f"{where} has a default that can't be stored with the calls that leave it out: {error}. Annotate it as what"
+            f" it is, as in `{show(form)} | None = None`, or give it another default"
+        ) from None
+
+
+def _check_storable(form: Form, where: str) -> None:
+    try:
+        check_type(form)
+    except DefinitionError as error:
+        raise DefinitionError(f"{where}: {error}") from None

@@ -1,0 +1,66 @@
+"""Stages that are workflows: a run of their own, for whose end the stage waits."""
+
+from typing import Any, Final, Generic, NoReturn, cast
+
+import attrs
+from typing_extensions import override
+
+from holdfast.kernel.authoring.body_types import Shape
+from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.nodes import In, Out
+from holdfast.kernel.authoring.options import BodyDefaults
+from holdfast.kernel.authoring.stages import Stage
+from holdfast.ports.records import ClosePolicy
+
+THEIR_OWN: Final = frozenset(
+    {"timeout", "timeout_total", "heartbeat_timeout", "max_concurrency", "rate_limit"}
+)
+"""Options that say nothing about a run that is a stage: they are for bodies."""
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ChildStage(Stage[In, Out], Generic[In, Out]):
+    """A stage that is another workflow. Made by `stage(pipeline)`, or `stage(function)`.
+
+    Attributes:
+        workflow: What is run.
+        close_policy: What becomes of that run if the one that it is a stage of ends before it.
+    """
+
+    workflow: Definition[object]
+    close_policy: str = "cancel"
+
+    @override
+    def with_defaults(self, defaults: BodyDefaults) -> "ChildStage[In, Out]":
+        kept = {name: value for name, value in defaults.items() if name not in THEIR_OWN}
+        return super().with_defaults(cast("BodyDefaults", kept))
+
+    @property
+    def policy(self) -> ClosePolicy:
+        """The close policy as plans have it."""
+        return ClosePolicy(self.close_policy)
+
+
+def child_stage(workflow: Definition[object], options: dict[str, Any]) -> ChildStage[Any, object]:
+    """Return the stage that a workflow is. `options` are checked already."""
+    name = options.pop("name", workflow.name)
+    shape = Shape(
+        takes_context=False,
+        config_type=None,
+        values=1,
+        input_type=workflow.stage_type,
+        output_type=workflow.output_type,
+    )
+
+    def body(_: object) -> NoReturn:
+        raise RuntimeError(f"stage {name!r} is the workflow {workflow.name!r}, which only an engine can run")
+
+    return ChildStage(
+        name=name,
+        input_type=workflow.stage_type,
+        output_type=workflow.output_type,
+        body=body,
+        shape=shape,
+        workflow=workflow,
+        **options,
+    )

@@ -1,0 +1,216 @@
+"""The inside of a pipeline: its parts, the checks when one is added, and the plan that they make."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final, cast
+
+import attrs
+
+from holdfast.kernel.authoring.body_types import fits
+from holdfast.kernel.authoring.child_stages import ChildStage
+from holdfast.kernel.authoring.external import CANCEL_RETRY, CANCEL_TIMEOUT, ExternalStage
+from holdfast.kernel.authoring.nodes import Node
+from holdfast.kernel.authoring.options import BodyDefaults, Rate, Retry, check_limits
+from holdfast.kernel.authoring.stages import Each, Stage, stage_hint
+from holdfast.kernel.pipelines.plan import (
+    CancelPlan,
+    CheckPlan,
+    ChildPlan,
+    Group,
+    MapPlan,
+    NodePlan,
+    RatePlan,
+    RetryPolicy,
+    RetryRule,
+    StagePlan,
+)
+from holdfast.kernel.values.type_forms import plain, show
+from holdfast.ports.errors import DefinitionError
+
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+@attrs.frozen
+class Test:
+    """What decides which node of a step is done. `takes` is what it is called with, as an annotation."""
+
+    function: Callable[[Any], bool]
+    takes: object
+
+    @property
+    def name(self) -> str:
+        """What it is called in the plan."""
+        return str(getattr(self.function, "__name__", type(self.function).__name__))
+
+
+@attrs.frozen
+class Step:
+    """Nodes that are done at once, with the pipeline's defaults put in. With a test, one of two, or none."""
+
+    nodes: tuple[Node[Any, object], ...]
+    parallel: bool = False
+    test: Test | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Design:
+    """What a pipeline consists of. `output_type` is what its last step gives, or the input if it has none."""
+
+    name: str
+    version: str
+    input_type: object
+    output_type: object
+    defaults: BodyDefaults
+    steps: tuple[Step, ...] = ()
+
+
+def joined(design: Design, node: object) -> Node[Any, object]:
+    """Return a node with the pipeline's defaults, if it can stand at the end of this design."""
+    where = f"pipeline {design.name!r}"
+    if not isinstance(node, Stage | Each):
+        raise DefinitionError(f"{where} is made of stages, not of {node!r}{stage_hint(node)}")
+    node = cast("Stage[Any, object] | Each[Any, object]", node)
+    if not fits(design.output_type, node.input_type):
+        before = "what comes before gives" if design.steps else "it is given"
+        given, wanted = show(design.output_type), show(node.input_type)
+        what = f"going over it with {node.name!r}" if isinstance(node, Each) else f"stage {node.name!r}"
+        raise DefinitionError(
+            f"{where}: {what} takes {wanted}, but {before} {given}{_hint(design.output_type, node)}"
+        )
+    stage = stage_of(node)
+    if isinstance(stage, ExternalStage) and stage.check_body is None:
+        raise DefinitionError(
+            f"{where}: external stage {stage.name!r} has no check; add one: @{stage.name}.check"
+        )
+    if isinstance(node, Stage):
+        whole = node.with_defaults(design.defaults).with_default_config()
+        check_limits(f"{where}: stage {whole.name!r}", whole.max_concurrency, whole.rate_limit)
+        return whole
+    if node.over:
+        _check_over(design, node, node.over)
+    mapped = node.stage.with_defaults(design.defaults).with_default_config()
+    check_limits(f"{where}: stage {mapped.name!r}", mapped.max_concurrency, mapped.rate_limit)
+    return attrs.evolve(node, stage=mapped)
+
+
+def _check_over(design: Design, node: Each[Any, object], over: Stage[Any, object]) -> None:
+    where = f"pipeline {design.name!r}: {node.name!r} goes over {over.name!r}"
+    step = next((step for step in design.steps if any(each.name == over.name for each in step.nodes)), None)
+    found = None if step is None else next(each for each in step.nodes if each.name == over.name)
+    if step is not None and step.test is not None:
+        raise DefinitionError(f"{where}, which is not always done; go over what comes after it")
+    if found is None:
+        names = ", ".join(each.name for step in design.steps for each in step.nodes) or "none"
+        raise DefinitionError(f"{where}, which is not an earlier stage; there are {names}")
+    if isinstance(found, Each):
+        raise DefinitionError(
+            f"{where}, which is mapped itself; pipe a stage between them that gives the items"
+        )
+    if stage_of(found).body is not over.body:
+        raise DefinitionError(f"{where}, but the earlier stage of that name is another one")
+
+
+def _hint(given: object, node: Node[Any, object]) -> str:
+    if isinstance(node, Each) and plain(given) is str:
+        return "; a string is not gone over letter by letter"
+    if show(given) == show(node.input_type):
+        return "; two types of one name"
+    return ""
+
+
+def stage_of(node: Node[Any, object]) -> Stage[Any, object]:
+    """Return the stage that a node runs."""
+    return node.stage if isinstance(node, Each) else cast("Stage[Any, object]", node)
+
+
+def plan_of(node: Node[Any, object]) -> NodePlan:
+    """Return what the plan says of a node."""
+    stage = stage_of(node)
+    retry = stage.retry or Retry()
+    plan = StagePlan(
+        name=stage.name,
+        queue=stage.queue,
+        priority=stage.priority,
+        retry=policy_from(retry),
+        timeout_us=_micros(stage.timeout),
+        config=stage.config_text,
+        retry_rules=tuple(
+            RetryRule(error=rule_name(error), policy=policy_from(policy))
+            for error, policy in retry.by_error.items()
+        ),
+        timeout_total_us=_micros(stage.timeout_total),
+        heartbeat_timeout_us=_micros(stage.heartbeat_timeout),
+        max_concurrency=stage.max_concurrency,
+        rate=rate_from(stage.rate_limit),
+        check=_check_of(stage),
+        child=_child_of(stage),
+        cancel=_cancel_of(stage),
+    )
+    if isinstance(node, Each):
+        over = node.over.name if node.over else None
+        return MapPlan(stage=plan, over=over, limit=node.limit, enough=node.enough)
+    return plan
+
+
+def rate_from(rate: Rate | None) -> RatePlan | None:
+    """Return how a rate limit is stored."""
+    if rate is None:
+        return None
+    return RatePlan(limit=rate.limit, per_us=rate.per // _MICROSECOND, name=rate.name, by=rate.by)
+
+
+def rule_name(error: type[Exception]) -> str:
+    """Return how a plan names the errors that a rule is for. Not by their module: that differs for a script."""
+    return error.__qualname__
+
+
+def _micros(length: timedelta | None) -> int | None:
+    return None if length is None else length // _MICROSECOND
+
+
+def group_of(step: Step) -> Group:
+    """Return what the plan says of a step."""
+    nodes = tuple(map(plan_of, step.nodes))
+    return Group(nodes=nodes, parallel=step.parallel, test=step.test.name if step.test else None)
+
+
+def _check_of(stage: Stage[Any, object]) -> CheckPlan | None:
+    if not isinstance(stage, ExternalStage):
+        return None
+    timeout = stage.check_timeout or stage.timeout
+    return CheckPlan(
+        retry=policy_from(stage.check_retry or stage.retry or Retry()),
+        timeout_us=None if timeout is None else timeout // _MICROSECOND,
+    )
+
+
+def _cancel_of(stage: Stage[Any, object]) -> CancelPlan | None:
+    if not isinstance(stage, ExternalStage) or stage.cancel_body is None:
+        return None
+    timeout = stage.cancel_timeout or CANCEL_TIMEOUT
+    return CancelPlan(
+        retry=policy_from(stage.cancel_retry or CANCEL_RETRY), timeout_us=timeout // _MICROSECOND
+    )
+
+
+def _child_of(stage: Stage[Any, object]) -> ChildPlan | None:
+    if not isinstance(stage, ChildStage):
+        return None
+    child = stage.workflow
+    return ChildPlan(
+        workflow=child.name,
+        version=child.version,
+        close_policy=stage.policy,
+        parameters=child.stage_parameters,
+    )
+
+
+def policy_from(retry: Retry) -> RetryPolicy:
+    """Return how a policy is stored."""
+    return RetryPolicy(
+        attempts=retry.attempts,
+        wait_us=retry.wait // _MICROSECOND,
+        backoff=float(retry.backoff),
+        wait_max_us=retry.wait_max // _MICROSECOND,
+        jitter=float(retry.jitter),
+    )

@@ -1,0 +1,96 @@
+"""Stages as they are to be treated in one run: what differs from the pipeline's, as data."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import attrs
+
+from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.options import Retry
+from holdfast.kernel.authoring.pipeline_builder import plan_of
+from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.kernel.authoring.stages import Stage
+from holdfast.kernel.commands import StageOverride
+from holdfast.kernel.pipelines.plan import StagePlan, stage_of
+from holdfast.ports.errors import InvalidArgumentError, InvalidOverrideError
+
+_FIELDS = tuple(field.name for field in attrs.fields(StageOverride) if field.name != "stage")
+
+
+def stage_overrides(workflow: Definition[object], overrides: Iterable[object]) -> tuple[StageOverride, ...]:
+    """Return what makes the plan of one run. What a stage does not say stays as the pipeline has it.
+
+    Raises:
+        InvalidOverrideError: It is no stage of this pipeline, its body or name is another, or it has rules for errors
+            that the pipeline's has not: these are code.
+        InvalidArgumentError: It is no stage.
+    """
+    stages: Mapping[str, Stage[Any, object]] = {}
+    if isinstance(workflow, Pipeline):
+        stages = cast("Pipeline[Any, object]", workflow).bodies
+    made: list[StageOverride] = []
+    for override in overrides:
+        if not isinstance(override, Stage):
+            raise InvalidArgumentError(
+                "overrides", f"overrides are stages, as my_stage.options(...), not {override!r}"
+            )
+        changed = cast("Stage[Any, object]", override)
+        ours = stages.get(changed.name)
+        if ours is None:
+            known = ", ".join(stages)
+            raise InvalidOverrideError(changed.name, f"is not in {workflow.name!r}; it has {known}")
+        if ours.body is not changed.body:
+            raise InvalidOverrideError(
+                changed.name, f"is another one than that of this name in {workflow.name!r}"
+            )
+        if any(one.stage == changed.name for one in made):
+            raise InvalidOverrideError(changed.name, "is given twice; say all of it in one")
+        _check_change(ours, changed)
+        made.append(_difference(ours, changed))
+    return tuple(one for one in made if one != StageOverride(stage=one.stage))
+
+
+def _check_change(ours: Stage[Any, object], changed: Stage[Any, object]) -> None:
+    """Which errors there are rules for is code, which a worker has; a run can only say how patient to be.
+
+    And what all runs share is not one run's to say.
+    """
+    if changed.max_concurrency not in (None, ours.max_concurrency):
+        raise InvalidOverrideError(
+            changed.name, "can't change max_concurrency for one run: all runs share it"
+        )
+    if changed.rate_limit not in (None, ours.rate_limit):
+        raise InvalidOverrideError(changed.name, "can't change rate_limit for one run: all runs share it")
+    if changed.retry is None:
+        return
+    if changed.give_up_on and set(changed.give_up_on) != set(ours.give_up_on):
+        raise InvalidOverrideError(
+            changed.name, "can't change give_up_on for one run: it is code, as its body is"
+        )
+    known: Mapping[type[Exception], Retry] = ours.retry.by_error if ours.retry else {}
+    if unknown := [error.__name__ for error in changed.retry.by_error if error not in known]:
+        reason = (
+            f"has rules for {', '.join(unknown)} in by_error that it lacks in the pipeline: they are code"
+        )
+        raise InvalidOverrideError(changed.name, reason)
+
+
+def _difference(ours: Stage[Any, object], changed: Stage[Any, object]) -> StageOverride:
+    before, after = stage_of(plan_of(ours)), stage_of(plan_of(changed))
+    values = {
+        "retry": changed.retry,
+        "retry_rules": changed.retry,
+        "timeout_us": changed.timeout,
+        "timeout_total_us": changed.timeout_total,
+        "heartbeat_timeout_us": changed.heartbeat_timeout,
+        "config": changed.config_text,
+        "queue": changed.queue,
+        "priority": changed.priority,
+    }
+    set_fields = [name for name in _FIELDS if values[name] is not None]
+    differs = {name: _of(after, name) for name in set_fields if _of(before, name) != _of(after, name)}
+    return StageOverride(stage=changed.name, **differs)
+
+
+def _of(plan: StagePlan, name: str) -> Any:  # a field of any type
+    return getattr(plan, name)

@@ -1,0 +1,1 @@
+"""From commands to one transaction: batches, locks and reads, idempotency, the decision, the write."""

@@ -1,0 +1,183 @@
+"""Reads what has happened in runs, for commands that look back at it."""
+
+from collections.abc import Iterator
+
+from holdfast.kernel.history.reader import last_row_of
+from holdfast.kernel.runs.forks import open_children
+from holdfast.kernel.runs.rerun_plan import Past
+from holdfast.kernel.runs.stored_starts import plan_of_start
+from holdfast.kernel.state import Overdue, Reads, RunRemains, State
+from holdfast.ports.mailboxes import mailbox_from
+from holdfast.ports.persistence import Transaction
+from holdfast.ports.records import (
+    NOTED_ROWS,
+    PAID_ROWS,
+    STAGE_EXPANDED,
+    STAGE_FAILED,
+    STAGE_SUSPENDED,
+    STAGE_TESTED,
+    START_RECEIVED,
+    STEP_ENDS,
+    STEP_QUEUED,
+    RunName,
+    Stream,
+    StreamKey,
+)
+from holdfast.ports.references import KeptRows
+
+
+def read_whole(tx: Transaction, state: State, whole: set[str]) -> None:
+    """Read what stages and steps of these runs have come to, as far as it may be done anew."""
+    types = (*NOTED_ROWS, *PAID_ROWS, STAGE_EXPANDED, STAGE_TESTED)
+    for row in tx.completed(sorted(whole), types=types):
+        state.completed.setdefault(row.run, []).append(row)
+    wanted = list(_suspended_without_job(state, whole))
+    for suspension in tx.history(wanted) if wanted else ():
+        state.suspensions[suspension.run, suspension.number] = suspension
+    _read_steps(tx, state, whole)
+
+
+def read_past(tx: Transaction, state: State, names: set[RunName]) -> None:
+    """Read what has happened in runs that are to be run again."""
+    if not names:
+        return
+    keys = sorted(state.tables.newest[name] for name in names if name in state.tables.newest)
+    state.past = past = {key: Past() for key in keys}
+    if keys:
+        for rows in tx.node_rows(keys):
+            past[rows.run].add(rows)
+        for row in tx.history([(key, state.tables.runs[key].first_row) for key in keys]):
+            past[row.run].input = row.payload
+
+
+def read_histories(tx: Transaction, state: State) -> None:
+    """Read the histories of functions that are to be run again, and lock the runs that are still theirs."""
+    runs = [state.tables.runs[key] for key in sorted(state.past or ())]
+    functions = [
+        run for run in runs if run.plan in state.plans and state.plans[run.plan].function is not None
+    ]
+    if not functions:
+        return
+    wanted: list[tuple[str, int]] = []
+    for run in functions:
+        first = 1
+        for part in (*run.kept_rows, KeptRows(run.key, last_row_of(run))):
+            wanted += ((part.run, number) for number in range(first, part.last + 1))
+            first = part.last + 1
+    rows = {(row.run, row.number): row for row in tx.history(wanted)}
+    children: set[RunName] = set()
+    for run in functions:
+        kept = {number: part.run for part in reversed(run.kept_rows) for number in range(1, part.last + 1)}
+        numbers = range(1, last_row_of(run) + 1)
+        state.histories[run.key] = history = [rows[kept.get(number, run.key), number] for number in numbers]
+        children.update(RunName(run.namespace, child) for child in open_children(history))
+    # They are locked after the runs that have started them, and so are their keys the later ones.
+    for child in tx.latest_runs(sorted(children)) if children else ():
+        state.tables.put_run(child)
+
+
+def read_messages(tx: Transaction, state: State, needs: list[Reads]) -> set[str]:
+    """Read the messages that runs have not received; return which plans the starts follow that they came with."""
+    tables, newest = state.tables, state.tables.newest
+    if not any(run.mailbox is not None for run in tables.runs.values()):
+        return set()
+    named = (one for reads in needs for one in reads.messages)
+    keys = {newest.get(one, "") if isinstance(one, RunName) else one for one in named}
+    by_start = {key for reads in needs for key in reads.kept_starts}
+    by_start.update(
+        key for search, found in state.found.items() if isinstance(search, Overdue) for key in found.runs
+    )
+    wanted: list[tuple[str, tuple[str, int]]] = []
+    for key in sorted((keys | by_start) & tables.runs.keys()):
+        run = tables.runs[key]
+        mailbox = mailbox_from(run.mailbox)
+        if key in keys or mailbox.starts:
+            wanted += ((key, (run.holder_of(number), number)) for number in mailbox.rows())
+    places = sorted({place for _, place in wanted})
+    rows = {(row.run, row.number): row for row in tx.history(places)} if places else {}
+    state.messages.update(((key, place[1]), rows[place]) for key, place in wanted)
+    return {plan_of_start(row) for row in rows.values() if row.type == START_RECEIVED}
+
+
+def read_run_remains(tx: Transaction, state: State, names: set[RunName]) -> None:
+    """Read what runs leave that are to be removed. Their newest generations are locked: there are no more of them."""
+    if not names:
+        return
+    generations: dict[RunName, list[str]] = {}
+    first_rows: list[tuple[str, int]] = []
+    for run in tx.generations(sorted(names)):
+        generations.setdefault(run.name, []).append(run.key)
+        first_rows.append((run.key, run.first_row))
+    keys = sorted(key for of_name in generations.values() for key in of_name)
+    jobs = tx.jobs_of(keys)
+    for job in jobs:
+        state.tables.put_job(job)
+    with_jobs = {job.run for job in jobs}
+    inputs = {row.run: row.payload for row in tx.history(sorted(first_rows))}
+    sinks = tx.all_sinks()
+    streams: dict[str, list[Stream]] = {}
+    undelivered: dict[str, set[str]] = {}
+    for namespace in sorted({name.namespace for name in names}):
+        of_namespace = [sink for sink in sinks if sink.namespace == namespace]
+        of_names = [
+            key for name, found in generations.items() if name.namespace == namespace for key in found
+        ]
+        places = [StreamKey(sink.key, key) for sink in of_namespace for key in of_names]
+        for stream in tx.streams(places):
+            streams.setdefault(stream.run, []).append(stream)
+        for head in tx.unheard(namespace, [sink.name for sink in of_namespace], of_names):
+            undelivered.setdefault(head.run, set()).add(head.sink)
+    for name, of_name in generations.items():
+        payloads = (inputs.get(key) for key in of_name)
+        state.run_remains[name] = RunRemains(
+            runs=tuple(of_name),
+            inputs=tuple({payload.blob: None for payload in payloads if payload and payload.blob}),
+            streams=tuple(stream for key in of_name for stream in streams.get(key, ())),
+            has_deliveries=any(key in with_jobs for key in of_name),
+            unheard=frozenset(sink for key in of_name for sink in undelivered.get(key, ())),
+            sinks={sink.key: sink.name for sink in sinks},
+        )
+
+
+def read_annotation_keys(tx: Transaction, state: State, needs: list[Reads]) -> None:
+    """Read what was said under keys. After the runs: a key may be that of a run which only its name tells."""
+    newest = state.tables.newest
+    requested = {
+        (newest.get(run) if isinstance(run, RunName) else run, key)
+        for reads in needs
+        for run, key in reads.annotation_keys
+    }
+    wanted = sorted((run, key) for run, key in requested if run is not None)
+    if wanted:
+        for run, key, name in tx.said_keys(wanted):
+            state.tables.said_keys.setdefault((run, key), set()).add(name)
+
+
+def read_annotations(tx: Transaction, state: State, needs: list[Reads]) -> None:
+    """Read what was said of runs as wholes."""
+    runs = sorted({run for reads in needs for run in reads.annotations})
+    for annotation in tx.annotations(runs) if runs else ():
+        state.tables.annotations.setdefault(annotation.run, []).append(annotation)
+
+
+def _read_steps(tx: Transaction, state: State, runs: set[str]) -> None:
+    """Read what was put into queues by the functions of these runs, and what has come of it."""
+    queued = tx.completed(sorted(runs), types=(STEP_QUEUED,))
+    queuing = {row.run for row in queued}
+    if queuing:
+        ends = tx.completed(sorted(queuing), types=tuple(sorted(STEP_ENDS)))
+        for row in tx.history([(row.run, row.number) for row in (*queued, *ends)]):
+            state.steps.setdefault(row.run, []).append(row)
+
+
+def _suspended_without_job(state: State, runs: set[str]) -> Iterator[tuple[str, int]]:
+    """Yield the rows that tell of suspended stages and items without a job, and those in which any of them failed."""
+    for run in runs & state.completed.keys():
+        live = {(job.node, job.item) for job in state.tables.jobs.get(run, {}).values()}
+        last = {(row.node, row.item): row for row in state.completed[run]}
+        suspended = {(row.node, row.item): row for row in state.completed[run] if row.type == STAGE_SUSPENDED}
+        for item, row in sorted(suspended.items(), key=lambda pair: pair[1].number):
+            if item not in live and last[item].type in (STAGE_SUSPENDED, STAGE_FAILED):
+                yield run, row.number
+            if last[item].type == STAGE_FAILED:
+                yield run, last[item].number

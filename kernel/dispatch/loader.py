@@ -1,0 +1,409 @@
+"""Reads what a batch of commands needs, many rows at once, in the one order in which locks are taken."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+
+import attrs
+
+from holdfast.kernel.dispatch.history_loader import (
+    read_annotation_keys,
+    read_annotations,
+    read_histories,
+    read_messages,
+    read_past,
+    read_run_remains,
+    read_whole,
+)
+from holdfast.kernel.dispatch.read_set import Wanted
+from holdfast.kernel.history.reader import last_row_of
+from holdfast.kernel.limits.concurrency import holders
+from holdfast.kernel.limits.rates import free_starts, queued_rates
+from holdfast.kernel.pipelines.plan import plan_from_json
+from holdfast.kernel.pipelines.plan_cache import PlanCache
+from holdfast.kernel.pipelines.progress import driver_of
+from holdfast.kernel.state import (
+    NOTHING,
+    Claimable,
+    DeadLettered,
+    Due,
+    DueStreams,
+    Expired,
+    Found,
+    HeartbeatOverdue,
+    Lost,
+    MissingJobs,
+    Overdue,
+    Reads,
+    Search,
+    State,
+    UndeliveredRows,
+    WaitingJobs,
+    WaitingRuns,
+    Wakeable,
+    slot_place,
+)
+from holdfast.ports.json import canonical
+from holdfast.ports.persistence import SlotPlace, Transaction, WaitedFor, Waiting
+from holdfast.ports.records import (
+    HELD,
+    Job,
+    JobKey,
+    JobKind,
+    Micros,
+    RateName,
+    Run,
+    RunName,
+    SinkName,
+    SlotName,
+    Stream,
+)
+from holdfast.ports.unreadable import PARSE_ERRORS
+from holdfast.ports.working_set import Tables
+
+
+def load(
+    tx: Transaction,
+    needs: Iterable[Reads],
+    now: Micros,
+    state: State,
+    known_plans: PlanCache,
+) -> None:
+    """Read into a state, which is new, what decides the commands whose needs these are.
+
+    `known_plans` are plans that were read before; they never change, and what is read now is added.
+    """
+    all_needs = [reads for reads in needs if reads is not NOTHING]
+    wanted = Wanted()
+    for reads in all_needs:
+        wanted.add(reads)
+        if reads.search is None:
+            continue
+        found = state.found.get(reads.search)
+        if found is None:
+            found = _search(tx, state.tables, reads, reads.search, now)
+            if state.excluded and not (
+                isinstance(reads.search, MissingJobs) and reads.search.run is not None
+            ):
+                found = _exclude(found, state.excluded)
+            state.found[reads.search] = found
+            wanted.add_found(reads.search, found)
+        if reads.drivers:
+            wanted.driven.update(found.runs)
+    _lock(tx, state, wanted)
+    _slots(tx, state)
+    _rates(tx, state, all_needs)
+    _sessions(tx, state, all_needs)
+    unlocked = {key for key in wanted.seen - wanted.jobs if state.tables.job(key) is None}
+    if unlocked:
+        for job in tx.jobs(sorted(unlocked), lock=False):
+            state.tables.put_job(job)
+    read_annotation_keys(tx, state, all_needs)
+    read_annotations(tx, state, all_needs)
+    if wanted.leader_leases:
+        state.tables.duties.update((lease.name, lease) for lease in tx.duties(sorted(wanted.leader_leases)))
+    _sinks(tx, state, all_needs)
+    read_past(tx, state, wanted.past)
+    read_run_remains(tx, state, wanted.run_remains)
+    _plans(tx, state, known_plans, read_messages(tx, state, all_needs))
+    read_histories(tx, state)
+    _unseen(tx, state, all_needs)
+
+
+def _exclude(found: Found, excluded: frozenset[str]) -> Found:
+    """Return what was found without what is of runs that can't be read."""
+    return attrs.evolve(
+        found,
+        jobs=tuple(key for key in found.jobs if key.run not in excluded),
+        runs=tuple(key for key in found.runs if key not in excluded),
+    )
+
+
+def _search(tx: Transaction, tables: Tables, reads: Reads, search: Search, now: Micros) -> Found:
+    match search:
+        case Claimable(namespace, lanes, limit, pass_over):
+            (session,) = reads.sessions
+            claimable = tx.claimable_by(session, namespace, lanes, limit, pass_over=pass_over)
+            for job in claimable.jobs:
+                tables.put_job(job)
+            tables.sessions.update((one.id, one) for one in claimable.sessions)
+            return Found(jobs=tuple(job.key for job in claimable.jobs))
+        case Due(limit, kind):
+            jobs = tx.due(now, limit, kind=kind)
+            for job in jobs:
+                tables.put_job(job)
+            return Found(jobs=tuple(job.key for job in jobs))
+        case Expired(grace, limit):
+            sessions = tx.expired_sessions(now - grace, limit)
+            tables.sessions.update((session.id, session) for session in sessions)
+            return Found(sessions=tuple(session.id for session in sessions))
+        case Wakeable():
+            return Found(jobs=tuple(_wakeable(tx, search)))
+        case Lost(limit):
+            return Found(jobs=tuple(tx.lost_jobs(limit)))
+        case HeartbeatOverdue(grace, limit):
+            return Found(jobs=tuple(tx.silent_jobs(now - grace, limit)))
+        case MissingJobs(run=str(key)):
+            return Found(runs=(key,), checked=1)
+        case MissingJobs(after, limit):
+            keys = tx.active_runs(after, limit)
+            incomplete = tx.unsound_runs(keys) if keys else ()
+            following = keys[-1] if keys and len(keys) == limit else None
+            return Found(
+                runs=tuple(incomplete), checked=len(keys), next=following, has_deliveries=tx.has_deliveries()
+            )
+        case DueStreams(namespace, sink, limit):
+            return _found_streams(tables, tx.due_streams(SinkName(namespace, sink), now, limit))
+        case DeadLettered(namespace, sink, run_id, limit):
+            return _found_streams(tables, tx.parked_streams(namespace, sink, run_id, limit))
+        case UndeliveredRows(namespace, sinks, after, limit):
+            keys = tx.run_keys(after, limit)
+            undelivered = tx.unheard(namespace, sinks, keys) if keys else ()
+            following = keys[-1] if keys and len(keys) == limit else None
+            return Found(news=tuple(undelivered), checked=len(keys), next=following)
+        case WaitingRuns(keys=keys, limit=limit):
+            wanted, following = _wanted(tx, Waiting.RUNS, search, now)
+            runs = tx.first_pending(wanted) if wanted else ()
+            due = () if keys else tx.due_runs(now, limit)
+            return Found(runs=(*runs, *due), next=following)
+        case WaitingJobs():
+            wanted, following = _wanted(tx, Waiting.JOBS, search, now)
+            limited = tx.first_limited(wanted) if wanted else ()
+            return Found(jobs=tuple(limited), next=following)
+        case Overdue(limit):
+            return Found(runs=tuple(tx.overdue_runs(now, limit)))
+
+
+def _wakeable(tx: Transaction, search: Wakeable) -> Sequence[JobKey]:
+    if search.key is None:
+        assert search.run_id is not None
+        assert search.stage is not None
+        return tx.stage_jobs(RunName(search.namespace, search.run_id), search.stage, search.item)
+    return tx.external_jobs(search.namespace, search.key)
+
+
+def _sinks(tx: Transaction, state: State, needs: list[Reads]) -> None:
+    """Read sinks, then streams: that is the order of their locks."""
+    needs = [reads for reads in needs if reads.sinks or reads.streams]
+    if not needs:
+        return
+    tables = state.tables
+    locked = {name for reads in needs if reads.locks_sinks for name in reads.sinks}
+    plain = {name for reads in needs if not _found_nothing(state, reads) for name in reads.sinks} - locked
+    for names, lock in ((locked, True), (plain, False)):
+        if names:
+            tables.sinks.update((sink.key, sink) for sink in tx.sinks(sorted(names), lock=lock))
+    streams = {key for reads in needs for key in reads.streams} - tables.streams.keys()
+    if streams:
+        tables.streams.update((stream.key, stream) for stream in tx.streams(sorted(streams)))
+
+
+def _found_streams(tables: Tables, streams: Sequence[Stream]) -> Found:
+    tables.streams.update((stream.key, stream) for stream in streams)
+    return Found(streams=tuple(stream.key for stream in streams))
+
+
+def _wanted(
+    tx: Transaction, waiting: Waiting, search: WaitingRuns | WaitingJobs, now: Micros
+) -> tuple[list[tuple[SlotPlace, int]], str | None]:
+    """Return how many of those who wait to look at, for each key with a free slot, and where to go on looking."""
+    found: Sequence[WaitedFor]
+    if search.keys:
+        found = tx.waited_for(waiting, {SlotPlace(search.namespace, key) for key in search.keys})
+    else:
+        found = tx.all_waited_for(waiting, slot_place(search.after), search.limit)
+    most_of = _capacity(tx, found, now)
+    wanted: list[tuple[SlotPlace, int]] = []
+    left = search.limit
+    for one in found:
+        if left == 0:
+            return wanted, canonical(list(wanted[-1][0]))
+        most = min(most_of[one.place], left)
+        if most:
+            wanted.append((one.place, most))
+            left -= most
+    is_all = bool(search.keys) or len(found) < search.limit or not found
+    return wanted, None if is_all else canonical(list(found[-1].place))
+
+
+def _capacity(tx: Transaction, found: Sequence[WaitedFor], now: Micros) -> Mapping[SlotPlace, int]:
+    """Return how many of those who wait for each key to look at: as many as there is room for.
+
+    Where a rate limits them it is one more: who comes next is to sleep until there is room again.
+    """
+    rated = [one for one in found if one.rate_limit is not None]
+    capacity = {one.place: 0 if one.free is None else one.free for one in found}
+    if not rated:
+        return capacity
+    windows = {
+        window.rate_name: window for window in tx.rates([RateName(*one.place) for one in rated], lock=False)
+    }
+    queued = tx.rated_jobs([one.place for one in rated])
+    for one in rated:
+        window = windows.get(RateName(*one.place))
+        free = free_starts(window, one, now) - queued.get(one.place, 0)
+        sleeps = window is not None and window.wakes_at is not None and window.wakes_at > now
+        most = max(free, 0) + (not sleeps or free > 0)
+        capacity[one.place] = most if one.free is None else min(most, one.free)
+    return capacity
+
+
+def _rates(tx: Transaction, state: State, needs: list[Reads]) -> None:
+    """Lock the rows in which the starts of jobs are counted that may be claimed, or that may be queued.
+
+    For the latter it is then counted how many are queued already: nobody else can queue one from here on.
+    """
+    tables = state.tables
+    names: set[RateName] = set()
+    places: dict[RateName, SlotPlace] = {}
+    for search, found in state.found.items():
+        if isinstance(search, Claimable | WaitingJobs):
+            rates = {
+                job.rate for job in map(tables.job, found.jobs) if job is not None and job.rate is not None
+            }
+            names |= rates
+            if isinstance(search, WaitingJobs):
+                places.update((rate, SlotPlace(*rate)) for rate in rates)
+    for reads in needs:
+        starting = map(tables.job, reads.starts) if reads.starts else ()
+        names.update(job.rate for job in starting if job is not None and job.rate is not None)
+    if not names:
+        return
+    tables.rates.update((window.rate_name, window) for window in tx.rates(sorted(names), lock=True))
+    if places:
+        queued = tx.rated_jobs(sorted(places.values()))
+        known = queued_rates(tables)
+        state.rated.update((rate, queued.get(place, 0) - known[rate]) for rate, place in places.items())
+
+
+def _slots(tx: Transaction, state: State) -> None:
+    """Lock the slots that were searched for, and then count who has one: nobody else can get one from here on."""
+    tables = state.tables
+    runs: dict[SlotName, SlotPlace] = {}
+    jobs: dict[SlotName, SlotPlace] = {}
+    for search, found in state.found.items():
+        if isinstance(search, WaitingRuns):
+            runs.update(_places(tables.runs.get(key) for key in found.runs))
+        elif isinstance(search, WaitingJobs):
+            jobs.update(_places(tables.job(key) for key in found.jobs))
+    if not runs and not jobs:  # or those that were found need no slots
+        return
+    tables.slots.update(tx.slots(sorted((*runs, *jobs))))
+    for waiting, names in ((Waiting.RUNS, runs), (Waiting.JOBS, jobs)):
+        if names:
+            used = tx.used_slots(waiting, sorted(names.values()))
+            known = holders(tables, waiting)
+            state.used.update((name, used.get(place, 0) - known[name]) for name, place in names.items())
+
+
+def _places(found: Iterable[Run | Job | None]) -> Iterable[tuple[SlotName, SlotPlace]]:
+    for one in found:
+        if one is not None and one.slot is not None and one.concurrency_key is not None:
+            yield one.slot, SlotPlace(one.namespace, one.concurrency_key)
+
+
+def _lock(tx: Transaction, state: State, wanted: Wanted) -> None:
+    tables, whole, driven = state.tables, wanted.whole, wanted.driven
+    if wanted.names:
+        for run in tx.latest_runs(sorted(wanted.names)):
+            tables.put_run(run)
+    runs = (wanted.runs | whole) - tables.runs.keys()
+    jobs = wanted.jobs
+    if runs and jobs and not driven:  # which jobs these are does not depend on the runs
+        held = tx.held(sorted(runs), sorted(jobs), sorted(wanted.sessions))
+        for run in held.runs:
+            tables.put_run(run)
+        for job in held.jobs:
+            tables.put_job(job)
+        tables.sessions.update((session.id, session) for session in held.sessions)
+    else:
+        for run in tx.runs(sorted(runs)) if runs else ():
+            tables.put_run(run)
+        found = (driver_of(run) for run in tables.runs.values() if driven & {run.key, run.name})
+        drivers = {key for key in found if key is not None} if driven else set[JobKey]()
+        for job in tx.jobs(sorted(jobs | drivers)) if jobs or drivers else ():
+            if (
+                job.key in jobs or job.kind is JobKind.WORKFLOW
+            ):  # what is a stage's is nothing to these commands
+                tables.put_job(job)
+    with_jobs = wanted.with_jobs | whole
+    with_jobs |= {tables.newest[name] for name in wanted.whole_names & tables.newest.keys()}
+    with_jobs |= _held(state, driven) | _lost_again(state)
+    if with_jobs:
+        for job in tx.jobs_of(sorted(with_jobs)):
+            tables.put_job(job)
+    if whole:
+        read_whole(tx, state, whole)
+
+
+def _held(state: State, driven: set[str | RunName]) -> set[str]:
+    """Return the runs that are held, and have other jobs beside that which drives a function."""
+    runs = state.tables.runs.values()
+    return {
+        run.key for run in runs if run.status in HELD and run.open_jobs > 1 and driven & {run.key, run.name}
+    }
+
+
+def _lost_again(state: State) -> set[str]:
+    """Return the runs whose functions were lost for the last time: they are blocked, with all that they have."""
+    if not any(isinstance(search, Lost) for search in state.found):
+        return set()
+    jobs = state.tables.all_jobs()
+    return {job.run for job in jobs if job.kind is JobKind.WORKFLOW and job.attempts >= job.max_attempts}
+
+
+def _sessions(tx: Transaction, state: State, needs: list[Reads]) -> None:
+    locked: set[str] = set()
+    plain: set[str] = set()
+    for reads in needs:
+        if reads.sessions and reads.locks_sessions:
+            locked.update(reads.sessions)
+        elif reads.sessions and not _found_nothing(state, reads):
+            plain.update(reads.sessions)
+    tables = state.tables
+    plain -= locked | tables.sessions.keys()
+    if any(isinstance(reads.search, Lost | MissingJobs) for reads in needs):
+        plain.update(job.session for job in tables.all_jobs() if job.session is not None)
+    for ids, lock in ((locked, True), (plain, False)):
+        if ids:
+            tables.sessions.update((session.id, session) for session in tx.sessions(sorted(ids), lock=lock))
+
+
+def _found_nothing(state: State, reads: Reads) -> bool:
+    """Whether there is nothing to claim, or to flush: that is one query, so nothing that goes with it is looked at."""
+    match reads.search:
+        case Claimable():
+            return not state.found[reads.search].jobs
+        case DueStreams():
+            return not state.found[reads.search].streams
+        case _:
+            return False
+
+
+def _unseen(tx: Transaction, state: State, needs: list[Reads]) -> None:
+    """Read the rows that functions have not been told. Mostly there is none, which the runs' own rows say."""
+    after: dict[str, int] = {}
+    for run, seen in (unseen for reads in needs for unseen in reads.unseen):
+        after[run] = min(seen, after.get(run, seen))
+    state.unseen.update((run, []) for run in after)
+    wanted = [
+        (run, number)
+        for run, seen in sorted(after.items())
+        if run in state.tables.runs
+        for number in range(seen + 1, last_row_of(state.tables.runs[run], seen) + 1)
+    ]
+    if wanted:
+        for row in tx.history(wanted):
+            state.unseen[row.run].append(row)
+
+
+def _plans(tx: Transaction, state: State, known: PlanCache, of_starts: set[str]) -> None:
+    if not state.tables.runs:
+        return
+    wanted = {run.plan for run in state.tables.runs.values()} | of_starts
+    state.plans.update(known.found(wanted))
+    missing = wanted - state.plans.keys()
+    if missing:
+        for row in tx.plans(sorted(missing)):
+            with suppress(*PARSE_ERRORS):  # whoever needs it hears that it is not there
+                state.plans[row.fingerprint] = plan = plan_from_json(row.body)
+                known.add(plan)

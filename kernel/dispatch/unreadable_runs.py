@@ -1,0 +1,161 @@
+"""Finds which rows keep a decision from being made, and blocks their runs, so that the others go on."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from holdfast.kernel.commands import Command
+from holdfast.kernel.pipelines.plan import Plan, plan_from_json
+from holdfast.kernel.pipelines.progress import Progress, progress_from
+from holdfast.kernel.state import State
+from holdfast.ports.changes import AppendHistory, BlockRun, Change
+from holdfast.ports.errors import UnreadableRowError
+from holdfast.ports.json import canonical
+from holdfast.ports.persistence import HistoryOf, Persistence, PlansByFingerprint, RunsByKey, Transaction
+from holdfast.ports.queries.audit import UnreadableRows, WholeRun, WholeRuns
+from holdfast.ports.records import TERMINAL, HistoryRow, JobKind, Micros, Run, RunStatus
+from holdfast.ports.structs import frozen
+from holdfast.ports.unreadable import PARSE_ERRORS, RunOutline, Unreadable, first_of_each, shown
+
+_RUNS: Final = "holdfast_runs"
+_OF_ATTEMPTS: Final = "job."
+"""How the types of commands begin that tell of attempts: hosts send them, and no client."""
+
+
+@frozen
+class BlockedRun:
+    """A run that was blocked because a row of it can't be read. `error` says which."""
+
+    run: RunOutline
+    error: UnreadableRowError
+
+
+def runs_of(state: State) -> tuple[str, ...]:
+    """Return the keys of all runs of which something was read for a batch."""
+    keys = {*state.tables.runs, *state.tables.jobs, *state.tables.history}
+    for found in state.found.values():
+        keys.update(found.runs)
+        keys.update(job.run for job in found.jobs)
+    return tuple(sorted(keys))
+
+
+def unreadable_of(persistence: Persistence, keys: Collection[str]) -> tuple[Unreadable, ...]:
+    """Return what can't be read of the rows of runs, each alone and one with the other: one of each column."""
+    found = list(persistence.read(UnreadableRows(tuple(keys))))
+    wrong = {one.run for one in found}
+    whole = persistence.read(WholeRuns(keys=tuple(key for key in keys if key not in wrong)))
+    plans = {row.fingerprint: row.body for row in persistence.read(PlansByFingerprint(_plans(whole)))}
+    for one in whole:
+        found += _misfits(one, plans.get(one.run.plan))
+        found += _rows_beyond(persistence, one.run)
+    return first_of_each(found)
+
+
+def failed_decision_of(
+    state: State, batch: Sequence[Command[Any]], error: Exception
+) -> tuple[Unreadable, ...]:
+    """Return, of an error that no column explains, the run that was decided about; none if that is not sure.
+
+    It would fail each time, and nothing that is found together with this run would ever be done. Of what a client asks
+    for, the fault may be in what it says: that blocks nobody.
+    """
+    keys = runs_of(state) if state.current_run is None else (state.current_run,)
+    is_of_hosts = state.current_run is not None or all(one.type.startswith(_OF_ATTEMPTS) for one in batch)
+    if len(keys) != 1 or not is_of_hosts or not isinstance(error, (*PARSE_ERRORS, ArithmeticError)):
+        return ()
+    return (failed_decision(keys[0], error),)
+
+
+def failed_decision(run: str, error: Exception) -> Unreadable:
+    """Return what says of a run that it can't go on, where no column is found that can't be read."""
+    if isinstance(error, UnreadableRowError) and error.run == run:
+        return Unreadable.of(error)
+    return Unreadable(_RUNS, run, "*", f"what is done about the run fails ({type(error).__name__}: {error})")
+
+
+def _plans(whole: Iterable[WholeRun]) -> tuple[str, ...]:
+    return tuple(sorted({one.run.plan for one in whole}))
+
+
+def _misfits(one: WholeRun, body: str | None) -> Iterator[Unreadable]:
+    """Yield what of a run and its jobs can't be read with the plan that it follows."""
+    run = one.run
+    if body is None:
+        yield Unreadable(_RUNS, run.key, "plan", f"no plan {shown(run.plan)} is stored")
+        return
+    try:
+        plan = plan_from_json(body)
+    except PARSE_ERRORS:
+        yield Unreadable("holdfast_plans", run.key, "body", f"it is {shown(body)}, and no plan")
+        return
+    if run.status in TERMINAL:
+        return
+    try:
+        progress = progress_from(run.progress)
+    except PARSE_ERRORS:
+        yield Unreadable(_RUNS, run.key, "progress", f"it is {shown(run.progress)}")
+        return
+    try:
+        why = _wrong_place(progress, plan) if run.is_admitted else None
+    except PARSE_ERRORS:
+        why = f"it is {shown(run.progress)}"
+    if why is not None:
+        yield Unreadable(_RUNS, run.key, "progress", why)
+    for job in one.jobs:
+        is_of_plan = job.kind is not JobKind.STEP and job.kind is not JobKind.DELIVER
+        if is_of_plan and job.node not in plan.nodes and not _is_test(plan, job.node):
+            yield Unreadable("holdfast_jobs", run.key, "node", f"{shown(job.node)} is not in the run's plan")
+
+
+def _rows_beyond(persistence: Persistence, run: Run) -> Iterator[Unreadable]:
+    """Yield the number of a run's last row if its history goes on after that: nothing could be added to it."""
+    beyond = persistence.read(HistoryOf(run.key, run.last_row, 1))
+    again = persistence.read(RunsByKey((run.key,))) if beyond else ()
+    if again and again[0].last_row < beyond[0].number:  # and it was not added meanwhile
+        why = f"it is {run.last_row}, and there is a row {beyond[0].number}"
+        yield Unreadable(_RUNS, run.key, "last_row", why)
+
+
+def _is_test(plan: Plan, node: str) -> bool:
+    return any(group.test == node for group in plan.groups)
+
+
+def _wrong_place(progress: Progress, plan: Plan) -> str | None:
+    """Return why a place is none in this plan; None if it is one."""
+    if not 0 <= progress.group <= len(plan.groups):
+        return f"the plan has no group {shown(progress.group)}"
+    nodes = plan.groups[progress.group].nodes if progress.group < len(plan.groups) else ()
+    there = {node.name for node in nodes}
+    strange = sorted(progress.nodes.keys() - there)
+    return f"{shown(strange[0])} is not in its group of the plan" if strange else None
+
+
+def block(tx: Transaction, found: Sequence[Unreadable], now: Micros) -> list[BlockedRun]:
+    """Block the runs of which something can't be read, and hold their jobs; return those that were not blocked before.
+
+    The jobs of one that was blocked before, or has ended, are held, too.
+    """
+    first = {one.run: one for one in reversed(found)}
+    outlines = {outline.key: outline for outline in tx.outlines(sorted(first), lock=True)}
+    changes: list[Change] = []
+    blocked: list[BlockedRun] = []
+    for key, one in sorted(first.items()):
+        outline = outlines.get(key)
+        if outline is None:
+            changes.append(BlockRun(key, now, None))
+            blocked.append(BlockedRun(RunOutline(key, "", key, "", "", "", 0), one.error))
+            continue
+        if outline.status in {RunStatus.BLOCKED, *TERMINAL}:
+            changes.append(BlockRun(key, now, outline.last_row))
+            continue
+        error = one.error
+        row = HistoryRow(
+            run=key,
+            number=outline.last_row + 1,
+            type="run.blocked",
+            at=now,
+            data=canonical({"code": error.code, "message": str(error), "status": outline.status}),
+        )
+        changes += [AppendHistory(row), BlockRun(key, now, row.number)]
+        blocked.append(BlockedRun(outline, error))
+    tx.apply(changes)
+    return blocked

@@ -1,0 +1,401 @@
+"""What a run's history tells: where the run must be, how its attempts ended, and which rows can't be."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from functools import cached_property, lru_cache
+from typing import Final, TypeAlias, cast
+
+import attrs
+
+from holdfast.kernel.invariants.queued_steps import QueuedStep, queued_steps
+from holdfast.kernel.invariants.snapshots import Snapshot
+from holdfast.kernel.pipelines.plan import Group, MapPlan, NodePlan, Plan, plan_from_json, stage_of
+from holdfast.kernel.pipelines.progress import Progress, progress_from
+from holdfast.kernel.runs.external_work import is_over
+from holdfast.ports.json import parse
+from holdfast.ports.records import (
+    PAID_ROWS,
+    TERMINAL,
+    HistoryRow,
+    Job,
+    JobKind,
+    JobState,
+    Run,
+    RunStatus,
+    Session,
+)
+from holdfast.ports.references import (
+    Reference,
+    list_reference,
+    map_reference,
+    partial_reference,
+    references_from,
+)
+
+Item: TypeAlias = tuple[str, int | None]
+"""A stage, or one item of a map: the node's name, and the item's index."""
+
+_ATTEMPT_ENDS: Final = frozenset(
+    {
+        "stage.completed",
+        "stage.expanded",
+        "stage.tested",
+        "stage.suspended",
+        "stage.retrying",
+        "stage.failed",
+        "stage.lost",
+    }
+)
+
+
+ENDS: Final = {
+    "run.completed": RunStatus.COMPLETED,
+    "run.continued": RunStatus.COMPLETED,
+    "run.failed": RunStatus.FAILED,
+    "run.cancelled": RunStatus.CANCELLED,
+    "run.terminated": RunStatus.CANCELLED,
+}
+"""The rows in which a run ends, and how it has ended then."""
+
+
+class Phase(StrEnum):
+    """Of which job of a stage an attempt is: each counts its own."""
+
+    TEST = "test"
+    BODY = "body"
+    CHECK = "check"
+    DRIVE = "drive"
+
+
+_NEXT_PHASE: Final = {"stage.tested": Phase.BODY, "stage.suspended": Phase.CHECK}
+
+
+def phase_of(job: Job) -> Phase:
+    """Return the phase that a job is of."""
+    return {JobKind.CONDITION: Phase.TEST, JobKind.POLL: Phase.CHECK, JobKind.WORKFLOW: Phase.DRIVE}.get(
+        job.kind, Phase.BODY
+    )
+
+
+@attrs.define(init=False)
+class Place:
+    """Where a run must be, worked out from its plan and its history and nothing else."""
+
+    plan: Plan
+    group: int
+    input: Reference
+    kept: dict[str, Reference]
+    passed: bool | None
+    totals: dict[str, int]
+    first_rows: dict[str, int]
+    done: dict[str, set[int]]
+    failed: dict[str, set[int]]
+    outputs: dict[str, Reference]
+    all_outputs: dict[str, Reference]
+    """What all nodes gave that are done, those of former groups among them."""
+    suspended: set[Item]
+    handed_on: dict[Item, int]
+    """External work that there is something to cancel with, of which nothing has come yet: the rows that tell of it."""
+    left: dict[Item, int]
+    """That of it which is not waited for any more."""
+    paid: dict[Item, int]
+    """The rows that say what came of cancelling it."""
+    _nodes: dict[str, NodePlan]
+    _nodes_of: tuple[int, bool | None]
+
+    def __init__(self, plan: Plan, gets: Reference = 1) -> None:
+        # Each look at a run makes one; `factory=dict[str, Reference]` would take ten times as long.
+        self.plan = plan
+        self.group, self.input, self.passed = 0, gets, None
+        self.kept, self.outputs, self.all_outputs = {}, {}, {}
+        self.totals, self.first_rows, self.done, self.failed = {}, {}, {}, {}
+        self.suspended, self.handed_on, self.left, self.paid = set(), {}, {}, {}
+        self._nodes, self._nodes_of = {}, (-1, None)
+
+    @property
+    def nodes(self) -> Mapping[str, NodePlan]:
+        """The nodes of the current group that are to be done, as far as that is known; none at the end."""
+        where = (self.group, self.passed)
+        if where != self._nodes_of:
+            self._nodes, self._nodes_of = self._found_nodes(), where
+        return self._nodes
+
+    def _found_nodes(self) -> dict[str, NodePlan]:
+        if self.group >= len(self.plan.groups):
+            return {}
+        group = self.plan.groups[self.group]
+        nodes = group.nodes if group.test is None else group.nodes[self.passed is False :][:1]
+        return {node.name: node for node in nodes}
+
+    @property
+    def is_to_be_tested(self) -> bool:
+        """Whether it is not known yet which node of the group is to be done."""
+        groups = self.plan.groups[self.group :]
+        return bool(groups) and groups[0].test is not None and self.passed is None
+
+    def turn(self, node: MapPlan) -> int:
+        """How many items of an expanded map have had their turn so far."""
+        ended = len(self.done[node.name]) + len(self.failed[node.name])
+        return min(self.totals[node.name], ended + node.limit)
+
+    def due(self) -> Iterator[tuple[JobKind, str, int | None]]:
+        """Yield the jobs that the run must have."""
+        for name, node in self.nodes.items():
+            if name in self.outputs:
+                continue
+            if self.is_to_be_tested:
+                yield JobKind.CONDITION, name, None
+            elif not isinstance(node, MapPlan):
+                yield self._kind(node, None), name, None
+            elif name not in self.totals:
+                yield JobKind.EXPAND_MAP, name, None
+            else:
+                yield from (
+                    (self._kind(node, item), name, item)
+                    for item in range(self.turn(node))
+                    if item not in self.done[name] and item not in self.failed[name]
+                )
+
+    def keep(self, kept: Mapping[str, Reference], stage: str | None) -> None:
+        """Begin where a rerun from this stage does."""
+        goal = next(
+            (at for at, one in enumerate(self.plan.groups) if any(stage == node.name for node in one.nodes)),
+            0,
+        )
+        while self.group < goal and self._keep_group(self.plan.groups[self.group], kept):
+            pass
+        group = self.plan.groups[goal]
+        if self.group == goal and group.test is None:
+            beside = {node.name: kept[node.name] for node in group.nodes if node.name in kept}
+            self.outputs |= beside
+            self.all_outputs |= beside
+
+    def _keep_group(self, group: Group, kept: Mapping[str, Reference]) -> bool:
+        there = [node.name for node in group.nodes if node.name in kept]
+        if group.test is not None:
+            self.passed = there == [group.nodes[0].name]
+            self._record_output(*((there[0], kept[there[0]]) if there else (group.nodes[0].name, self.input)))
+            return True
+        for name in there:
+            self._record_output(name, kept[name])
+        return len(there) == len(group.nodes)
+
+    def _kind(self, node: NodePlan, item: int | None) -> JobKind:
+        if (node.name, item) in self.suspended:
+            return JobKind.POLL
+        if stage_of(node).function:
+            return JobKind.WORKFLOW
+        return JobKind.STAGE if stage_of(node).child is None else JobKind.CHILD
+
+    def take(self, row: HistoryRow) -> str | None:
+        """Take a row in which an attempt ended; return what is wrong with it."""
+        match row.type:
+            case "stage.expanded":
+                return self._expand(row)
+            case "stage.completed":
+                return self._complete(row)
+            case "stage.tested":
+                return self._test(row)
+            case "stage.suspended":
+                return self._suspend(row)
+            case "stage.failed":
+                return self._lose(row)
+            case _:
+                return None
+
+    def _test(self, row: HistoryRow) -> str | None:
+        if not self.is_to_be_tested:
+            return f"row {row.number} tests {row.node!r}, where there is nothing to test"
+        self.passed = bool(fact(row, "passed"))
+        group = self.plan.groups[self.group]
+        if not self.nodes:
+            self._record_output(group.nodes[0].name, self.input)
+        return None
+
+    def _suspend(self, row: HistoryRow) -> str | None:
+        item = (row.node or "", row.item)
+        if item in self.suspended or stage_of(self.nodes[item[0]]).check is None:
+            return f"row {row.number} suspends {row.node!r}, which can't be, or is suspended already"
+        self.suspended.add(item)
+        if item[0] in self.plan.cancels:
+            self.handed_on[item] = row.number
+        return None
+
+    def leave(self, name: str | None = None) -> None:
+        """Take into account that a stage has ended without the work that it had handed on; or that all have."""
+        for item in [item for item in self.handed_on if name in (None, item[0])]:
+            self.left[item] = self.handed_on.pop(item)
+
+    def pay(self, row: HistoryRow) -> str | None:
+        """Take a row that says what came of cancelling work; return what is wrong with it."""
+        item = (row.node or "", row.item)
+        if item not in self.left or item in self.paid:
+            return f"row {row.number} is a {row.type} of what was not left, or is cancelled already"
+        self.paid[item] = row.number
+        return None
+
+    def _expand(self, row: HistoryRow) -> str | None:
+        name = row.node or ""
+        node = self.nodes[name]
+        if not isinstance(node, MapPlan) or name in self.totals:
+            return f"row {row.number} expands {name!r}, which is no map or is expanded already"
+        self.totals[name], self.first_rows[name] = fact(row, "items"), row.number
+        self.done[name], self.failed[name] = set(), set()
+        if not self.totals[name] and not (node.enough and node.enough.is_missed(total=0, failed=0)):
+            nothing = (
+                list_reference(()) if node.enough is None else partial_reference(name, *[row.number] * 2)
+            )
+            self._record_output(name, nothing)
+        return None
+
+    def _lose(self, row: HistoryRow) -> str | None:
+        node = self.nodes[row.node or ""]
+        work = self.handed_on.pop((node.name, row.item), None)
+        if work is not None and not is_over(str(fact(row, "code"))):
+            self.left[node.name, row.item] = work
+        if row.item is None or not isinstance(node, MapPlan) or node.enough is None:
+            return None
+        if row.item in self.done[node.name] or row.item in self.failed[node.name]:
+            return f"row {row.number} fails item {row.item} of {node.name!r}, which is not open"
+        lost = len(self.failed[node.name]) + 1
+        if not node.enough.is_missed(total=self.totals[node.name], failed=lost):
+            self.failed[node.name].add(row.item)
+            self._end_item(node, row)
+        return None
+
+    def _complete(self, row: HistoryRow) -> str | None:
+        name = row.node or ""
+        node = self.nodes[name]
+        self.handed_on.pop((name, row.item), None)
+        if name in self.outputs:
+            return f"row {row.number} completes {name!r} again"
+        if row.item is None:
+            if isinstance(node, MapPlan):
+                return f"row {row.number} completes the map {name!r} as if it were a stage"
+            self._record_output(name, row.number)
+            return None
+        is_open = name in self.totals and row.item in range(self.totals[name])
+        if not is_open or row.item in self.done[name] or row.item in self.failed[name]:
+            return f"row {row.number} completes item {row.item} of {name!r}, which is not open"
+        assert isinstance(node, MapPlan)
+        self.done[name].add(row.item)
+        self._end_item(node, row)
+        return None
+
+    def _end_item(self, node: MapPlan, row: HistoryRow) -> None:
+        name = node.name
+        total, done, failed = self.totals[name], len(self.done[name]), len(self.failed[name])
+        if node.enough is None and done == total:
+            self._record_output(name, map_reference(name, self.first_rows[name], row.number))
+        if node.enough is not None and node.enough.is_reached(total=total, done=done, failed=failed):
+            self._record_output(name, partial_reference(name, self.first_rows[name], row.number))
+
+    def _record_output(self, name: str, output: Reference) -> None:
+        self.leave(name)
+        self.outputs[name] = self.all_outputs[name] = output
+        if len(self.outputs) < len(self.nodes):
+            return
+        group = self.plan.groups[self.group]
+        outputs = tuple(self.outputs[node.name] for node in group.nodes if node.name in self.outputs)
+        self.kept |= {node: self.outputs[node] for node in self.nodes if node in self.plan.mapped_over}
+        self.input = list_reference(outputs) if group.parallel else outputs[0]
+        self.group += 1
+        self.passed = None
+        self.totals, self.first_rows, self.done, self.failed, self.outputs = {}, {}, {}, {}, {}
+        self.suspended = set()
+
+
+@attrs.frozen(kw_only=True)
+class Seen:
+    """A run with all its rows, and what its history tells: `place`, and the rows that can't be.
+
+    `jobs` are those by which it goes on, `steps` those that do steps which its function has put into queues, `owed`
+    those that tell others of an end, `cancels` those that cancel external work that is not waited for.
+    """
+
+    run: Run
+    jobs: Sequence[Job]
+    steps: Sequence[Job]
+    pending_deliveries: Sequence[Job]
+    cancels: Sequence[Job]
+    history: Sequence[HistoryRow]
+    sessions: Mapping[str, Session]
+    progress: Progress
+    place: Place
+    twice: Sequence[str]
+    early: Sequence[str]
+
+    @cached_property
+    def is_repaired(self) -> bool:
+        """Whether rows of it were lost and replaced: counts of attempts and epochs then begin anew."""
+        return any(row.type == "run.repaired" for row in self.history)
+
+    @cached_property
+    def queued(self) -> tuple[Sequence[QueuedStep], Sequence[str]]:
+        """The steps that its function has put into queues, and what can't be of the rows that tell of them."""
+        return queued_steps(self.history)
+
+    @cached_property
+    def attempts(self) -> Mapping[tuple[Item, Phase], Sequence[HistoryRow]]:
+        """For each stage and item, and each of its phases, the rows in which its attempts ended."""
+        tested = {group.nodes[0].name for group in self.place.plan.groups if group.test is not None}
+        driven = {name for name, node in self.place.plan.nodes.items() if stage_of(node).function}
+        phases: dict[Item, Phase] = {(name, None): Phase.TEST for name in tested}
+        phases |= {(name, None): Phase.DRIVE for name in driven}
+        ends: dict[tuple[Item, Phase], list[HistoryRow]] = {}
+        for row in self.history:
+            if row.type in _ATTEMPT_ENDS and row.node is not None:
+                item = (row.node, row.item)
+                phase = phases.setdefault(item, Phase.BODY)
+                ends.setdefault((item, phase), []).append(row)
+                if row.type in _NEXT_PHASE:
+                    phases[item] = _NEXT_PHASE[row.type]
+        return ends
+
+
+def look(run: Run, plan: str, snapshot: Snapshot) -> Seen:
+    """Read the history of a run from its beginning. `plan` is the stored text of its plan."""
+    place = Place(plan_from_json(plan), gets=run.first_row)
+    place.keep(references_from(run.inherited), run.rerun_from)
+    twice: list[str] = []
+    early: list[str] = []
+    history = snapshot.history.get(run.key, ())
+    end = next((row.number for row in history if row.type in ENDS), 0)
+    for row in history:
+        if row.type in PAID_ROWS:
+            if run.status in TERMINAL and row.number > end:
+                place.leave()
+            twice += filter(None, (place.pay(row),))
+        if row.type not in _ATTEMPT_ENDS:
+            continue
+        if row.node not in place.nodes:
+            early.append(f"row {row.number} is a {row.type} of {row.node!r}, whose turn it is not")
+        else:
+            twice += filter(None, (place.take(row),))
+    if run.status in TERMINAL:
+        place.leave()
+    jobs = [job for _, job in sorted(snapshot.jobs.get(run.key, {}).items())]
+    return Seen(
+        run=run,
+        jobs=[job for job in jobs if not job.outlives_run and job.kind is not JobKind.STEP],
+        steps=[job for job in jobs if job.kind is JobKind.STEP],
+        pending_deliveries=[job for job in jobs if job.state is JobState.PENDING_DELIVERY],
+        cancels=[job for job in jobs if job.outlives_run and job.state is not JobState.PENDING_DELIVERY],
+        history=history,
+        sessions=snapshot.sessions,
+        progress=progress_from(run.progress),
+        place=place,
+        twice=twice,
+        early=early,
+    )
+
+
+def fact(row: HistoryRow, name: str) -> int:
+    """Return a number that a row of history tells; 0 if it does not."""
+    return 0 if row.data is None else _facts(row.data).get(name, 0)
+
+
+@lru_cache(maxsize=1_024)
+def _facts(data: str) -> Mapping[str, int]:
+    """Return what a row tells. A history that grows is read again and again."""
+    return cast("dict[str, int]", parse(data))

@@ -1,0 +1,136 @@
+"""What must be true of what was lost with its workers: how it is counted, and of what is given up for it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, cast
+
+from holdfast.kernel.invariants.history_facts import Seen
+from holdfast.kernel.invariants.queued_steps import number_in, text_in
+from holdfast.kernel.invariants.snapshots import Snapshot
+from holdfast.kernel.invariants.violations import Violation
+from holdfast.kernel.pipelines.plan import stage_of
+from holdfast.kernel.runs.external_work import LOST_WORKER
+from holdfast.ports.json import parse
+from holdfast.ports.records import (
+    STAGE_FAILED,
+    STEP_FAILED,
+    STEP_RETRYING,
+    STEP_STARTED,
+    HistoryRow,
+    Job,
+    JobKind,
+    JobState,
+)
+
+_LOST_STAGE: Final = "stage.lost"
+_FREE: Final = 2
+"""So many losses make a suspect. Before that it may be beside anything."""
+_MIN: Final = 5
+"""What is given up, and may be tried again, was lost so often."""
+_MAX: Final = 100
+"""However often it may be tried."""
+
+
+def _most(attempts: int) -> int:
+    return 1 if attempts == 1 else min(max(attempts, _MIN), _MAX)
+
+
+def suspects_are_alone(snapshot: Snapshot) -> Iterator[Violation]:
+    """S12: no session holds a suspect together with another job that was lost."""
+    held: dict[str, list[Job]] = {}
+    for jobs in snapshot.jobs.values():
+        for job in jobs.values():
+            if job.lost_attempts and job.state is JobState.LEASED and job.session is not None:
+                held.setdefault(job.session, []).append(job)
+    for session, lost in held.items():
+        if len(lost) > 1 and any(job.lost_attempts >= _FREE for job in lost):
+            named = ", ".join(f"{job.key.text} (lost {job.lost_attempts} times)" for job in lost)
+            yield Violation("S12", session, f"it holds a suspect beside what was lost: {named}")
+
+
+def losses_are_counted(seen: Seen) -> Iterator[str]:
+    """S12: what is lost is given up when it was lost as often as it may be, and as a suspect. Never before."""
+    if seen.is_repaired:
+        return
+    for job in (*seen.jobs, *seen.steps, *seen.cancels):
+        if job.kind is not JobKind.WORKFLOW and job.lost_attempts >= _most(job.max_attempts):
+            yield f"job {job.number} was lost {job.lost_attempts} times, of {_most(job.max_attempts)}, and goes on"
+    yield from _stages(seen)
+    yield from _queued(seen)
+    yield from _steps(seen.history, keeps_rows=bool(seen.run.kept_rows))
+
+
+def _stages(seen: Seen) -> Iterator[str]:
+    """A stage fails for good by its worker's loss only once it was lost so often: as often as it may be."""
+    for (item, _), rows in seen.attempts.items():
+        for at, row in enumerate(rows):
+            if row.type != STAGE_FAILED or text_in(row, "code") != LOST_WORKER:
+                continue
+            node = seen.place.plan.nodes.get(item[0])
+            is_check = any(one.type == "stage.suspended" for one in rows[:at])
+            if node is None or is_check or stage_of(node).check is not None:
+                continue  # a check that came to an end begins anew
+            losses = sum(one.type == _LOST_STAGE for one in rows[:at]) + 1
+            most = _most(stage_of(node).max_attempts)
+            if losses < most:
+                yield f"row {row.number} gives {item} up, which was lost {losses} times of {most}"
+
+
+def _queued(seen: Seen) -> Iterator[str]:
+    for step in seen.queued[0]:
+        losses = sum(number_in(row, "lost") for row in step.tries)
+        most = _most(number_in(step.queued, "max_attempts"))
+        ends = [row for row in step.tries if row.type == STEP_FAILED and number_in(row, "lost")]
+        if ends and losses < most:
+            yield f"row {ends[0].number} gives job {step.job} up, which was lost {losses} times of {most}"
+
+
+def _steps(history: Sequence[HistoryRow], *, keeps_rows: bool) -> Iterator[str]:
+    """A step that is done where its function is driven is given up at once, or as a suspect, alone of those lost.
+
+    `keeps_rows` says that the run keeps rows of generations before: in those a call may have begun again already.
+    """
+    if not any(row.type == STEP_FAILED and number_in(row, "lost") for row in history):
+        return
+    drive = 0  # how often the job that drives the function had been lost, with its last loss
+    begun = _begun_before(history) if keeps_rows else set[str]()
+    batch: list[HistoryRow] = []
+    for row in history:
+        if row.type == _LOST_STAGE:
+            drive = number_in(row, "lost_attempts")
+        is_lost = (
+            row.type in (STEP_FAILED, STEP_RETRYING) and number_in(row, "lost") and not number_in(row, "job")
+        )
+        if not is_lost and batch:
+            yield from _given_up(batch, begun, drive)
+            begun -= {text_in(one, "call") for one in batch}
+            batch = []
+        if is_lost:
+            batch.append(row)
+        elif row.type == STEP_STARTED:
+            begun.add(text_in(row, "call"))
+        elif row.type.startswith("step."):
+            begun.discard(text_in(row, "call"))
+    yield from _given_up(batch, begun, drive)
+
+
+def _begun_before(history: Sequence[HistoryRow]) -> set[str]:
+    """Return the calls that may have begun again before this history, for the first that it tells of them is a loss."""
+    first = {text_in(row, "call"): row for row in reversed(history) if row.type.startswith("step.")}
+    return {call for call, row in first.items() if number_in(row, "lost")}
+
+
+def _given_up(batch: Sequence[HistoryRow], begun: set[str], drive: int) -> Iterator[str]:
+    again = [row for row in batch if number_in(row, "lost_attempts") > 1]
+    for row in batch:
+        losses = number_in(row, "lost_attempts")
+        if losses > 1 and text_in(row, "call") not in begun:
+            yield f"row {row.number} counts a loss of call {text_in(row, 'call')}, which had not begun again"
+        if row.type != STEP_FAILED or losses == 1:
+            continue
+        if losses < _MIN or len(again) > 1 or drive <= _FREE:
+            beside = len(again) - 1
+            facts = cast("dict[str, object]", parse(row.data or "{}"))
+            yield (
+                f"row {row.number} gives step {facts.get('step')!r} up, which was lost {losses} times, the last time"
+                f" beside {beside} others that were lost before; its function was lost {drive} times"
+            )

@@ -1,0 +1,168 @@
+"""M1: no message is lost. It is received, or handed on, or unread for all to see in a run that may leave it there.
+
+Or its sender was refused: to a channel that is closed nothing comes but what also begins the next generation.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+from holdfast.kernel.invariants.history_facts import Seen
+from holdfast.kernel.invariants.snapshots import Snapshot
+from holdfast.kernel.invariants.violations import Violation
+from holdfast.ports.json import parse
+from holdfast.ports.mailboxes import Mailbox, mailbox_from
+from holdfast.ports.records import (
+    CHANNEL_CLOSED,
+    SIGNAL_RECEIVED,
+    START_RECEIVED,
+    TERMINAL,
+    HistoryRow,
+    Run,
+    RunName,
+    RunStatus,
+)
+
+
+def mailbox_fits(seen: Seen) -> Iterator[str]:
+    """M1: what a run says of its messages is so, as far as its rows tell."""
+    run, history = seen.run, seen.history
+    mailbox = mailbox_from(run.mailbox)
+    rows = {
+        row.number: row for row in history if row.type in (SIGNAL_RECEIVED, START_RECEIVED, CHANNEL_CLOSED)
+    }
+    if not rows and run.mailbox is None:
+        return
+    own = [number for number in mailbox.unread if number >= run.first_row]
+    if list(mailbox.unread) != sorted(set(mailbox.unread)):
+        yield f"its unread messages are {mailbox.unread}"
+    if wrong := [number for number in own if number not in rows or rows[number].type != SIGNAL_RECEIVED]:
+        yield f"the rows {wrong} are unread, and no messages"
+    if lost := sorted(mailbox.starts.keys() - set(mailbox.unread)):
+        yield f"the messages {lost} came with starts and are received, and the next generation is to begin by them"
+    closed: set[str] = set()
+    for number, row in rows.items():
+        facts = _facts(row)
+        if row.type == CHANNEL_CLOSED:
+            channel = str(facts["channel"])
+            closed.add(channel)
+            before = (one for one in own if one < number and _facts(rows[one]).get("channel") == channel)
+            if left := list(before):
+                yield f"it closed {channel!r} in row {number}, and has not received the messages {left}"
+        elif row.type == SIGNAL_RECEIVED and facts["channel"] in closed:
+            if "start" not in facts and "again" not in facts:
+                yield f"message {number} has come for channel {facts['channel']!r}, which was closed"
+            if number not in mailbox.unread:
+                yield f"it received message {number} through a channel that it had closed"
+    if not closed.issubset(mailbox.closed):
+        yield f"it has closed {sorted(closed)}, and says {mailbox.closed}"
+
+
+def messages_go_on(snapshot: Snapshot) -> Iterator[Violation]:
+    """M1: what a generation has not received goes to the next one, which there is if any of it came with a start."""
+    by_name = {(run.name, run.generation): run for run in snapshot.runs.values()}
+    newest: dict[RunName, int] = {}
+    for name, generation in by_name:
+        newest[name] = max(generation, newest.get(name, 0))
+    for run in snapshot.runs.values():
+        following = by_name.get((run.name, run.generation + 1))
+        if run.mailbox is None and (following is None or following.mailbox is None):
+            continue
+        mailbox = mailbox_from(run.mailbox)
+        if run.generation == newest[run.name]:
+            yield from (Violation("M1", run.key, what) for what in _left(run, mailbox, snapshot))
+        elif following is not None and following.rerun_of is None:
+            found = _handed_on(run, mailbox, following, snapshot)
+            yield from (Violation("M1", following.key, what) for what in found)
+
+
+def _left(run: Run, mailbox: Mailbox, snapshot: Snapshot) -> Iterator[str]:
+    """Yield what an ended run that is the newest generation has left unread, and may not."""
+    if run.status not in TERMINAL:
+        return
+    rows = {row.number: row for row in _whole(run, snapshot)}
+    for number, start in mailbox.starts.items():
+        kept = cast("Mapping[str, object]", _facts(rows[start])["start"]) if start in rows else None
+        is_rerun = kept is not None and kept.get("if_ended") == "rerun"
+        if is_rerun or run.status is not RunStatus.COMPLETED:
+            yield f"it has ended, message {number} is unread, and no generation begins by the start in row {start}"
+    wanted = _wanted(tuple(rows.values()))
+    for number in mailbox.unread:
+        row = rows.get(number)
+        is_kept = row is not None and "start" in _facts(row) and number > wanted
+        if is_kept and number not in mailbox.starts:
+            yield f"message {number} came with a start, nobody wanted the run to end, and it is left unread"
+
+
+def _handed_on(run: Run, mailbox: Mailbox, following: Run, snapshot: Snapshot) -> Iterator[str]:
+    """Yield what the next generation, which runs nothing again, has not got, or got otherwise, or too much."""
+    history = snapshot.history.get(following.key, ())
+    if not history or not _is_function(following, snapshot):
+        return
+    whole = _whole(run, snapshot)
+    sent = {row.number: row for row in whole if row.type == SIGNAL_RECEIVED}
+    got = [row for row in history if row.type == SIGNAL_RECEIVED and "again" in _facts(row)]
+    again = [_facts(row)["again"] for row in got]
+    if again != list(mailbox.unread):
+        yield f"it got the messages {again} of generation {run.generation}, and {mailbox.unread} are unread there"
+        return
+    for row, number in zip(got, mailbox.unread, strict=True):
+        before = sent.get(number)
+        if before is not None and (row.payload, _channel(row)) != (before.payload, _channel(before)):
+            yield f"message {row.number} is not what message {number} of generation {run.generation} is"
+        start = mailbox.starts.get(number)
+        is_used = start is not None and start == _facts(history[0]).get("start")
+        if ("start" in _facts(row)) is not (start is not None and not is_used):
+            yield f"message {row.number} came with the start in row {start}, and does {'' if is_used else 'not '}now"
+    yield from _begins(history, following, whole)
+
+
+def _begins(history: Sequence[HistoryRow], following: Run, before: Sequence[HistoryRow]) -> Iterator[str]:
+    """Yield why a generation that began by a start that was kept should not have, or not so."""
+    number = _facts(history[0]).get("start")
+    if number is None:
+        return
+    row = next((row for row in before if row.number == number), None)
+    if row is None or row.type != START_RECEIVED:
+        yield f"it began by the start in row {number}, where there is none"
+        return
+    facts = _facts(row)
+    wanted = _wanted(before)
+    if facts["plan"] != following.plan or row.payload != history[0].payload:
+        yield f"it began otherwise than the start in row {number} says"
+    if cast("int", number) < wanted:
+        yield f"it began by the start in row {number}, and somebody wanted the run to end after that, in row {wanted}"
+
+
+def _whole(run: Run, snapshot: Snapshot) -> Sequence[HistoryRow]:
+    """Return the history of a run, with the rows that it keeps of generations before, as far as these are known."""
+    rows: list[HistoryRow] = []
+    first = 0
+    for part in run.kept_rows:
+        rows += (row for row in snapshot.history.get(part.run, ()) if first < row.number <= part.last)
+        first = part.last
+    return [*rows, *snapshot.history.get(run.key, ())]
+
+
+def _wanted(history: Sequence[HistoryRow]) -> int:
+    """Return the last row in which somebody wants the run to end, 0 if nobody does; a deadline is nobody."""
+    last = 0
+    is_cancelling = any(row.type == "run.cancelling" for row in history)
+    for row in history:
+        is_end = row.type == "run.terminated" or (row.type == "run.cancelled" and not is_cancelling)
+        is_new = row.at > history[0].at or "continues" not in _facts(history[0])  # else it was told before
+        if is_end or (row.type == "run.cancelling" and is_new and "deadline" not in _facts(row)):
+            last = row.number
+    return last
+
+
+def _is_function(run: Run, snapshot: Snapshot) -> bool:
+    plan = snapshot.plans.get(run.plan)
+    return plan is not None and '"function":true' in plan
+
+
+def _channel(row: HistoryRow) -> object:
+    return _facts(row).get("channel")
+
+
+def _facts(row: HistoryRow) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", parse(row.data or "{}"))

@@ -1,0 +1,89 @@
+"""What must be true of the steps that functions have put into queues."""
+
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+from holdfast.kernel.invariants.history_facts import Seen
+from holdfast.kernel.invariants.queued_steps import number_in, text_in
+from holdfast.ports.json import canonical, parse
+from holdfast.ports.records import TERMINAL, HistoryRow, Job, JobState, step_definition
+
+
+def steps_have_jobs(seen: Seen) -> Iterator[str]:
+    """S7: a step that is in a queue has exactly the job that its row says; nothing else has one."""
+    steps, wrong = seen.queued
+    yield from wrong
+    open_ = {one.job: one for one in steps if not one.is_over and seen.run.status not in TERMINAL}
+    for number in sorted(open_.keys() - {job.number for job in seen.steps}):
+        yield f"call {text_in(open_[number].queued, 'call')} is in a queue, and its job {number} is not there"
+    for job in seen.steps:
+        step = open_.get(job.number)
+        if step is None:
+            yield f"job {job.number} does a step that is in no queue"
+        elif wanted := _unlike(job, step.queued):
+            yield f"job {job.number} is {job}; its row says {wanted}"
+
+
+def _unlike(job: Job, row: HistoryRow) -> tuple[object, ...] | None:
+    """Return what a row says that a job is to be, if it is not."""
+    step = step_definition(text_in(row, "step"))
+    expected = (
+        text_in(row, "call"),
+        step,
+        text_in(row, "queue"),
+        number_in(row, "max_attempts"),
+        canonical(row.number),
+        *_limits(row),
+    )
+    rate = None if job.rate_limit is None else (job.rate_limit, job.rate_period)
+    done = (job.node, job.definition, job.queue, job.max_attempts, job.input, job.concurrency_limit, rate)
+    return None if expected == done else expected
+
+
+def _limits(row: HistoryRow) -> tuple[object, object]:
+    facts = cast("dict[str, dict[str, object]]", parse(row.data or "{}"))
+    rate = facts.get("rate")
+    return facts.get("max_concurrency"), None if rate is None else (rate["limit"], rate["per_us"])
+
+
+def steps_are_counted(seen: Seen) -> Iterator[str]:
+    """S8: the attempts at a step in a queue are counted, one by one, and never exceed the maximum."""
+    if seen.is_repaired:
+        return
+    jobs = {job.number: job for job in seen.steps}
+    for step in seen.queued[0]:
+        numbers = [number_in(row, "attempt") for row in step.tries]
+        most = number_in(step.queued, "max_attempts")
+        counted = sum(not number_in(row, "lost") for row in step.tries)
+        if numbers != list(range(1, len(numbers) + 1)) or counted > most:
+            yield f"the attempts of job {step.job} that ended are {numbers}, of {most}"
+        if (job := jobs.get(step.job)) is not None:
+            yield from _counted(job, step.tries)
+
+
+def _counted(job: Job, tries: Sequence[HistoryRow]) -> Iterator[str]:
+    is_held = job.state is JobState.LEASED
+    if not is_held <= job.tries <= job.max_attempts - (not is_held) or job.attempts > job.epoch:
+        yield (
+            f"job {job.number} is {job.state} with {job.tries} of {job.max_attempts} attempts"
+            f" in {job.epoch} claims"
+        )
+    if len(tries) != job.attempts - is_held:
+        yield f"job {job.number} counts {job.attempts} attempts, and {len(tries)} of them ended"
+    lost = sum(number_in(row, "lost") for row in tries)
+    if lost != job.lost_attempts:
+        yield f"job {job.number} counts {job.lost_attempts} losses, and there were {lost}"
+
+
+def step_epochs(seen: Seen) -> Iterator[str]:
+    """S1: one attempt at a step for each epoch of its job, in order."""
+    if seen.is_repaired:
+        return
+    jobs = {job.number: job for job in seen.steps}
+    for step in seen.queued[0]:
+        epochs = [row.epoch or 0 for row in step.tries]
+        if epochs != sorted(set(epochs)):
+            yield f"the attempts of job {step.job} ended in the epochs {epochs}"
+        job = jobs.get(step.job)
+        if job is not None and epochs and job.epoch - (job.state is JobState.LEASED) < epochs[-1]:
+            yield f"job {job.number} is at epoch {job.epoch}, and one ended in epoch {epochs[-1]}"

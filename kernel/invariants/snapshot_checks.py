@@ -1,0 +1,500 @@
+"""What must be true of a store at every moment."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain, pairwise
+from operator import attrgetter
+from typing import Final
+
+from holdfast.kernel.invariants.history_facts import ENDS, Item, Phase, Seen, fact, look, phase_of
+from holdfast.kernel.invariants.loss_checks import losses_are_counted, suspects_are_alone
+from holdfast.kernel.invariants.mailbox_checks import mailbox_fits, messages_go_on
+from holdfast.kernel.invariants.queued_step_checks import step_epochs, steps_are_counted, steps_have_jobs
+from holdfast.kernel.invariants.snapshots import Snapshot, as_snapshot
+from holdfast.kernel.invariants.violations import Violation
+from holdfast.kernel.pipelines.plan import MapPlan, stage_of
+from holdfast.ports.json import canonical
+from holdfast.ports.records import (
+    HELD,
+    PAID_ROWS,
+    TERMINAL,
+    HistoryRow,
+    Job,
+    JobKind,
+    JobState,
+    RateName,
+    Run,
+    RunName,
+    RunStatus,
+    SlotName,
+    losses_max,
+)
+from holdfast.ports.references import KeptRows, Reference, of_run, reference_text, references_from
+from holdfast.ports.unreadable import PARSE_ERRORS
+from holdfast.ports.working_set import Tables
+
+_GENERATION: Final = attrgetter("namespace", "id", "generation")
+
+
+def check(store: Snapshot | Tables, *, runs: Collection[str] | None = None) -> list[Violation]:
+    """Return what is wrong with the rows of a store; nothing, if the engine keeps its promises.
+
+    With `runs` only these are looked at one by one, by key: those that have changed, say. What must be true of several
+    runs together is asked of all, always.
+    """
+    snapshot = as_snapshot(store)
+    everything = snapshot.runs.keys() | snapshot.jobs.keys() | snapshot.history.keys()
+    keys = everything if runs is None else everything.intersection(runs)
+    of_several = [*_generations(snapshot), *_children(snapshot), *messages_go_on(snapshot)]
+    of_all = [*_slots(snapshot), *_rates(snapshot), *suspects_are_alone(snapshot)]
+    return [*of_several, *_one_by_one(snapshot, keys), *of_all]
+
+
+def check_part(part: Snapshot | Tables, runs: Collection[str]) -> list[Violation]:
+    """Return what is wrong with these runs, by key, of which the snapshot is a part of a store.
+
+    It is enough that it has them, the generations before them with their histories, the newest generations of their
+    names, and the runs that their jobs wait for. Nothing is said of limits, which they share with others.
+    """
+    snapshot = as_snapshot(part)
+    everything = snapshot.runs.keys() | snapshot.jobs.keys() | snapshot.history.keys()
+    keys = everything.intersection(runs)
+    of_several = (*_generations(snapshot), *_children(snapshot), *messages_go_on(snapshot))
+    return [*(one for one in of_several if one.where in keys), *_one_by_one(snapshot, keys)]
+
+
+def _one_by_one(snapshot: Snapshot, keys: Collection[str]) -> list[Violation]:
+    found: list[Violation] = []
+    looked: dict[str, Seen] = {}
+    for key in sorted(keys):
+        run = snapshot.runs.get(key)
+        if run is None:
+            found.append(Violation("S7", key, "rows of a run that is not there"))
+            continue
+        plan = snapshot.plans.get(run.plan)
+        if plan is None:
+            found.append(Violation("S7", key, f"its plan {run.plan} is not stored"))
+            continue
+        try:
+            seen = looked[key] = look(run, plan, snapshot)
+            found += [Violation(name, key, what) for name, rule in _RULES for what in rule(seen)]
+            found += [Violation("S4", key, what) for what in _kept(seen, snapshot, looked)]
+        except PARSE_ERRORS as error:
+            what = f"its rows say what can't be: {type(error).__name__}: {error}"
+            found.append(Violation("S4", key, what))
+    return found
+
+
+def _kept(seen: Seen, snapshot: Snapshot, looked: Mapping[str, Seen]) -> Iterator[str]:
+    """S4: what a rerun keeps is what the generation before it has, and that is in whichever generation gave it."""
+    run = seen.run
+    if run.rerun_of is None:
+        if run.inherited is not None or run.rerun_from is not None:
+            yield f"it runs nothing again, keeps {run.inherited} and begins with {run.rerun_from}"
+        return
+    before = snapshot.runs.get(run.rerun_of)
+    if before is None or (before.name, before.generation + 1) != (run.name, run.generation):
+        yield f"it runs {run.rerun_of} again, which is not the generation before it"
+        return
+    yield from _kept_rows(run, before, snapshot.history.get(before.key, ()))
+    kept = references_from(run.inherited)
+    plan = snapshot.plans.get(before.plan) if kept else None
+    outputs: Mapping[str, Reference] = {}
+    if plan is not None:
+        outputs = (looked.get(before.key) or look(before, plan, snapshot)).place.all_outputs
+    for name, reference in kept.items():
+        output = outputs.get(name)
+        if output is None or of_run(before.key, output) != reference:
+            yield f"it keeps {reference} of {name!r}, and that gave {output}"
+    if run.rerun_from is None and kept:
+        yield f"it begins from the start, and keeps {run.inherited}"
+    if run.rerun_from is not None and run.rerun_from in kept:
+        yield f"it begins with {run.rerun_from!r}, and keeps what that gave"
+
+
+def _kept_rows(run: Run, before: Run, history: Sequence[HistoryRow]) -> Iterator[str]:
+    """S4: the rows that a function keeps are the first of those of the generation before it."""
+    kept = run.kept_rows
+    whole = (*before.kept_rows, KeptRows(before.key, before.last_row))
+    if not kept:
+        return
+    *first, last = kept
+    known = whole[len(first)] if len(first) < len(whole) else None
+    begin = first[-1].last if first else 0
+    is_theirs = known is not None and known.run == last.run and begin < last.last <= known.last
+    if tuple(first) != whole[: len(first)] or not is_theirs:
+        yield f"it keeps the rows {kept}, and those of the generation before it are {whole}"
+    if run.rerun_from is None:
+        yield f"it begins from the start, and keeps the rows {kept}"
+    if last.run == before.key and any(row.type in ENDS and row.number <= last.last for row in history):
+        yield f"it keeps the rows {kept}, in which the generation before it has ended"
+
+
+def _slots(snapshot: Snapshot) -> Iterator[Violation]:
+    """S10: no more have a slot than whoever got the last of them was told that may."""
+    holders: dict[SlotName, list[int]] = {}
+    jobs = (job for of_run in snapshot.jobs.values() for job in of_run.values())
+    everyone: Iterator[Run | Job] = chain(snapshot.runs.values(), jobs)
+    for one in everyone:
+        if one.concurrency_key is not None and one.has_slot and one.slot is not None:
+            holders.setdefault(one.slot, []).append(one.concurrency_limit or 0)
+    for slot, limits in holders.items():
+        if len(limits) > max(limits):
+            found = f"{len(limits)} have a slot of {slot.namespace}, and at most {max(limits)} may"
+            yield Violation("S10", slot.name, found)
+
+
+def _rates(snapshot: Snapshot) -> Iterator[Violation]:
+    """S11: of the jobs that are leased, no more were claimed in a span of their rate limit's period than it says."""
+    starts: dict[RateName, list[Job]] = {}
+    for jobs_of_run in snapshot.jobs.values():
+        for job in jobs_of_run.values():
+            if job.rate is not None and job.state is JobState.LEASED and job.leased_at is not None:
+                starts.setdefault(job.rate, []).append(job)
+    for rate, jobs in starts.items():
+        limit = max(job.rate_limit or 0 for job in jobs)
+        period = min(job.rate_period or 0 for job in jobs)
+        at = sorted(job.leased_at or 0 for job in jobs)
+        soonest = min((after - before for before, after in zip(at, at[limit:], strict=False)), default=period)
+        if soonest < period:
+            yield Violation(
+                "S11", rate.name, f"{limit + 1} started within {soonest} us, and {limit} may in {period}"
+            )
+
+
+def _generations(snapshot: Snapshot) -> Iterator[Violation]:
+    """S5: one row for each generation of a run, and only the newest is active."""
+    runs = sorted(snapshot.runs.values(), key=_GENERATION)
+    for older, newer in pairwise(runs):
+        if older.id != newer.id or older.namespace != newer.namespace:
+            continue
+        if older.generation == newer.generation:
+            yield Violation("S5", newer.key, f"generation {newer.generation} of {newer.id!r} is there twice")
+        elif older.status not in TERMINAL:
+            yield Violation("S5", older.key, "it is active, and there is a newer generation of it")
+
+
+def _children(snapshot: Snapshot) -> Iterator[Violation]:
+    """S7: the end of a run that is waited for will be told: it is active, or owes it."""
+    waiting = [job for jobs in snapshot.jobs.values() for job in jobs.values() if job.waits_for_child]
+    by_name: dict[RunName, list[Run]] = {}
+    for run in snapshot.runs.values() if waiting else ():
+        by_name.setdefault(run.name, []).append(run)
+    for job in waiting:
+        name = RunName(job.namespace, job.waiting_for or "")
+        child = next((run for run in by_name.get(name, ()) if run.parent == job.key.text), None)
+        child_jobs = snapshot.jobs.get(child.key, {}).values() if child else ()
+        is_delivery_pending = any(
+            one.input == canonical(job.key.text)
+            for one in child_jobs
+            if one.state is JobState.PENDING_DELIVERY
+        )
+        if child is None or (child.status in TERMINAL and not is_delivery_pending):
+            yield Violation("S7", job.run, f"job {job.number} waits for {name.id!r}, and nobody tells it")
+
+
+def _numbered(seen: Seen) -> Iterator[str]:
+    """O1: the history is numbered without gaps, from 1 or from behind what is kept of generations before, by time."""
+    numbers = [row.number for row in seen.history]
+    first, last = seen.run.first_row, seen.run.last_row
+    if len(numbers) != last + 1 - first or numbers != list(range(first, last + 1)):
+        yield f"its rows are {_short(numbers)}, its row says that the last is {seen.run.last_row}"
+    if seen.history and seen.history[0].type != "run.created":
+        yield f"its history begins with {seen.history[0].type}"
+    for before, after in pairwise(seen.history):
+        if after.at < before.at:
+            yield f"row {after.number} is earlier than the row before it"
+
+
+def _epochs(seen: Seen) -> Iterator[str]:
+    """S1: one attempt for each epoch of a job, in order."""
+    if seen.is_repaired:
+        return
+    live = {((job.node, job.item), phase_of(job)): job for job in seen.jobs}
+    for (item, phase), rows in seen.attempts.items():
+        epochs = [row.epoch or 0 for row in rows]
+        if any(after <= before for before, after in pairwise(epochs)):
+            yield f"the attempts of {_named(item)} ended in the epochs {epochs}"
+        job = live.get((item, phase))
+        if job is not None and epochs and job.epoch - _is_under_way(job) < epochs[-1]:
+            yield f"job {job.number} is at epoch {job.epoch}, and one ended in epoch {epochs[-1]}"
+
+
+def _outputs(seen: Seen) -> Iterator[str]:
+    """S4: what is completed is completed once, and the run's row refers to exactly that."""
+    yield from seen.twice
+    if not seen.run.is_admitted or (seen.run.status in TERMINAL and seen.run.progress == "{}"):
+        return  # what ended before it began is nowhere, though it may owe something
+    place, progress = seen.place, seen.progress
+    if (place.group, place.input, place.kept) != (progress.group, progress.input, progress.kept):
+        yield f"its history leads to group {place.group} with {place.input}, its row says {seen.run.progress}"
+        return
+    if place.nodes and place.nodes.keys() != progress.nodes.keys():
+        yield f"the nodes of its group are {sorted(place.nodes)}, its row says {seen.run.progress}"
+    for name, node in progress.nodes.items():
+        if node.output != place.outputs.get(name):
+            yield f"{name!r} gave {place.outputs.get(name)}, its row says {node.output}"
+
+
+def _ends(seen: Seen) -> Iterator[str]:
+    """S6: a run ended for the reason that its last row gives, but for those that tell of what it owed, and no other."""
+    run = seen.run
+    ends = [row for row in seen.history if row.type in ENDS]
+    last = next((row for row in reversed(seen.history) if row.type not in PAID_ROWS), None)
+    if run.status not in TERMINAL:
+        if ends:
+            yield f"it is {run.status}, and row {ends[0].number} is {ends[0].type}"
+        return
+    if len(ends) != 1 or ends[0] is not last or ENDS[ends[0].type] is not run.status:
+        yield f"it is {run.status}, and its ends are {[(row.number, row.type) for row in ends]}"
+    if run.is_continued or (ends and ends[0].type == "run.continued"):
+        if run.result is not None or run.error is not None or not seen.place.plan.function:
+            yield f"it goes on as a new generation, and its result is {run.result}, its error {run.error}"
+    elif run.status is RunStatus.COMPLETED:
+        if seen.place.nodes:
+            yield f"it completed in group {seen.place.group} of {len(seen.place.plan.groups)}"
+        if run.result != reference_text(seen.place.input) or run.error is not None:
+            yield f"its result is {run.result}, its last group gave {seen.place.input}, its error is {run.error}"
+    elif run.result is not None or run.error is None:
+        yield f"it is {run.status}, its result is {run.result}, its error is {run.error}"
+    if run.status is RunStatus.FAILED and not any(row.type == "stage.failed" for row in seen.history):
+        if run.deadline is None or run.ended_at is None or '"deadline_exceeded"' not in (run.error or ""):
+            yield "it failed, and none of its stages did"
+        elif run.ended_at < run.deadline:
+            yield f"it failed at {run.ended_at} for its deadline, which is {run.deadline}"
+
+
+def _absorbed(seen: Seen) -> Iterator[str]:
+    """S5: a run that has ended has nothing left to do."""
+    run = seen.run
+    if (run.status in TERMINAL) != (run.ended_at is not None):
+        yield f"it is {run.status}, and ended at {run.ended_at}"
+    jobs = len(seen.jobs) + len(seen.steps)
+    if run.status in TERMINAL and (jobs or run.open_jobs):
+        yield f"it is {run.status}, counts {run.open_jobs} jobs and has {jobs}"
+    for job in seen.pending_deliveries:
+        if job.kind is not JobKind.DELIVER or job.epoch or job.session is not None:
+            yield f"job {job.number} is owed, and somebody's attempt"
+
+
+def _after_its_end(seen: Seen) -> Iterator[str]:
+    """C1: once a run has ended nothing of it is done any more, but that external work is cancelled."""
+    end = next((row.number for row in seen.history if row.type in ENDS), None)
+    after = [
+        row for row in seen.history if end is not None and row.number > end and row.type not in PAID_ROWS
+    ]
+    if after:
+        yield f"it ended in row {end}, and row {after[0].number} is {after[0].type}"
+
+
+def _left(seen: Seen) -> Iterator[str]:
+    """C2: work outside that nobody waits for any more is cancelled by one job, or a row says what came of that."""
+    run, place = seen.run, seen.place
+    jobs: dict[Item, Job] = {}
+    for job in seen.cancels:
+        item = (job.node, job.item)
+        if item in jobs or item not in place.left or item in place.paid:
+            yield f"job {job.number} cancels the work of {_named(item)}, which is waited for, or cancelled already"
+        jobs[item] = job
+        if item in place.left and job.input != reference_text(place.left[item]):
+            left = f"{_named(item)} was suspended in row {place.left[item]}"
+            yield f"job {job.number} cancels {job.input}, and {left}"
+        if job.namespace != run.namespace or job.definition != place.plan.definition:
+            yield f"job {job.number} asks for the code of {job.definition} in {job.namespace}"
+        is_held = job.state is JobState.LEASED
+        most = place.plan.cancels.get(job.node, 0)
+        if job.max_attempts != most or not is_held <= job.tries <= most - (not is_held):
+            yield f"job {job.number} is {job.state} with {job.tries} of {job.max_attempts} attempts of {most}"
+        match job.state:
+            case JobState.LEASED:
+                fine = job.session in seen.sessions and job.leased_at is not None and job.wake_at is None
+            case JobState.SLEEPING | JobState.QUEUED:
+                is_asleep = job.state is JobState.SLEEPING
+                fine = (
+                    job.session is None and job.leased_at is None and (job.wake_at is not None) == is_asleep
+                )
+            case _:
+                fine = False
+        if not fine:
+            yield f"nobody will ever take {job}"
+    for item in place.left.keys() - place.paid.keys() - jobs.keys():
+        yield f"the external work of {_named(item)} was left, and nothing cancels it"
+
+
+def _orphans(seen: Seen) -> Iterator[str]:
+    """S7: an active run has exactly the jobs that its place in the plan asks for, and counts them right."""
+    run, place = seen.run, seen.place
+    jobs = len(seen.jobs) + len(seen.steps)
+    if run.open_jobs != jobs:
+        yield f"its row counts {run.open_jobs} jobs, and it has {jobs}"
+    if run.status in TERMINAL:
+        return
+    waits = not run.is_admitted and run.status in (RunStatus.PENDING, RunStatus.PAUSED)
+    if run.status is RunStatus.PENDING and run.is_admitted:
+        yield "it is pending, and it has begun"
+    if waits and seen.jobs:
+        yield f"it has not begun, and has {len(seen.jobs)} jobs"
+    if waits and run.start_at is None and run.concurrency_key is None:
+        yield "it waits to begin, and for nothing"
+    if waits:
+        return
+    if run.start_at is not None:
+        yield f"it is to begin at {run.start_at}, and has begun"
+    if not seen.jobs:
+        yield f"it is {run.status} and has no job"
+    there = [(job.kind, job.node, job.item) for job in seen.jobs]
+    due = list(place.due())
+    if there != due:
+        have, want = Counter(there), Counter(due)
+        if want - have:
+            yield f"it lacks the jobs of {_jobs(want - have)}"
+        if have - want:
+            yield f"it has jobs of {_jobs(have - want)} too many"
+    for name, node in seen.progress.nodes.items():
+        if node.job is not None and not any(job.number == node.job and job.node == name for job in seen.jobs):
+            yield f"{name!r} waits for job {node.job}, which is not there"
+        planned = place.nodes.get(name)
+        if node.map is not None and isinstance(planned, MapPlan) and name in place.totals:
+            counters = node.map
+            counted = (counters.total, counters.done, counters.failed, counters.next, counters.first_row)
+            ended = (len(place.done[name]), len(place.failed[name]))
+            true = (place.totals[name], *ended, place.turn(planned), place.first_rows[name])
+            if counted != true:
+                yield f"{name!r} counts (total, done, failed, next, first row) {counted}, and they are {true}"
+
+
+def _leases(seen: Seen) -> Iterator[str]:
+    """S7: each job is in a state from which somebody or something will take it on."""
+    for job in (*seen.jobs, *seen.steps):
+        if job.number > seen.run.last_job or job.namespace != seen.run.namespace:
+            yield f"job {job.number} is none that the run has given out"
+        if job.kind is not JobKind.STEP and job.definition != seen.place.plan.definition:
+            yield f"job {job.number} asks for the code of {job.definition}"
+        match job.state:
+            case JobState.LEASED:
+                fine = job.session in seen.sessions and job.leased_at is not None
+                fine = fine and (job.wake_at is None or job.kind in {JobKind.STAGE, JobKind.POLL})
+            case JobState.SLEEPING:
+                fine = job.session is None and job.leased_at is None
+                fine = fine and (not job.waits_for_child if job.wake_at else job.is_woken)
+            case JobState.QUEUED:
+                fine = job.session is None and job.leased_at is None and job.wake_at is None
+            case JobState.LIMITED:
+                fine = job.session is None and job.leased_at is None and job.wake_at is None
+                fine = fine and job.concurrency_key is not None
+            case _:
+                fine = job.session is None and job.leased_at is None
+        is_paused = seen.run.status in HELD
+        if (job.state is JobState.PAUSED) != is_paused and job.state is not JobState.LEASED:
+            yield f"the run is {seen.run.status}, and job {job.number} is {job.state}"
+        if not fine:
+            yield f"nobody will ever take {job}"
+
+
+def _attempts(seen: Seen) -> Iterator[str]:
+    """S8: attempts are counted, one by one, and never exceed the maximum."""
+    ends = seen.attempts
+    for job in seen.jobs:
+        phase = phase_of(job)
+        is_held = _is_under_way(job)
+        if job.max_attempts != _attempts_max(seen, job.node, phase):
+            yield f"job {job.number} may be tried {job.max_attempts} times; its plan says otherwise"
+        node = seen.place.plan.nodes.get(job.node)
+        limit = stage_of(node).max_concurrency if node and job.kind is JobKind.STAGE else None
+        if node is not None and job.concurrency_limit != limit:
+            yield f"of job {job.number} {job.concurrency_limit} may be under way; its plan says otherwise"
+        rate = stage_of(node).rate if node and job.kind is JobKind.STAGE else None
+        planned = None if rate is None else (rate.limit, rate.per_us)
+        if (
+            node is not None
+            and (None if job.rate_limit is None else (job.rate_limit, job.rate_period)) != planned
+        ):
+            yield f"of job {job.number} {job.rate_limit} may start in {job.rate_period}; its plan says otherwise"
+        if not is_held <= job.tries <= job.max_attempts - (not is_held):
+            yield f"job {job.number} is {job.state} with {job.tries} of {job.max_attempts} attempts"
+        if job.attempts > job.epoch:
+            yield f"job {job.number} has {job.attempts} attempts in {job.epoch} claims"
+        if phase in (Phase.CHECK, Phase.DRIVE):  # attempts that only found nothing to do yet leave no row
+            continue
+        ended = [row for row in ends.get(((job.node, job.item), phase), ()) if row.type != "stage.expanded"]
+        if not seen.is_repaired and len(ended) != job.attempts - is_held:
+            yield f"job {job.number} counts {job.attempts} attempts, and {len(ended)} of them ended"
+        lost = sum(row.type == "stage.lost" for row in ended)
+        if not seen.is_repaired and lost != job.lost_attempts:
+            yield f"job {job.number} counts {job.lost_attempts} losses, and there were {lost}"
+    for (item, phase), rows in ends.items():
+        numbers = [fact(row, "attempt") for row in rows if row.type != "stage.expanded"]
+        most = _attempts_max(seen, item[0], phase)
+        leave_rows = phase not in (Phase.CHECK, Phase.DRIVE)
+        if not seen.is_repaired and leave_rows and numbers != list(range(1, len(numbers) + 1)):
+            yield f"the attempts of {_named(item)} that ended are {numbers}"
+        if phase is not Phase.DRIVE:
+            most += losses_max(most) - 1
+        if any(number > most for number in numbers):
+            yield f"{_named(item)} may be tried {most} times; the attempts that ended are {numbers}"
+
+
+def _on_time(seen: Seen) -> Iterator[str]:
+    """T1: a run that was to begin at some time did not do so before."""
+    start_at = fact(seen.history[0], "start_at") if seen.history else 0
+    for row in seen.history:
+        if row.type == "run.admitted" and row.at < start_at:
+            yield f"it began at {row.at}, and was to begin at {start_at}"
+
+
+def _is_under_way(job: Job) -> bool:
+    """Whether the last attempt that was counted has not ended: its holder has it, or a run that it has started."""
+    return job.state is JobState.LEASED or job.waits_for_child
+
+
+def _attempts_max(seen: Seen, name: str, phase: Phase) -> int:
+    node = seen.place.plan.nodes.get(name)
+    stage = None if node is None else stage_of(node)
+    if stage is None:
+        return 0
+    if phase is Phase.CHECK:
+        return stage.check.retry.attempts if stage.check else 0
+    return stage.max_attempts
+
+
+def _in_order(seen: Seen) -> Iterator[str]:
+    """S9: nothing of a stage happens before all groups before its own are done."""
+    yield from seen.early
+    if seen.run.status not in TERMINAL:
+        for job in seen.jobs:
+            if job.node not in seen.place.nodes:
+                yield f"job {job.number} is of {job.node!r}, which is not of group {seen.place.group}"
+
+
+_RULES: Final[Sequence[tuple[str, Callable[[Seen], Iterator[str]]]]] = (
+    ("O1", _numbered),
+    ("S1", _epochs),
+    ("S4", _outputs),
+    ("C1", _after_its_end),
+    ("C2", _left),
+    ("S5", _absorbed),
+    ("S6", _ends),
+    ("S7", _orphans),
+    ("S7", _leases),
+    ("S1", step_epochs),
+    ("S7", steps_have_jobs),
+    ("S8", steps_are_counted),
+    ("S8", _attempts),
+    ("S12", losses_are_counted),
+    ("S9", _in_order),
+    ("T1", _on_time),
+    ("M1", mailbox_fits),
+)
+
+
+def _named(item: Item) -> str:
+    return repr(item[0]) if item[1] is None else f"item {item[1]} of {item[0]!r}"
+
+
+def _jobs(jobs: Counter[tuple[JobKind, str, int | None]]) -> str:
+    return _short([f"{kind} {_named((node, item))}" for kind, node, item in jobs.elements()])
+
+
+def _short(things: Sequence[object]) -> str:
+    named = ", ".join(map(str, things[:10]))
+    return named if len(things) <= 10 else f"{named} and {len(things) - 10} more"

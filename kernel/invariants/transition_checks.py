@@ -1,0 +1,232 @@
+"""What must be true between two moments of a store."""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from operator import attrgetter
+from typing import Final
+
+import attrs
+
+from holdfast.kernel.invariants.snapshots import Snapshot, as_snapshot
+from holdfast.kernel.invariants.violations import Violation
+from holdfast.kernel.pipelines.progress import progress_from
+from holdfast.kernel.runs.transitions import RUN_TRANSITIONS
+from holdfast.ports.mailboxes import mailbox_from
+from holdfast.ports.records import (
+    SIGNAL_RECEIVED,
+    TERMINAL,
+    HistoryRow,
+    Job,
+    JobKind,
+    JobState,
+    Run,
+    RunStatus,
+    SessionState,
+    cancelling,
+)
+from holdfast.ports.working_set import Tables
+
+_FIXED: Final = (
+    "kind",
+    "node",
+    "item",
+    "definition",
+    "queue",
+    "max_attempts",
+    "input",
+    "queue_position",
+    "concurrency_key",
+    "concurrency_limit",
+    "rate_limit",
+    "rate_period",
+)
+"""What a job is, for as long as it is."""
+
+_FIXED_RUN: Final = (
+    "namespace",
+    "id",
+    "generation",
+    "workflow",
+    "version",
+    "plan",
+    "queue",
+    "priority",
+    "created_at",
+    "queue_position",
+    "rerun_of",
+    "rerun_from",
+    "inherited",
+    "deadline",
+    "concurrency_key",
+    "concurrency_limit",
+)
+"""And a run."""
+
+_FIXED_OF_JOB: Final = attrgetter(*_FIXED)
+_FIXED_OF_RUN: Final = attrgetter(*_FIXED_RUN)
+
+
+def _gone(run: Run, new: Snapshot, *, removals: bool, alone: bool) -> Iterator[Violation]:
+    if not removals:
+        yield Violation("S5", run.key, "the run is gone")
+    elif alone and run.status not in TERMINAL:
+        yield Violation("S5", run.key, f"the run is gone, which was {run.status}")
+    if new.jobs.get(run.key) or new.history.get(run.key):
+        yield Violation("S7", run.key, "the run is gone, and has left rows")
+
+
+def check_step(
+    before: Snapshot | Tables,
+    after: Snapshot | Tables,
+    *,
+    commands: int | None = 1,
+    removals: bool = False,
+) -> list[Violation]:
+    """Return what can't have happened between two moments, in which at most that many commands were carried out.
+
+    With `commands` None it may have been any number, and only what holds for any number is checked. With `removals`
+    some of them may have removed runs.
+    """
+    old, new = as_snapshot(before), as_snapshot(after)
+    found: list[Violation] = []
+    for key, run in old.runs.items():
+        if key not in new.runs:
+            found += _gone(run, new, removals=removals, alone=commands == 1)
+            continue
+        then, now = _history(old, key), _history(new, key)
+        if now[: len(then)] != then:
+            found.append(Violation("O1", key, "rows of its history have changed"))
+        found += (Violation("S5", key, what) for what in _run_steps(run, new.runs[key], commands))
+        found += (Violation("S4", key, what) for what in _output_steps(run, new.runs[key]))
+        found += (Violation("S1", key, what) for what in _job_steps(run, old, new, commands))
+        found += (Violation("M1", key, what) for what in _message_steps(run, new.runs[key], now, commands))
+    found += _going_on(old, new)
+    for fingerprint, plan in old.plans.items():
+        if new.plans.get(fingerprint, plan) != plan:
+            found.append(Violation("S4", fingerprint, "a plan has changed"))
+    for session in old.sessions.values():
+        later = new.sessions.get(session.id, session)
+        if session.state is SessionState.DEAD and later != session:
+            found.append(Violation("S5", session.id, "a dead session has changed"))
+        elif later.state is SessionState.OPEN and later.expires_at < session.expires_at:
+            found.append(Violation("S5", session.id, "a session ends earlier than it did"))
+    return found
+
+
+def _going_on(old: Snapshot, new: Snapshot) -> Iterator[Violation]:
+    """S7: a function that goes on as a new generation has one, by the same step."""
+    for key, run in new.runs.items():
+        is_new = run.is_continued and not (key in old.runs and old.runs[key].is_continued)
+        if is_new and not any(
+            one.name == run.name and one.generation == run.generation + 1 for one in new.runs.values()
+        ):
+            yield Violation("S7", key, "it goes on as a new generation, and there is none")
+
+
+def _run_steps(before: Run, after: Run, commands: int | None) -> Iterator[str]:
+    """S5: from status to status only as the table says; a run that has ended stays as it is."""
+    if before.status in TERMINAL and _without_deliveries(before, after) != before:
+        yield f"it had ended as {before}, and is {after}"
+    if after.status not in _reachable(before.status, commands):
+        yield f"it went from {before.status} to {after.status}"
+    if _FIXED_OF_RUN(before) != _FIXED_OF_RUN(after):
+        for field in _FIXED_RUN:
+            if getattr(before, field) != getattr(after, field):
+                yield f"its {field} has changed from {getattr(before, field)} to {getattr(after, field)}"
+    if after.start_at not in (before.start_at, None):
+        yield f"it was to begin at {before.start_at}, and now at {after.start_at}"
+    if after.last_row < before.last_row or after.last_job < before.last_job:
+        yield "numbers are given out a second time"
+
+
+def _without_deliveries(before: Run, after: Run) -> Run:
+    """Return an ended run without what changes as it pays what it owes.
+
+    That are rows that tell what came of the external work that it has left. A repair may give it jobs for that, and
+    change which job of its parent is told of its end.
+    """
+    parent = after.parent if before.parent is None else before.parent
+    updated_at = before.updated_at if after.last_row > before.last_row else after.updated_at
+    return attrs.evolve(
+        after, parent=parent, last_job=before.last_job, last_row=before.last_row, updated_at=updated_at
+    )
+
+
+def _output_steps(before: Run, after: Run) -> Iterator[str]:
+    """S4: what is done stays done, with the output that it has."""
+    if before.progress == after.progress:
+        return
+    then, now = progress_from(before.progress), progress_from(after.progress)
+    if now.group < then.group:
+        yield f"it went back from group {then.group} to {now.group}"
+    if any(now.kept.get(name) != output for name, output in then.kept.items()):
+        yield f"an output that is kept has changed: {then.kept}, {now.kept}"
+    if now.group != then.group:
+        return
+    for name, node in then.nodes.items():
+        later = now.nodes.get(name)
+        if node.output is not None and (later is None or later.output != node.output):
+            yield f"the output of {name!r} has changed"
+        if node.map is not None and later is not None and later.map is not None:
+            is_same = (node.map.total, node.map.first_row) == (later.map.total, later.map.first_row)
+            if not is_same or later.map.ended < node.map.ended or later.map.next < node.map.next:
+                yield f"the counters of {name!r} went from {node.map} to {later.map}"
+
+
+def _message_steps(
+    before: Run, after: Run, history: Sequence[HistoryRow], commands: int | None
+) -> Iterator[str]:
+    """M1: what has come is unread until it is received, and never again after that."""
+    if (before.mailbox, before.last_row) == (after.mailbox, after.last_row):
+        return
+    new = {
+        row.number for row in history[before.last_row - before.first_row + 1 :] if row.type == SIGNAL_RECEIVED
+    }
+    then, now = mailbox_from(before.mailbox), mailbox_from(after.mailbox)
+    if again := set(now.unread) - set(then.unread) - new:
+        yield f"the messages {sorted(again)} were received, and are unread"
+    if commands == 1 and (lost := new - set(now.unread)):
+        yield f"the messages {sorted(lost)} have come, and nobody can have received them"
+    if not set(then.closed) <= set(now.closed):
+        yield f"it had closed {then.closed}, and now {now.closed}"
+
+
+def _job_steps(run: Run, old: Snapshot, new: Snapshot, commands: int | None) -> Iterator[str]:
+    """S1: a claim is a new epoch, one higher, with one attempt more; only a new epoch changes hands."""
+    then, now = old.jobs.get(run.key, {}), new.jobs.get(run.key, {})
+    for number, job in now.items():
+        known = then.get(number)
+        if known is None:
+            if number <= run.last_job:
+                yield f"job {number} is back"
+            continue
+        if known is job:  # a row is never changed: it is another one then
+            continue
+        claims = job.epoch - known.epoch
+        if claims < 0 or (commands is not None and claims > commands):
+            yield f"the epoch of job {number} went from {known.epoch} to {job.epoch}"
+        if job.attempts > known.attempts + max(claims, 0):
+            yield f"the attempts of job {number} went from {known.attempts} to {job.attempts} in {claims} claims"
+        if claims == 0 and job.state is JobState.LEASED and _lease(job) != _lease(known):
+            yield f"job {number} changed hands within epoch {job.epoch}: {_lease(known)}, {_lease(job)}"
+        is_left = (known.kind, job.kind) == (JobKind.POLL, JobKind.CANCEL)
+        fixed = cancelling(known, job.max_attempts) if is_left else known
+        if _FIXED_OF_JOB(job) != _FIXED_OF_JOB(fixed):
+            yield f"job {number} became another: {known}, {job}"
+
+
+@cache
+def _reachable(status: RunStatus, steps: int | None) -> frozenset[RunStatus]:
+    reached = frozenset({status})
+    for _ in range(len(RunStatus) if steps is None else min(steps, len(RunStatus))):
+        reached |= {after for before in reached for after in RUN_TRANSITIONS[before]}
+    return reached
+
+
+def _history(snapshot: Snapshot, run: str) -> Sequence[HistoryRow]:
+    rows = snapshot.history.get(run, ())
+    return rows if isinstance(rows, list) else list(rows)
+
+
+def _lease(job: Job) -> tuple[object, ...]:
+    return job.state, job.session, job.leased_at

@@ -1,0 +1,1 @@
+"""Concurrency limits and rate limits."""

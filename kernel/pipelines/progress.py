@@ -1,0 +1,159 @@
+"""Where a run is in its plan: counters only, however wide its maps are. Stored as JSON text in the run's row."""
+
+from functools import lru_cache
+from typing import cast
+
+import attrs
+
+from holdfast.ports.json import canonical, parse
+from holdfast.ports.records import JobKey, Run
+from holdfast.ports.references import (
+    Reference,
+    item_reference,
+    map_reference,
+    partial_reference,
+    reference_from,
+    reference_text,
+)
+from holdfast.ports.structs import frozen
+from holdfast.ports.unreadable import PARSE_ERRORS
+
+
+@frozen(kw_only=True)
+class MapProgress:
+    """A map's counters: items in all, the next to get a job, those done; items to a page; the row it began at.
+
+    And those that failed, where that is tolerated.
+    """
+
+    total: int
+    next: int
+    done: int
+    page_size: int
+    first_row: int
+    failed: int = 0
+
+    @property
+    def ended(self) -> int:
+        """How many items are done or have failed."""
+        return self.done + self.failed
+
+
+@frozen(kw_only=True)
+class NodeProgress:
+    """A node of the current group: open with a job, open as a map whose items have jobs, or done with an output.
+
+    With `is_test` the job is the test that says whether this node is done, or the other one of its group.
+    """
+
+    job: int | None = None
+    map: MapProgress | None = None
+    output: Reference | None = None
+    is_test: bool = False
+
+
+@frozen(kw_only=True)
+class Progress:
+    """The current group, what came into it, how its nodes do, and outputs that later maps go over."""
+
+    group: int
+    input: Reference
+    nodes: dict[str, NodeProgress] = attrs.field(factory=dict[str, NodeProgress])
+    kept: dict[str, Reference] = attrs.field(factory=dict[str, Reference])
+
+    def with_node(self, name: str, node: NodeProgress) -> "Progress":
+        """Return the same with one node changed."""
+        return Progress(group=self.group, input=self.input, nodes={**self.nodes, name: node}, kept=self.kept)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every node of the group is done."""
+        return all(node.output is not None for node in self.nodes.values())
+
+    def to_json(self) -> str:
+        """Return the text that is stored."""
+        data: dict[str, object] = {
+            "group": self.group,
+            "input": self.input,
+            "nodes": {name: _node_data(node) for name, node in self.nodes.items()},
+        }
+        if self.kept:
+            data["kept"] = self.kept
+        return canonical(data)
+
+
+def item_input(name: str, progress: MapProgress, index: int) -> Reference:
+    """Return the reference to the item of this index."""
+    return item_reference(name, index // progress.page_size, index % progress.page_size)
+
+
+def finished_map(name: str, progress: MapProgress, last_row: int, *, partial: bool = False) -> NodeProgress:
+    """Return a map that was over with row `last_row`. If it may lose items, it gives those that failed as well."""
+    make = partial_reference if partial else map_reference
+    return NodeProgress(output=make(name, progress.first_row, last_row))
+
+
+@lru_cache(maxsize=256)
+def progress_from(text: str) -> Progress:
+    """Return the progress that was stored as this text. A run that has not begun is before its first group's nodes.
+
+    It is the same object for the same text: a function's stays as it is while its steps are recorded.
+    """
+    data = cast("dict[str, object]", parse(text))
+    if not data:
+        return Progress(group=0, input=1)
+    nodes = cast("dict[str, dict[str, object]]", data["nodes"])
+    kept = cast("dict[str, object]", data.get("kept", {}))
+    return Progress(
+        group=cast("int", data["group"]),
+        input=_reference(data["input"]),
+        nodes={name: _node_from(node) for name, node in nodes.items()},
+        kept={name: _reference(reference) for name, reference in kept.items()},
+    )
+
+
+def driver_of(run: Run) -> JobKey | None:
+    """Return the job that drives a run's function; None if the run has not begun, has ended, or is none of a function.
+
+    For others than functions it may be the job of any stage.
+    """
+    try:
+        nodes = progress_from(run.progress).nodes.values()
+    except PARSE_ERRORS:
+        return None
+    number = next((node.job for node in nodes if node.job is not None), None)
+    return None if number is None else JobKey(run.key, number)
+
+
+def _node_data(node: NodeProgress) -> dict[str, object]:
+    if node.output is not None:
+        return {"output": node.output}
+    if node.map is not None:
+        counters = node.map
+        numbers = [counters.total, counters.next, counters.done, counters.page_size, counters.first_row]
+        return {"map": [*numbers, counters.failed] if counters.failed else numbers}
+    return {"test": node.job} if node.is_test else {"job": node.job}
+
+
+def _node_from(data: dict[str, object]) -> NodeProgress:
+    if "output" in data:
+        return NodeProgress(output=_reference(data["output"]))
+    if "map" in data:
+        total, following, done, page_size, first_row, *failed = cast("list[int]", data["map"])
+        return NodeProgress(
+            map=MapProgress(
+                total=total,
+                next=following,
+                done=done,
+                page_size=page_size,
+                first_row=first_row,
+                failed=sum(failed),
+            )
+        )
+    if "test" in data:
+        return NodeProgress(job=cast("int", data["test"]), is_test=True)
+    return NodeProgress(job=cast("int", data["job"]))
+
+
+def _reference(data: object) -> Reference:
+    return data if isinstance(data, int) else reference_from(reference_text(cast("Reference", data)))

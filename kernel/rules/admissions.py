@@ -1,0 +1,198 @@
+"""Rules for what waits: pending runs begin, and limited jobs are queued."""
+
+from collections import Counter
+from typing import Final
+
+from holdfast.kernel.commands import JobAdmit, JobsAdmitted, RunClaimPending, RunsAdmitted
+from holdfast.kernel.limits.concurrency import holders, line_of
+from holdfast.kernel.limits.rates import Rates, queued_rates
+from holdfast.kernel.pipelines.interpreter import begin
+from holdfast.kernel.pipelines.plan import Plan
+from holdfast.kernel.rules.leases import hints_of
+from holdfast.kernel.rules.queued_steps import steps_in_queues
+from holdfast.kernel.runs.builder import RunDraft
+from holdfast.kernel.state import Decision, Reads, State, WaitingJobs, WaitingRuns
+from holdfast.ports.changes import AddConcurrencyLimit, Change, UpdateJob, UpdateRun
+from holdfast.ports.clock import Ids
+from holdfast.ports.persistence import Waiting
+from holdfast.ports.records import Job, JobState, Micros, RateName, Run, RunStatus, SlotName
+from holdfast.ports.references import references_from
+from holdfast.ports.structs import evolve
+from holdfast.ports.transport import Hint
+
+INPUT_ROW: Final = 1
+"""The history row that has what a run was given, unless it begins with rows that it keeps."""
+
+
+class Slots:
+    """Gives out slots, in the order in which it is asked. Whoever is refused is passed by nobody who asks after it."""
+
+    def __init__(self, state: State, waiting: Waiting) -> None:
+        self._state = state
+        self._used: Counter[SlotName] = holders(state.tables, waiting)
+        self._full: set[SlotName] = set()
+        self.changes: list[Change] = []
+
+    def take(self, one: Run | Job) -> bool:
+        """Return whether there was one left for a run or a job. It was, if it needs none."""
+        slot = one.slot
+        if slot is None:
+            return True
+        used = self._state.used.get(slot)
+        if used is None:  # it was not searched for, so it is not locked
+            return False
+        if slot in self._full or used + self._used[slot] >= (one.concurrency_limit or 0):
+            self._full.add(slot)
+            return False
+        self._used[slot] += 1
+        added = AddConcurrencyLimit(slot)
+        # A slot that nobody has had yet can't be locked: of two that add it, one conflicts, and counts again.
+        if slot not in self._state.tables.slots and added not in self.changes:
+            self.changes.append(added)
+        return True
+
+
+class Turns:
+    """Says who may be queued under rate limits. Whoever is refused is passed by nobody who asks after it."""
+
+    def __init__(self, state: State, now: Micros) -> None:
+        self._state = state
+        self._now = now
+        self._queued = queued_rates(state.tables)
+        self._over: set[RateName] = set()
+        self.rates = Rates(state.tables, now)
+        self.asleep: list[Job] = []
+
+    def take(self, job: Job, slots: Slots) -> bool:
+        """Return whether a job may be queued: there is room for its start, and a slot, which it has then."""
+        name = job.rate
+        if name is None:
+            return slots.take(job)
+        beside = self._state.rated.get(name)
+        if beside is None or name in self._over:  # None: it was not searched for, so it is not locked
+            return False
+        waiting = beside + self._queued[name]
+        starts = self.rates.starts(name)
+        if starts.free(job, self._now) <= waiting:
+            self._over.add(name)
+            self._sleep(job, name, starts.free_at(job, self._now, waiting))
+            return False
+        if not slots.take(job):
+            self._over.add(name)
+            return False
+        self._queued[name] += 1
+        return True
+
+    def _sleep(self, job: Job, name: RateName, until: Micros | None) -> None:
+        window = self.rates.window(name)
+        wakes_at = None if window is None else window.wakes_at
+        if until is None or (wakes_at is not None and wakes_at > self._now):
+            return
+        self.asleep.append(evolve(job, state=JobState.SLEEPING, wake_at=until))
+        self.rates.wake(name, until)
+
+
+def begin_run(draft: RunDraft, plan: Plan, run: Run) -> None:
+    """Open the first group of a run, which is that of the stage with which a rerun begins."""
+    groups = (at for at, group in enumerate(plan.groups) if run.rerun_from in {n.name for n in group.nodes})
+    begin(draft, plan, run.first_row, group=next(groups, 0), keeps=references_from(run.inherited))
+
+
+def admits_jobs(state: State, run: Run, draft: RunDraft) -> tuple[str, ...]:
+    """Return the stages for which job.admit may find something after what was done to a run."""
+    if not draft.closed_all:
+        return draft.admits_jobs
+    stages = (line_of(run, one) for one in state.plan_of(run).limited)
+    steps = (job.concurrency_key for job in steps_in_queues(state, run.key) if job.concurrency_key)
+    return tuple(dict.fromkeys((*draft.admits_jobs, *stages, *steps)))
+
+
+def reads_of_claim_pending(command: RunClaimPending) -> Reads:
+    """Search for those that may begin."""
+    return Reads(search=_waiting_runs(command))
+
+
+def decide_claim_pending(
+    state: State, command: RunClaimPending, now: Micros, _: Ids
+) -> Decision[RunsAdmitted]:
+    """Let those begin for which there is a slot. One whose time has come queues for its slot, behind who is there."""
+    found = state.found[_waiting_runs(command)]
+    runs = sorted(
+        (run for run in map(state.tables.runs.get, found.runs) if run is not None),
+        key=lambda run: (run.namespace, run.concurrency_key or "", run.queue_position, run.key),
+    )
+    slots = Slots(state, Waiting.RUNS)
+    changes: list[Change] = []
+    hints: list[Hint] = []
+    queued: dict[str, None] = {}
+    limited: dict[str, None] = {}
+    admitted = 0
+    for run in runs:
+        state.current_run = run.key
+        if run.status is not RunStatus.PENDING or (run.start_at is not None and run.start_at > now):
+            continue
+        if run.start_at is not None and run.concurrency_key is not None:
+            changes.append(UpdateRun(evolve(run, start_at=None, updated_at=max(now, run.updated_at))))
+            queued[run.concurrency_key] = None
+        elif slots.take(run):
+            draft = RunDraft(run, now)
+            draft.admit()
+            draft.append("run.admitted")
+            begin_run(draft, state.plan_of(run), run)
+            changes.extend(draft.changes())
+            hints.extend(draft.hints)
+            limited.update(dict.fromkeys(draft.admits_jobs))
+            admitted += 1
+    reply = RunsAdmitted(
+        admitted=admitted,
+        next=found.next,
+        more=bool(runs) and len(runs) >= command.limit,
+        admits_runs=tuple(queued),
+        admits_jobs=tuple(limited),
+    )
+    return Decision(reply, (*changes, *slots.changes), tuple(hints))
+
+
+def _waiting_runs(command: RunClaimPending) -> WaitingRuns:
+    return WaitingRuns(
+        namespace=command.namespace, keys=command.keys, after=command.after, limit=command.limit
+    )
+
+
+def reads_of_admit(command: JobAdmit) -> Reads:
+    """Search for those that may be queued."""
+    return Reads(search=_waiting_jobs(command))
+
+
+def decide_admit(state: State, command: JobAdmit, now: Micros, _: Ids) -> Decision[JobsAdmitted]:
+    """Queue those for which there is a slot, and room under their rate limit.
+
+    The first for which there is no room sleeps until there is, and then lets in whoever is first. So that there is one
+    who does, and not many, it is kept until when he sleeps.
+    """
+    found = state.found[_waiting_jobs(command)]
+    jobs = sorted(
+        (
+            job
+            for job in map(state.tables.job, found.jobs)
+            if job is not None and job.state is JobState.LIMITED
+        ),
+        key=lambda job: (job.namespace, job.concurrency_key or "", job.queue_position, job.key),
+    )
+    slots = Slots(state, Waiting.JOBS)
+    turns = Turns(state, now)
+    queued = [evolve(job, state=JobState.QUEUED) for job in jobs if turns.take(job, slots)]
+    reply = JobsAdmitted(
+        admitted=len(queued),
+        next=found.next,
+        more=bool(jobs) and len(jobs) >= command.limit,
+        wakes_at=tuple(sorted(job.wake_at for job in turns.asleep if job.wake_at is not None)),
+    )
+    changes = (*map(UpdateJob, (*queued, *turns.asleep)), *slots.changes, *turns.rates.changes())
+    return Decision(reply, changes, tuple(hint for job in queued for hint in hints_of(job)))
+
+
+def _waiting_jobs(command: JobAdmit) -> WaitingJobs:
+    return WaitingJobs(
+        namespace=command.namespace, keys=command.keys, after=command.after, limit=command.limit
+    )

@@ -1,0 +1,228 @@
+"""Rules for what is said of runs: by people and programs with run.annotate, by attempts in heartbeats and settles."""
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from holdfast.kernel.commands import (
+    AiCallOutput,
+    AnnotationOutput,
+    ArtifactOutput,
+    AttemptOutput,
+    JobHeartbeat,
+    JobSettle,
+    RunAnnotate,
+    RunAnnotated,
+)
+from holdfast.kernel.commands.attempt_output import NamedValue
+from holdfast.kernel.commands.codec import from_data
+from holdfast.kernel.state import Decision, Reads, State
+from holdfast.ports.attempt_output import Actor, AiCall, Annotation, Artifact, Scope
+from holdfast.ports.changes import AddAiCall, AddAnnotation, AddArtifact, AddAttemptOutput, Change
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import InvalidCommandError, RunNotFoundError
+from holdfast.ports.json import parse
+from holdfast.ports.records import Job, Micros, OutputRow, Run, RunName, job_key
+
+T = TypeVar("T")
+
+
+def reads_of_annotate(command: RunAnnotate) -> Reads:
+    """Read the newest generation of the run, and whether something was said under the key."""
+    name = RunName(command.namespace, command.run_id)
+    return Reads(names=(name,), annotation_keys=((name, command.key),) if command.key is not None else ())
+
+
+def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -> Decision[RunAnnotated]:
+    """Store what is said; of a name that was said under this key before, nothing."""
+    run = state.tables.run_named(RunName(command.namespace, command.run_id))
+    if run is None:
+        raise RunNotFoundError(command.run_id)
+    _check_place(state, run, command)
+    known = state.tables.said_keys.get((run.key, command.key or ""), set()) if command.key else set[str]()
+    of_stage = Scope.STAGE if command.item is None else Scope.ITEM
+    scope = Scope.RUN if command.stage is None else of_stage
+    changes = tuple(
+        AddAnnotation(
+            Annotation(
+                run=run.key,
+                at=now,
+                id=ids.new(),
+                namespace=run.namespace,
+                name=one.name,
+                value=one.value,
+                scope=scope,
+                node=command.stage,
+                item=command.item,
+                actor_kind=command.actor.kind,
+                actor_id=command.actor.id,
+                actor_version=command.actor.version,
+                reason=command.reason,
+                key=command.key,
+            )
+        )
+        for one in command.annotations
+        if one.name not in known
+    )
+    return Decision(RunAnnotated(run=run.key, generation=run.generation, stored=len(changes)), changes)
+
+
+def annotations_at_start(run: Run, annotations: Iterable[NamedValue], ids: Ids) -> Iterator[Change]:
+    """Yield what stores what a run is started with."""
+    for one in annotations:
+        yield AddAnnotation(
+            Annotation(
+                run=run.key,
+                at=run.created_at,
+                id=ids.new(),
+                namespace=run.namespace,
+                name=one.name,
+                value=one.value,
+            )
+        )
+
+
+def annotation_keys(command: JobHeartbeat | JobSettle) -> tuple[tuple[str, str], ...]:
+    """Return the keys, each with its run, under which attempts say something in this command."""
+    attempts = command.attempts if isinstance(command, JobHeartbeat) else (command,)
+    return tuple(
+        (job_key(attempt.job).run, key)
+        for attempt in attempts
+        for one in attempt.outputs
+        if one.kind == "annotation" and (key := _annotation(one).key) is not None
+    )
+
+
+def known_annotations(state: State) -> set[tuple[str, str, str]]:
+    """Return under which keys, of which runs, which annotations were said, as far as that was read."""
+    return {(run, key, name) for (run, key), names in state.tables.said_keys.items() for name in names}
+
+
+def output_changes(
+    job: Job,
+    epoch: int,
+    outputs: Iterable[AttemptOutput],
+    ids: Ids,
+    known: set[tuple[str, str, str]],
+    *,
+    artifacts: bool = False,
+) -> list[Change]:
+    """Return what stores all that an attempt said; of artifacts nothing, unless told otherwise.
+
+    `known` are annotations that were said before (see `known_annotations`), by other attempts of the same command too.
+    What this one says under keys is added.
+    """
+    changes: list[Change] = []
+    for one in outputs:
+        match one.kind:
+            case "log" | "progress" | "heartbeat":
+                changes.append(AddAttemptOutput(_note(job, epoch, one, ids)))
+            case "annotation":
+                annotation = _annotation(one)
+                under = (job.run, annotation.key or "", annotation.name)
+                if annotation.key is None or under not in known:
+                    changes.append(AddAnnotation(_annotated(job, epoch, one.at, annotation, ids)))
+                    known.add(under)
+            case "artifact":
+                if artifacts:
+                    changes.append(AddArtifact(_artifact(job, epoch, one)))
+            case "ai_call":
+                changes.append(AddAiCall(_ai_call(job, epoch, one, ids)))
+    return changes
+
+
+def _check_place(state: State, run: Run, command: RunAnnotate) -> None:
+    if command.stage is None and command.item is not None:
+        raise InvalidCommandError("item goes with the stage that it is of")
+    if command.item is not None and command.item < 0:
+        raise InvalidCommandError(f"item is {command.item}; items count from 0")
+    if command.stage is not None and command.stage not in state.plan_of(run).nodes:
+        raise InvalidCommandError(f"run {run.id!r} has no stage {command.stage!r}")
+
+
+def _note(job: Job, epoch: int, output: AttemptOutput, ids: Ids) -> OutputRow:
+    return OutputRow(
+        id=ids.new(),
+        run=job.run,
+        job=job.number,
+        epoch=epoch,
+        at=output.at,
+        kind=output.kind,
+        data=output.data,
+    )
+
+
+def _annotation(output: AttemptOutput) -> AnnotationOutput:
+    return _data(output, AnnotationOutput)
+
+
+def _annotated(job: Job, epoch: int, at: Micros, annotation: AnnotationOutput, ids: Ids) -> Annotation:
+    actor: Actor = annotation.actor
+    of_stage = annotation.scope is not Scope.RUN
+    return Annotation(
+        run=job.run,
+        at=at,
+        id=ids.new(),
+        namespace=job.namespace,
+        name=annotation.name,
+        value=annotation.value,
+        scope=annotation.scope,
+        node=job.node if of_stage else None,
+        item=job.item if of_stage and annotation.scope is not Scope.STAGE else None,
+        job=job.number,
+        epoch=epoch,
+        actor_kind=actor.kind,
+        actor_id=actor.id,
+        actor_version=actor.version,
+        reason=annotation.reason,
+        key=annotation.key,
+    )
+
+
+def _artifact(job: Job, epoch: int, output: AttemptOutput) -> Artifact:
+    artifact = _data(output, ArtifactOutput)
+    return Artifact(
+        run=job.run,
+        job=job.number,
+        epoch=epoch,
+        name=artifact.name,
+        node=job.node,
+        item=job.item,
+        at=output.at,
+        content_type=artifact.content_type,
+        size=artifact.size,
+        sha256=artifact.sha256,
+        blob=artifact.blob,
+    )
+
+
+def _ai_call(job: Job, epoch: int, output: AttemptOutput, ids: Ids) -> AiCall:
+    call = _data(output, AiCallOutput)
+    return AiCall(
+        run=job.run,
+        at=output.at,
+        id=call.id or ids.new(),
+        job=job.number,
+        epoch=epoch,
+        node=job.node,
+        item=job.item,
+        topic=call.topic,
+        model=call.model,
+        kind=call.kind,
+        input_tokens=call.input_tokens,
+        output_tokens=call.output_tokens,
+        cost=call.cost,
+        duration=call.duration,
+        batch=call.batch,
+        batch_index=call.batch_index,
+        prompt=call.prompt,
+        response=call.response,
+        error=call.error,
+        metadata=call.metadata,
+    )
+
+
+def _data(output: AttemptOutput, kind: type[T]) -> T:
+    try:
+        return from_data(parse(output.data), kind)
+    except ValueError:
+        raise InvalidCommandError(f"what is said as {output.kind} has no JSON as its data") from None

@@ -1,0 +1,56 @@
+"""The rule for what a function tells a run that it has started: both are written at once, so it is told once."""
+
+from holdfast.kernel.commands import Recorded
+from holdfast.kernel.rules.admissions import admits_jobs
+from holdfast.kernel.rules.signals import receive, request_cancel
+from holdfast.kernel.runs.builder import RunDraft
+from holdfast.kernel.state import Decision, State
+from holdfast.ports.errors import ChannelClosedError, SignalRefusedError
+from holdfast.ports.records import TERMINAL, Job, Micros, Run, RunName, RunStatus
+
+
+def notify_child(
+    state: State, draft: RunDraft, run: Run, job: Job, recorded: Recorded, now: Micros
+) -> Decision[tuple[str, ...]]:
+    """Send a message to a run, or cancel it, and note that; if it can't have the message, note why.
+
+    The reply names the stages that job.admit is due for.
+    """
+    notice = recorded.child_message
+    assert notice is not None
+    facts: dict[str, object] = {"call": recorded.call, "run": notice.run_id}
+    if recorded.site:
+        facts["site"] = recorded.site
+    child = state.tables.run_named(RunName(run.namespace, notice.run_id))
+    sent: Decision[tuple[str, ...]] = Decision(())
+    if notice.signal is None:
+        sent = Decision(()) if child is None else _cancelled(state, child, notice.reason, now)
+    elif child is None:
+        facts["message"] = "it is not there any more"
+    else:
+        facts["channel"] = notice.signal.channel
+        its = RunDraft(child, now)
+        try:
+            receive(state, its, child, (notice.signal,), now)
+            sent = Decision((), its.changes(), tuple(its.hints))
+        except SignalRefusedError as error:
+            facts["message"] = error.why
+            if isinstance(error, ChannelClosedError):
+                facts["closed"] = True
+    draft.append(recorded.type, node=job.node, data=facts)
+    return sent
+
+
+def _cancelled(state: State, child: Run, reason: str, now: Micros) -> Decision[tuple[str, ...]]:
+    """Cancel a run, as run.cancel does. One that has ended stays as it is."""
+    if child.status in TERMINAL:
+        return Decision(())
+    if child.is_admitted and state.plan_of(child).function is not None:
+        requested = request_cancel(state, child, reason, now)
+        return Decision((), requested.changes, requested.hints)
+    draft = RunDraft(child, now)
+    draft.keep_mailbox(draft.mailbox.without_starts())
+    draft.append("run.cancelled", data={"reason": reason} if reason else None)
+    error: dict[str, object] = {"code": "cancelled", "message": reason}
+    draft.end(RunStatus.CANCELLED, cancels=state.cancels_of(child), error=error)
+    return Decision(admits_jobs(state, child, draft), draft.changes(), tuple(draft.hints))

@@ -1,0 +1,195 @@
+"""Rules for runs that are stages of other runs: how they are started, and how their end gets to who waits for it."""
+
+from typing import cast
+
+from holdfast.kernel.commands import ChildRunStarted, Failure, Recorded, RunCreate, RunDeliver, RunDelivered
+from holdfast.kernel.pipelines.interpreter import stage_completed
+from holdfast.kernel.pipelines.plan import Plan
+from holdfast.kernel.pipelines.progress import progress_from
+from holdfast.kernel.rules.admissions import admits_jobs
+from holdfast.kernel.rules.leases import named_job
+from holdfast.kernel.rules.retries import fail_stage
+from holdfast.kernel.rules.runs import new_child
+from holdfast.kernel.rules.signals import wake_driver
+from holdfast.kernel.runs.builder import RunDraft
+from holdfast.kernel.state import Decision, Reads, State
+from holdfast.ports.changes import DeleteJob, UpdateRun
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
+from holdfast.ports.json import canonical, parse
+from holdfast.ports.records import (
+    STAGE_COMPLETED,
+    TERMINAL,
+    Job,
+    JobKey,
+    JobState,
+    Micros,
+    Run,
+    RunName,
+    RunStatus,
+)
+from holdfast.ports.structs import evolve
+
+
+def start_child(
+    state: State, draft: RunDraft, run: Run, job: Job, child: ChildRunStarted, now: Micros, ids: Ids
+) -> Decision[tuple[str, ...]] | Failure:
+    """Create the run that a job stands for, which waits for its end; or say why that can't be.
+
+    The reply names the stages that job.admit is due for.
+
+    If it is there already (its parent's jobs were lost and repaired), it is taken over.
+    """
+    known = state.tables.run_named(RunName(run.namespace, child.run_id))
+    if known is not None and (known.parent is None or named_job(known.parent).run != run.key):
+        message = f"there is a run {child.run_id!r} already, and it is none of this one's"
+        return Failure(code="run_exists", message=message, retryable=False)
+    made = _created(state, run, job, child, now, ids) if known is None else taken_over(known, job.key)
+    draft.append("stage.started", node=job.node, item=job.item, epoch=job.epoch, data={"run": child.run_id})
+    draft.wait_for_child(job, child.run_id)
+    return made
+
+
+def begin_child(
+    state: State, draft: RunDraft, run: Run, job: Job, recorded: Recorded, now: Micros, ids: Ids
+) -> Decision[tuple[str, ...]] | None:
+    """Create a run for whose end a function waits; if its id is that of another, tell the function so.
+
+    None if nothing is to be created.
+    """
+    child = recorded.child
+    assert child is not None
+    facts: dict[str, object] = {"call": recorded.call, "run": child.run_id, "workflow": child.workflow}
+    if recorded.site:
+        facts["site"] = recorded.site
+    known = state.tables.run_named(RunName(run.namespace, child.run_id))
+    if known is not None and (known.parent is None or named_job(known.parent).run != run.key):
+        message = f"there is a run {child.run_id!r} already, and it is none of this one's"
+        draft.append("child.failed", node=job.node, data={**facts, "code": "run_exists", "message": message})
+        return None
+    draft.append("child.started", node=job.node, data=facts)
+    if known is not None:
+        return None
+    draft.count_child()
+    return _created(state, run, job, child, now, ids)
+
+
+def _created(
+    state: State, run: Run, job: Job, child: ChildRunStarted, now: Micros, ids: Ids
+) -> Decision[tuple[str, ...]]:
+    plan = state.workflows.get((child.workflow, child.version))
+    if plan is None:
+        raise UnknownWorkflowError(child.workflow, child.version)
+    command = RunCreate(
+        namespace=run.namespace,
+        workflow=child.workflow,
+        version=child.version,
+        input=child.input,
+        id=child.run_id,
+        queue=run.queue,
+        priority=run.priority,
+    )
+    return new_child(state, command, plan, now, ids, parent=job.key.text, close_policy=child.close_policy)
+
+
+def taken_over(child: Run, parent: JobKey) -> Decision[tuple[str, ...]]:
+    """Have this job wait for the end of a run, whoever has until now; if it has ended, it owes that once more."""
+    taken = evolve(child, parent=parent.text)
+    if child.status not in TERMINAL:
+        return Decision((), (UpdateRun(taken),))
+    draft = RunDraft(taken, child.updated_at)  # it has ended, and stays as it was
+    draft.add_parent_delivery()
+    return Decision((), draft.changes())
+
+
+def reads_of_deliver(command: RunDeliver) -> Reads:
+    """Read the run that has ended and its job, and those that wait for it."""
+    keys = _keys(command)
+    return Reads(runs=tuple(key.run for key in keys), jobs=keys, drivers=True)
+
+
+def decide_deliver(state: State, command: RunDeliver, now: Micros, _: Ids) -> Decision[RunDelivered]:
+    """Complete or fail the stage that waits for a run, if it still does. Repeating it does nothing."""
+    delivery = state.tables.job(_keys(command)[0])
+    if (
+        delivery is None
+        or delivery.state is not JobState.PENDING_DELIVERY
+        or delivery.namespace != command.namespace
+    ):
+        return Decision(RunDelivered(status="closed"))
+    if delivery.input != canonical(command.parent):
+        raise InvalidCommandError(
+            f"job {command.job} is owed to {parse(delivery.input)}, not to {command.parent}"
+        )
+    closed = DeleteJob(delivery.key)
+    if command.parent is None:
+        return Decision(RunDelivered(status="closed"), (closed,))
+    child, waiting = state.tables.runs[delivery.run], state.tables.job(named_job(command.parent))
+    parent = state.tables.runs.get(named_job(command.parent).run)
+    if parent is None or parent.status in TERMINAL:
+        return Decision(RunDelivered(status="closed"), (closed,))
+    plan = state.plan_of(parent)
+    if plan.function is None and (waiting is None or waiting.waiting_for != child.id):
+        return Decision(RunDelivered(status="closed"), (closed,))
+    if child.status is RunStatus.COMPLETED and command.output is None and command.failure is None:
+        raise InvalidCommandError(f"run {child.id!r} has completed; its output is missing")
+    draft = RunDraft(parent, now)
+    if plan.function is not None:
+        _append_child_end(draft, plan.function, child, command)
+        wake_driver(state, draft, parent, now)
+    elif waiting is not None:
+        _end_stage(draft, plan, waiting, child, command)
+    reply = RunDelivered(
+        status="delivered",
+        has_deliveries=draft.has_pending_deliveries,
+        admits_runs=draft.admits_runs,
+        admits_jobs=admits_jobs(state, parent, draft),
+    )
+    return Decision(reply, (closed, *draft.changes()), tuple(draft.hints))
+
+
+def _append_child_end(draft: RunDraft, node: str, child: Run, command: RunDeliver) -> None:
+    facts: dict[str, object] = {"run": child.id}
+    if child.status is RunStatus.COMPLETED and command.failure is None:
+        draft.append("child.completed", node=node, payload=command.output, data=facts)
+        return
+    if command.failure is not None:
+        details = {**facts, "code": command.failure.code, "message": command.failure.message}
+    else:
+        error = cast("dict[str, object]", parse(child.error or "{}"))
+        details = {
+            **facts,
+            "code": f"child_{child.status}",
+            "message": error.get("message") or error.get("code"),
+        }
+        if "arguments" in error:
+            kept = ("type", "message", "code", "arguments")
+            details["error"] = {name: one for name, one in error.items() if name in kept}
+    draft.append("child.failed", node=node, data=details)
+
+
+def _end_stage(draft: RunDraft, plan: Plan, waiting: Job, child: Run, command: RunDeliver) -> None:
+    facts: dict[str, object] = {"run": child.id}
+    if child.status is RunStatus.COMPLETED and command.failure is None:
+        row = draft.append(
+            STAGE_COMPLETED,
+            node=waiting.node,
+            item=waiting.item,
+            epoch=waiting.epoch,
+            payload=command.output,
+            data={"attempt": waiting.attempts, "job": waiting.number, **facts},
+        )
+        draft.close_job(waiting)
+        stage_completed(draft, plan, progress_from(draft.progress), waiting, row)
+        return
+    fail_stage(draft, plan, waiting, command.failure or _failure_of(child), facts)
+
+
+def _failure_of(child: Run) -> Failure:
+    error = cast("dict[str, object]", parse(child.error or "{}"))
+    message = f"run {child.id!r} {child.status}: {error.get('message') or error.get('code')}"
+    return Failure(code=f"child_{child.status}", message=message, retryable=False)
+
+
+def _keys(command: RunDeliver) -> tuple[JobKey, ...]:
+    return tuple(named_job(job) for job in (command.job, command.parent) if job is not None)

@@ -1,0 +1,203 @@
+"""Rules for how jobs get to those who run them: sleepers that are due are queued, and what is queued is leased."""
+
+from typing import Final
+
+from holdfast.kernel.commands import (
+    Attempt,
+    IgnoredReason,
+    JobClaim,
+    JobClaimed,
+    JobClaimOne,
+    JobsClaimed,
+    JobsWoken,
+    JobWakeDue,
+    passed_over,
+)
+from holdfast.kernel.limits.rates import Rates
+from holdfast.kernel.rules.leases import attempt_of, hints_of, named_job
+from holdfast.kernel.runs.builder import awake, leased
+from holdfast.kernel.state import Claimable, Decision, Due, Reads, State
+from holdfast.ports.changes import Change, UpdateJob
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import SessionLostError
+from holdfast.ports.records import Job, JobState, Micros, SessionState
+from holdfast.ports.structs import evolve
+from holdfast.ports.transport import JobHint
+
+_RETRY_LATER: Final = 5_000_000
+
+
+def reads_of_claim(command: JobClaim) -> Reads:
+    """Search the queues that the session asks for."""
+    return Reads(sessions=(command.session,), search=_searched(command))
+
+
+def decide_claim(state: State, command: JobClaim, now: Micros, _: Ids) -> Decision[JobsClaimed]:
+    """Lease what was found, but beside a suspect nothing else that was lost: the first of these decides.
+
+    A session is asked for only where there is something.
+    """
+    found = state.found[_searched(command)].jobs
+    if found:
+        _require_session(state, command.session)
+    attempts: list[Attempt] = []
+    changes: list[Change] = []
+    starts = Rates(state.tables, now)
+    first: dict[str, None] = {}
+    pass_over = command.pass_over
+    for key in found:
+        job = state.tables.job(key)
+        if job is None or job.state is not JobState.QUEUED or job.tries >= job.max_attempts:
+            continue
+        if job.is_passed_over(pass_over):
+            continue
+        if not may_start(starts, job, first):
+            changes.append(UpdateJob(evolve(job, state=JobState.LIMITED)))
+            continue
+        held = leased(job, command.session, starts.at(job))
+        changes.append(UpdateJob(held))
+        attempts.append(attempt_of(held))
+        if held.lost_attempts:
+            pass_over = attempts[-1].pass_over
+    reply = JobsClaimed(attempts=tuple(attempts), admits_jobs=tuple(first))
+    return Decision(reply, (*changes, *starts.changes()))
+
+
+def may_start(starts: Rates, job: Job, admits: dict[str, None]) -> bool:
+    """Return whether the rate limit of a job lets it start now, and count that; add its key if job.admit is due for it.
+
+    It is if this is the first start that counts: from now on it is known when there is room for those who wait. And it
+    is if the job has to wait again: there was room when it was queued, so its limit, or a clock, has changed.
+    """
+    name, key = job.rate, job.concurrency_key
+    if name is None or key is None:
+        return True
+    is_first = starts.starts(name).free(job, starts.at(job)) == job.rate_limit
+    may = starts.begin(job)
+    if is_first or not may:
+        admits[key] = None
+    return may
+
+
+def _searched(command: JobClaim) -> Claimable:
+    return Claimable(command.namespace, command.lanes, command.limit, command.pass_over)
+
+
+def reads_of_claim_one(command: JobClaimOne) -> Reads:
+    """Read the job."""
+    key = named_job(command.job)
+    return Reads(sessions=(command.session,), jobs=(key,), starts=(key,))
+
+
+def decide_claim_one(state: State, command: JobClaimOne, now: Micros, _: Ids) -> Decision[JobClaimed]:
+    """Lease the job, or say why not and what to do with the message."""
+    _require_session(state, command.session)
+    job = state.tables.job(named_job(command.job))
+    if job is None or job.namespace != command.namespace:
+        return Decision(JobClaimed(attempt=None, ignored="closed"))
+    changes: list[Change] = []
+    if _is_due(job, command, now):  # whoever sent the message asked to be told when it is
+        job = evolve(job, state=awake(job), wake_at=None)
+        changes.append(UpdateJob(job))
+    ignored = _why_ignored(job, command)
+    if ignored is None and _is_passed_over(state, job, command):
+        ignored = "suspect", _RETRY_LATER
+    if ignored is not None:
+        reason, retry_after = ignored
+        if reason == "not_due" and job.wake_at is not None:
+            retry_after = max(job.wake_at - now, 1)
+        waits_for_slot = (job.concurrency_key,) if changes and job.concurrency_key is not None else ()
+        refusal = JobClaimed(
+            attempt=None, ignored=reason, retry_after=retry_after, admits_jobs=waits_for_slot
+        )
+        return Decision(refusal, tuple(changes))
+    starts = Rates(state.tables, now)
+    first: dict[str, None] = {}
+    if not may_start(starts, job, first):
+        refused = JobClaimed(
+            attempt=None, ignored="limited", retry_after=_RETRY_LATER, admits_jobs=tuple(first)
+        )
+        return Decision(refused, (*changes, UpdateJob(evolve(job, state=JobState.LIMITED))))
+    claimed = leased(job, command.session, starts.at(job))
+    reply = JobClaimed(attempt=attempt_of(claimed), admits_jobs=tuple(first))
+    return Decision(reply, (*changes, UpdateJob(claimed), *starts.changes()))
+
+
+def _is_passed_over(state: State, job: Job, command: JobClaimOne) -> bool:
+    """Return whether a job may not run beside what its session holds, as far as the command and its batch tell."""
+    if not job.lost_attempts:
+        return False
+    here = [one for one in state.tables.all_jobs() if one.session == command.session and one.lost_attempts]
+    beside = {command.pass_over, *(passed_over(one.lost_attempts) for one in here)}
+    return any(job.is_passed_over(one) for one in beside)
+
+
+def _is_due(job: Job, command: JobClaimOne, now: Micros) -> bool:
+    """Return whether the job that a message names sleeps, and need not any more."""
+    return (
+        job.state is JobState.SLEEPING
+        and job.wake_at is not None
+        and job.wake_at <= now
+        and job.epoch == command.epoch
+        and job.definition in command.definitions
+        and (job.tries < job.max_attempts or job.waits_for_child)
+    )
+
+
+def _why_ignored(job: Job, command: JobClaimOne) -> tuple[IgnoredReason, Micros | None] | None:
+    if job.definition not in command.definitions:
+        return "unknown_code", _RETRY_LATER
+    is_used_up = job.tries >= job.max_attempts and not job.waits_for_child
+    if is_used_up and job.state is not JobState.LEASED:
+        return "closed", None
+    match job.state:
+        case JobState.LEASED:
+            return "leased", None
+        case JobState.SLEEPING:
+            return ("waiting", None) if job.wake_at is None else ("not_due", _RETRY_LATER)
+        case JobState.PAUSED:
+            return "paused", _RETRY_LATER
+        case JobState.LIMITED:
+            return "limited", _RETRY_LATER
+        case JobState.PENDING_DELIVERY:
+            return "closed", None
+        case JobState.QUEUED:
+            return None if command.epoch == job.epoch else ("stale", None)
+
+
+def reads_of_wake_due(command: JobWakeDue) -> Reads:
+    """Search for sleepers that are due."""
+    return Reads(search=Due(command.limit))
+
+
+def decide_wake_due(state: State, command: JobWakeDue, now: Micros, _: Ids) -> Decision[JobsWoken]:
+    """Queue them."""
+    return queued(state, Due(command.limit), now)
+
+
+def queued(state: State, search: Due, now: Micros) -> Decision[JobsWoken]:
+    """Queue the sleepers that were found and are due."""
+    changes: list[Change] = []
+    hints: list[JobHint] = []
+    limited: dict[str, None] = {}
+    for key in state.found[search].jobs:
+        job = state.tables.job(key)
+        if (
+            job is not None
+            and job.state is JobState.SLEEPING
+            and job.wake_at is not None
+            and job.wake_at <= now
+        ):
+            woken = evolve(job, state=awake(job), wake_at=None)
+            changes.append(UpdateJob(woken))
+            hints.extend(hints_of(woken))
+            if woken.state is JobState.LIMITED and woken.concurrency_key is not None:
+                limited[woken.concurrency_key] = None
+    reply = JobsWoken(woken=len(changes), admits_jobs=tuple(limited))
+    return Decision(reply, tuple(changes), tuple(hints))
+
+
+def _require_session(state: State, session: str) -> None:
+    known = state.tables.sessions.get(session)
+    if known is None or known.state is not SessionState.OPEN:
+        raise SessionLostError(session)

@@ -1,0 +1,151 @@
+"""The rule for a function that goes on as a new generation: it has an empty history, and what may not be lost."""
+
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+from holdfast.kernel.commands import CarriedUpdate, ContinuedAsNew, Failure, JobSettled
+from holdfast.kernel.pipelines.plan import Plan
+from holdfast.kernel.rules.admissions import INPUT_ROW, begin_run
+from holdfast.kernel.rules.function_history import block
+from holdfast.kernel.rules.runs import storing
+from holdfast.kernel.rules.unread_messages import count_forwarded, forward_unread
+from holdfast.kernel.runs.builder import RunDraft
+from holdfast.kernel.state import Decision, State
+from holdfast.ports.attempt_output import Scope
+from holdfast.ports.changes import AddAnnotation, Change
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
+from holdfast.ports.json import parse
+from holdfast.ports.mailboxes import mailbox_from
+from holdfast.ports.records import PUBLISHED, HistoryRow, Job, Micros, Run, RunStatus, rank_of
+from holdfast.ports.structs import evolve
+
+
+def continued(
+    state: State, run: Run, job: Job, goes_on: ContinuedAsNew, now: Micros, ids: Ids
+) -> Decision[JobSettled]:
+    """End a generation whose function goes on, and store the next one. Blocks the run if its code is not known here."""
+    known = state.workflows.get((goes_on.workflow, goes_on.version))
+    if known is None:
+        error = UnknownWorkflowError(goes_on.workflow, goes_on.version)
+        return block(state, run, job, Failure(code=error.code, message=str(error)), now, {})
+    if known.function is None:
+        raise InvalidCommandError(f"{known.definition} is a pipeline: only as a function does a run go on")
+    former = state.plan_of(run)
+    plan = former if former.base == known.fingerprint else known
+    unseen = tuple(row for row in state.unseen[run.key] if row.number > goes_on.seen)
+    before = _ended(run, goes_on, plan, now)
+    after = _begun(state, run, goes_on, plan, unseen, ids.new(), now)
+    reply = JobSettled(
+        status="settled",
+        run_status=before.status,
+        has_deliveries=before.has_pending_deliveries,
+        admits_jobs=after.admits_jobs,
+    )
+    changes = (
+        *before.changes(),
+        *storing(state, plan),
+        *after.changes(),
+        *_carried_annotations(state, run, after.run_key, ids),
+    )
+    return Decision(reply, changes, (*before.hints, *after.hints))
+
+
+def _ended(run: Run, goes_on: ContinuedAsNew, plan: Plan, now: Micros) -> RunDraft:
+    """End the generation. Whoever waits for the run waits for the next one, which has its parent."""
+    draft = RunDraft(evolve(run, parent=None), now)
+    facts: dict[str, object] = {"generation": run.generation + 1, "definition": plan.definition}
+    draft.append("run.continued", payload=goes_on.input, data=facts)
+    draft.end(RunStatus.COMPLETED, cancels={})
+    return draft
+
+
+def _begun(
+    state: State,
+    run: Run,
+    goes_on: ContinuedAsNew,
+    plan: Plan,
+    unseen: tuple[HistoryRow, ...],
+    key: str,
+    now: Micros,
+) -> RunDraft:
+    """Begin the next generation. It has the slot of the one before, is paused if that was, and cancelled if it was."""
+    following = evolve(
+        run,
+        key=key,
+        generation=run.generation + 1,
+        workflow=plan.workflow,
+        version=plan.version,
+        plan=plan.fingerprint,
+        status=RunStatus.RUNNING,
+        queue_position=rank_of(now, run.priority),
+        created_at=now,
+        updated_at=now,
+        last_row=0,
+        last_job=0,
+        open_jobs=0,
+        progress="{}",
+        error=None,
+        rerun_of=None,
+        rerun_from=None,
+        inherited=None,
+        children=0,
+        mailbox=None,
+    )
+    draft = RunDraft(following, now, is_new=True)
+    unread, updates = mailbox_from(run.mailbox), (*goes_on.updates, *_updates_since(unseen))
+    facts: dict[str, object] = {"definition": plan.definition, "continues": run.generation}
+    if rows := count_forwarded(unread) + len(updates):
+        facts["inbox"] = INPUT_ROW + rows
+    row = draft.append("run.created", payload=goes_on.input, data=facts)
+    assert row == INPUT_ROW
+    forward_unread(state, draft, run, unread)
+    for update in updates:
+        update_facts: dict[str, object] = {"update": update.update, "again": update.again}
+        update_facts |= {} if update.key is None else {"key": update.key}
+        update_facts |= {"checked": True} if update.checked else {}
+        draft.append("update.received", payload=update.arguments, data=update_facts)
+    function = plan.function
+    for shown in goes_on.published:
+        # No value of the new generation has the number 0, so none is taken for recorded.
+        draft.append(PUBLISHED, node=function, payload=shown.value, data={"name": shown.name, "number": 0})
+    if run.status is RunStatus.PAUSED:
+        draft.append("run.paused")
+        draft.pause()
+    begin_run(draft, plan, following)
+    if run.is_ending and run.error is not None:  # and has not heard of that
+        cancelling = next((row for row in unseen if row.type == "run.cancelling"), None)
+        draft.append(
+            "run.cancelling", data=parse(cancelling.data) if cancelling and cancelling.data else None
+        )
+        draft.cancel(parse(run.error))
+    return draft
+
+
+def _updates_since(unseen: tuple[HistoryRow, ...]) -> Iterator[CarriedUpdate]:
+    return (sent_on(row) for row in unseen if row.type == "update.received")
+
+
+def sent_on(row: HistoryRow) -> CarriedUpdate:
+    """Return the update of a row, as it goes on to the next generation."""
+    facts = cast("Mapping[str, object]", parse(row.data or "{}"))
+    assert row.payload is not None
+    key = facts.get("key")
+    return CarriedUpdate(
+        update=str(facts["update"]),
+        arguments=row.payload,
+        again=row.number,
+        key=None if key is None else str(key),
+        checked="checked" in facts,
+    )
+
+
+def _carried_annotations(state: State, run: Run, key: str, ids: Ids) -> Iterator[Change]:
+    """Say of the next generation what was said of the run: of each name, by each actor, what was said last."""
+    newest = {
+        (annotation.name, annotation.actor_kind, annotation.actor_id): annotation
+        for annotation in state.tables.annotations.get(run.key, ())
+        if annotation.scope is Scope.RUN
+    }
+    for said in newest.values():
+        yield AddAnnotation(evolve(said, run=key, id=ids.new(), job=None, epoch=None))

@@ -1,0 +1,56 @@
+"""Rules for runs that are past their deadline: they end, or their functions are told to."""
+
+from holdfast.kernel.commands import RunExpire, RunsExpired
+from holdfast.kernel.rules.admissions import admits_jobs
+from holdfast.kernel.rules.signals import start_cancelling
+from holdfast.kernel.rules.successors import successor
+from holdfast.kernel.runs.builder import RunDraft
+from holdfast.kernel.runs.transitions import DEADLINE_EXCEEDED
+from holdfast.kernel.state import Decision, Overdue, Reads, State
+from holdfast.ports.changes import Change
+from holdfast.ports.clock import Ids
+from holdfast.ports.records import TERMINAL, Micros, RunStatus
+from holdfast.ports.transport import Hint
+
+
+def reads_of_expire(command: RunExpire) -> Reads:
+    """Search for runs whose deadline has passed, and read the jobs that drive those that are functions.
+
+    Of each the messages are read that came with starts.
+    """
+    return Reads(search=Overdue(command.limit), drivers=True)
+
+
+def decide_expire(state: State, command: RunExpire, now: Micros, ids: Ids) -> Decision[RunsExpired]:
+    """End them, or tell them to: a function cleans up first. Each is looked at again under its lock."""
+    changes: list[Change] = []
+    hints: list[Hint] = []
+    runs: dict[str, None] = {}
+    jobs: dict[str, None] = {}
+    expired = 0
+    for run in map(state.tables.runs.get, state.found[Overdue(command.limit)].runs):
+        is_over = run is None or run.status in TERMINAL or run.is_ending
+        if run is None or is_over or run.deadline is None or run.deadline > now:
+            continue
+        state.current_run = run.key
+        draft = RunDraft(run, now)
+        error: dict[str, object] = {
+            "code": DEADLINE_EXCEEDED,
+            "message": "the run had not ended when its deadline passed",
+        }
+        if run.is_admitted and state.plan_of(run).function is not None:
+            facts = {"reason": "its deadline has passed", "deadline": run.deadline}
+            start_cancelling(state, draft, run, facts, error, now)
+        else:
+            draft.append("run.failed", data={**error, "deadline": run.deadline})
+            draft.end(RunStatus.FAILED, cancels=state.cancels_of(run), error=error)
+        begun = successor(state, run, draft, now, ids)
+        changes += (*draft.changes(), *begun.changes)
+        hints += (*draft.hints, *begun.hints)
+        runs.update(dict.fromkeys((*draft.admits_runs, *begun.reply.runs)))
+        jobs.update(dict.fromkeys((*admits_jobs(state, run, draft), *begun.reply.jobs)))
+        expired += 1
+    reply = RunsExpired(
+        expired=expired, more=expired >= command.limit, admits_runs=tuple(runs), admits_jobs=tuple(jobs)
+    )
+    return Decision(reply, tuple(changes), tuple(hints))

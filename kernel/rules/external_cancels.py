@@ -1,0 +1,65 @@
+"""Rules for what cancels external work: it is tried again for a while, and what comes of it is told by one row.
+
+None of it changes how the run has ended, or goes on.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from holdfast.kernel.commands import Failure, JobSettled
+from holdfast.kernel.pipelines.plan import Plan
+from holdfast.kernel.rules.leases import hints_of
+from holdfast.kernel.rules.retries import failure_facts, lost_for_good, policy_of, wait_of
+from holdfast.kernel.runs.builder import RunDraft, rescheduled
+from holdfast.kernel.state import Decision
+from holdfast.ports.changes import UpdateJob
+from holdfast.ports.records import STAGE_CANCEL_FAILED, STAGE_CANCELLED, Job, Micros, Run, losses_max
+from holdfast.ports.structs import evolve
+
+
+def work_cancelled(
+    run: Run, job: Job, circumstances: Mapping[str, object], now: Micros
+) -> Decision[JobSettled]:
+    """Note that the work is cancelled."""
+    draft = RunDraft(run, now)
+    facts: dict[str, object] = {"attempt": job.attempts, "job": job.number, "key": job.waiting_for}
+    draft.append(
+        STAGE_CANCELLED, node=job.node, item=job.item, epoch=job.epoch, data={**facts, **circumstances}
+    )
+    draft.pay(job)
+    return Decision(JobSettled(status="settled", run_status=run.status), draft.changes())
+
+
+def cancel_failed(
+    run: Run, plan: Plan, job: Job, failure: Failure, circumstances: Mapping[str, object], now: Micros
+) -> Decision[JobSettled]:
+    """Have it tried again after a while, of which nothing but the job tells; or note that it is given up."""
+    if failure.retryable and job.tries < job.max_attempts:
+        retry_at = now + wait_of(policy_of(plan, job, None), job, failure)
+        retried = rescheduled(job, retry_at, now, run.status)
+        reply = JobSettled(status="settled", run_status=run.status, retry_at=retry_at)
+        return Decision(reply, (UpdateJob(retried),), hints_of(retried))
+    draft = RunDraft(run, now)
+    _append_cancel_failed(draft, job, failure, circumstances)
+    return Decision(JobSettled(status="settled", run_status=run.status), draft.changes())
+
+
+def free_lost_cancel(draft: RunDraft, job: Job, now: Micros) -> Sequence[UpdateJob]:
+    """Free a job whose holder is gone, or note that it is given up: it was lost too often.
+
+    Returns what changes besides the draft: an ended run's own row stays as it is while it is tried again.
+    """
+    lost = evolve(job, lost_attempts=job.lost_attempts + 1)
+    if lost.lost_attempts < losses_max(job.max_attempts):
+        return (UpdateJob(rescheduled(lost, now, now, draft.status)),)
+    _append_cancel_failed(draft, lost, lost_for_good(lost), {})
+    return ()
+
+
+def _append_cancel_failed(
+    draft: RunDraft, job: Job, failure: Failure, circumstances: Mapping[str, object]
+) -> None:
+    facts = {**failure_facts(job, failure), "key": job.waiting_for, **circumstances}
+    if job.lost_attempts:
+        facts["lost_attempts"] = job.lost_attempts
+    draft.append(STAGE_CANCEL_FAILED, node=job.node, item=job.item, epoch=job.epoch, data=facts)
+    draft.pay(job)

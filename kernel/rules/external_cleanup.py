@@ -1,0 +1,130 @@
+"""Rules for external work that nobody would cancel, or somebody would for no reason: only a fault brings that about."""
+
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias, cast
+
+import attrs
+
+from holdfast.kernel.pipelines.plan import Plan, stage_of
+from holdfast.kernel.pipelines.progress import Progress
+from holdfast.kernel.runs.builder import RunDraft, rescheduled
+from holdfast.kernel.runs.external_work import is_over
+from holdfast.kernel.state import State
+from holdfast.ports.changes import Change, DeleteJob, UpdateJob
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import CompletedRow
+from holdfast.ports.records import (
+    PAID_ROWS,
+    STAGE_COMPLETED,
+    STAGE_FAILED,
+    STAGE_SUSPENDED,
+    Job,
+    JobKind,
+    JobState,
+    Micros,
+    Run,
+)
+from holdfast.ports.structs import frozen
+
+Item: TypeAlias = tuple[str, int | None]
+
+
+@frozen(kw_only=True)
+class CleanupFaults:
+    """What is wrong with what a run owes the world outside: work that has no job, jobs without work, jobs astray.
+
+    `lacking` are the numbers of the rows in which the stages were suspended, by stage and item.
+    """
+
+    lacking: dict[Item, int]
+    extra: Sequence[Job]
+    stuck: Sequence[Job]
+
+    def __bool__(self) -> bool:
+        """Whether anything is wrong."""
+        return bool(self.lacking or self.extra or self.stuck)
+
+
+def find_cleanup_faults(state: State, run: Run, plan: Plan, progress: Progress | None) -> CleanupFaults:
+    """Look through what a run owes. `progress` is where it is in its plan; None if it has ended."""
+    rows = state.completed.get(run.key, ())
+    left = {
+        item: row for item, row in _left(state, run, plan, rows) if not _is_waited_for(item, progress, rows)
+    }
+    jobs = [job for job in state.tables.jobs.get(run.key, {}).values() if job.kind is JobKind.CANCEL]
+    first: dict[Item, Job] = {}
+    for job in jobs:
+        if (job.node, job.item) in left:
+            first.setdefault((job.node, job.item), job)
+    there = list(first.values())
+    return CleanupFaults(
+        lacking={item: row for item, row in left.items() if item not in first},
+        extra=[job for job in jobs if job not in there],
+        stuck=[job for job in there if _is_stuck(state, job)],
+    )
+
+
+def put_right(
+    draft: RunDraft, state: State, run: Run, plan: Plan, faults: CleanupFaults, now: Micros
+) -> Sequence[Change]:
+    """Give work its job again. Returns what changes besides the draft."""
+    for (name, item), row in faults.lacking.items():
+        draft.open_cancel(stage_of(plan.node(name)), row, item, _key(state, run, name, item, row))
+    # One that nobody holds any more has failed in its last attempt, if that was the last: it gets another.
+    retryable = (
+        attrs.evolve(job, attempts=min(job.attempts, job.lost_attempts + job.max_attempts - 1))
+        for job in faults.stuck
+    )
+    return (
+        *(DeleteJob(job.key) for job in faults.extra),
+        *(UpdateJob(rescheduled(job, now, now, run.status)) for job in retryable),
+    )
+
+
+def _left(state: State, run: Run, plan: Plan, rows: Sequence[CompletedRow]) -> Iterator[tuple[Item, int]]:
+    """Yield work of which the history does not say that it is over, or that it was cancelled."""
+    done = {(row.node, row.item) for row in rows if row.type in {STAGE_COMPLETED, *PAID_ROWS}}
+    failed = {(row.node, row.item): row.number for row in rows if row.type == STAGE_FAILED}
+    for row in rows:
+        item = (row.node, row.item)
+        if row.type != STAGE_SUSPENDED or row.node not in plan.cancels or item in done:
+            continue
+        if item not in failed or not is_over(_code(state, run, failed[item])):
+            yield item, row.number
+
+
+def _is_waited_for(item: Item, progress: Progress | None, rows: Sequence[CompletedRow]) -> bool:
+    node = None if progress is None else progress.nodes.get(item[0])
+    if node is None or node.output is not None:
+        return False
+    return not any((row.node, row.item) == item and row.type == STAGE_FAILED for row in rows)
+
+
+def _code(state: State, run: Run, number: int) -> str:
+    """Return with which code a stage failed."""
+    row = state.suspensions.get((run.key, number))
+    return "" if row is None else str(_facts(row.data).get("code") or "")
+
+
+def _key(state: State, run: Run, name: str, item: int | None, row: int) -> str:
+    suspension = state.suspensions.get((run.key, row))
+    recorded_key = None if suspension is None else _facts(suspension.data).get("key")
+    named = f"{run.key}/{name}" if item is None else f"{run.key}/{name}/{item}"
+    return recorded_key if isinstance(recorded_key, str) else named
+
+
+def _facts(data: str | None) -> dict[str, object]:
+    return cast("dict[str, object]", parse(data or "{}"))
+
+
+def _is_stuck(state: State, job: Job) -> bool:
+    """Whether it is in a state out of which nothing will take it."""
+    match job.state:
+        case JobState.LEASED:
+            return job.session not in state.tables.sessions
+        case JobState.SLEEPING:
+            return job.wake_at is None or job.session is not None
+        case JobState.QUEUED:
+            return job.wake_at is not None or job.session is not None
+        case _:
+            return True

@@ -1,0 +1,162 @@
+"""Rules for stages whose work is done elsewhere: they are suspended, asked about, and woken."""
+
+from collections.abc import Iterator, Mapping
+
+from holdfast.kernel.commands import (
+    Failure,
+    JobsWoken,
+    StagePollSuspended,
+    StagesWoken,
+    StageWake,
+    Suspended,
+)
+from holdfast.kernel.pipelines.interpreter import stage_suspended
+from holdfast.kernel.pipelines.plan import Plan, stage_of
+from holdfast.kernel.pipelines.progress import progress_from
+from holdfast.kernel.rules.claims import queued
+from holdfast.kernel.rules.leases import hints_of
+from holdfast.kernel.rules.retries import policy_of, wait_of
+from holdfast.kernel.runs.builder import RunDraft, Waits, rescheduled
+from holdfast.kernel.runs.external_work import GAVE_UP
+from holdfast.kernel.state import Decision, Due, Reads, State, Wakeable
+from holdfast.ports.changes import Change, UpdateJob
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import InvalidCommandError, NothingToWakeError
+from holdfast.ports.records import STAGE_SUSPENDED, Job, JobKind, JobState, Micros, Run, RunName
+from holdfast.ports.structs import evolve
+from holdfast.ports.transport import JobHint
+from holdfast.ports.working_set import Tables
+
+
+def suspended(
+    draft: RunDraft,
+    plan: Plan,
+    job: Job,
+    outcome: Suspended,
+    now: Micros,
+    circumstances: Mapping[str, object],
+) -> Micros:
+    """Put a check in the place of an attempt that has handed its work on; return when it is made first."""
+    stage = stage_of(plan.node(job.node))
+    if stage.check is None:
+        raise InvalidCommandError(f"stage {job.node!r} has no check; it can't be suspended")
+    if outcome.check_after <= 0 or not outcome.key:
+        raise InvalidCommandError("a suspension has a key, and a check_after of more than nothing")
+    # Whoever woke the stage before it was suspended has left `wake_at` on its job.
+    until = now if job.wake_at is not None else _next(now + outcome.check_after, outcome.give_up_at)
+    facts: dict[str, object] = {
+        "attempt": job.attempts,
+        "job": job.number,
+        "check_after": outcome.check_after,
+        "give_up_at": outcome.give_up_at,
+        "key": outcome.key,
+        **circumstances,
+    }
+    row = draft.append(
+        STAGE_SUSPENDED, node=job.node, item=job.item, epoch=job.epoch, payload=outcome.state, data=facts
+    )
+    draft.close_job(job)
+    waits = Waits(
+        until=until, check_after=outcome.check_after, give_up_at=outcome.give_up_at, key=outcome.key
+    )
+    check = draft.open_check(stage, row, job.item, waits)
+    stage_suspended(draft, progress_from(draft.progress), job, check)
+    return until
+
+
+def checked(
+    plan: Plan, run: Run, job: Job, failure: Failure | None, check_after: Micros | None, now: Micros
+) -> Job | Failure:
+    """Return the job of a check that did not find the work done, or failed; or why the stage fails with it.
+
+    A check that fails is tried again like any body. Once it has used up its attempts it is made as rarely as if the
+    work were not done, and begins anew: by failing it never ends a run.
+    """
+    assert job.check_after is not None
+    if job.give_up_at is not None and now >= job.give_up_at:
+        why = "" if failure is None else f"; the last check failed: {failure.type} {failure.message}"
+        return Failure(code=GAVE_UP, message=f"the external work was not done in time{why}")
+    if failure is None:
+        attempts, losses, wait = 0, 0, check_after or job.check_after
+    else:
+        attempts, losses = job.attempts, job.lost_attempts
+        wait = wait_of(policy_of(plan, job, None), job, failure)
+        if job.tries >= job.max_attempts:
+            attempts, losses, wait = 0, 0, max(wait, job.check_after)
+    until = now if job.wake_at is not None else _next(now + wait, job.give_up_at)
+    return rescheduled(evolve(job, attempts=attempts, lost_attempts=losses), until, now, run.status)
+
+
+def _next(at: Micros, give_up_at: Micros | None) -> Micros:
+    return at if give_up_at is None else min(at, give_up_at)
+
+
+def reads_of_poll(command: StagePollSuspended) -> Reads:
+    """Search for checks that are due."""
+    return Reads(search=Due(command.limit, JobKind.POLL))
+
+
+def decide_poll(state: State, command: StagePollSuspended, now: Micros, _: Ids) -> Decision[JobsWoken]:
+    """Queue them."""
+    return queued(state, Due(command.limit, JobKind.POLL), now)
+
+
+def reads_of_wake(command: StageWake) -> Reads:
+    """Search for what is meant; its jobs are read."""
+    return Reads(search=_meant(command))
+
+
+def decide_wake(state: State, command: StageWake, now: Micros, _: Ids) -> Decision[StagesWoken]:
+    """Queue the checks. What is under way is marked: it is checked as soon as it is suspended, or again at once."""
+    meant = _meant(command)
+    keys = state.found[meant].jobs
+    found = [job for key in keys if (job := state.tables.job(key)) is not None and _is_wakeable(job)]
+    if len(found) < len(keys) or not keys:
+        # A command of the same batch has ended an attempt: it may have suspended its stage.
+        found += (job for job in _checks(state.tables, meant) if job.key not in keys)
+    if not found:
+        raise NothingToWakeError(command.key or f"{command.run_id}/{command.stage}")
+    changes: list[Change] = []
+    hints: list[JobHint] = []
+    early = 0
+    for job in found:
+        if job.kind is JobKind.STAGE or job.state is JobState.LEASED:
+            changes.append(UpdateJob(evolve(job, wake_at=now)))
+            early += 1
+        elif job.state is JobState.PAUSED:
+            changes.append(UpdateJob(evolve(job, wake_at=None)))
+        else:
+            awake = evolve(job, state=JobState.QUEUED, wake_at=None)
+            changes.append(UpdateJob(awake))
+            hints.extend(hints_of(awake))
+    return Decision(StagesWoken(woken=len(changes) - early, early=early), tuple(changes), tuple(hints))
+
+
+def _is_wakeable(job: Job) -> bool:
+    return job.kind is JobKind.POLL or (job.kind is JobKind.STAGE and job.state is JobState.LEASED)
+
+
+def _checks(tables: Tables, meant: Wakeable) -> Iterator[Job]:
+    """Yield those of the checks that were read or opened which are meant."""
+    run = None if meant.run_id is None else tables.run_named(RunName(meant.namespace, meant.run_id))
+    for job in tables.all_jobs():
+        if job.kind is not JobKind.POLL or job.namespace != meant.namespace:
+            continue
+        by_key = meant.key is not None and job.waiting_for == meant.key
+        by_name = run is not None and (job.run, job.node) == (run.key, meant.stage)
+        if by_key or (by_name and meant.item in (None, job.item)):
+            yield job
+
+
+def _meant(command: StageWake) -> Wakeable:
+    by_key = bool(command.key) and (command.run_id, command.stage, command.item) == (None, None, None)
+    by_name = command.key is None and bool(command.run_id) and bool(command.stage)
+    if by_key or by_name:
+        return Wakeable(
+            namespace=command.namespace,
+            key=command.key,
+            run_id=command.run_id,
+            stage=command.stage,
+            item=command.item,
+        )
+    raise InvalidCommandError("stage.wake takes either the key of external work, or a run_id with a stage")

@@ -1,0 +1,317 @@
+"""Rules for durable functions: what their calls come to is recorded, and they rest while they wait."""
+
+from collections.abc import Sequence
+from typing import cast
+
+from holdfast.kernel.commands import (
+    UPDATE_ANSWERS,
+    Failure,
+    FunctionWaiting,
+    JobRecord,
+    JobRecorded,
+    JobSettled,
+    Recorded,
+)
+from holdfast.kernel.history import limits
+from holdfast.kernel.rules.child_messages import notify_child
+from holdfast.kernel.rules.children import begin_child
+from holdfast.kernel.rules.leases import held_job, hints_of, named_job
+from holdfast.kernel.rules.queued_steps import queue_step, steps_in_queues, take_back_step
+from holdfast.kernel.rules.retries import failure_facts
+from holdfast.kernel.runs.builder import RunDraft, rescheduled
+from holdfast.kernel.runs.transitions import DEADLINE_EXCEEDED
+from holdfast.kernel.state import Decision, Reads, State
+from holdfast.ports.changes import Change, UpdateJob
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import InvalidCommandError
+from holdfast.ports.json import parse
+from holdfast.ports.mailboxes import mailbox_from
+from holdfast.ports.records import (
+    CHANNEL_CLOSED,
+    CLOCK_READ,
+    FUNCTION_BEGAN,
+    HISTORY_LONG,
+    PUBLISHED,
+    RESULT_REFUSED,
+    SIGNAL_RECEIVED,
+    SIGNAL_REFUSED,
+    STEP_GIVEN,
+    HistoryRow,
+    Job,
+    JobKey,
+    JobKind,
+    JobState,
+    Micros,
+    Run,
+    RunName,
+    RunStatus,
+)
+from holdfast.ports.structs import evolve
+from holdfast.ports.transport import RunHint
+
+
+def reads_of_record(command: JobRecord) -> Reads:
+    """Read the run, then the job, and the rows that the function has not been told."""
+    if command.seen < 0:
+        raise InvalidCommandError(f"seen is {command.seen}; it must be the number of a row, or 0")
+    if command.lost_attempts < 0:
+        raise InvalidCommandError(f"losses is {command.lost_attempts}; it must be a number of losses, or 0")
+    key = named_job(command.job)
+    names: list[RunName] = []
+    jobs = [key]
+    notifies_child = False
+    for row in command.rows:
+        if row.child is not None:
+            names.append(RunName(command.namespace, row.child.run_id))
+        if row.child_message is not None:
+            notifies_child = True
+            names.append(RunName(command.namespace, row.child_message.run_id))
+        if row.job is not None:
+            jobs.append(JobKey(key.run, row.job))
+    return Reads(
+        runs=(key.run,),
+        names=tuple(names),
+        drivers=notifies_child,
+        jobs=tuple(jobs),
+        unseen=((key.run, command.seen),),
+    )
+
+
+def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> Decision[JobRecorded]:
+    """Append a row for each; if the attempt is not held any more, change nothing.
+
+    A timer whose time has not come by the store's clock is left out: the function is told when it has.
+    """
+    held = held_job(state, command.job, command.epoch, command.namespace)
+    if held is None:
+        return Decision(JobRecorded(status="fenced"))
+    before, job = held
+    if job.kind is not JobKind.WORKFLOW:
+        raise InvalidCommandError(f"job {command.job} is of kind {job.kind}; only functions are recorded")
+    run = having_received(before, command.received)
+    unseen = tuple(row for row in state.unseen[run.key] if row.number > command.seen)
+    draft = RunDraft(run, now)
+    known = {_named(row) for row in unseen}
+    more: tuple[Change, ...] = ()
+    admits: dict[str, None] = {}
+    notified: set[str] = set()
+    for recorded in command.rows:
+        is_early = recorded.due is not None and recorded.due > now
+        # Whoever has heard no answer sends the same again: what was stored then is among what it has not seen.
+        if is_early or (recorded.type, recorded.call, recorded.attempt) in known:
+            continue
+        if recorded.child_message is not None:
+            if recorded.child_message.run_id in notified:
+                continue  # one thing at a time: its row is as it was before this command
+            notified.add(recorded.child_message.run_id)
+            done = notify_child(state, draft, run, job, recorded, now)
+            more = (*more, *done.changes)
+            draft.hints += done.hints
+            admits.update(dict.fromkeys(done.reply))
+        elif recorded.queued is not None:
+            queue_step(draft, job, recorded)
+        elif recorded.job is not None:
+            take_back_step(state, draft, job, recorded)
+        elif recorded.channel is not None:
+            _close(draft, job, recorded, unseen)
+        elif recorded.child is None:
+            _append(draft, job, recorded, command.host)
+        elif (made := begin_child(state, draft, run, job, recorded, now, ids)) is not None:
+            more = (*more, *made.changes)
+            draft.hints += made.hints
+            admits.update(dict.fromkeys(made.reply))
+    if limits.gets_long(run.last_row, run.last_row + len(draft.rows)):
+        draft.append(HISTORY_LONG, data={"most": limits.ROWS_MAX})
+    admits.update(dict.fromkeys(draft.admits_jobs))
+    reply = JobRecorded(
+        status="recorded", rows=(*unseen, *draft.rows), run_status=run.status, admits_jobs=tuple(admits)
+    )
+    is_changed = bool(draft.rows) or run.mailbox != before.mailbox
+    changes: tuple[Change, ...] = (*draft.changes(), *more) if is_changed else ()
+    if any(row.type in UPDATE_ANSWERS for row in draft.rows):
+        draft.hints.append(RunHint(run=run.key))  # somebody waits for that
+    if draft.rows and (job.lost_attempts > command.lost_attempts or job.attempts > 1):
+        # It has come further than before: only what was lost and is still under way is held against it. It may not get
+        # to be a suspect here, where it may be beside others that were lost.
+        changes = (
+            *changes,
+            UpdateJob(evolve(job, attempts=1, lost_attempts=min(job.lost_attempts, command.lost_attempts))),
+        )
+    return Decision(reply, changes, tuple(draft.hints))
+
+
+def _named(row: HistoryRow) -> tuple[str, str, int]:
+    facts = cast("dict[str, object]", parse(row.data or "{}"))
+    if row.type == PUBLISHED:
+        return row.type, str(facts.get("name")), cast("int", facts.get("number"))
+    if row.type in (CLOCK_READ, FUNCTION_BEGAN, SIGNAL_REFUSED):
+        return row.type, str(facts.get("row")), 1
+    return row.type, str(facts.get("call")), cast("int", facts.get("attempt", 1))
+
+
+def _append(draft: RunDraft, job: Job, recorded: Recorded, host: str) -> None:
+    if recorded.type == PUBLISHED:
+        facts: dict[str, object] = {"name": recorded.call, "number": recorded.attempt}
+        draft.append(PUBLISHED, node=job.node, epoch=job.epoch, payload=recorded.output, data=facts)
+        return
+    if recorded.type == CLOCK_READ:
+        facts = {"row": int(recorded.call), "shown": recorded.started_at}
+        draft.append(CLOCK_READ, node=job.node, epoch=job.epoch, data=facts)
+        return
+    if recorded.type == FUNCTION_BEGAN:
+        draft.append(FUNCTION_BEGAN, node=job.node, epoch=job.epoch, data={"row": int(recorded.call)})
+        return
+    if recorded.type == SIGNAL_REFUSED:
+        facts = {"row": int(recorded.call), **cast("dict[str, object]", parse(recorded.error or "{}"))}
+        draft.append(SIGNAL_REFUSED, node=job.node, epoch=job.epoch, data=facts)
+        return
+    facts = {"call": recorded.call}
+    if recorded.step is not None:
+        facts["step"] = recorded.step
+        facts["attempt"] = recorded.attempt
+        if host:
+            facts["host"] = host
+    if recorded.site:
+        facts["site"] = recorded.site
+    if recorded.retry_at is not None:
+        facts["retry_at"] = recorded.retry_at
+    if recorded.started_at is not None:
+        facts["started_at"] = recorded.started_at
+    if recorded.undoes is not None:
+        facts["undoes"] = recorded.undoes
+    if recorded.given is not None:
+        facts[STEP_GIVEN] = recorded.given
+    if recorded.error is not None:
+        facts["error"] = parse(recorded.error)
+    if recorded.lost_attempts:
+        facts |= {"lost": True, "lost_attempts": recorded.lost_attempts}
+    draft.append(
+        recorded.type, node=job.node, item=job.item, epoch=job.epoch, payload=recorded.output, data=facts
+    )
+
+
+def _close(draft: RunDraft, job: Job, recorded: Recorded, unseen: Sequence[HistoryRow]) -> None:
+    """Close a channel, unless a message has come for it that the function has not been told: then it hears of that.
+
+    Whoever sends to it from here on is refused. Both is decided under the lock of the run.
+    """
+    channel = recorded.channel
+    assert channel is not None
+    for row in unseen:
+        facts = cast("dict[str, object]", parse(row.data or "{}"))
+        if row.type == SIGNAL_RECEIVED and facts["channel"] == channel:
+            return
+    details: dict[str, object] = {"call": recorded.call, "channel": channel}
+    if recorded.site:
+        details["site"] = recorded.site
+    draft.append(CHANNEL_CLOSED, node=job.node, epoch=job.epoch, data=details)
+    draft.keep_mailbox(draft.mailbox.close(channel))
+
+
+def having_received(run: Run, numbers: Sequence[int]) -> Run:
+    """Return a run whose function has received the messages in these rows."""
+    if run.mailbox is None or not numbers:
+        return run
+    return evolve(run, mailbox=mailbox_from(run.mailbox).received(numbers).to_text())
+
+
+def function_waiting(
+    before: Run, run: Run, job: Job, outcome: FunctionWaiting, now: Micros
+) -> Decision[JobSettled]:
+    """Let a function rest, unless there are rows that it has not been told: then it is driven again at once.
+
+    `before` is its run as it was before what it has received was taken into account.
+    """
+    wake_at = None if outcome.wake_at is None else max(outcome.wake_at, now)
+    if outcome.seen < run.last_row:
+        wake_at = now
+    released = rescheduled(
+        evolve(job, attempts=0, lost_attempts=outcome.lost_attempts), wake_at, now, run.status
+    )
+    reply = JobSettled(status="settled", run_status=run.status, retry_at=wake_at)
+    received = RunDraft(run, now).changes() if run.mailbox != before.mailbox else ()
+    return Decision(reply, (*received, UpdateJob(released)), hints_of(released))
+
+
+def result_refused(run: Run, job: Job, failure: Failure, now: Micros) -> Decision[JobSettled]:
+    """Have a function driven again that ended with what can't be stored: it fails then, and takes back what it did."""
+    draft = RunDraft(run, now)
+    draft.append(RESULT_REFUSED, node=job.node, epoch=job.epoch, data={"message": failure.message})
+    released = rescheduled(evolve(job, attempts=0, lost_attempts=0), now, now, run.status)
+    reply = JobSettled(status="settled", run_status=run.status, retry_at=now)
+    return Decision(reply, (*draft.changes(), UpdateJob(released)), (*draft.hints, *hints_of(released)))
+
+
+def function_cancelled(state: State, run: Run, reason: str, now: Micros) -> RunDraft:
+    """End a run whose function was told to end, and has; or has ended so by itself, for a reason of its own."""
+    requested_error = run.error if run.is_ending else None
+    error: dict[str, object] = {"code": "cancelled", "message": reason}
+    if requested_error is not None:
+        error = cast("dict[str, object]", parse(requested_error))
+    draft = RunDraft(run, now)
+    if error["code"] == DEADLINE_EXCEEDED:
+        draft.append("run.failed", data={**error, "deadline": run.deadline})
+        status = RunStatus.FAILED
+    else:
+        facts: dict[str, object] = {"reason": error["message"]} if error["message"] else {}
+        if requested_error is None:
+            facts["raised"] = True
+        draft.append("run.cancelled", data=facts or None)
+        status = RunStatus.CANCELLED
+    draft.end(status, cancels=state.cancels_of(run), error=error)
+    return draft
+
+
+def block(
+    state: State, run: Run, job: Job, failure: Failure, now: Micros, circumstances: dict[str, object]
+) -> Decision[JobSettled]:
+    """Hold what can't go on until somebody has resumed its run."""
+    draft = RunDraft(run, now)
+    if job.kind is JobKind.WORKFLOW:
+        block_run(state, draft, job, failure, now, circumstances)
+    else:
+        _block_stage(state, draft, job, failure, now, circumstances)
+    return Decision(
+        JobSettled(status="settled", run_status=draft.status), draft.changes(), tuple(draft.hints)
+    )
+
+
+def _block_stage(
+    state: State,
+    draft: RunDraft,
+    job: Job,
+    failure: Failure,
+    now: Micros,
+    circumstances: dict[str, object],
+) -> None:
+    """Block the run of a stage, with all of its jobs that nobody has. The attempt does not count: no body was done."""
+    _append_blocked(draft, job, failure, circumstances)
+    if draft.status is not RunStatus.BLOCKED:  # another stage may have come before
+        draft.block()
+    draft.reschedule_job(evolve(job, attempts=max(0, job.attempts - 1)), now)
+    for other in state.tables.jobs.get(draft.run_key, {}).values():
+        if other.state in (JobState.QUEUED, JobState.SLEEPING) and not other.outlives_run:
+            draft.reschedule_job(other, None if other.waits_for_child else other.wake_at or now)
+
+
+def _append_blocked(draft: RunDraft, job: Job, failure: Failure, circumstances: dict[str, object]) -> None:
+    """Append the row that says by which job, and by what failure, a run is blocked."""
+    facts = {**failure_facts(job, failure), **circumstances}
+    draft.append("run.blocked", node=job.node, item=job.item, epoch=job.epoch, data=facts)
+
+
+def block_run(
+    state: State,
+    draft: RunDraft,
+    job: Job,
+    failure: Failure,
+    now: Micros,
+    circumstances: dict[str, object],
+) -> None:
+    """Block a run: its function is held, with its steps in queues that nobody has, and nothing of it is lost."""
+    _append_blocked(draft, job, failure, circumstances)
+    draft.block()
+    draft.reschedule_job(evolve(job, attempts=0), now)  # what it was suspected of it still is
+    for step in steps_in_queues(state, draft.run_key):
+        if step.state is not JobState.LEASED:
+            draft.reschedule_job(step, step.wake_at or now)

@@ -1,0 +1,67 @@
+"""Rules for bodies that are to be heard from, and are not: their attempts are over, and their jobs tried again."""
+
+from datetime import timedelta
+from itertools import groupby
+from typing import Final
+
+from holdfast.kernel.commands import Failure, JobReapSilent, SilentReaped
+from holdfast.kernel.rules.retries import fail_attempt
+from holdfast.kernel.runs.builder import RunDraft
+from holdfast.kernel.state import Decision, HeartbeatOverdue, Reads, State
+from holdfast.ports.changes import Change
+from holdfast.ports.clock import Ids
+from holdfast.ports.records import TERMINAL, Job, JobState, Micros
+from holdfast.ports.transport import Hint
+
+HEARTBEAT_TIMEOUT: Final = "heartbeat_timeout"
+"""The code of the failure of an attempt of which nothing was heard for too long."""
+
+
+def reads_of_reap_silent(command: JobReapSilent) -> Reads:
+    """Search for jobs whose heartbeat is overdue; they and their runs are read."""
+    return Reads(search=_searched(command))
+
+
+def decide_reap_silent(state: State, command: JobReapSilent, now: Micros, _: Ids) -> Decision[SilentReaped]:
+    """Let each of these attempts fail: whoever holds it can write no more.
+
+    Each job is looked at again under its lock: its body may have been heard from, or have ended, since the search.
+    """
+    changes: list[Change] = []
+    hints: list[Hint] = []
+    freed = dead = 0
+    overdue = sorted(state.found[_searched(command)].jobs)
+    for key, keys in groupby(overdue, lambda job_key: job_key.run):
+        state.current_run = key
+        run = state.tables.runs.get(key)
+        if run is None or run.status in TERMINAL:
+            continue
+        plan = state.plan_of(run)
+        draft = RunDraft(run, now)
+        touched = False
+        for job_key in keys:
+            job = state.tables.job(job_key)
+            if job is None or draft.status in TERMINAL or not _is_overdue(job, now - command.grace):
+                continue
+            touched = True
+            retry_at = fail_attempt(draft, plan, job, _heartbeat_failure(job), now, {})
+            freed, dead = (freed, dead + 1) if retry_at is None else (freed + 1, dead)
+        if touched:
+            changes.extend(draft.changes())
+            hints.extend(draft.hints)
+    return Decision(SilentReaped(freed=freed, dead=dead), tuple(changes), tuple(hints))
+
+
+def _searched(command: JobReapSilent) -> HeartbeatOverdue:
+    return HeartbeatOverdue(command.grace, command.limit)
+
+
+def _is_overdue(job: Job, before: Micros) -> bool:
+    return job.state is JobState.LEASED and job.heartbeat_by is not None and job.heartbeat_by < before
+
+
+def _heartbeat_failure(job: Job) -> Failure:
+    allowed = timedelta(microseconds=job.heartbeat_timeout or 0)
+    return Failure(
+        code=HEARTBEAT_TIMEOUT, message=f"no heartbeat of attempt {job.attempts} was stored for {allowed}"
+    )

@@ -1,0 +1,292 @@
+"""Rules for what is on its way to sinks of events: who flushes it, how far it has come, and what is refused."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, cast
+
+import attrs
+
+from holdfast.kernel.commands import (
+    DeadLetterReplay,
+    DeadLettersReplayed,
+    OutboxFlush,
+    OutboxFlushed,
+    OutboxSettle,
+    OutboxSettled,
+    OutboxSweep,
+    OutboxSwept,
+    Refused,
+    StreamLease,
+)
+from holdfast.kernel.rules.sinks import types_of, with_failure, with_success
+from holdfast.kernel.state import DeadLettered, Decision, DueStreams, Reads, State, UndeliveredRows
+from holdfast.ports.changes import AdvanceStreams, Change, UpdateSink, UpdateStream
+from holdfast.ports.clock import Ids
+from holdfast.ports.json import canonical, parse
+from holdfast.ports.records import (
+    HistoryRow,
+    Micros,
+    Run,
+    Sink,
+    SinkName,
+    Stream,
+    StreamHead,
+    StreamKey,
+    StreamState,
+)
+
+PARK_AFTER: Final = 5
+"""How often a sink must refuse an event, saying that it is the event, until the event's stream is parked."""
+PARK_AFTER_FAILURES: Final = 20
+"""How often a sink must fail at an event in any other way, while it takes others.
+
+With the waits between them that takes more than an hour: a sink that is half away for so long parks nothing.
+"""
+KNOWN_EVERYWHERE: Final[Micros] = 60_000_000
+"""How long after its registration every process knows a sink."""
+ERROR_MAX: Final = 2_000
+_DELAY_MIN: Final[Micros] = 1_000_000
+_DELAY_MAX: Final[Micros] = 300_000_000
+
+
+def stream_advances(
+    rows: Iterable[HistoryRow], runs: Mapping[str, Run], sinks: Sequence[Sink]
+) -> list[AdvanceStreams]:
+    """Return what sinks are to know of rows that are about to be stored."""
+    last: dict[str, HistoryRow] = {}
+    for row in rows:
+        if row.run not in last or last[row.run].number < row.number:
+            last[row.run] = row
+    return [
+        AdvanceStreams(StreamHead(sink=sink.key, run=key, head_row=row.number, at=row.at))
+        for key, row in last.items()
+        for sink in sinks
+        if sink.namespace == runs[key].namespace
+    ]
+
+
+def reads_of_flush(command: OutboxFlush) -> Reads:
+    """Search for streams with news; the sink is read."""
+    return Reads(search=_due(command), sinks=(SinkName(command.namespace, command.sink),))
+
+
+def decide_flush(state: State, command: OutboxFlush, now: Micros, ids: Ids) -> Decision[OutboxFlushed]:
+    """Lease the streams. Each lease has a holder of its own: what comes too late shows another, and changes nothing."""
+    sink = state.tables.sink_named(SinkName(command.namespace, command.sink))
+    due = [
+        stream
+        for stream in map(state.tables.streams.__getitem__, state.found[_due(command)].streams)
+        if stream.due_at is not None and stream.due_at <= now
+    ]
+    if sink is None or not due:
+        return Decision(OutboxFlushed())
+    holder, until = ids.new(), now + command.lease
+    leases = tuple(
+        StreamLease(
+            run=stream.run,
+            after=stream.delivered,
+            head_row=stream.head_row,
+            suspect=stream.failed_at is not None,
+            skipped_rows=stream.skipped_rows,
+        )
+        for stream in due
+    )
+    reply = OutboxFlushed(
+        registration=sink.key,
+        holder=holder,
+        until=until,
+        since=sink.since,
+        types=types_of(sink),
+        failing=sink.failures > 0,
+        streams=leases,
+    )
+    changes = tuple(UpdateStream(attrs.evolve(stream, holder=holder, due_at=until)) for stream in due)
+    return Decision(reply, changes)
+
+
+def reads_of_settle(command: OutboxSettle) -> Reads:
+    """Lock the sink, then the streams."""
+    runs = (
+        *(one.run for one in command.delivered),
+        *(one.run for one in command.refused),
+        *command.untouched,
+    )
+    return Reads(
+        sinks=(SinkName(command.namespace, command.sink),),
+        locks_sinks=True,
+        streams=tuple(StreamKey(command.registration, run) for run in runs),
+    )
+
+
+def decide_settle(state: State, command: OutboxSettle, now: Micros, _: Ids) -> Decision[OutboxSettled]:
+    """Move the cursors of the streams that are still held. A stream that is refused again and again is parked."""
+    sink = state.tables.sink_named(SinkName(command.namespace, command.sink))
+    fenced: list[str] = []
+
+    def held(run: str) -> Stream | None:
+        stream = state.tables.streams.get(StreamKey(command.registration, run))
+        if sink is None or sink.key != command.registration or stream is None:
+            return None
+        if stream.holder != command.holder:
+            fenced.append(run)
+            return None
+        return stream
+
+    streams = [
+        _moved(stream, one.number, now) for one in command.delivered if (stream := held(one.run)) is not None
+    ]
+    error = command.error
+    for refusal in command.refused:
+        if (stream := held(refusal.run)) is not None:
+            assert sink is not None
+            counts = refusal.final or command.took or _took_others(sink, stream)
+            error = error if counts else error or refusal.error
+            streams.append(_refused(stream, refusal, sink, now, counts=counts))
+    streams += [
+        attrs.evolve(stream, holder=None, due_at=now)
+        for run in command.untouched
+        if (stream := held(run)) is not None
+    ]
+    changes: list[Change] = [UpdateStream(stream) for stream in streams]
+    after = sink
+    if sink is not None and sink.key == command.registration:
+        after = sink
+        if command.took:
+            after = with_success(sink, now)
+        elif error is not None:
+            after = with_failure(sink, now, error[:ERROR_MAX], command.retry_after)
+        if after != sink:
+            changes.insert(0, UpdateSink(after))
+    dead_lettered = tuple(stream.run for stream in streams if stream.state is StreamState.DEAD_LETTERED)
+    reply = OutboxSettled(
+        fenced=tuple(fenced), dead_lettered=dead_lettered, retry_at=None if after is None else after.retry_at
+    )
+    return Decision(reply, tuple(changes))
+
+
+def _moved(stream: Stream, number: int, now: Micros) -> Stream:
+    delivered = max(stream.delivered, number)
+    head_row = max(stream.head_row, delivered)
+    if delivered > stream.delivered:
+        stream = attrs.evolve(stream, attempts=0, refused_row=None, failed_at=None, error=None)
+    return attrs.evolve(
+        stream,
+        delivered=delivered,
+        head_row=head_row,
+        holder=None,
+        due_at=now if delivered < head_row else None,
+    )
+
+
+def _took_others(sink: Sink, stream: Stream) -> bool:
+    """Whether the sink has taken something since it failed at this stream."""
+    failed_at, succeeded_at = stream.failed_at, sink.succeeded_at
+    return failed_at is not None and succeeded_at is not None and succeeded_at > failed_at
+
+
+def _refused(stream: Stream, refusal: Refused, sink: Sink, now: Micros, *, counts: bool) -> Stream:
+    """Count the attempt if the sink said that it is the event, or has taken others since the last time.
+
+    Else it is the sink that fails, and its streams are not to blame.
+    """
+    moved = _moved(stream, refusal.delivered, now)
+    attempts = moved.attempts + counts
+    failed = attrs.evolve(
+        moved,
+        holder=None,
+        attempts=attempts,
+        refused_row=refusal.number,
+        failed_at=now,
+        error=refusal.error[:ERROR_MAX],
+    )
+    if attempts >= (PARK_AFTER if refusal.final else PARK_AFTER_FAILURES):
+        return attrs.evolve(failed, state=StreamState.DEAD_LETTERED, due_at=None, dead_lettered_at=now)
+    # After the sink's own pause, so that next time others are tried before it.
+    delay = _DELAY_MIN * 2 ** min(attempts if counts else sink.failures + 1, 20)
+    return attrs.evolve(failed, due_at=now + min(delay, _DELAY_MAX))
+
+
+def reads_of_sweep(command: OutboxSweep) -> Reads:
+    """Search for runs with rows that sinks have not heard of; the sinks are locked if a walk is to be noted."""
+    return Reads(
+        search=_undelivered(command),
+        sinks=tuple(SinkName(command.namespace, name) for name in command.sinks),
+        locks_sinks=command.began is not None,
+    )
+
+
+def decide_sweep(state: State, command: OutboxSweep, now: Micros, _: Ids) -> Decision[OutboxSwept]:
+    """Say the news. At the end of a walk that began when all processes knew the sink, there is no more hurry."""
+    found = state.found[_undelivered(command)]
+    sinks = [
+        sink
+        for name in command.sinks
+        if (sink := state.tables.sink_named(SinkName(command.namespace, name))) is not None
+    ]
+    known = tuple(sinks)
+    changes: list[Change] = [AdvanceStreams(attrs.evolve(head, at=now)) for head in found.news]
+    began = command.began
+    if found.next is None and began is not None:
+        walked = [attrs.evolve(sink, swept_at=began) for sink in sinks if not is_walked(sink)]
+        changes += [UpdateSink(sink) for sink in walked]
+        sinks = walked
+    reply = OutboxSwept(
+        healed=len(found.news),
+        checked=found.checked,
+        next=found.next,
+        hurry=any(not is_walked(sink) for sink in sinks),
+        unknown=tuple(name for name in command.sinks if name not in {sink.name for sink in known}),
+    )
+    return Decision(reply, tuple(changes))
+
+
+def is_walked(sink: Sink) -> bool:
+    """Whether all runs were looked at since every process knows the sink."""
+    return sink.swept_at is not None and sink.swept_at >= sink.created_at + KNOWN_EVERYWHERE
+
+
+def reads_of_replay(command: DeadLetterReplay) -> Reads:
+    """Search for parked streams."""
+    return Reads(search=_dead_lettered(command))
+
+
+def decide_replay(
+    state: State, command: DeadLetterReplay, now: Micros, _: Ids
+) -> Decision[DeadLettersReplayed]:
+    """Let them go on, with what was refused or without it."""
+    found = state.found[_dead_lettered(command)].streams
+    streams = [_replayed(state.tables.streams[key], command, now) for key in found]
+    reply = DeadLettersReplayed(replayed=len(streams), more=len(streams) >= command.limit)
+    return Decision(reply, tuple(UpdateStream(stream) for stream in streams))
+
+
+def _replayed(stream: Stream, command: DeadLetterReplay, now: Micros) -> Stream:
+    delivered, skips = stream.delivered, stream.skipped_rows
+    if command.skip and stream.refused_row is not None:
+        left_out = cast("dict[str, str]", parse(skips)) if skips else {}
+        if str(stream.refused_row) in left_out:
+            delivered = max(delivered, stream.refused_row)
+        skips = canonical({**left_out, str(stream.refused_row): command.reason[:ERROR_MAX]})
+    return attrs.evolve(
+        stream,
+        state=StreamState.READY,
+        delivered=delivered,
+        skipped_rows=skips,
+        due_at=now,
+        attempts=0,
+        refused_row=None,
+        failed_at=None,
+        dead_lettered_at=None,
+        error=None,
+    )
+
+
+def _due(command: OutboxFlush) -> DueStreams:
+    return DueStreams(command.namespace, command.sink, command.limit)
+
+
+def _dead_lettered(command: DeadLetterReplay) -> DeadLettered:
+    return DeadLettered(command.namespace, command.sink, command.run_id, command.limit)
+
+
+def _undelivered(command: OutboxSweep) -> UndeliveredRows:
+    return UndeliveredRows(command.namespace, command.sinks, command.after, command.limit)

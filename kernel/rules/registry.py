@@ -1,0 +1,127 @@
+"""Which rule answers which command, and what its reply is."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias, TypeVar, cast
+
+import attrs
+
+from holdfast.kernel import commands as c
+from holdfast.kernel.commands.codec import from_data
+from holdfast.kernel.rules import (
+    admissions,
+    attempt_output,
+    children,
+    claims,
+    deadlines,
+    external_work,
+    function_history,
+    heartbeats,
+    leases,
+    outbox,
+    removals,
+    repairs,
+    reruns,
+    runs,
+    sessions,
+    settlement,
+    signals,
+    sinks,
+    updates,
+)
+from holdfast.kernel.state import Decision, Reads, State
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import InvalidCommandError
+from holdfast.ports.records import Micros
+
+C = TypeVar("C", bound=c.Command[Any])
+R = TypeVar("R")
+
+Decide: TypeAlias = Callable[[State, C, Micros, Ids], Decision[R]]
+
+
+@attrs.frozen
+class Rule:
+    """How a command is answered: what it reads, how it is decided, what its reply is."""
+
+    command: type[c.Command[Any]]
+    reply: type
+    reads: Callable[[Any], Reads]
+    decide: Callable[[State, Any, Micros, Ids], Decision[Any]]
+
+
+def _rule(
+    command: type[C],
+    reply: type[R],
+    reads: Callable[[C], Reads],
+    decide: Callable[[State, C, Micros, Ids], Decision[R]],
+) -> Rule:
+    return Rule(command, reply, reads, decide)
+
+
+_ALL: Final = (
+    _rule(c.RunCreate, c.RunCreated, runs.reads_of_create, runs.decide_create),
+    _rule(c.RunTransition, c.RunTransitioned, runs.reads_of_named, runs.decide_transition),
+    _rule(c.RunCancel, c.RunEnded, runs.reads_of_cancel, runs.decide_cancel),
+    _rule(c.RunTerminate, c.RunEnded, runs.reads_of_named, runs.decide_terminate),
+    _rule(c.RunPause, c.RunPaused, runs.reads_of_whole, runs.decide_pause),
+    _rule(c.RunResume, c.RunPaused, runs.reads_of_whole, runs.decide_resume),
+    _rule(c.RunRerunFrom, c.RunRerun, reruns.reads_of_rerun, reruns.decide_rerun),
+    _rule(c.RunRemove, c.RunRemoved, removals.reads_of_remove, removals.decide_remove),
+    _rule(c.RunSignal, c.RunSignalled, signals.reads_of_signal, signals.decide_signal),
+    _rule(c.RunUpdate, c.RunUpdated, updates.reads_of_update, updates.decide_update),
+    _rule(c.RunAnnotate, c.RunAnnotated, attempt_output.reads_of_annotate, attempt_output.decide_annotate),
+    _rule(
+        c.RunClaimPending, c.RunsAdmitted, admissions.reads_of_claim_pending, admissions.decide_claim_pending
+    ),
+    _rule(c.RunExpire, c.RunsExpired, deadlines.reads_of_expire, deadlines.decide_expire),
+    _rule(c.JobAdmit, c.JobsAdmitted, admissions.reads_of_admit, admissions.decide_admit),
+    _rule(c.RunRepair, c.RunRepaired, repairs.reads_of_repair, repairs.decide_repair),
+    _rule(c.RunDeliver, c.RunDelivered, children.reads_of_deliver, children.decide_deliver),
+    _rule(c.JobClaim, c.JobsClaimed, claims.reads_of_claim, claims.decide_claim),
+    _rule(c.JobClaimOne, c.JobClaimed, claims.reads_of_claim_one, claims.decide_claim_one),
+    _rule(c.JobSettle, c.JobSettled, settlement.reads_of_settle, settlement.decide_settle),
+    _rule(c.JobRecord, c.JobRecorded, function_history.reads_of_record, function_history.decide_record),
+    _rule(c.JobRelease, c.JobReleased, leases.reads_of_release, leases.decide_release),
+    _rule(c.JobHeartbeat, c.JobsHeld, leases.reads_of_heartbeat, leases.decide_heartbeat),
+    _rule(c.JobReapSilent, c.SilentReaped, heartbeats.reads_of_reap_silent, heartbeats.decide_reap_silent),
+    _rule(c.JobWakeDue, c.JobsWoken, claims.reads_of_wake_due, claims.decide_wake_due),
+    _rule(c.StagePollSuspended, c.JobsWoken, external_work.reads_of_poll, external_work.decide_poll),
+    _rule(c.StageWake, c.StagesWoken, external_work.reads_of_wake, external_work.decide_wake),
+    _rule(c.SessionOpen, c.SessionOpened, sessions.reads_of_open, sessions.decide_open),
+    _rule(c.SessionRenew, c.SessionRenewed, sessions.reads_of_renew, sessions.decide_renew),
+    _rule(c.SessionClose, c.SessionRenewed, sessions.reads_of_renew, sessions.decide_close),
+    _rule(c.SessionReap, c.LeasesReaped, sessions.reads_of_reap, sessions.decide_reap),
+    _rule(c.LeaseReapStale, c.LeasesReaped, sessions.reads_of_reap_stale, sessions.decide_reap_stale),
+    _rule(c.LeaderAcquire, c.LeaderAcquired, sessions.reads_of_acquire, sessions.decide_acquire),
+    _rule(c.SinkRegister, c.SinkRegistered, sinks.reads_of_named, sinks.decide_register),
+    _rule(c.SinkRemove, c.SinkRemoved, sinks.reads_of_named, sinks.decide_remove),
+    _rule(c.OutboxFlush, c.OutboxFlushed, outbox.reads_of_flush, outbox.decide_flush),
+    _rule(c.OutboxSettle, c.OutboxSettled, outbox.reads_of_settle, outbox.decide_settle),
+    _rule(c.OutboxSweep, c.OutboxSwept, outbox.reads_of_sweep, outbox.decide_sweep),
+    _rule(c.DeadLetterReplay, c.DeadLettersReplayed, outbox.reads_of_replay, outbox.decide_replay),
+)
+
+RULES: Final[Mapping[type[c.Command[Any]], Rule]] = {rule.command: rule for rule in _ALL}
+"""The rules by command class. `job.execute` has none: it is a claim, a body and a settle."""
+
+_BY_TYPE: Final[Mapping[str, type[c.Command[Any]]]] = {
+    **{rule.command.type: rule.command for rule in _ALL},
+    c.JobExecute.type: c.JobExecute,
+}
+_REPLIES: Final = {rule.command: rule.reply for rule in _ALL} | {c.JobExecute: c.JobExecuted}
+
+
+def command_from(data: object) -> c.Command[object]:
+    """Return the command that JSON data describe. InvalidCommandError if they describe none."""
+    if not isinstance(data, dict):
+        raise InvalidCommandError("a command is a JSON object with a `type`")
+    fields = dict(cast("dict[str, object]", data))
+    kind = _BY_TYPE.get(str(fields.pop("type", None)))
+    if kind is None:
+        raise InvalidCommandError(f"a command's `type` is one of: {', '.join(sorted(_BY_TYPE))}")
+    return from_data(fields, kind)
+
+
+def reply_type(command: type[c.Command[Any]]) -> type:
+    """Return the class of a command's replies."""
+    return _REPLIES[command]

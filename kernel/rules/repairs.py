@@ -1,0 +1,326 @@
+"""Rules for runs that lack jobs, or have others than they need, which only a fault can bring about."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, cast
+
+from holdfast.kernel.commands import RunRepair, RunRepaired
+from holdfast.kernel.pipelines.interpreter import advance, body_kind, open_node
+from holdfast.kernel.pipelines.plan import MapPlan, NodePlan, Plan, StagePlan, stage_of
+from holdfast.kernel.pipelines.progress import (
+    MapProgress,
+    NodeProgress,
+    Progress,
+    finished_map,
+    item_input,
+    progress_from,
+)
+from holdfast.kernel.rules.external_cleanup import find_cleanup_faults, put_right
+from holdfast.kernel.rules.queued_steps import is_of, open_steps, queue_again
+from holdfast.kernel.rules.sessions import free_lost
+from holdfast.kernel.runs.builder import RunDraft, Waits
+from holdfast.kernel.state import Decision, MissingJobs, Reads, State
+from holdfast.ports.changes import AddJob, Change, DeleteJob
+from holdfast.ports.clock import Ids
+from holdfast.ports.json import canonical, parse
+from holdfast.ports.persistence import CompletedRow
+from holdfast.ports.records import (
+    HELD,
+    STAGE_COMPLETED,
+    STAGE_EXPANDED,
+    STAGE_FAILED,
+    STAGE_SUSPENDED,
+    STAGE_TESTED,
+    TERMINAL,
+    Job,
+    JobKind,
+    JobState,
+    Micros,
+    Run,
+)
+from holdfast.ports.structs import evolve
+from holdfast.ports.transport import Hint
+
+CHECK_AFTER: Final[Micros] = 60_000_000
+"""How often external work is asked about whose history does not say it."""
+
+
+def reads_of_repair(command: RunRepair) -> Reads:
+    """Search for runs that lack jobs, or read the one that is named."""
+    return Reads(search=_meant(command))
+
+
+def decide_repair(state: State, command: RunRepair, now: Micros, _: Ids) -> Decision[RunRepaired]:
+    """Give each run the jobs that its progress and its history say it has, and no others.
+
+    A run that is named is looked at whatever its row says, also if it has ended. One that can't be read is passed
+    over; one whose plan is not stored is too or, if it was named, refused.
+    """
+    found = state.found[_meant(command)]
+    changes: list[Change] = []
+    hints: list[Hint] = []
+    repaired: list[str] = []
+    for key in found.runs:
+        run = state.tables.runs.get(key)
+        if run is None or (run.status in TERMINAL and command.run is None):
+            continue
+        jobs = [job for job in state.tables.jobs.get(key, {}).values() if not job.outlives_run]
+        # How many jobs it has is what was found to be wrong: from here on it is what there is.
+        draft = RunDraft(evolve(run, open_jobs=len(jobs)), now)
+        state.current_run = key
+        if run.status in TERMINAL:
+            made = _cleared(state, run, jobs, now, notify=command.tell)
+        else:
+            made = _repaired(draft, state, run, jobs, command, now)
+        if made:
+            changes.extend(made)
+            hints.extend(draft.hints)
+            repaired.append(run.id)
+    has_deliveries = found.has_deliveries or any(
+        isinstance(one, AddJob) and one.job.state is JobState.PENDING_DELIVERY for one in changes
+    )
+    reply = RunRepaired(
+        repaired=tuple(repaired), checked=found.checked, next=found.next, has_deliveries=has_deliveries
+    )
+    return Decision(reply, tuple(changes), tuple(hints))
+
+
+def _meant(command: RunRepair) -> MissingJobs:
+    return MissingJobs(command.after, command.limit, command.run)
+
+
+def _cleared(state: State, run: Run, jobs: Sequence[Job], now: Micros, *, notify: bool) -> Sequence[Change]:
+    """Take away what a run still has that has ended, so that nobody works for it any more; let it pay what it owes."""
+    pending_deliveries = [
+        job.input
+        for job in state.tables.jobs.get(run.key, {}).values()
+        if job.state is JobState.PENDING_DELIVERY
+    ]
+    notifies_parent = notify and run.parent is not None and canonical(run.parent) not in pending_deliveries
+    has_work = any(row.type == STAGE_SUSPENDED for row in state.completed.get(run.key, ()))
+    has_work |= any(job.kind is JobKind.CANCEL for job in state.tables.jobs.get(run.key, {}).values())
+    faults = find_cleanup_faults(state, run, state.plan_of(run), None) if has_work else None
+    if not jobs and not run.open_jobs and not notifies_parent and not faults:
+        return ()
+    draft = RunDraft(
+        evolve(run, open_jobs=0), run.updated_at
+    )  # it is as it was, but for what it should not have
+    if notifies_parent:
+        draft.add_parent_delivery()
+    paid = put_right(draft, state, run, state.plan_of(run), faults, now) if faults else ()
+    return (*draft.changes(), *(DeleteJob(job.key) for job in jobs), *paid)
+
+
+def _repaired(
+    draft: RunDraft, state: State, run: Run, jobs: Sequence[Job], command: RunRepair, now: Micros
+) -> Sequence[Change]:
+    plan = state.plan_of(run)
+    before = progress_from(run.progress)
+    rows = state.completed.get(run.key, ())
+    if (
+        not run.is_admitted or not before.nodes or _is_behind(before, plan, rows)
+    ):  # nothing says what it lacks
+        return draft.changes() if run.open_jobs != len(jobs) else ()
+    progress = _as_recorded(before, plan, rows, recounts=command.run is not None)
+    of_stages = [job for job in jobs if job.kind is not JobKind.STEP]
+    needed = {(job.node, job.item): job.number for job in _needed(progress, of_stages, rows)}
+    queued = open_steps(state.steps.get(run.key, ()))
+    doing = {job.number: job.node for job in jobs if job.node in queued and is_of(job, queued[job.node])}
+    undone = [row for call, row in queued.items() if call not in doing.values()]
+    progress = _adopting(progress, needed)
+    extra = [job for job in of_stages if needed.get((job.node, job.item)) != job.number]
+    extra += (job for job in jobs if job.kind is JobKind.STEP and job.number not in doing)
+    lacking = list(_lacking(progress, needed, rows))
+    stuck = [job for job in jobs if job not in extra and _is_stuck(state, run, job)]
+    faults = find_cleanup_faults(state, run, plan, progress)
+    causes = {
+        "the group was done and nothing had gone on": progress.is_done,
+        "its place in the plan was not where its history leads": progress != before,
+        "jobs were missing": bool(lacking or undone),
+        "jobs were there that nothing needs": bool(extra),
+        "jobs were where nobody would take them": bool(stuck),
+        "external work that is not waited for was not cancelled, or other work was": bool(faults),
+    }
+    why = [cause for cause, is_true in causes.items() if is_true]
+    if not why:
+        return draft.changes() if run.open_jobs != len(jobs) else ()
+    facts: dict[str, object] = {"cause": ", ".join(why)}
+    for job in extra:
+        draft.close_job(job)
+    if any(job.waits_for_child for job in extra):
+        draft.add_children_delivery()
+    draft.keep_progress(progress.to_json())
+    _reopen(draft, state, run, plan, progress, lacking)
+    for row in undone:
+        queue_again(draft, row)
+    paid = put_right(draft, state, run, plan, faults, now)
+    added = len(lacking) + len(undone)
+    draft.append("run.repaired", data={**facts, "jobs": added} if added else facts)
+    # Last, as they may end the run: nothing comes after an end.
+    if not advance(draft, plan, progress):
+        _put_right(draft, state, run, stuck, now)
+    return (*paid, *draft.changes())
+
+
+# What there should be ---------------------------------------------------------------------------------------------
+
+
+def _is_behind(progress: Progress, plan: Plan, rows: Sequence[CompletedRow]) -> bool:
+    """Whether the history goes on where the run's row is not yet: what came in between can't be made up."""
+    later = {node.name for group in plan.groups[progress.group + 1 :] for node in group.nodes}
+    for row in rows:
+        node = progress.nodes.get(row.node)
+        if row.node in later or (node is not None and row.type == STAGE_TESTED and node.is_test):
+            return True
+        if node is not None and row.type == STAGE_EXPANDED and node.job is not None:
+            return True
+    return False
+
+
+def _as_recorded(progress: Progress, plan: Plan, rows: Sequence[CompletedRow], *, recounts: bool) -> Progress:
+    """Return the progress with what the history says is done: that is not done again.
+
+    Items are counted anew only of runs that are named: somebody has seen that their histories are whole.
+    """
+    for name, node in progress.nodes.items():
+        of_node = [row for row in rows if row.node == name]
+        if node.map is not None and recounts:
+            progress = progress.with_node(name, _counted(plan.node(name), node.map, of_node))
+        elif node.map is None and node.output is None and not node.is_test:
+            done = next((row for row in of_node if row.item is None and row.type == STAGE_COMPLETED), None)
+            progress = (
+                progress if done is None else progress.with_node(name, NodeProgress(output=done.number))
+            )
+    return progress
+
+
+def _counted(node: NodePlan, counters: MapProgress, rows: Sequence[CompletedRow]) -> NodeProgress:
+    """Count the items of a map again."""
+    assert isinstance(node, MapPlan)
+    total = counters.total
+    done = failed = 0
+    for row in rows:
+        done += row.item is not None and row.type == STAGE_COMPLETED
+        failed += row.item is not None and row.type == STAGE_FAILED
+        if node.enough is None:
+            is_over = done == total
+        else:
+            is_over = node.enough.is_reached(total=total, done=done, failed=failed)
+        if is_over:
+            return finished_map(node.name, counters, row.number, partial=node.enough is not None)
+    following = min(total, done + failed + node.limit)
+    return NodeProgress(map=evolve(counters, done=done, failed=failed, next=following))
+
+
+def _needed(progress: Progress, jobs: Sequence[Job], rows: Sequence[CompletedRow]) -> Iterator[Job]:
+    """Yield the jobs that a run goes on by: one for each stage and item that is open. The one that it knows is best."""
+    ended = _ended(rows)
+    known = {(name, node.job) for name, node in progress.nodes.items()}
+    taken: set[tuple[str, int | None]] = set()
+    by_rank = sorted(jobs, key=lambda job: ((job.node, job.number) not in known, job.number))
+    for job in by_rank:
+        node = progress.nodes.get(job.node)
+        item = (job.node, job.item)
+        if node is None or node.output is not None or item in taken or item in ended:
+            continue
+        if (job.item is None) if node.map is None else (job.item is not None and job.item < node.map.next):
+            taken.add(item)
+            yield job
+
+
+def _adopting(progress: Progress, needed: Mapping[tuple[str, int | None], int]) -> Progress:
+    """Return the progress with the jobs that there are, where it waits for others."""
+    for name, node in progress.nodes.items():
+        there = needed.get((name, None))
+        if node.job is not None and there is not None:
+            progress = progress.with_node(name, evolve(node, job=there))
+    return progress
+
+
+def _lacking(
+    progress: Progress, needed: Mapping[tuple[str, int | None], int], rows: Sequence[CompletedRow]
+) -> Iterator[tuple[str, int | None]]:
+    ended = _ended(rows)
+    for name, node in progress.nodes.items():
+        if node.map is not None:
+            items = ((name, item) for item in range(node.map.next))
+            yield from (item for item in items if item not in ended and item not in needed)
+        elif node.output is None and (name, None) not in needed:
+            yield name, None
+
+
+def _ended(rows: Sequence[CompletedRow]) -> set[tuple[str, int | None]]:
+    return {(row.node, row.item) for row in rows if row.type in {STAGE_COMPLETED, STAGE_FAILED}}
+
+
+# What is done about it --------------------------------------------------------------------------------------------
+
+
+def _reopen(
+    draft: RunDraft,
+    state: State,
+    run: Run,
+    plan: Plan,
+    progress: Progress,
+    lacking: Sequence[tuple[str, int | None]],
+) -> None:
+    """Give what lacks a job another: what was handed on is not handed on again, but asked about."""
+    rows = state.completed.get(run.key, ())
+    suspended = {(row.node, row.item): row.number for row in rows if row.type == STAGE_SUSPENDED}
+    for name, item in lacking:
+        node = progress.nodes[name]
+        stage = stage_of(plan.node(name))
+        row = suspended.get((name, item))
+        if row is not None:
+            number = draft.open_check(stage, row, item, _waits(state, run, stage, row, item))
+            if item is None:
+                progress = progress.with_node(name, NodeProgress(job=number))
+        elif item is None:
+            progress = progress.with_node(
+                name, open_node(draft, plan.node(name), progress, is_test=node.is_test)
+            )
+        else:
+            assert node.map is not None
+            draft.open_job(stage, body_kind(stage), item_input(name, node.map, item), item=item)
+    draft.keep_progress(progress.to_json())
+
+
+def _waits(state: State, run: Run, stage: StagePlan, row: int, item: int | None) -> Waits:
+    """Return how external work is asked about: now, and then as its body had said when it handed it on."""
+    suspension = state.suspensions.get((run.key, row))
+    facts = cast("dict[str, object]", parse(suspension.data or "{}")) if suspension is not None else {}
+    check_after, give_up_at, key = facts.get("check_after"), facts.get("give_up_at"), facts.get("key")
+    named = f"{run.key}/{stage.name}" if item is None else f"{run.key}/{stage.name}/{item}"
+    return Waits(
+        until=0,
+        check_after=check_after if isinstance(check_after, int) else CHECK_AFTER,
+        give_up_at=give_up_at if isinstance(give_up_at, int) else None,
+        key=key if isinstance(key, str) else named,
+    )
+
+
+def _is_stuck(state: State, run: Run, job: Job) -> bool:
+    """Whether a job is in a state out of which nothing will take it."""
+    if job.state is JobState.LEASED:
+        return job.session not in state.tables.sessions
+    if (job.state is JobState.PAUSED) != (run.status in HELD) or job.session is not None:
+        return True
+    match job.state:
+        case JobState.SLEEPING:
+            return job.waits_for_child if job.wake_at else not job.is_woken
+        case JobState.LIMITED:
+            return job.wake_at is not None or job.concurrency_key is None
+        case JobState.QUEUED:
+            return job.wake_at is not None
+        case _:
+            return False
+
+
+def _put_right(draft: RunDraft, state: State, run: Run, stuck: Sequence[Job], now: Micros) -> None:
+    """Let jobs rest as they should. One that was leased to nobody was lost with its worker, and that counts."""
+    for job in stuck:
+        if draft.status in TERMINAL:
+            return
+        if job.state is JobState.LEASED:
+            free_lost(state, draft, run, job, now)
+        else:
+            draft.reschedule_job(job, None if job.waits_for_child else job.wake_at or now)

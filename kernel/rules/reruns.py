@@ -1,0 +1,223 @@
+"""The rule for running a run again: a new generation of it, which keeps what it does not run by reference."""
+
+from typing import cast
+
+from attrs import frozen
+
+from holdfast.kernel.commands import RunRerun, RunRerunFrom
+from holdfast.kernel.pipelines.plan import Plan
+from holdfast.kernel.rules.admissions import admits_jobs, begin_run
+from holdfast.kernel.rules.children import taken_over
+from holdfast.kernel.rules.runs import is_older, named_run, storing
+from holdfast.kernel.rules.unread_messages import append_again, append_start
+from holdfast.kernel.runs.builder import RunDraft
+from holdfast.kernel.runs.forks import Fork, open_children, planned_fork
+from holdfast.kernel.runs.rerun_plan import Rerun, check_point, followed_plan, planned_rerun
+from holdfast.kernel.state import Decision, Reads, State
+from holdfast.ports.changes import Change
+from holdfast.ports.clock import Ids
+from holdfast.ports.json import parse
+from holdfast.ports.mailboxes import Mailbox, mailbox_from
+from holdfast.ports.records import (
+    SIGNAL_RECEIVED,
+    TERMINAL,
+    JobKey,
+    Micros,
+    Run,
+    RunName,
+    RunStatus,
+    rank_of,
+)
+from holdfast.ports.references import kept_rows_text, references_text
+from holdfast.ports.structs import evolve
+
+
+def reads_of_rerun(command: RunRerunFrom) -> Reads:
+    """Read the newest generation of the run, and what has happened in it."""
+    return Reads(names=(RunName(command.namespace, command.run_id),), past_names=True)
+
+
+def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> Decision[RunRerun]:
+    """Store a generation that begins at the stage, and end the one before if it has not ended."""
+    before = named_run(state, command)
+    if is_older(before, command):
+        return Decision(
+            RunRerun(
+                run_id=before.id,
+                run=before.key,
+                generation=before.generation,
+                status=before.status,
+                started=False,
+            )
+        )
+    assert state.past is not None
+    past = state.past[before.key]
+    former = state.plan_of(before)
+    plan = followed_plan(state.workflows, before, former, command.version)
+    check_point(before, former, plan, command.stage, command.row)
+    begins = (
+        _stage(planned_rerun(before, past, former, plan, command.stage))
+        if former.function is None or plan.function is None
+        else _call(_planned_fork(state, before, former, command))
+    )
+    run = _next_generation(before, plan, begins, ids.new(), now)
+    draft = RunDraft(run, now, is_new=True)
+    facts = {"definition": plan.definition, "rerun_of": before.generation, **begins.facts}
+    if begins.fork is not None and begins.fork.begins_anew:
+        facts["inbox"] = run.first_row + len(begins.fork.redelivered) + _later_starts(before, begins.fork)
+    if command.reason:
+        facts["reason"] = command.reason
+    # Copied, so that a generation has what it was given in its first row like any other.
+    row = draft.append("run.created", payload=past.input, data=facts)
+    assert row == run.first_row
+    children: tuple[Change, ...] = ()
+    if begins.fork is not None:
+        children = _carry_on(state, draft, before, run, begins.fork)
+    if run.status is not RunStatus.PENDING:
+        begin_run(draft, plan, run)
+    ended = None if before.status in TERMINAL else _ended(state, before, command, run.generation, now)
+    admits = admits_jobs(state, before, ended) if ended else ()
+    reply = RunRerun(
+        run_id=run.id,
+        run=run.key,
+        generation=run.generation,
+        status=draft.status,
+        started=True,
+        rerun_of=before.generation,
+        stage=begins.start,
+        runs=begins.runs,
+        keeps=begins.keeps,
+        row=None if begins.fork is None else begins.fork.row,
+        terminated=ended is not None,
+        admits_runs=draft.admits_runs or (ended.admits_runs if ended else ()),
+        admits_jobs=tuple(dict.fromkeys((*draft.admits_jobs, *admits))),
+        has_deliveries=draft.has_pending_deliveries
+        or bool(children)
+        or (ended is not None and ended.has_pending_deliveries),
+    )
+    changes = (*(ended.changes() if ended else ()), *storing(state, plan), *draft.changes(), *children)
+    return Decision(reply, changes, (*(ended.hints if ended else ()), *draft.hints))
+
+
+@frozen(kw_only=True)
+class _Begins:
+    """How a generation begins: with which stage, or call, and what it keeps. `facts` go into its first row."""
+
+    start: str | None
+    kept: str | None
+    facts: dict[str, object]
+    runs: tuple[str, ...] = ()
+    keeps: tuple[str, ...] = ()
+    fork: Fork | None = None
+
+
+def _stage(rerun: Rerun) -> _Begins:
+    return _Begins(
+        start=rerun.stage,
+        kept=references_text(rerun.keeps),
+        facts={"from": rerun.stage, "keeps": list(rerun.keeps)},
+        runs=rerun.runs,
+        keeps=tuple(rerun.keeps),
+    )
+
+
+def _call(fork: Fork) -> _Begins:
+    return _Begins(
+        start=fork.start,
+        kept=kept_rows_text(fork.kept),
+        facts={"from": fork.start, "row": fork.row},
+        fork=fork,
+    )
+
+
+def _planned_fork(state: State, before: Run, plan: Plan, command: RunRerunFrom) -> Fork:
+    history = state.histories[before.key]
+    names = {child: RunName(before.namespace, child) for child in open_children(history)}
+    return planned_fork(
+        before,
+        history,
+        {child for child, name in names.items() if state.tables.run_named(name) is not None},
+        start=None if command.stage == plan.function else command.stage,
+        row=1 if command.stage == plan.function else command.row,
+    )
+
+
+def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) -> tuple[Change, ...]:
+    """Tell the generation what others brought after its point, and take over the runs that it has started.
+
+    What of the messages that it keeps it has received is known once it was told them. Those that the generation before
+    had not received still come with their starts.
+    """
+    starts = mailbox_from(before.mailbox).starts
+    history = state.histories[before.key]
+    kept_starts = {number: row for number, row in starts.items() if number < fork.row}
+    draft.keep_mailbox(Mailbox(unread=fork.kept_messages, starts=kept_starts, closed=fork.closed_channels))
+    known: dict[int, int] = {row: row for row in starts.values() if row < fork.row}
+    for row in fork.redelivered:
+        if row.type == SIGNAL_RECEIVED:
+            start = starts.get(row.number)
+            if start is not None and start not in known:
+                known[start] = append_start(draft, history[start - 1])
+            append_again(draft, row, start=None if start is None else known[start])
+            continue
+        facts: dict[str, object] = {**cast("dict[str, object]", parse(row.data or "{}")), "again": row.number}
+        draft.append(row.type, node=row.node, payload=row.payload, data=facts)
+    changes: tuple[Change, ...] = ()
+    for child in (state.tables.run_named(RunName(run.namespace, one)) for one in fork.children):
+        assert child is not None
+        if child.status not in TERMINAL:
+            draft.count_child()
+        changes += taken_over(child, JobKey(run.key, 1)).changes
+    return changes
+
+
+def _later_starts(before: Run, fork: Fork) -> int:
+    """Return how many starts are told again with the messages that came with them."""
+    return len({row for row in mailbox_from(before.mailbox).starts.values() if row >= fork.row})
+
+
+def _next_generation(before: Run, plan: Plan, begins: _Begins, key: str, now: Micros) -> Run:
+    """Return a run that waits for a slot like the one before, and has as much time."""
+    deadline = None if before.deadline is None else now + before.deadline - before.created_at
+    return evolve(
+        before,
+        key=key,
+        generation=before.generation + 1,
+        version=plan.version,
+        plan=plan.fingerprint,
+        status=RunStatus.RUNNING if before.concurrency_key is None else RunStatus.PENDING,
+        start_at=None,
+        deadline=deadline,
+        queue_position=rank_of(now, before.priority),
+        created_at=now,
+        updated_at=now,
+        ended_at=None,
+        last_row=0 if begins.fork is None else begins.fork.row - 1,
+        last_job=0,
+        open_jobs=0,
+        progress="{}",
+        result=None,
+        error=None,
+        # Whoever waits for it waits for the new generation. What its parent was told already does not change.
+        parent=None if before.status in TERMINAL else before.parent,
+        children=0,
+        rerun_of=before.key,
+        rerun_from=begins.start,
+        inherited=begins.kept,
+        mailbox=None,
+    )
+
+
+def _ended(state: State, before: Run, command: RunRerunFrom, generation: int, now: Micros) -> RunDraft:
+    """End the generation before: whoever works for it can write no more, and whoever waits for it is told."""
+    draft = RunDraft(evolve(before, parent=None), now)
+    facts: dict[str, object] = {"rerun": generation}
+    if command.reason:
+        facts["reason"] = command.reason
+    draft.append("run.terminated", data=facts)
+    message = f"it is run again as generation {generation}" + (
+        f": {command.reason}" if command.reason else ""
+    )
+    error: dict[str, object] = {"code": "terminated", "message": message}
+    draft.end(RunStatus.CANCELLED, cancels=state.cancels_of(before), error=error)
+    return draft

@@ -1,0 +1,66 @@
+"""How a run is when it is new, and what the first row of its history tells."""
+
+from holdfast.kernel.commands import RunCreate
+from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE, Plan
+from holdfast.kernel.rules.admissions import INPUT_ROW
+from holdfast.kernel.rules.start_template import NOT_BEGUN, Opening
+from holdfast.ports.clock import Ids
+from holdfast.ports.records import ClosePolicy, Micros, Run, RunStatus, rank_of
+
+
+def new_run(
+    command: RunCreate,
+    plan: Plan,
+    known: Run | None,
+    now: Micros,
+    ids: Ids,
+    *,
+    opening: Opening = NOT_BEGUN,
+    parent: str | None = None,
+    close_policy: ClosePolicy = ClosePolicy.CANCEL,
+) -> Run:
+    """Return a new run, or the next generation of the one that is `known`. `opening` is what it begins with at once."""
+    key = ids.new()
+    start_at = command.start_at if command.start_at is not None and command.start_at > now else None
+    waits = start_at is not None or command.concurrency_key is not None
+    return Run(
+        key=key,
+        namespace=command.namespace,
+        id=key if command.id is None else command.id,
+        generation=1 if known is None else known.generation + 1,
+        workflow=plan.workflow,
+        version=plan.version,
+        plan=plan.fingerprint,
+        status=RunStatus.PENDING if waits else RunStatus.RUNNING,
+        queue=command.queue or DEFAULT_QUEUE,
+        priority=command.priority,
+        queue_position=rank_of(start_at or now, command.priority),
+        created_at=now,
+        updated_at=now,
+        last_row=opening.rows,
+        last_job=len(opening.jobs),
+        open_jobs=len(opening.jobs),
+        progress=opening.progress,
+        attributes=command.attributes,
+        start_at=start_at,
+        deadline=None if command.deadline is None else (start_at or now) + command.deadline,
+        concurrency_key=command.concurrency_key,
+        concurrency_limit=None if command.concurrency_key is None else command.concurrency_limit,
+        parent=parent,
+        close_policy=close_policy,
+    )
+
+
+def created_facts(command: RunCreate, plan: Plan, run: Run, *, messages: int = 0) -> dict[str, object]:
+    """Return what the history says of how a run was created. So many rows with messages follow at once."""
+    optional_facts = {
+        "start_at": command.start_at,
+        "deadline": run.deadline,
+        "concurrency_key": run.concurrency_key,
+        "concurrency_limit": run.concurrency_limit,
+        "inbox": INPUT_ROW + messages if messages else None,
+    }
+    return {
+        "definition": plan.definition,
+        **{name: value for name, value in optional_facts.items() if value is not None},
+    }

@@ -1,0 +1,376 @@
+"""Rules for commands on runs."""
+
+from typing import Final, TypeAlias, TypedDict
+
+from holdfast.kernel.commands import (
+    SIGNALS_MAX,
+    RunCancel,
+    RunCreate,
+    RunCreated,
+    RunEnded,
+    RunPause,
+    RunPaused,
+    RunRemove,
+    RunRerunFrom,
+    RunResume,
+    RunTerminate,
+    RunTransition,
+    RunTransitioned,
+)
+from holdfast.kernel.commands.names import check_name
+from holdfast.kernel.pipelines.interpreter import advance, begin
+from holdfast.kernel.pipelines.plan import Plan
+from holdfast.kernel.pipelines.progress import progress_from
+from holdfast.kernel.pipelines.stage_overrides import overridden
+from holdfast.kernel.rules.admissions import INPUT_ROW, admits_jobs
+from holdfast.kernel.rules.attempt_output import annotations_at_start
+from holdfast.kernel.rules.run_creation import created_facts, new_run
+from holdfast.kernel.rules.signals import (
+    StartToKeep,
+    append_signals,
+    check_signals,
+    receive,
+    request_cancel,
+)
+from holdfast.kernel.rules.start_template import opening_of
+from holdfast.kernel.rules.unread_messages import count_forwarded, forward_unread
+from holdfast.kernel.runs.builder import RunDraft, hint_of
+from holdfast.kernel.runs.stored_starts import is_kept, start_facts
+from holdfast.kernel.state import NOTHING, Decision, Reads, State
+from holdfast.ports.changes import AddJob, AppendHistory, Change, CreateRun, StorePlan
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import InvalidCommandError, RunExistsError, RunNotFoundError, UnknownWorkflowError
+from holdfast.ports.json import canonical
+from holdfast.ports.mailboxes import EMPTY, mailbox_from
+from holdfast.ports.records import (
+    HELD,
+    TERMINAL,
+    ClosePolicy,
+    HistoryRow,
+    JobState,
+    Micros,
+    PlanRow,
+    Run,
+    RunName,
+    RunStatus,
+)
+from holdfast.ports.structs import evolve
+from holdfast.ports.transport import Hint, RunHint
+
+CONCURRENCY_KEY_MAX: Final = 256
+CONCURRENCY_LIMIT_MAX: Final = 1_000_000
+_TIME_MAX: Final[Micros] = 100 * 366 * 86_400_000_000
+_INSTANT_MAX: Final[Micros] = 253_370_764_800_000_000
+
+_OfGeneration: TypeAlias = RunCancel | RunTerminate | RunPause | RunResume | RunRerunFrom | RunRemove
+
+
+def reads_of_create(command: RunCreate) -> Reads:
+    """Read whoever has the id, if one is asked for, with the messages that it has not received."""
+    if command.id is None:
+        return NOTHING
+    name = RunName(command.namespace, command.id)
+    return Reads(names=(name,), drivers=bool(command.signals), messages=(name,))
+
+
+def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> Decision[RunCreated]:
+    """Store the run and the jobs of its first group, or return the one that is there."""
+    plan = state.workflows.get((command.workflow, command.version))
+    if plan is None:
+        raise UnknownWorkflowError(command.workflow, command.version)
+    _check(command)
+    if command.signals:
+        check_signals(plan, command.id or "of no id yet", command.signals)
+    plan = overridden(plan, command.overrides)
+    known = None if command.id is None else state.tables.run_named(RunName(command.namespace, command.id))
+    if known is None and (begun := _begun(command, plan, now, ids)) is not None:
+        run, made, begun_hints = begun
+        made = (*storing(state, plan), *made, *annotations_at_start(run, command.annotations, ids))
+        return Decision(RunCreated(**_names(run), status=run.status, created=True), made, begun_hints)
+    if known is not None and _returns_existing(command, known):
+        return _return_existing(state, command, plan, known, now)
+    replaced = None if known is None or known.status in TERMINAL else _replaced(state, known, now)
+    run = new_run(command, plan, known, now, ids)
+    draft = RunDraft(run, now, is_new=True)
+    unread = EMPTY if known is None or plan.function is None else mailbox_from(known.mailbox)
+    facts = created_facts(command, plan, run, messages=count_forwarded(unread) + len(command.signals))
+    row = draft.append("run.created", payload=command.input, data=facts)
+    assert row == INPUT_ROW
+    if known is not None:
+        forward_unread(state, draft, known, unread)
+    messages = append_signals(draft, command.signals, key=command.idempotency_key)
+    if run.status is not RunStatus.PENDING:
+        begin(draft, plan, row)
+    changes: tuple[Change, ...] = draft.changes()
+    hints = tuple(draft.hints)
+    runs, jobs, has_deliveries = draft.admits_runs, draft.admits_jobs, draft.has_pending_deliveries
+    if replaced is not None and known is not None:
+        changes, hints = (*replaced.changes(), *changes), (*replaced.hints, *hints)
+        runs, jobs = _both(runs, replaced.admits_runs), _both(jobs, admits_jobs(state, known, replaced))
+        has_deliveries = has_deliveries or replaced.has_pending_deliveries
+    changes = (*storing(state, plan), *changes, *annotations_at_start(run, command.annotations, ids))
+    reply = RunCreated(
+        **_names(run),
+        status=draft.status,
+        created=True,
+        admits_runs=runs,
+        admits_jobs=jobs,
+        has_deliveries=has_deliveries,
+        messages=messages,
+    )
+    return Decision(reply, changes, hints)
+
+
+def _return_existing(
+    state: State, command: RunCreate, plan: Plan, known: Run, now: Micros
+) -> Decision[RunCreated]:
+    """Answer with a run that is there. It gets the signals, too, with the start where that would run it again."""
+    reply = RunCreated(**_names(known), status=known.status, created=False)
+    if not command.signals:
+        return Decision(reply)
+    draft = RunDraft(known, now)
+    start = StartToKeep(command.input, start_facts(command, plan)) if is_kept(command) else None
+    messages = receive(state, draft, known, command.signals, now, key=command.idempotency_key, start=start)
+    stored = () if start is None else storing(state, plan)
+    return Decision(evolve(reply, messages=messages), (*stored, *draft.changes()), tuple(draft.hints))
+
+
+def new_child(
+    state: State,
+    command: RunCreate,
+    plan: Plan,
+    now: Micros,
+    ids: Ids,
+    *,
+    parent: str,
+    close_policy: ClosePolicy,
+) -> Decision[tuple[str, ...]]:
+    """Store a run for whose end the job `parent` waits. The reply names the stages that job.admit is due for."""
+    begun = _begun(command, plan, now, ids, parent=parent, close_policy=close_policy)
+    if begun is not None:
+        return Decision((), (*storing(state, plan), *begun[1]), begun[2])
+    run = new_run(command, plan, None, now, ids, parent=parent, close_policy=close_policy)
+    draft = RunDraft(run, now, is_new=True)
+    row = draft.append(
+        "run.created", payload=command.input, data={**created_facts(command, plan, run), "parent": parent}
+    )
+    assert row == INPUT_ROW
+    begin(draft, plan, row)
+    changes = (*storing(state, plan), *draft.changes())
+    return Decision(draft.admits_jobs, changes, tuple(draft.hints))
+
+
+def _begun(
+    command: RunCreate,
+    plan: Plan,
+    now: Micros,
+    ids: Ids,
+    *,
+    parent: str | None = None,
+    close_policy: ClosePolicy = ClosePolicy.CANCEL,
+) -> tuple[Run, tuple[Change, ...], tuple[Hint, ...]] | None:
+    """Return a new run that begins as all of its plan do, with what stores it; None if it is to begin otherwise.
+
+    It comes to what `begin` would have come to, which takes several times as long.
+    """
+    if command.signals or command.concurrency_key is not None or command.start_at is not None:
+        return None
+    opening = opening_of(plan)
+    if opening is None:
+        return None
+    run = new_run(command, plan, None, now, ids, opening=opening, parent=parent, close_policy=close_policy)
+    facts = opening.facts
+    if parent is not None or run.deadline is not None:
+        own_facts = created_facts(command, plan, run)
+        facts = canonical(own_facts if parent is None else {**own_facts, "parent": parent})
+    row = HistoryRow(
+        run=run.key, number=INPUT_ROW, type="run.created", at=now, payload=command.input, data=facts
+    )
+    jobs = opening.jobs_of(run)
+    changes: tuple[Change, ...] = (CreateRun(run), AppendHistory(row), *(AddJob(job) for job in jobs))
+    return run, changes, tuple(map(hint_of, jobs))
+
+
+def _check(command: RunCreate) -> None:
+    """Refuse what can't be meant. InvalidCommandError."""
+    check_name("the id", command.id)
+    check_name("the queue", command.queue)
+    check_name("the concurrency key", command.concurrency_key)
+    key = command.concurrency_key
+    if key is not None and not 0 < len(key) <= CONCURRENCY_KEY_MAX:
+        raise InvalidCommandError(
+            f"a concurrency key has 1 to {CONCURRENCY_KEY_MAX} characters, not {len(key)}"
+        )
+    if not 1 <= command.concurrency_limit <= CONCURRENCY_LIMIT_MAX:
+        raise InvalidCommandError(
+            f"concurrency_limit is {command.concurrency_limit}; it must be from 1 to {CONCURRENCY_LIMIT_MAX}"
+        )
+    if command.deadline is not None and not 0 < command.deadline <= _TIME_MAX:
+        raise InvalidCommandError(
+            f"deadline is {command.deadline}; it must be a number of microseconds, more than 0, at most a century"
+        )
+    if len(command.signals) > SIGNALS_MAX:
+        raise InvalidCommandError(
+            f"a run is started with at most {SIGNALS_MAX} signals, not {len(command.signals)}; send it more later"
+        )
+    if command.start_at is not None and not 0 <= command.start_at <= _INSTANT_MAX:
+        raise InvalidCommandError(
+            f"start_at is {command.start_at}; it must be microseconds since 1970, before the year 9999"
+        )
+
+
+def _returns_existing(command: RunCreate, known: Run) -> bool:
+    """Return whether the run that is there is what the caller gets; False if a new generation takes its place."""
+    ended = known.status in TERMINAL
+    policy = (command.if_ended if ended else command.if_active) or command.if_exists
+    if policy == "error" or (policy == "rerun_failed" and known.status is RunStatus.COMPLETED):
+        raise RunExistsError(known.id)
+    return policy == "return"
+
+
+def _replaced(state: State, run: Run, now: Micros) -> RunDraft:
+    draft = RunDraft(run, now)
+    reason = f"generation {run.generation + 1} took its place"
+    draft.append("run.terminated", data={"reason": reason})
+    error: dict[str, object] = {"code": "terminated", "message": reason}
+    draft.end(RunStatus.CANCELLED, cancels=state.cancels_of(run), error=error)
+    return draft
+
+
+def _both(some: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*some, *others)))
+
+
+def reads_of_named(command: RunTerminate | RunTransition) -> Reads:
+    """Read the newest generation of the run."""
+    return Reads(names=(RunName(command.namespace, command.run_id),))
+
+
+def reads_of_cancel(command: RunCancel) -> Reads:
+    """Read the newest generation of the run, and the job that drives it, if it is a function's."""
+    return Reads(names=(RunName(command.namespace, command.run_id),), drivers=True)
+
+
+def decide_cancel(state: State, command: RunCancel, now: Micros, _: Ids) -> Decision[RunEnded]:
+    """End the run, unless it has ended. A function that has begun is told to end."""
+    run = named_run(state, command)
+    has_code_under_way = run.status not in TERMINAL and run.is_admitted
+    if has_code_under_way and not is_older(run, command) and state.plan_of(run).function is not None:
+        return request_cancel(state, run, command.reason, now)
+    return _end(state, command, "run.cancelled", now)
+
+
+def decide_terminate(state: State, command: RunTerminate, now: Micros, _: Ids) -> Decision[RunEnded]:
+    """End the run, unless it has ended; also if its plan can't be read, of which work to be cancelled is not known."""
+    return _end(state, command, "run.terminated", now)
+
+
+def reads_of_whole(command: RunPause | RunResume) -> Reads:
+    """Read the newest generation of the run, and its jobs."""
+    return Reads(names=(RunName(command.namespace, command.run_id),), whole_names=True)
+
+
+def decide_pause(state: State, command: RunPause, now: Micros, _: Ids) -> Decision[RunPaused]:
+    """Hold the jobs of a run that are not under way. Those that are will be held when they are given back.
+
+    A pending run has none, and is not admitted while it is paused.
+    """
+    run = named_run(state, command)
+    if run.status not in (RunStatus.RUNNING, RunStatus.PENDING) or is_older(run, command):
+        return Decision(RunPaused(status=run.status, changed=False))
+    draft = RunDraft(run, now)
+    draft.append("run.paused", data=_reason(command.reason))
+    draft.pause()
+    return _reschedule_jobs(state, draft, run, (JobState.QUEUED, JobState.SLEEPING, JobState.LIMITED), now)
+
+
+def decide_resume(state: State, command: RunResume, now: Micros, _: Ids) -> Decision[RunPaused]:
+    """Queue the held jobs of a run, or let them sleep on; or let the run wait on, if it has not begun."""
+    run = named_run(state, command)
+    if run.status not in HELD or is_older(run, command) or command.row not in {None, run.last_row}:
+        return Decision(RunPaused(status=run.status, changed=False))
+    draft = RunDraft(run, now)
+    draft.append("run.resumed", data=_reason(command.reason))
+    draft.resume()
+    return _reschedule_jobs(state, draft, run, (JobState.PAUSED,), now)
+
+
+def _reschedule_jobs(
+    state: State, draft: RunDraft, run: Run, of: tuple[JobState, ...], now: Micros
+) -> Decision[RunPaused]:
+    for job in state.tables.jobs.get(run.key, {}).values():
+        if job.state in of and not job.outlives_run:
+            draft.reschedule_job(job, None if job.waits_for_child else job.wake_at or now)
+    reply = RunPaused(
+        status=draft.status, changed=True, admits_runs=draft.admits_runs, admits_jobs=draft.admits_jobs
+    )
+    return Decision(reply, draft.changes(), tuple(draft.hints))
+
+
+def _reason(reason: str) -> dict[str, object] | None:
+    return {"reason": reason} if reason else None
+
+
+def decide_transition(state: State, command: RunTransition, now: Micros, _: Ids) -> Decision[RunTransitioned]:
+    """Go on if the current group is done, which it never is where every settle went on by itself."""
+    run = named_run(state, command)
+    if run.status in TERMINAL or not run.is_admitted:
+        return Decision(RunTransitioned(action="none", status=run.status))
+    draft = RunDraft(run, now)
+    if not advance(draft, state.plan_of(run), progress_from(run.progress)):
+        return Decision(RunTransitioned(action="none", status=run.status))
+    ended = draft.status in TERMINAL
+    reply = RunTransitioned(action="completed" if ended else "advanced", status=draft.status)
+    return Decision(reply, draft.changes(), tuple(draft.hints))
+
+
+def _end(state: State, command: RunCancel | RunTerminate, kind: str, now: Micros) -> Decision[RunEnded]:
+    run = named_run(state, command)
+    if run.status in TERMINAL or is_older(run, command):
+        return Decision(RunEnded(status=run.status, changed=False))
+    draft = RunDraft(run, now)
+    draft.keep_mailbox(draft.mailbox.without_starts())
+    draft.append(kind, data=_reason(command.reason))
+    error: dict[str, object] = {"code": kind.removeprefix("run."), "message": command.reason}
+    has_plan = isinstance(command, RunCancel) or state.has_plan(run)
+    draft.end(RunStatus.CANCELLED, cancels=state.cancels_of(run) if has_plan else {}, error=error)
+    reply = RunEnded(
+        status=draft.status,
+        changed=True,
+        has_deliveries=draft.has_pending_deliveries,
+        admits_runs=draft.admits_runs,
+        admits_jobs=admits_jobs(state, run, draft) if has_plan else (),
+    )
+    return Decision(reply, draft.changes(), (RunHint(run=run.key),))
+
+
+def named_run(state: State, command: _OfGeneration | RunTransition) -> Run:
+    """Return the newest generation of the run that a command names. RunNotFoundError."""
+    run = state.tables.run_named(RunName(command.namespace, command.run_id))
+    if run is None:
+        raise RunNotFoundError(command.run_id)
+    return run
+
+
+def is_older(run: Run, command: _OfGeneration) -> bool:
+    """Whether a command is about an older generation of the run than this, the newest one."""
+    return command.generation is not None and command.generation != run.generation
+
+
+class _Names(TypedDict):
+    run_id: str
+    run: str
+    generation: int
+
+
+def _names(run: Run) -> _Names:
+    return _Names(run_id=run.id, run=run.key, generation=run.generation)
+
+
+def storing(state: State, plan: Plan) -> tuple[Change, ...]:
+    """Return what stores a plan, unless it is known to be stored."""
+    name = plan.fingerprint
+    if name in state.stored_plans or name in state.tables.plans or name in state.plans:
+        return ()
+    row = PlanRow(fingerprint=name, workflow=plan.workflow, version=plan.version, body=plan.to_json())
+    return (StorePlan(row),)

@@ -1,0 +1,192 @@
+"""Rules for sessions, for what they leave behind, and for duties."""
+
+from itertools import groupby
+
+from holdfast.kernel.commands import (
+    Failure,
+    LeaderAcquire,
+    LeaderAcquired,
+    LeaseReapStale,
+    LeasesReaped,
+    SessionClose,
+    SessionOpen,
+    SessionOpened,
+    SessionReap,
+    SessionRenew,
+    SessionRenewed,
+)
+from holdfast.kernel.rules.external_cancels import free_lost_cancel
+from holdfast.kernel.rules.function_history import block_run
+from holdfast.kernel.rules.leases import hints_of
+from holdfast.kernel.rules.queued_steps import free_lost_step
+from holdfast.kernel.rules.retries import fail_stage, is_over, lost_for_good, out_of_time
+from holdfast.kernel.runs.builder import RunDraft
+from holdfast.kernel.runs.external_work import LOST_WORKER
+from holdfast.kernel.state import Decision, Expired, Lost, Reads, State
+from holdfast.ports.changes import AddLeader, Change, PutSession, UpdateLeader
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import SessionLostError
+from holdfast.ports.records import (
+    TERMINAL,
+    Job,
+    JobKind,
+    JobState,
+    LeaderLease,
+    Micros,
+    Run,
+    Session,
+    SessionState,
+    losses_max,
+)
+from holdfast.ports.structs import evolve
+from holdfast.ports.transport import Hint
+
+
+def reads_of_open(_: SessionOpen) -> Reads:
+    """Read nothing."""
+    return Reads()
+
+
+def decide_open(_: State, command: SessionOpen, now: Micros, ids: Ids) -> Decision[SessionOpened]:
+    """Store a session under a fresh id."""
+    session = Session(
+        id=ids.new(),
+        host=command.host,
+        state=SessionState.OPEN,
+        opened_at=now,
+        expires_at=now + command.lease,
+    )
+    return Decision(SessionOpened(session=session.id, expires_at=session.expires_at), (PutSession(session),))
+
+
+def reads_of_renew(command: SessionRenew | SessionClose) -> Reads:
+    """Lock the session."""
+    return Reads(sessions=(command.session,), locks_sessions=True)
+
+
+def decide_renew(state: State, command: SessionRenew, now: Micros, _: Ids) -> Decision[SessionRenewed]:
+    """Move its end, never back."""
+    session = _open_session(state, command.session)
+    expires_at = max(session.expires_at, now + command.lease)
+    return Decision(
+        SessionRenewed(expires_at=expires_at), (PutSession(evolve(session, expires_at=expires_at)),)
+    )
+
+
+def decide_close(state: State, command: SessionClose, now: Micros, _: Ids) -> Decision[SessionRenewed]:
+    """Declare it dead at its own wish."""
+    session = _open_session(state, command.session)
+    dead = evolve(session, state=SessionState.DEAD, expires_at=now)
+    return Decision(SessionRenewed(expires_at=now), (PutSession(dead),))
+
+
+def reads_of_reap(command: SessionReap) -> Reads:
+    """Search for sessions that were not renewed in time."""
+    return Reads(search=Expired(command.grace, command.limit))
+
+
+def decide_reap(state: State, command: SessionReap, now: Micros, _: Ids) -> Decision[LeasesReaped]:
+    """Declare them dead. Their jobs are freed by lease.reap_stale, after this is stored: then no claim can follow."""
+    dead = [
+        evolve(session, state=SessionState.DEAD)
+        for session in map(
+            state.tables.sessions.__getitem__, state.found[Expired(command.grace, command.limit)].sessions
+        )
+        if session.state is SessionState.OPEN and session.expires_at + command.grace < now
+    ]
+    return Decision(
+        LeasesReaped(sessions=len(dead), freed=0, dead=0), tuple(PutSession(session) for session in dead)
+    )
+
+
+def reads_of_reap_stale(command: LeaseReapStale) -> Reads:
+    """Search for jobs of dead sessions; they and their runs are read."""
+    return Reads(search=Lost(command.limit))
+
+
+def decide_reap_stale(state: State, command: LeaseReapStale, now: Micros, _: Ids) -> Decision[LeasesReaped]:
+    """Queue the jobs whose holder is gone; fail the runs of those that were lost too often.
+
+    Each job is looked at again under its lock: its holder may have settled it since the search.
+    """
+    changes: list[Change] = []
+    hints: list[Hint] = []
+    freed = dead = 0
+    lost = sorted(state.found[Lost(command.limit)].jobs)
+    for key, keys in groupby(lost, lambda job_key: job_key.run):
+        state.current_run = key
+        run = state.tables.runs.get(key)
+        if run is None:
+            continue
+        jobs = [job for job in map(state.tables.job, keys) if job is not None and _is_orphan(state, job)]
+        draft = RunDraft(run, now)
+        for job in jobs:
+            if job.outlives_run:
+                update = free_lost_cancel(draft, job, now)
+                changes.extend(update)
+                hints.extend(hint for one in update for hint in hints_of(one.job))
+                freed += 1
+                continue
+            if draft.status in TERMINAL:  # which has closed the others
+                continue
+            if free_lost(state, draft, run, job, now):
+                freed += 1
+                continue
+            dead += 1
+        if draft.is_changed:
+            changes.extend(draft.changes())
+            hints.extend(draft.hints)
+    return Decision(LeasesReaped(sessions=0, freed=freed, dead=dead), tuple(changes), tuple(hints))
+
+
+def _is_orphan(state: State, job: Job) -> bool:
+    holder = state.tables.sessions.get(job.session or "")
+    return job.state is JobState.LEASED and holder is not None and holder.state is SessionState.DEAD
+
+
+def free_lost(state: State, draft: RunDraft, run: Run, job: Job, now: Micros) -> bool:
+    """Free a job whose holder is gone; return False if it was lost too often, and its stage has failed with that."""
+    if job.kind is JobKind.STEP:
+        return free_lost_step(state, draft, run, job, now)
+    plan = state.plan_of(run)
+    if job.attempts >= job.max_attempts and job.kind is JobKind.WORKFLOW:
+        message = f"{job.attempts} workers in a row were lost with it, and it came no further"
+        block_run(state, draft, job, Failure(code=LOST_WORKER, message=message), now, {})
+        return False
+    lost = evolve(job, lost_attempts=job.lost_attempts + 1)
+    if job.kind is not JobKind.WORKFLOW and lost.lost_attempts >= losses_max(job.max_attempts):
+        fail_stage(draft, plan, lost, lost_for_good(lost), {})
+        return False
+    if is_over(job, now):
+        message = f"the worker that held attempt {job.attempts} was lost"
+        fail_stage(draft, plan, job, out_of_time(job, Failure(code=LOST_WORKER, message=message)), {})
+        return False
+    facts: dict[str, object] = {"attempt": job.attempts, "lost_attempts": lost.lost_attempts}
+    draft.append("stage.lost", node=job.node, item=job.item, epoch=job.epoch, data=facts)
+    draft.reschedule_job(lost, now)
+    return True
+
+
+def reads_of_acquire(command: LeaderAcquire) -> Reads:
+    """Lock the duty."""
+    return Reads(leader_leases=(command.name,), sessions=(command.session,))
+
+
+def decide_acquire(state: State, command: LeaderAcquire, now: Micros, _: Ids) -> Decision[LeaderAcquired]:
+    """Give it to the session if it is free, expired, or its own already."""
+    _open_session(state, command.session)
+    leader_lease = state.tables.duties.get(command.name)
+    if leader_lease is not None and leader_lease.expires_at > now and leader_lease.session != command.session:
+        return Decision(LeaderAcquired(taken=False, expires_at=leader_lease.expires_at))
+    until = now + command.lease
+    taken = LeaderLease(name=command.name, session=command.session, expires_at=until)
+    # A duty that nobody has had yet can't be locked: of two that add it, one conflicts, and looks again.
+    change = AddLeader(taken) if leader_lease is None else UpdateLeader(taken)
+    return Decision(LeaderAcquired(taken=True, expires_at=until), (change,))
+
+
+def _open_session(state: State, session: str) -> Session:
+    known = state.tables.sessions.get(session)
+    if known is None or known.state is not SessionState.OPEN:
+        raise SessionLostError(session)
+    return known

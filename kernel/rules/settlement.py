@@ -1,0 +1,364 @@
+"""Rules for how an attempt ends: what it gave is stored, and its run goes on."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from holdfast.kernel.commands import (
+    Blocked,
+    Cancelled,
+    ChildRunStarted,
+    Completed,
+    ConditionEvaluated,
+    ContinuedAsNew,
+    Failed,
+    Failure,
+    FunctionWaiting,
+    JobSettle,
+    JobSettled,
+    MapExpanded,
+    NotReady,
+    Outcome,
+    QueuedStepCompleted,
+    QueuedStepFailed,
+    Suspended,
+)
+from holdfast.kernel.commands.jobs import ResultRefused
+from holdfast.kernel.pipelines.interpreter import map_expanded, node_tested, stage_completed
+from holdfast.kernel.pipelines.plan import MapPlan
+from holdfast.kernel.pipelines.progress import MapProgress, progress_from
+from holdfast.kernel.rules.admissions import admits_jobs
+from holdfast.kernel.rules.attempt_output import annotation_keys, known_annotations, output_changes
+from holdfast.kernel.rules.children import start_child
+from holdfast.kernel.rules.continue_as_new import continued
+from holdfast.kernel.rules.external_cancels import cancel_failed, work_cancelled
+from holdfast.kernel.rules.external_work import checked, suspended
+from holdfast.kernel.rules.function_history import (
+    block,
+    function_cancelled,
+    function_waiting,
+    having_received,
+    result_refused,
+)
+from holdfast.kernel.rules.leases import attempt_of, held_job, hints_of, named_job
+from holdfast.kernel.rules.queued_steps import step_settled
+from holdfast.kernel.rules.retries import fail_attempt, fail_stage
+from holdfast.kernel.rules.successors import successor
+from holdfast.kernel.runs.builder import RunDraft, Taker
+from holdfast.kernel.state import Decision, Reads, State
+from holdfast.ports.changes import AddMapItems, Change, UpdateJob
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import InvalidCommandError
+from holdfast.ports.events import EVENT_BYTES_MAX, USER_EVENTS, is_event_type
+from holdfast.ports.json import compact
+from holdfast.ports.records import (
+    STAGE_COMPLETED,
+    STAGE_EXPANDED,
+    STAGE_TESTED,
+    Job,
+    JobKind,
+    MapItems,
+    Micros,
+    Payload,
+    Run,
+    RunName,
+    SessionState,
+)
+from holdfast.ports.structs import evolve
+
+PAGE_BYTES_MAX: Final = 32_768
+PAGE_ITEMS_MAX: Final = 100
+_OUTCOMES: Final[dict[JobKind, tuple[type[Outcome], ...]]] = {
+    JobKind.STAGE: (Completed, Suspended, Failed, Blocked),
+    JobKind.EXPAND_MAP: (MapExpanded, Failed, Blocked),
+    JobKind.CONDITION: (ConditionEvaluated, Failed, Blocked),
+    JobKind.POLL: (Completed, NotReady, Failed, Blocked),
+    JobKind.CANCEL: (Cancelled, Failed),
+    JobKind.CHILD: (ChildRunStarted, Failed, Blocked),
+    JobKind.DELIVER: (),
+    JobKind.WORKFLOW: (Completed, Failed, Cancelled, FunctionWaiting, Blocked, ContinuedAsNew),
+    JobKind.STEP: (QueuedStepCompleted, QueuedStepFailed),
+}
+"""How a job of each kind can end."""
+
+
+def reads_of_settle(command: JobSettle) -> Reads:
+    """Read the run, then the job, the session that is to have the next one, and whoever has the id of a child.
+
+    With a run that is blocked all its jobs are held; where a step of a queue ends, the job that drives its function is
+    woken.
+    """
+    key = named_job(command.job)
+    sessions = () if command.take_next is None else (command.take_next,)
+    outcome = command.outcome
+    may_end = isinstance(outcome, Completed | Failed | Cancelled)
+    names = (RunName(command.namespace, outcome.run_id),) if isinstance(outcome, ChildRunStarted) else ()
+    goes_on = outcome if isinstance(outcome, ContinuedAsNew) else None
+    return Reads(
+        runs=(key.run,),
+        whole_runs=isinstance(outcome, Blocked | ContinuedAsNew),
+        drivers=isinstance(outcome, QueuedStepCompleted | QueuedStepFailed),
+        names=names,
+        jobs=(key,),
+        sessions=sessions,
+        annotation_keys=annotation_keys(command),
+        annotations=(key.run,) if goes_on else (),
+        unseen=((key.run, goes_on.seen),) if goes_on else (),
+        messages=(key.run,) if goes_on else (),
+        kept_starts=(key.run,) if may_end else (),
+    )
+
+
+def decide_settle(state: State, command: JobSettle, now: Micros, ids: Ids) -> Decision[JobSettled]:
+    """End an attempt and let the run go on; if the attempt is not held any more, change nothing."""
+    held = held_job(state, command.job, command.epoch, command.namespace)
+    if held is None:
+        return Decision(JobSettled(status="fenced"))
+    before, job = held
+    has_failed = isinstance(command.outcome, Failed | QueuedStepFailed)
+    if not isinstance(command.outcome, _OUTCOMES[job.kind]):
+        raise InvalidCommandError(
+            f"job {command.job} is of kind {job.kind}; it can't be settled as {command.outcome.tag}"
+        )
+    _check_events(command)
+    decision = _ended(state, command, before, job, now, ids)
+    if command.outputs:
+        known = known_annotations(state)
+        reported = output_changes(job, command.epoch, command.outputs, ids, known, artifacts=not has_failed)
+        return evolve(decision, changes=(*decision.changes, *reported))
+    return decision
+
+
+def _check_events(command: JobSettle) -> None:
+    if command.events and not isinstance(command.outcome, Completed):
+        raise InvalidCommandError(f"job {command.job} did not complete; then it publishes no events")
+    for event in command.events:
+        if not is_event_type(event.type):
+            raise InvalidCommandError(
+                f"{event.type[:120]!r} is no type of event: use words of a-z 0-9 _ and dots"
+            )
+        if len(event.payload.inline or "") > EVENT_BYTES_MAX or event.payload.inline is None:
+            raise InvalidCommandError(
+                f"the event {event.type} is inline JSON text of at most {EVENT_BYTES_MAX:,} bytes"
+            )
+
+
+def _ended(
+    state: State, command: JobSettle, before: Run, job: Job, now: Micros, ids: Ids
+) -> Decision[JobSettled]:
+    run = having_received(before, command.received)
+    match command.outcome:
+        case Completed(output=output):
+            return _completed(state, command, run, job, output, now, ids)
+        case ResultRefused(failure=failure) if job.kind is JobKind.WORKFLOW:
+            return result_refused(run, job, failure, now)
+        case Failed(failure=failure):
+            return _failed(state, command, run, job, failure, now, ids)
+        case MapExpanded(items=items):
+            return _expanded(state, command, run, job, items, now)
+        case ConditionEvaluated(passed=passed):
+            return _tested(state, command, run, job, passed, now)
+        case Suspended():
+            draft = RunDraft(run, now)
+            retry_at = suspended(
+                draft, state.plan_of(run), job, command.outcome, now, _circumstances(command)
+            )
+            return _settled(state, run, draft, retry_at=retry_at)
+        case NotReady(check_after=check_after):
+            return _checked(state, command, run, job, None, check_after, now)
+        case Cancelled(reason=reason) if job.kind is JobKind.WORKFLOW:
+            draft = function_cancelled(state, run, reason, now)
+            return _succeeded(state, run, draft, _settled(state, run, draft), now, ids)
+        case Cancelled():
+            return work_cancelled(run, job, _circumstances(command), now)
+        case ChildRunStarted():
+            return _started(state, command, run, job, command.outcome, now, ids)
+        case FunctionWaiting():
+            return function_waiting(before, run, job, command.outcome, now)
+        case ContinuedAsNew():
+            return continued(state, run, job, command.outcome, now, ids)
+        case QueuedStepCompleted() | QueuedStepFailed():
+            return step_settled(state, command, run, job, _circumstances(command), now)
+        case Blocked(failure=failure):
+            return block(state, run, job, failure, now, _failure_circumstances(command, failure))
+
+
+def _completed(
+    state: State, command: JobSettle, run: Run, job: Job, output: Payload, now: Micros, ids: Ids
+) -> Decision[JobSettled]:
+    draft = RunDraft(run, now, taker=_taker(state, command, job))
+    facts: dict[str, object] = {"attempt": job.attempts, "job": job.number, **_circumstances(command)}
+    for event in command.events:
+        draft.append(
+            f"{USER_EVENTS}{event.type}",
+            node=job.node,
+            item=job.item,
+            epoch=job.epoch,
+            payload=event.payload,
+        )
+    row = draft.append(
+        STAGE_COMPLETED, node=job.node, item=job.item, epoch=job.epoch, payload=output, data=facts
+    )
+    draft.close_job(job)
+    stage_completed(draft, state.plan_of(run), progress_from(run.progress), job, row)
+    return _succeeded(state, run, draft, _settled(state, run, draft, row=row), now, ids)
+
+
+def _expanded(
+    state: State, command: JobSettle, run: Run, job: Job, items: tuple[Payload, ...], now: Micros
+) -> Decision[JobSettled]:
+    draft = RunDraft(run, now, taker=_taker(state, command, job))
+    plan = state.plan_of(run)
+    size = _page_size(items)
+    node = plan.node(job.node)
+    assert isinstance(node, MapPlan)
+    if node.enough is not None and node.enough.is_missed(total=len(items), failed=0):
+        wanted = f"at least {node.enough.at_least} must be done"
+        message = f"it goes over {len(items)} items, and {wanted}"
+        fail_stage(draft, plan, job, Failure(code="too_few_items", message=message), {})
+        return _settled(state, run, draft)
+    row = draft.append(STAGE_EXPANDED, node=job.node, epoch=job.epoch, data={"items": len(items)})
+    draft.close_job(job)
+    counters = MapProgress(total=len(items), next=0, done=0, page_size=size, first_row=row)
+    map_expanded(draft, plan, progress_from(run.progress), job.node, counters)
+    pages = [
+        AddMapItems(
+            MapItems(run=run.key, node=job.node, page=start // size, items=_page(items[start : start + size]))
+        )
+        for start in range(0, len(items), size)
+    ]
+    return _settled(state, run, draft, more=pages)
+
+
+def _tested(
+    state: State, command: JobSettle, run: Run, job: Job, passed: bool, now: Micros
+) -> Decision[JobSettled]:
+    draft = RunDraft(run, now, taker=_taker(state, command, job))
+    plan, progress = state.plan_of(run), progress_from(run.progress)
+    facts: dict[str, object] = {"test": plan.groups[progress.group].test, "passed": passed}
+    facts |= {"attempt": job.attempts, "job": job.number, **_circumstances(command)}
+    draft.append(STAGE_TESTED, node=job.node, epoch=job.epoch, data=facts)
+    draft.close_job(job)
+    node_tested(draft, plan, progress, passed=passed)
+    return _settled(state, run, draft)
+
+
+def _started(
+    state: State, command: JobSettle, run: Run, job: Job, child: ChildRunStarted, now: Micros, ids: Ids
+) -> Decision[JobSettled]:
+    draft = RunDraft(run, now)
+    created = start_child(state, draft, run, job, child, now, ids)
+    if isinstance(created, Failure):
+        fail_attempt(draft, state.plan_of(run), job, created, now, _circumstances(command))
+        return _settled(state, run, draft)
+    decision = _settled(state, run, draft)
+    admits = dict.fromkeys((*decision.reply.admits_jobs, *created.reply))
+    return Decision(
+        evolve(decision.reply, admits_jobs=tuple(admits)),
+        (*decision.changes, *created.changes),
+        (*decision.hints, *created.hints),
+    )
+
+
+def _failed(
+    state: State, command: JobSettle, run: Run, job: Job, failure: Failure, now: Micros, ids: Ids
+) -> Decision[JobSettled]:
+    if job.kind is JobKind.POLL and failure.retryable:
+        return _checked(state, command, run, job, failure, None, now)
+    if job.kind is JobKind.CANCEL:
+        return cancel_failed(
+            run, state.plan_of(run), job, failure, _failure_circumstances(command, failure), now
+        )
+    draft = RunDraft(run, now)
+    retry_at = fail_attempt(
+        draft, state.plan_of(run), job, failure, now, _failure_circumstances(command, failure)
+    )
+    return _succeeded(state, run, draft, _settled(state, run, draft, retry_at=retry_at), now, ids)
+
+
+def _checked(
+    state: State,
+    command: JobSettle,
+    run: Run,
+    job: Job,
+    failure: Failure | None,
+    check_after: Micros | None,
+    now: Micros,
+) -> Decision[JobSettled]:
+    """Take a check that did not find the work done. Mostly nothing but its job is written."""
+    plan = state.plan_of(run)
+    facts = _circumstances(command) if failure is None else _failure_circumstances(command, failure)
+    found = checked(plan, run, job, failure, check_after, now)
+    if isinstance(found, Failure):
+        draft = RunDraft(run, now)
+        fail_stage(draft, plan, job, found, facts)
+        return _settled(state, run, draft)
+    reply = JobSettled(status="settled", run_status=run.status, retry_at=found.wake_at or now)
+    return Decision(reply, (UpdateJob(found),), hints_of(found))
+
+
+def _failure_circumstances(command: JobSettle, failure: Failure) -> dict[str, object]:
+    facts = _circumstances(command)
+    return {**facts, "traceback": failure.traceback} if failure.traceback else facts
+
+
+def _circumstances(command: JobSettle) -> dict[str, object]:
+    """Return when the body started and where, as far as the command says."""
+    facts = {"started_at": command.started_at, "host": command.host or None}
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _taker(state: State, command: JobSettle, job: Job) -> Taker | None:
+    """Return who takes the next job: a session must be open for that, as for any claim."""
+    session = state.tables.sessions.get(command.take_next or "")
+    if session is None or session.state is not SessionState.OPEN:
+        return None
+    return Taker(session.id, job.queue)
+
+
+def _settled(
+    state: State,
+    run: Run,
+    draft: RunDraft,
+    *,
+    retry_at: Micros | None = None,
+    row: int | None = None,
+    more: Sequence[Change] = (),
+) -> Decision[JobSettled]:
+    taken = draft.taken
+    reply = JobSettled(
+        status="settled",
+        run_status=draft.status,
+        retry_at=retry_at,
+        next=None if taken is None else attempt_of(taken),
+        row=None if taken is None else row,
+        more=taken is not None and bool(draft.hints),
+        has_deliveries=draft.has_pending_deliveries,
+        admits_runs=draft.admits_runs,
+        admits_jobs=admits_jobs(state, run, draft),
+    )
+    return Decision(reply, (*draft.changes(), *more), tuple(draft.hints))
+
+
+def _succeeded(
+    state: State, run: Run, draft: RunDraft, settled: Decision[JobSettled], now: Micros, ids: Ids
+) -> Decision[JobSettled]:
+    """Add the next generation to what a settle comes to, if a message that nobody has received came with a start."""
+    if run.mailbox is None:
+        return settled
+    begun = successor(state, run, draft, now, ids)
+    runs = tuple(dict.fromkeys((*settled.reply.admits_runs, *begun.reply.runs)))
+    jobs = tuple(dict.fromkeys((*settled.reply.admits_jobs, *begun.reply.jobs)))
+    return Decision(
+        evolve(settled.reply, admits_runs=runs, admits_jobs=jobs),
+        (*settled.changes, *begun.changes),
+        (*settled.hints, *begun.hints),
+    )
+
+
+def _page_size(items: tuple[Payload, ...]) -> int:
+    longest = max((len(item.inline or item.blob or "") for item in items), default=0)
+    return max(1, min(PAGE_ITEMS_MAX, PAGE_BYTES_MAX // (longest + 1)))
+
+
+def _page(items: tuple[Payload, ...]) -> str:
+    return compact([[item.inline, item.blob] for item in items])

@@ -1,0 +1,164 @@
+"""Rules for what reaches a function from outside: messages for its channels, and that it is to be cancelled."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from holdfast.kernel.commands import ChannelMessage, RunEnded, RunSignal, RunSignalled
+from holdfast.kernel.commands.names import check_name
+from holdfast.kernel.pipelines.plan import Plan
+from holdfast.kernel.pipelines.progress import driver_of
+from holdfast.kernel.runs.builder import RunDraft
+from holdfast.kernel.state import Decision, Reads, State
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import (
+    ChannelClosedError,
+    InvalidCommandError,
+    RunNotFoundError,
+    SignalRefusedError,
+)
+from holdfast.ports.records import (
+    START_RECEIVED,
+    TERMINAL,
+    JobKind,
+    JobState,
+    Micros,
+    Payload,
+    Run,
+    RunName,
+    RunStatus,
+)
+from holdfast.ports.structs import evolve, frozen
+from holdfast.ports.transport import RunHint
+
+CHANNEL_MAX: Final = 128
+"""How many characters the name of a channel may have."""
+
+
+@frozen
+class StartToKeep:
+    """A start that is kept with messages: its input, and the rest of what its row tells."""
+
+    payload: Payload
+    facts: Mapping[str, object]
+
+
+def reads_of_signal(command: RunSignal) -> Reads:
+    """Read the newest generation of the run, and the job that drives it."""
+    return Reads(names=(RunName(command.namespace, command.run_id),), drivers=True)
+
+
+def decide_signal(state: State, command: RunSignal, now: Micros, _: Ids) -> Decision[RunSignalled]:
+    """Append the message to the history, and wake the function if it sleeps."""
+    run = state.tables.run_named(RunName(command.namespace, command.run_id))
+    if run is None:
+        raise RunNotFoundError(command.run_id)
+    if command.generation is not None and command.generation != run.generation:
+        why = f"generation {command.generation} was meant, and {run.generation} is the newest"
+        raise SignalRefusedError(run.id, why)
+    draft = RunDraft(run, now)
+    receive(state, draft, run, (command.signal,), now, key=command.idempotency_key)
+    reply = RunSignalled(run=run.key, number=draft.rows[-1].number, status=run.status)
+    return Decision(reply, draft.changes(), tuple(draft.hints))
+
+
+def receive(
+    state: State,
+    draft: RunDraft,
+    run: Run,
+    signals: Sequence[ChannelMessage],
+    now: Micros,
+    *,
+    key: str | None = None,
+    start: StartToKeep | None = None,
+) -> tuple[int, ...]:
+    """Append messages to the history of a run that is there, and wake its function; return the numbers of their rows.
+
+    With a `start`, which is kept with them, the next generation may begin by it: so they may also be for channels that
+    this one has closed. `key` is the idempotency key under which they were sent.
+    SignalRefusedError; ChannelClosedError.
+    """
+    check_signals(state.plan_of(run), run.id, signals)
+    if run.status in TERMINAL:
+        raise SignalRefusedError(run.id, f"it has ended, as {run.status}")
+    closed = draft.mailbox.closed
+    if start is None and (refused := next((one for one in signals if one.channel in closed), None)):
+        raise ChannelClosedError(run.id, refused.channel)
+    row = None if start is None else draft.append(START_RECEIVED, payload=start.payload, data=start.facts)
+    numbers = append_signals(draft, signals, key=key, start=row)
+    wake_driver(state, draft, run, now)
+    return numbers
+
+
+def check_signals(plan: Plan, run_id: str, signals: Sequence[ChannelMessage]) -> None:
+    """Raise if messages can't be meant for a run of this plan. SignalRefusedError, InvalidCommandError."""
+    if plan.function is None:
+        raise SignalRefusedError(run_id, f"{plan.workflow!r} is a pipeline; only durable functions receive")
+    for signal in signals:
+        check_name("the channel", signal.channel)
+        if not 1 <= len(signal.channel) <= CHANNEL_MAX:
+            raise InvalidCommandError(
+                f"a channel's name has 1 to {CHANNEL_MAX} characters, not {len(signal.channel)}"
+            )
+
+
+def append_signals(
+    draft: RunDraft, signals: Sequence[ChannelMessage], *, key: str | None = None, start: int | None = None
+) -> tuple[int, ...]:
+    """Append messages to the history, which came with the start of that row; return the numbers of theirs."""
+    return tuple(draft.append_message(one.payload, _facts_of(one, key), start=start) for one in signals)
+
+
+def _facts_of(signal: ChannelMessage, key: str | None) -> dict[str, object]:
+    facts: dict[str, object] = {"channel": signal.channel}
+    if signal.checked:
+        facts["checked"] = True
+    if key is not None:
+        facts["key"] = key
+    return facts
+
+
+def wake_driver(state: State, draft: RunDraft, run: Run, now: Micros) -> None:
+    """Have a function look at its history, in which there is something new. One that has not begun will."""
+    key = driver_of(run)
+    job = None if key is None else state.tables.job(key)
+    if job is None:
+        return
+    match job.state:
+        case JobState.LEASED:
+            draft.hints.append(RunHint(run=run.key))
+        case JobState.SLEEPING:
+            draft.reschedule_job(job, now)
+        case JobState.PAUSED if draft.status is RunStatus.CANCELLING:
+            draft.reschedule_job(job, now)
+        case JobState.PAUSED if job.wake_at is not None:
+            draft.update_job(evolve(job, wake_at=None))
+        case _:
+            pass
+
+
+def request_cancel(state: State, run: Run, reason: str, now: Micros) -> Decision[RunEnded]:
+    """Have a function cancelled: it is told so, and ends when it has cleaned up."""
+    if run.is_ending:
+        return Decision(RunEnded(status=run.status, changed=False))
+    draft = RunDraft(run, now)
+    draft.keep_mailbox(draft.mailbox.without_starts())
+    facts = {"reason": reason} if reason else None
+    start_cancelling(state, draft, run, facts, {"code": "cancelled", "message": reason}, now)
+    return Decision(RunEnded(status=draft.status, changed=True), draft.changes(), tuple(draft.hints))
+
+
+def start_cancelling(
+    state: State,
+    draft: RunDraft,
+    run: Run,
+    facts: Mapping[str, object] | None,
+    error: dict[str, object],
+    now: Micros,
+) -> None:
+    """Tell a function that it is to end, and with what; `error` is how its run ends when it has."""
+    draft.append("run.cancelling", data=facts)
+    draft.cancel(error)
+    wake_driver(state, draft, run, now)
+    for job in state.tables.jobs.get(run.key, {}).values():  # all of them, if the run was held
+        if job.kind is JobKind.STEP and job.state is JobState.PAUSED:
+            draft.reschedule_job(job, job.wake_at or now)

@@ -1,0 +1,52 @@
+"""The rule for messages that came with starts: if a run ends without them, its next generation gets them."""
+
+from holdfast.kernel.pipelines.interpreter import begin
+from holdfast.kernel.rules.attempt_output import annotations_at_start
+from holdfast.kernel.rules.run_creation import created_facts, new_run
+from holdfast.kernel.rules.unread_messages import count_forwarded, forward_unread
+from holdfast.kernel.runs.builder import RunDraft
+from holdfast.kernel.runs.stored_starts import kept_start
+from holdfast.kernel.state import Decision, State
+from holdfast.ports.clock import Ids
+from holdfast.ports.records import TERMINAL, Micros, Run, RunStatus
+from holdfast.ports.structs import frozen
+from holdfast.ports.transport import Hint
+
+
+@frozen
+class Admits:
+    """The concurrency keys and the stages for which it is to be seen who may begin. See `RunCreated`."""
+
+    runs: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
+
+
+def successor(state: State, run: Run, ended: RunDraft, now: Micros, ids: Ids) -> Decision[Admits]:
+    """Store the next generation of a run that ends with a message unread which came with a start; else nothing.
+
+    It begins as the oldest of these messages says, and gets all that the one before has not received. Each start begins
+    one generation at most: so no function that never receives anything goes on for ever.
+    """
+    mailbox = ended.mailbox
+    if ended.status not in TERMINAL or not mailbox.starts:
+        return Decision(Admits())
+    for row in sorted(set(mailbox.starts.values())):
+        start = kept_start(state.messages[run.key, row])
+        if start.begins_after(ended.status):
+            break
+    else:
+        return Decision(Admits())
+    plan = state.plan_named(start.plan)
+    following = new_run(start.command, plan, run, now, ids)
+    draft = RunDraft(following, now, is_new=True)
+    facts = {
+        **created_facts(start.command, plan, following, messages=count_forwarded(mailbox, row)),
+        "start": row,
+    }
+    first = draft.append("run.created", payload=start.command.input, data=facts)
+    forward_unread(state, draft, run, mailbox, row)
+    if following.status is not RunStatus.PENDING:
+        begin(draft, plan, first)
+    annotations = annotations_at_start(following, start.command.annotations, ids)
+    hints: tuple[Hint, ...] = tuple(draft.hints)
+    return Decision(Admits(draft.admits_runs, draft.admits_jobs), (*draft.changes(), *annotations), hints)

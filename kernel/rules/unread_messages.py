@@ -1,0 +1,47 @@
+"""The rule for what a generation of a run has not received: the next one gets it, in its order, in the same commit."""
+
+from collections.abc import Mapping
+from typing import cast
+
+from holdfast.kernel.runs.builder import RunDraft
+from holdfast.kernel.state import State
+from holdfast.ports.json import parse
+from holdfast.ports.mailboxes import Mailbox
+from holdfast.ports.records import START_RECEIVED, HistoryRow, Run
+
+
+def count_forwarded(mailbox: Mailbox, used: int | None = None) -> int:
+    """Return how many rows `forward_unread` appends."""
+    return len(mailbox.unread) + len(set(mailbox.starts.values()) - {used})
+
+
+def forward_unread(
+    state: State, draft: RunDraft, before: Run, mailbox: Mailbox, used: int | None = None
+) -> None:
+    """Append to a generation what the one before it has not received, by what its mailbox says.
+
+    What came with a start still may begin a generation by it, if that is not the one which has begun this: `used`.
+    """
+    starts: dict[int, int] = {}
+    for number in mailbox.unread:
+        row = state.messages[before.key, number]
+        start = mailbox.starts.get(number)
+        if start is not None and start != used and start not in starts:
+            starts[start] = append_start(draft, state.messages[before.key, start])
+        append_again(draft, row, start=None if start is None else starts.get(start))
+
+
+def append_start(draft: RunDraft, row: HistoryRow) -> int:
+    """Append a start that another generation has; return the number of its row."""
+    return draft.append(START_RECEIVED, payload=row.payload, data=_facts(row))
+
+
+def append_again(draft: RunDraft, row: HistoryRow, *, start: int | None) -> int:
+    """Append a message that another generation has, as row `again`; return the number of its row."""
+    assert row.payload is not None
+    facts = {name: value for name, value in _facts(row).items() if name != "start"}
+    return draft.append_message(row.payload, {**facts, "again": row.number}, start=start)
+
+
+def _facts(row: HistoryRow) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", parse(row.data or "{}"))

@@ -1,0 +1,51 @@
+"""Rules for updates: what somebody wants of a function is a row of its history, and so is what comes of it."""
+
+from typing import Final
+
+from holdfast.kernel.commands import RunUpdate, RunUpdated
+from holdfast.kernel.commands.names import check_name
+from holdfast.kernel.rules.signals import wake_driver
+from holdfast.kernel.runs.builder import RunDraft
+from holdfast.kernel.state import Decision, Reads, State
+from holdfast.ports.clock import Ids
+from holdfast.ports.errors import InvalidCommandError, RunNotFoundError, UpdateRefusedError
+from holdfast.ports.records import TERMINAL, Micros, RunName
+
+UPDATE_MAX: Final = 256
+"""How many characters the name of an update may have."""
+
+
+def reads_of_update(command: RunUpdate) -> Reads:
+    """Read the newest generation of the run, and the job that drives it."""
+    return Reads(names=(RunName(command.namespace, command.run_id),), drivers=True)
+
+
+def decide_update(state: State, command: RunUpdate, now: Micros, _: Ids) -> Decision[RunUpdated]:
+    """Append what is wanted to the history, and wake the function if it sleeps."""
+    run = state.tables.run_named(RunName(command.namespace, command.run_id))
+    if run is None:
+        raise RunNotFoundError(command.run_id)
+    check_name("the update", command.update)
+    if not 1 <= len(command.update) <= UPDATE_MAX:
+        raise InvalidCommandError(
+            f"an update's name has 1 to {UPDATE_MAX} characters, not {len(command.update)}"
+        )
+    if command.generation is not None and command.generation != run.generation:
+        why = f"generation {command.generation} was meant, and {run.generation} is the newest"
+        raise UpdateRefusedError(run.id, why)
+    plan = state.plan_of(run)
+    if plan.function is None:
+        why = f"{plan.workflow!r} is a pipeline; only durable functions expose anything"
+        raise UpdateRefusedError(run.id, why)
+    if run.status in TERMINAL:
+        raise UpdateRefusedError(run.id, f"it has ended, as {run.status}")
+    draft = RunDraft(run, now)
+    facts: dict[str, object] = {"update": command.update}
+    if command.idempotency_key is not None:
+        facts["key"] = command.idempotency_key
+    if command.checked:
+        facts["checked"] = True
+    number = draft.append("update.received", payload=command.arguments, data=facts)
+    wake_driver(state, draft, run, now)
+    reply = RunUpdated(run=run.key, number=number, status=run.status)
+    return Decision(reply, draft.changes(), tuple(draft.hints))

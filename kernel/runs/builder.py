@@ -1,0 +1,510 @@
+"""One run while a decision is made about it: gives out numbers, and gathers the changes."""
+
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from holdfast.kernel.commands import Queued
+from holdfast.kernel.limits.concurrency import line_of, line_of_step
+from holdfast.kernel.pipelines.plan import RatePlan, StagePlan
+from holdfast.kernel.runs.transitions import checked
+from holdfast.ports.changes import (
+    AddJob,
+    AppendHistory,
+    CancelExternalWork,
+    Change,
+    CreateRun,
+    DeleteJob,
+    DeleteJobs,
+    DeleteJobsOfNode,
+    UpdateJob,
+    UpdateRun,
+)
+from holdfast.ports.json import canonical
+from holdfast.ports.mailboxes import Mailbox, mailbox_from
+from holdfast.ports.records import (
+    HELD,
+    SIGNAL_RECEIVED,
+    TERMINAL,
+    HistoryRow,
+    Job,
+    JobKind,
+    JobState,
+    Micros,
+    Payload,
+    Run,
+    RunStatus,
+    cancelling,
+    rank_of,
+    step_definition,
+)
+from holdfast.ports.references import Reference, reference_text
+from holdfast.ports.structs import evolve
+from holdfast.ports.transport import Hint, JobHint, RunHint
+
+
+@frozen
+class Waits:
+    """When external work is asked about: first, how often, until when. `key` is what wakes it sooner."""
+
+    until: Micros
+    check_after: Micros
+    give_up_at: Micros | None
+    key: str
+
+
+@frozen
+class Taker:
+    """A session that takes the next job of a run, if that is of this queue."""
+
+    session: str
+    queue: str
+
+
+class RunDraft:
+    """Changes to one run. The run's own row is written last and once.
+
+    The first job that is opened for the queue of a `taker` is leased to its session; then it is `taken`.
+    `has_deliveries` says whether there is something to be delivered to other runs.
+    """
+
+    def __init__(self, run: Run, now: Micros, *, is_new: bool = False, taker: Taker | None = None) -> None:
+        self._before = run
+        self._is_new = is_new
+        self._taker = taker
+        self.taken: Job | None = None
+        self._now = now
+        # A host's clock may be behind that of the one before it: what a run tells of itself never goes back in time.
+        self._changed_at = max(now, run.updated_at)
+        self._changes: list[Change] = []
+        self._status = run.status
+        self._last_row = run.last_row
+        self._last_job = run.last_job
+        self._open_jobs = run.open_jobs
+        self._progress = run.progress
+        self._result = run.result
+        self._error = run.error
+        self._ended_at = run.ended_at
+        self._limited: dict[str, None] = {}
+        self.closed_all = False
+        """Whether jobs were taken away, with the run or with a map, that were not looked at."""
+        self._children = run.children
+        self._mailbox = run.mailbox
+        self.has_pending_deliveries = False
+        self.rows: list[HistoryRow] = []
+        """The rows that were appended."""
+        self.hints: list[Hint] = []
+
+    @property
+    def run_key(self) -> str:
+        """The key of the run."""
+        return self._before.key
+
+    @property
+    def admits_runs(self) -> tuple[str, ...]:
+        """The concurrency key that may have a slot more, or has a run more that waits for one."""
+        run = self._before
+        if run.concurrency_key is None:
+            return ()
+        waits = self._status is RunStatus.PENDING and run.start_at is None
+        return (run.concurrency_key,) if waits or self._status in TERMINAL else ()
+
+    @property
+    def admits_jobs(self) -> tuple[str, ...]:
+        """The stages that have a slot more, or a job more that waits for one."""
+        return tuple(self._limited)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether anything was done to the run's rows besides its own."""
+        return bool(self._changes)
+
+    @property
+    def status(self) -> RunStatus:
+        """The status as decided so far."""
+        return self._status
+
+    @property
+    def progress(self) -> str:
+        """The run's place in its plan as decided so far."""
+        return self._progress
+
+    def append(
+        self,
+        kind: str,
+        *,
+        node: str | None = None,
+        item: int | None = None,
+        epoch: int | None = None,
+        payload: Payload | None = None,
+        data: Mapping[str, object] | None = None,
+    ) -> int:
+        """Append a history row and return its number."""
+        self._last_row += 1
+        row = HistoryRow(
+            run=self._before.key,
+            number=self._last_row,
+            type=kind,
+            at=self._changed_at,
+            node=node,
+            item=item,
+            epoch=epoch,
+            payload=payload,
+            data=canonical(data) if data else None,
+        )
+        self._changes.append(AppendHistory(row))
+        self.rows.append(row)
+        return self._last_row
+
+    @property
+    def mailbox(self) -> Mailbox:
+        """What is unread of the run's messages as decided so far."""
+        return mailbox_from(self._mailbox)
+
+    def keep_mailbox(self, mailbox: Mailbox) -> None:
+        """Set what is unread of the run's messages."""
+        self._mailbox = mailbox.to_text()
+
+    def append_message(
+        self, payload: Payload, data: Mapping[str, object], *, start: int | None = None
+    ) -> int:
+        """Append a message, which came with the start of this row, if with any; return the number of its row."""
+        facts = data if start is None else {**data, "start": start}
+        number = self.append(SIGNAL_RECEIVED, payload=payload, data=facts)
+        self.keep_mailbox(self.mailbox.put(number, start))
+        return number
+
+    def open_job(self, stage: StagePlan, kind: JobKind, gets: Reference, *, item: int | None = None) -> int:
+        """Add a job for a stage and return its number."""
+        job = self._new_job(stage, kind, gets, item, stage.max_attempts)
+        if kind is JobKind.STAGE and (stage.max_concurrency is not None or stage.rate is not None):
+            job = limited(job, line_of(self._before, stage), stage.max_concurrency, stage.rate)
+        taker = self._taker
+        is_free = self._status not in HELD and job.concurrency_key is None
+        if is_free and taker is not None and self.taken is None and job.queue == taker.queue:
+            self.taken = job = leased(job, taker.session, self._now)
+        else:
+            job = self._in_line(job)
+        self._changes.append(AddJob(job))
+        return job.number
+
+    def open_check(self, stage: StagePlan, row: int, item: int | None, waits: Waits) -> int:
+        """Add a job that asks whether external work is done, which row `row` describes; return its number."""
+        assert stage.check is not None
+        job = self._new_job(stage, JobKind.POLL, row, item, stage.check.retry.attempts)
+        job = evolve(job, waiting_for=waits.key, check_after=waits.check_after, give_up_at=waits.give_up_at)
+        job = rescheduled(job, waits.until, self._now, self._status)
+        if job.state is JobState.QUEUED:
+            self._announce(job)
+        self._changes.append(AddJob(job))
+        return job.number
+
+    def _new_job(
+        self, stage: StagePlan, kind: JobKind, gets: Reference, item: int | None, max_attempts: int
+    ) -> Job:
+        run = self._before
+        priority = run.priority if stage.priority is None else stage.priority
+        self._last_job += 1
+        self._open_jobs += 1
+        return Job(
+            run=run.key,
+            number=self._last_job,
+            namespace=run.namespace,
+            queue=stage.queue or run.queue,
+            definition=f"{run.workflow}@{run.version}",
+            kind=kind,
+            node=stage.name,
+            item=item,
+            priority=priority,
+            # Of a run that is older all stages come first: what has begun is finished before more is begun.
+            queue_position=rank_of(run.queue_position, priority - run.priority),
+            max_attempts=max_attempts,
+            input=reference_text(gets),
+            timeout_total=stage.timeout_total_us if kind is JobKind.STAGE else None,
+            heartbeat_timeout=stage.heartbeat_timeout_us if kind is JobKind.STAGE else None,
+        )
+
+    @property
+    def next_job(self) -> int:
+        """The number of the job that is added next."""
+        return self._last_job + 1
+
+    def open_step(self, call: str, step: str, row: int, queued: Queued) -> None:
+        """Add the job of a step that a function has put into a queue, with the arguments that row `row` has."""
+        run, rate = self._before, queued.rate
+        priority = run.priority if queued.priority is None else queued.priority
+        definition = step_definition(step)
+        self._last_job += 1
+        self._open_jobs += 1
+        job = Job(
+            run=run.key,
+            number=self._last_job,
+            namespace=run.namespace,
+            queue=queued.queue,
+            definition=definition,
+            kind=JobKind.STEP,
+            node=call,
+            priority=priority,
+            queue_position=rank_of(run.queue_position, priority - run.priority),
+            max_attempts=queued.attempts,
+            input=reference_text(row),
+        )
+        if queued.max_concurrency is not None or rate is not None:
+            key = line_of_step(run, definition, rate)
+            job = limited(job, key, queued.max_concurrency, rate)
+        self._changes.append(AddJob(self._in_line(job)))
+
+    def _in_line(self, job: Job) -> Job:
+        """Return a new job as it waits: held with its run, for its turn under a limit, or for a worker."""
+        if self._status in HELD:
+            job = evolve(job, state=JobState.PAUSED)
+        elif job.concurrency_key is not None:
+            self._limited[job.concurrency_key] = None
+            job = evolve(job, state=JobState.LIMITED)
+        else:
+            self._announce(job)
+        return job
+
+    def count_child(self) -> None:
+        """Count a run that this one has started, and that is to be closed with it."""
+        self._children += 1
+
+    def wait_for_child(self, job: Job, child: str) -> None:
+        """Let a job rest until the run `child`, which it has started, has ended."""
+        self._children += 1
+        waiting = evolve(job, waiting_for=child)
+        self._changes.append(UpdateJob(rescheduled(waiting, None, self._now, self._status)))
+
+    def reschedule_job(self, job: Job, wake_at: Micros | None) -> None:
+        """Let a job rest until `wake_at`, without a holder, and announce it if that is now."""
+        had_slot, key = job.has_slot, job.concurrency_key
+        job = rescheduled(job, wake_at, self._now, self._status)
+        self._changes.append(UpdateJob(job))
+        if key is not None and (had_slot > job.has_slot or job.state is JobState.LIMITED):
+            self._limited[key] = None
+        if job.state is JobState.QUEUED:
+            self._announce(job)
+
+    def admit(self) -> None:
+        """Let a pending run begin."""
+        self._before = evolve(self._before, start_at=None)
+        self._status = checked(self._status, RunStatus.RUNNING)
+
+    def pause(self) -> None:
+        """Start nothing from now on. Jobs that are not under way are to rest again."""
+        self._status = checked(self._status, RunStatus.PAUSED)
+
+    def block(self) -> None:
+        """Start nothing until an operator has resumed the run."""
+        self._status = checked(self._status, RunStatus.BLOCKED)
+
+    def resume(self) -> None:
+        """Go on, or wait on if it has not begun. Jobs that are held are to rest again."""
+        after = RunStatus.RUNNING if self._before.is_admitted else RunStatus.PENDING
+        if self._before.is_ending:
+            after = RunStatus.CANCELLING
+        self._status = checked(self._status, after)
+
+    def cancel(self, error: dict[str, object]) -> None:
+        """Let the function clean up; `error` is how the run ends then."""
+        self._status = checked(self._status, RunStatus.CANCELLING)
+        self._error = canonical(error)
+
+    def update_job(self, job: Job) -> None:
+        """Change a job that stays where it is."""
+        self._changes.append(UpdateJob(job))
+
+    def close_job(self, job: Job) -> None:
+        """Take a finished job away."""
+        self._open_jobs -= 1
+        self._changes.append(DeleteJob(job.key))
+        # The end of a body makes no room under a rate limit: it is its start that counts.
+        if job.concurrency_key is not None and job.concurrency_limit is not None:
+            self._limited[job.concurrency_key] = None
+
+    def close_node(self, stage: StagePlan, jobs: int) -> None:
+        """Take the jobs of a map away that is done without them: so many are left.
+
+        Its children are told, and its external work is cancelled.
+        """
+        if jobs:
+            self._open_jobs -= jobs
+            if stage.cancel is not None:
+                self._changes.append(
+                    CancelExternalWork(self._before.key, stage.name, stage.cancel.retry.attempts)
+                )
+            self._changes.append(DeleteJobsOfNode(self._before.key, stage.name))
+            self.closed_all = True
+            if stage.child is not None:
+                self._add_delivery_job("null")
+
+    def leave_work(self, check: Job, stage: StagePlan) -> None:
+        """Have the work cancelled, if there is what does that, that this check has asked about in vain."""
+        if stage.cancel is None:
+            self.close_job(check)
+            return
+        self._open_jobs -= 1
+        job = cancelling(check, stage.cancel.retry.attempts)
+        self._changes.append(UpdateJob(job))
+        self._announce(job)
+
+    def open_cancel(self, stage: StagePlan, row: int, item: int | None, key: str) -> None:
+        """Add a job that cancels the external work which row `row` describes. It is none of the run's open jobs."""
+        assert stage.cancel is not None
+        job = self._new_job(stage, JobKind.CANCEL, row, item, stage.cancel.retry.attempts)
+        self._open_jobs -= 1
+        self._changes.append(AddJob(evolve(job, waiting_for=key)))
+        self._announce(job)
+
+    def pay(self, job: Job) -> None:
+        """Take a job away that has done, or can't do, what the run owed."""
+        self._changes.append(DeleteJob(job.key))
+
+    def keep_progress(self, progress: str) -> None:
+        """Set the run's place in its plan."""
+        self._progress = progress
+
+    def end(
+        self,
+        status: RunStatus,
+        *,
+        cancels: Mapping[str, int],
+        result: str | None = None,
+        error: dict[str, object] | None = None,
+    ) -> None:
+        """End the run, closing all its jobs: whoever holds one of them can write no more.
+
+        Where external work of the stages `cancels` is waited for, it is cancelled, each tried up to so many times.
+        """
+        self._status = checked(self._status, status)
+        if self._open_jobs:
+            for node, attempts in cancels.items():
+                self._changes.append(CancelExternalWork(self._before.key, node, attempts))
+            self._changes.append(DeleteJobs(self._before.key))
+            self._open_jobs = 0
+            self.closed_all = True
+            self.taken = None
+        self.add_parent_delivery()
+        if self._children:
+            self._add_delivery_job("null")
+        self._result = result
+        self._error = canonical(error) if error else None
+        self._ended_at = self._changed_at
+        self.hints = [RunHint(run=self._before.key)]
+
+    def changes(self) -> tuple[Change, ...]:
+        """Return all changes, the run's row among them."""
+        run = evolve(
+            self._before,
+            status=self._status,
+            updated_at=self._changed_at,
+            ended_at=self._ended_at,
+            last_row=self._last_row,
+            last_job=self._last_job,
+            open_jobs=self._open_jobs,
+            children=self._children,
+            mailbox=self._mailbox,
+            progress=self._progress,
+            result=self._result,
+            error=self._error,
+        )
+        return (CreateRun(run) if self._is_new else UpdateRun(run), *self._changes)
+
+    def add_parent_delivery(self) -> None:
+        """Have the end of the run told to the job that waits for it, if one does."""
+        if self._before.parent is not None:
+            self._add_delivery_job(canonical(self._before.parent))
+
+    def add_children_delivery(self) -> None:
+        """Have the children ended that no job of the run waits for any more."""
+        self._add_delivery_job("null")
+
+    def _add_delivery_job(self, whom: str) -> None:
+        """Add a job that tells others of the end: the job whose id is the JSON text `whom`, or all children."""
+        run = self._before
+        self._last_job += 1
+        self.has_pending_deliveries = True
+        job = Job(
+            run=run.key,
+            number=self._last_job,
+            namespace=run.namespace,
+            queue=run.queue,
+            definition=f"{run.workflow}@{run.version}",
+            kind=JobKind.DELIVER,
+            node="",
+            state=JobState.PENDING_DELIVERY,
+            input=whom,
+        )
+        self._changes.append(AddJob(job))
+
+    def _announce(self, job: Job) -> None:
+        # Each of them, however many: a transport may hand every hint to a function of its own, which claims just that.
+        self.hints.append(hint_of(job))
+
+
+def hint_of(job: Job) -> Hint:
+    """Return what tells workers of a job that is queued."""
+    return JobHint(job=job.key.text, epoch=job.epoch, queue=job.queue)
+
+
+def limited(job: Job, key: str, max_concurrency: int | None, rate: RatePlan | None) -> Job:
+    """Return a job as one that waits in this line, for a slot, or its turn under a rate limit."""
+    return evolve(
+        job,
+        concurrency_key=key,
+        concurrency_limit=max_concurrency,
+        rate_limit=None if rate is None else rate.limit,
+        rate_period=None if rate is None else rate.per_us,
+    )
+
+
+def leased(job: Job, session: str, now: Micros) -> Job:
+    """Return the job as it is when a session has claimed it: the attempt counts from here on."""
+    return evolve(
+        job,
+        state=JobState.LEASED,
+        epoch=job.epoch + 1,
+        attempts=job.attempts + 1,
+        session=session,
+        wake_at=None,
+        leased_at=now,
+        first_claimed_at=_first_claim(job, now),
+        heartbeat_by=heartbeat_deadline(job, now),
+    )
+
+
+def heartbeat_deadline(job: Job, now: Micros) -> Micros | None:
+    """Return when a job that has just been heard from is lost unless there is another heartbeat; None if never."""
+    return None if job.heartbeat_timeout is None else now + job.heartbeat_timeout
+
+
+def _first_claim(job: Job, now: Micros) -> Micros | None:
+    return now if job.timeout_total is not None and job.first_claimed_at is None else job.first_claimed_at
+
+
+def awake(job: Job) -> JobState:
+    """Return the state of a job that can go on now: a job of a limited stage has a slot, or waits for one.
+
+    One with a rate limit waits whenever it is to be claimed again: each claim is a start.
+    """
+    if job.concurrency_key is None or (job.has_slot and job.rate_limit is None):
+        return JobState.QUEUED
+    return JobState.LIMITED
+
+
+def rescheduled(job: Job, wake_at: Micros | None, now: Micros, status: RunStatus) -> Job:
+    """Return the job without a holder: asleep until `wake_at`, or queued if that is now; in a paused run it is held.
+
+    Without `wake_at` it is asleep until what it waits for has ended. What a run owes is not held with it.
+    """
+    is_held = status in HELD and not job.outlives_run
+    asleep = wake_at is None or wake_at > now
+    state = JobState.SLEEPING if asleep else awake(job)
+    return evolve(
+        job,
+        state=JobState.PAUSED if is_held else state,
+        wake_at=wake_at if asleep else None,
+        session=None,
+        leased_at=None,
+        heartbeat_by=None,
+    )

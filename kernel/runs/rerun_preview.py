@@ -1,0 +1,157 @@
+"""What a rerun would do, told from a snapshot and without a lock: by the same function that decides it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+
+from holdfast.kernel.commands import RunRerunFrom
+from holdfast.kernel.history.reader import rows_of
+from holdfast.kernel.pipelines.plan import Plan, plan_from_json
+from holdfast.kernel.runs.forks import Fork, RecordedCall, labels, open_children, planned_fork
+from holdfast.kernel.runs.rerun_plan import Past, check_point, followed_plan, planned_rerun
+from holdfast.ports.errors import RerunRefusedError, RunNotFoundError, UnknownPlanError
+from holdfast.ports.persistence import FindRun, NodeRowsOf, Persistence, PlansByFingerprint, RunsByKey
+from holdfast.ports.records import TERMINAL, Run, RunName
+from holdfast.ports.references import Reference, leaves, located
+
+
+@attrs.frozen(kw_only=True)
+class RerunPreview:
+    """What a rerun would do if nothing happens before it.
+
+    Attributes:
+        run_id: The run.
+        generation: The number of the generation that there would be.
+        workflow: What it would run.
+        version: In which version of the code.
+        stage: The stage with which it would begin; None: from the start. Of a durable function the call.
+        runs: The stages whose bodies would run, in the order of the plan. A map runs whole. Of a function the steps
+            that its history tells of, in their order, and that are not kept, or were under way: the code decides which
+            of them it asks for. One that was called several times is named as `charge#2`.
+        again: Those of them that were completed before: whatever they do outside is done a second time.
+        keeps: The stages, or steps, of which what they gave would be kept, each with the number of the generation that
+            gave it.
+        terminates: Whether the newest generation is still active, and would be terminated.
+        row: Of a function the number of the first row of its history that would not be kept; else None.
+        timers: The calls of a function that would wait anew for a time that has passed.
+        starts: The ids of the runs that it has started and would start again, under other ids.
+        children: The ids of the runs that it has started and would keep, and whose ends it has not been told.
+        messages: How many messages and updates would be told to it again, at once.
+        undone: The compensations that were done, and would be kept from nothing: what they took back is done again.
+    """
+
+    run_id: str
+    generation: int
+    workflow: str
+    version: str
+    stage: str | None
+    runs: tuple[str, ...]
+    again: tuple[str, ...]
+    keeps: dict[str, int]
+    terminates: bool
+    row: int | None = None
+    timers: tuple[str, ...] = ()
+    starts: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
+    messages: int = 0
+    undone: tuple[str, ...] = ()
+
+
+def preview_rerun(
+    persistence: Persistence, workflows: Mapping[tuple[str, str | None], Plan], command: RunRerunFrom
+) -> RerunPreview:
+    """Return what a command would come to. Raises what it would be refused with."""
+    run = persistence.read(FindRun(RunName(command.namespace, command.run_id)))
+    if run is None:
+        raise RunNotFoundError(command.run_id)
+    if command.generation not in {None, run.generation}:
+        raise RerunRefusedError(
+            run.id, f"generation {run.generation} is the newest, not {command.generation}"
+        )
+    before = _plan(persistence, run)
+    plan = followed_plan(workflows, run, before, command.version)
+    check_point(run, before, plan, command.stage, command.row)
+    if before.function is not None and plan.function is not None:
+        return _preview_fork(persistence, run, before, plan, command)
+    past = Past()
+    # After the run's row: what is done by that is in these.
+    for rows in persistence.read(NodeRowsOf(run.key)):
+        past.add(rows)
+    rerun = planned_rerun(run, past, before, plan, command.stage)
+    return RerunPreview(
+        run_id=run.id,
+        generation=run.generation + 1,
+        workflow=plan.workflow,
+        version=plan.version,
+        stage=rerun.stage,
+        runs=rerun.runs,
+        again=rerun.again,
+        keeps=_generations(persistence, run, rerun.keeps),
+        terminates=run.status not in TERMINAL,
+    )
+
+
+def _preview_fork(
+    persistence: Persistence, run: Run, before: Plan, plan: Plan, command: RunRerunFrom
+) -> RerunPreview:
+    """Return what the command would come to, of a durable function."""
+    history = list(rows_of(persistence, run, upto=run.last_row))
+    names = {child: FindRun(RunName(run.namespace, child)) for child in open_children(history)}
+    is_whole = command.stage == before.function
+    fork = planned_fork(
+        run,
+        history,
+        {child for child, name in names.items() if persistence.read(name) is not None},
+        start=None if is_whole else command.stage,
+        row=1 if is_whole else command.row,
+    )
+    all_steps = [one for one in (*fork.keeps, *fork.runs) if one.kind == "step" and one.undoes is None]
+    kept = [one for one in all_steps if one.ended is not None and one.ended < fork.row]
+    steps = [one for one in all_steps if one not in kept]  # those that were under way, too
+    return RerunPreview(
+        run_id=run.id,
+        generation=run.generation + 1,
+        workflow=plan.workflow,
+        version=plan.version,
+        stage=fork.start,
+        runs=labels(steps),
+        again=labels(one for one in steps if one.is_completed),
+        keeps=dict(zip(labels(kept), _call_generations(persistence, run, fork, kept), strict=True)),
+        terminates=run.status not in TERMINAL,
+        row=fork.row,
+        timers=tuple(one.call for one in fork.runs if one.kind == "timer"),
+        starts=tuple(one.run for one in fork.runs if one.run is not None),
+        children=fork.children,
+        messages=sum(one.type in ("signal.received", "update.received") for one in fork.redelivered),
+        undone=labels(one for one in fork.runs if one.undoes is not None),
+    )
+
+
+def _call_generations(
+    persistence: Persistence, run: Run, fork: Fork, kept: Sequence[RecordedCall]
+) -> Iterator[int]:
+    """Yield which generation has the first row about each of these calls."""
+    others = tuple(sorted({part.run for part in fork.kept} - {run.key}))
+    numbers = {run.key: run.generation}
+    numbers |= {one.key: one.generation for one in (persistence.read(RunsByKey(others)) if others else ())}
+    for one in kept:
+        yield numbers[next(part.run for part in fork.kept if one.first <= part.last)]
+
+
+def _plan(persistence: Persistence, run: Run) -> Plan:
+    rows = persistence.read(PlansByFingerprint((run.plan,)))
+    if not rows:
+        raise UnknownPlanError(run.plan)
+    return plan_from_json(rows[0].body)
+
+
+def _generations(persistence: Persistence, run: Run, keeps: Mapping[str, Reference]) -> dict[str, int]:
+    """Return by stage which generation gave its output; for a map without items, the one that has it last."""
+    keys = {
+        name: next((located(run.key, leaf)[0] for leaf in leaves(reference)), run.key)
+        for name, reference in keeps.items()
+    }
+    numbers = {run.key: run.generation}
+    if others := tuple(sorted(set(keys.values()) - numbers.keys())):
+        numbers |= {other.key: other.generation for other in persistence.read(RunsByKey(others))}
+    return {name: numbers[key] for name, key in keys.items()}

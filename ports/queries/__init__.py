@@ -1,0 +1,1 @@
+"""Queries that a store answers outside of transactions, one module a subject."""

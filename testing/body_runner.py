@@ -1,0 +1,123 @@
+"""Runs bodies for a test: in its own thread and without waiting, or on its own event loop."""
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from typing import TypeAlias, TypeVar, cast
+
+from anyio import CapacityLimiter, NoEventLoopError, lowlevel
+
+from holdfast.hosts.execution.attempt_runner import run_body
+from holdfast.hosts.execution.logging_bridge import speaking
+from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.execution.threads import starts
+from holdfast.hosts.wiring.interceptors import EnteredBodies
+from holdfast.kernel.commands import Outcome
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.running_loops import call_outside
+from holdfast.testing.time_skipping import TimeSkippingLoop
+
+T = TypeVar("T")
+
+Driving: TypeAlias = Generator[Body, Outcome, T]
+"""Gives bodies that are to be run, and is told how each ended."""
+
+
+class BodiesHere:
+    """Runs bodies in this thread: sync ones by calling them, async ones on a loop on which time is skipped."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self._runner: asyncio.Runner | None = None
+
+    def run(self, driving: Driving[T]) -> T:
+        """Run all bodies that are given. May be called from within an event loop, which waits meanwhile."""
+        return _in_thread(lambda: self._run_all(driving)) if _is_in_loop() else self._run_all(driving)
+
+    def close(self) -> None:
+        """Close the loop, and cancel what bodies have left on it."""
+        if self._runner is not None:
+            self._runner.close()
+            self._runner = None
+
+    def _run_all(self, driving: Driving[T]) -> T:
+        # What a driven function would have done in threads is done here, so that it takes no time, and one order.
+        return contextvars.copy_context().run(self._run_each, driving)
+
+    def _run_each(self, driving: Driving[T]) -> T:
+        starts.set(call_outside)
+        try:
+            body = next(driving)
+            while True:
+                body = driving.send(self._run(body))
+        except StopIteration as stop:
+            return cast("T", stop.value)
+
+    def _run(self, body: Body) -> Outcome:
+        if body.is_out_of_time:
+            return body.out_of_time()
+        if body.is_ours:
+            return body.done()
+        if body.is_async:
+            return self._wait_for(run_body(body, CapacityLimiter(1)))
+        return contextvars.copy_context().run(self._call, body)
+
+    def _call(self, body: Body) -> Outcome:
+        speaking.set(body.runtime)
+        entered = EnteredBodies()
+        try:
+            entered.enter(body.interceptors, body.call)
+            value = body.invoked()
+            if isinstance(value, Awaitable):
+                value = self._wait_for(cast("Awaitable[object]", value))
+            outcome = body.stored(body.encoded_result(value))
+        except (Exception, asyncio.CancelledError, SystemExit) as error:  # noqa: BLE001  # it is this attempt's failure
+            return body.failed(entered.leave_failed(error))
+        entered.leave()
+        return outcome
+
+    def _wait_for(self, awaitable: Awaitable[T]) -> T:
+        async def wait() -> T:
+            return await awaitable
+
+        if self._runner is None:
+            self._runner = asyncio.Runner(loop_factory=lambda: TimeSkippingLoop(self._clock))
+        return self._runner.run(wait())
+
+
+async def run_in_loop(driving: Driving[T]) -> T:
+    """Run all bodies that are given as workers do: async ones on the caller's loop, sync ones in a thread."""
+    limiter = CapacityLimiter(1)
+    try:
+        body = next(driving)
+        while True:
+            body = driving.send(await run_body(body, limiter))
+    except StopIteration as stop:
+        return cast("T", stop.value)
+
+
+def _is_in_loop() -> bool:
+    try:
+        lowlevel.current_token()
+    except NoEventLoopError:
+        return False
+    return True
+
+
+def _in_thread(call: Callable[[], T]) -> T:
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def make() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:  # noqa: BLE001  # it is raised again in the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=make, name="holdfast-world")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]

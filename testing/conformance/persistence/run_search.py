@@ -1,0 +1,313 @@
+"""What a store promises about finding runs: filters, orders, pages and counts."""
+
+from collections import Counter
+from itertools import product
+
+import attrs
+import pytest
+
+from holdfast.ports.changes import CreateRun, UpdateRun
+from holdfast.ports.json import canonical
+from holdfast.ports.pagination import ListPlace
+from holdfast.ports.persistence import CountRuns, ListRuns, Persistence, RunFilter
+from holdfast.ports.records import Run, RunStatus
+from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_key, a_run
+from holdfast.testing.conformance.persistence.case import PersistenceCase, put
+from holdfast.testing.conformance.persistence.values import TEXTS
+
+EVERYTHING = RunFilter(namespace=NAMESPACE)
+
+
+def with_attributes(number: int, **attributes: str) -> Run:
+    """Return a run that was started with these."""
+    return a_run(number, attributes=canonical(attributes))
+
+
+def keys(store: Persistence, query: ListRuns) -> list[str]:
+    """Return the keys of runs as they are listed."""
+    return [run.key for run in store.read(query)]
+
+
+class Finding(PersistenceCase):
+    """`ListRuns` and `CountRuns`."""
+
+    def test_runs_are_listed_newest_first(self, store: Persistence) -> None:
+        """Those of one namespace, up to the limit; every field survives."""
+        put(store, *(CreateRun(a_run(number)) for number in (3, 1, 2)))
+        put(store, CreateRun(a_run(4, namespace="tenant-2")))
+
+        assert (a_run(3), a_run(2), a_run(1)) == store.read(ListRuns(EVERYTHING))
+        assert (a_run(3), a_run(2)) == store.read(ListRuns(EVERYTHING, limit=2))
+        assert store.read(ListRuns(EVERYTHING, limit=0)) == ()
+        assert store.read(ListRuns(RunFilter(namespace="nobody's"))) == ()
+
+    def test_runs_are_listed_oldest_first_if_asked(self, store: Persistence) -> None:
+        """The other way round, up to the limit."""
+        put(store, *(CreateRun(a_run(number)) for number in (3, 1, 2)))
+
+        assert (a_run(1), a_run(2), a_run(3)) == store.read(ListRuns(EVERYTHING, oldest_first=True))
+        assert (a_run(1),) == store.read(ListRuns(EVERYTHING, oldest_first=True, limit=1))
+
+    def test_runs_are_in_the_order_of_their_creation_and_then_of_their_keys(self, store: Persistence) -> None:
+        """A key of a process whose clock goes before says nothing; of one instant keys decide."""
+        put(store, CreateRun(a_run(9, created_at=NOW)), CreateRun(a_run(1, created_at=NOW + 1)))
+        put(store, CreateRun(a_run(2, created_at=NOW + 1)), CreateRun(a_run(3, created_at=-1)))
+
+        assert [a_key(2), a_key(1), a_key(9), a_key(3)] == keys(store, ListRuns(EVERYTHING))
+        assert [a_key(3), a_key(9), a_key(1), a_key(2)] == keys(
+            store, ListRuns(EVERYTHING, oldest_first=True)
+        )
+
+    def test_runs_are_listed_by_workflow_and_status(self, store: Persistence) -> None:
+        """By both if both are given."""
+        put(store, CreateRun(a_run(1)), CreateRun(a_run(2, workflow="users")))
+        put(store, CreateRun(a_run(3, status=RunStatus.FAILED)))
+        put(store, CreateRun(a_run(4, workflow="users", status=RunStatus.FAILED)))
+
+        def listed(workflow: str | None, *statuses: RunStatus) -> list[str]:
+            which = RunFilter(namespace=NAMESPACE, workflow=workflow, statuses=frozenset(statuses))
+            return keys(store, ListRuns(which))
+
+        assert [a_key(4), a_key(2)] == listed("users")
+        assert [a_key(4), a_key(3)] == listed(None, RunStatus.FAILED)
+        assert [a_key(4)] == listed("users", RunStatus.FAILED)
+        assert listed("users", RunStatus.PAUSED) == []
+        assert listed("Users") == []
+
+    def test_runs_of_several_statuses_are_listed_in_one_order(self, store: Persistence) -> None:
+        """Whichever they are; up to the limit over all of them."""
+        runs = [a_run(number, status=status) for number, status in enumerate([*RunStatus, *RunStatus])]
+        put(store, *map(CreateRun, runs))
+        for wanted in (
+            {RunStatus.FAILED, RunStatus.BLOCKED},
+            {RunStatus.COMPLETED, RunStatus.PENDING, RunStatus.CANCELLED},
+            set(RunStatus),
+        ):
+            which = RunFilter(namespace=NAMESPACE, statuses=frozenset(wanted))
+            expected = [run.key for run in runs if run.status in wanted]
+            assert expected[::-1] == keys(store, ListRuns(which))
+            assert expected[:3] == keys(store, ListRuns(which, oldest_first=True, limit=3))
+
+    def test_a_run_is_listed_by_the_status_that_it_has_now(self, store: Persistence) -> None:
+        """And not by the one that it was created with."""
+        put(store, CreateRun(with_attributes(1, who="me")))
+        put(store, UpdateRun(a_run(1, status=RunStatus.COMPLETED, attributes=canonical({"who": "me"}))))
+
+        for attributes in ((), (("who", "me"),)):
+            for status, found in ((RunStatus.RUNNING, []), (RunStatus.COMPLETED, [a_key(1)])):
+                which = RunFilter(namespace=NAMESPACE, statuses=frozenset({status}), attributes=attributes)
+                assert found == keys(store, ListRuns(which))
+
+    def test_runs_of_a_span_of_time_are_listed(self, store: Persistence) -> None:
+        """From its first instant on, and without its end."""
+        put(store, *(CreateRun(a_run(number, created_at=NOW + number)) for number in range(5)))
+
+        def listed(first: int | None, end: int | None) -> list[str]:
+            which = RunFilter(
+                namespace=NAMESPACE,
+                created_from=None if first is None else NOW + first,
+                created_before=None if end is None else NOW + end,
+            )
+            return keys(store, ListRuns(which, oldest_first=True))
+
+        assert [a_key(3), a_key(4)] == listed(3, None)
+        assert [a_key(0), a_key(1)] == listed(None, 2)
+        assert [a_key(1), a_key(2)] == listed(1, 3)
+        assert listed(3, 3) == listed(4, 2) == listed(5, None) == []
+
+    def test_runs_are_listed_by_what_they_were_started_with(self, store: Persistence) -> None:
+        """Each name and text to the letter, and all of them; a run may have others beside."""
+        put(store, CreateRun(with_attributes(1, who="me", what="x")), CreateRun(with_attributes(2, who="me")))
+        put(store, CreateRun(with_attributes(3, who="Me")), CreateRun(with_attributes(4, what="me")))
+        put(store, CreateRun(a_run(5)), CreateRun(a_run(6, namespace="tenant-2", attributes='{"who":"me"}')))
+
+        def listed(**attributes: str) -> list[str]:
+            return keys(store, ListRuns(RunFilter(namespace=NAMESPACE, attributes=tuple(attributes.items()))))
+
+        assert [a_key(2), a_key(1)] == listed(who="me")
+        assert [a_key(1)] == listed(who="me", what="x") == listed(what="x", who="me")
+        assert listed(who="m") == listed(who="") == listed(who="me", what="me") == listed(nobody="me") == []
+
+    @pytest.mark.parametrize("what", [*TEXTS, "long", "nul"])
+    def test_attributes_may_be_any_texts(self, store: Persistence, what: str) -> None:
+        """Of any length too, in names as in texts."""
+        text = {**TEXTS, "long": "x" * 20_000, "nul": "\0"}[what]
+        put(store, CreateRun(with_attributes(1, name=text)), CreateRun(with_attributes(2, **{text: "text"})))
+
+        for pair, number in ((("name", text), 1), ((text, "text"), 2)):
+            which = RunFilter(namespace=NAMESPACE, attributes=(pair,))
+            assert [a_key(number)] == keys(store, ListRuns(which))
+            assert store.read(CountRuns(which)) == {RunStatus.RUNNING: 1}
+
+    @pytest.mark.parametrize("attributes", ["", "[]", "7", "{", '{"a":1,"b":null}', "[" * 100_000])
+    def test_attributes_that_are_no_texts_find_nothing(self, store: Persistence, attributes: str) -> None:
+        """They are kept as they are and are in nobody's way."""
+        run = a_run(1, attributes=attributes)
+        put(store, CreateRun(run))
+
+        assert (run,) == store.read(ListRuns(EVERYTHING))
+        for pair in (("a", "1"), ("b", "null"), ("a", "")):
+            assert store.read(ListRuns(RunFilter(namespace=NAMESPACE, attributes=(pair,)))) == ()
+
+    def test_what_is_asked_for_together_holds_together(self, store: Persistence) -> None:
+        """Each filter, in each order, gives and counts what a look at every run does."""
+        statuses = (RunStatus.RUNNING, RunStatus.FAILED, RunStatus.COMPLETED)
+        runs = [
+            a_run(
+                number,
+                workflow=f"w{number % 2}",
+                status=statuses[number % 3],
+                created_at=NOW + number // 4,
+                attributes=canonical({"four": str(number % 4), "five": str(number % 5)}),
+            )
+            for number in range(60)
+        ]
+        put(store, *map(CreateRun, runs))
+        combinations = product(
+            (None, "w0"),
+            (frozenset[RunStatus](), frozenset({RunStatus.FAILED}), frozenset(statuses[1:])),
+            ((None, None), (NOW + 3, None), (NOW + 2, NOW + 12)),
+            ((), (("four", "2"),), (("five", "0"), ("four", "0"))),
+        )
+        for workflow, wanted, (first, end), attributes in combinations:
+            which = RunFilter(
+                namespace=NAMESPACE,
+                workflow=workflow,
+                statuses=wanted,
+                created_from=first,
+                created_before=end,
+                attributes=attributes,
+            )
+            expected = [
+                run
+                for number, run in enumerate(runs)
+                if workflow in {None, run.workflow}
+                and (not wanted or run.status in wanted)
+                and (first is None or run.created_at >= first)
+                and (end is None or run.created_at < end)
+                and {"four": number % 4, "five": number % 5}.items() >= {(n, int(t)) for n, t in attributes}
+            ]
+            assert expected[::-1] == list(store.read(ListRuns(which, limit=100)))
+            assert expected == list(store.read(ListRuns(which, oldest_first=True, limit=100)))
+            after = expected[len(expected) // 2].place if expected else ListPlace(NOW, a_key(0))
+            assert [run for run in expected[::-1] if run.place < after][:4] == list(
+                store.read(ListRuns(which, after=after, limit=4))
+            )
+            assert {
+                status: sum(run.status is status for run in expected)
+                for status in {run.status for run in expected}
+            } == store.read(CountRuns(which))
+
+    @pytest.mark.parametrize("oldest_first", [False, True])
+    @pytest.mark.parametrize(
+        "which",
+        [
+            RunFilter(namespace=NAMESPACE, workflow="w1"),
+            RunFilter(namespace=NAMESPACE, workflow="w1", created_from=NOW, created_before=NOW + 90),
+            RunFilter(namespace=NAMESPACE, statuses=frozenset({RunStatus.FAILED, RunStatus.COMPLETED})),
+            RunFilter(namespace=NAMESPACE, attributes=(("odd", "1"),)),
+        ],
+        ids=["workflow", "time", "status", "attribute"],
+    )
+    def test_runs_are_listed_page_by_page(
+        self, store: Persistence, which: RunFilter, *, oldest_first: bool
+    ) -> None:
+        """While new runs are created: none is repeated and none of the old ones left out."""
+
+        def a_new_run(number: int) -> Run:
+            return a_run(
+                number,
+                workflow=f"w{number % 2}",
+                status=(RunStatus.RUNNING, (RunStatus.FAILED, RunStatus.COMPLETED)[number // 2 % 2])[
+                    number % 2
+                ],
+                created_at=NOW + number // 3,
+                attributes=canonical({"odd": str(number % 2)}),
+            )
+
+        put(store, *(CreateRun(a_new_run(number)) for number in range(1, 26)))
+        seen: list[str] = []
+        after = None
+        for extra in range(101, 121, 2):
+            page = store.read(ListRuns(which, after=after, oldest_first=oldest_first, limit=4))
+            seen += [run.key for run in page]
+            if len(page) < 4:
+                break
+            after = page[-1].place
+            put(store, CreateRun(a_new_run(extra)))
+
+        old = [a_key(number) for number in range(1, 26, 2)]
+        assert len(seen) == len(set(seen))
+        assert (old if oldest_first else old[::-1]) == seen[: len(old)]
+
+    def test_a_page_begins_where_the_last_one_ended_whatever_has_become_of_its_runs(
+        self, store: Persistence
+    ) -> None:
+        """The run of that place may have another status by now, or be gone."""
+        put(store, *(CreateRun(a_run(number)) for number in (1, 2, 4)))
+        put(store, UpdateRun(a_run(2, status=RunStatus.FAILED)))
+        running = RunFilter(namespace=NAMESPACE, statuses=frozenset({RunStatus.RUNNING}))
+
+        assert [a_key(1)] == keys(store, ListRuns(running, after=a_run(2).place))
+        assert [a_key(1)] == keys(store, ListRuns(running, after=a_run(3).place))
+        assert [a_key(4)] == keys(store, ListRuns(running, after=a_run(3).place, oldest_first=True))
+
+    def test_only_newest_generations_are_found_if_asked(self, store: Persistence) -> None:
+        """An older one is not found even where the newest does not fit: all filters are about the newest."""
+        failed, running = RunStatus.FAILED, RunStatus.RUNNING
+        who = canonical({"who": "me"})
+        put(
+            store,
+            CreateRun(a_run(1, id="a", status=failed, attributes=who)),
+            CreateRun(a_run(2, id="b", status=failed)),
+        )
+        put(store, CreateRun(a_run(3, id="a", generation=2, status=failed, attributes=who)))
+        put(
+            store,
+            CreateRun(a_run(4, id="a", generation=3, workflow="other", attributes=who)),
+            CreateRun(a_run(5, id="a", namespace="tenant-2", status=failed, attributes=who)),
+            CreateRun(a_run(6, id="c", generation=2, status=failed)),
+        )
+        newest = attrs.evolve(EVERYTHING, newest=True)
+        of_me = attrs.evolve(newest, attributes=(("who", "me"),))
+        for which, expected in (
+            (newest, [6, 4, 2]),
+            (attrs.evolve(newest, statuses=frozenset({failed})), [6, 2]),
+            (attrs.evolve(newest, statuses=frozenset({running})), [4]),
+            (attrs.evolve(newest, workflow="orders"), [6, 2]),
+            (attrs.evolve(newest, workflow="other"), [4]),
+            (attrs.evolve(newest, created_before=a_run(4).created_at), [2]),
+            (of_me, [4]),
+            (attrs.evolve(of_me, workflow="orders"), []),
+            (EVERYTHING, [6, 4, 3, 2, 1]),
+        ):
+            runs = store.read(ListRuns(which))
+            assert [a_key(number) for number in expected] == [run.key for run in runs], which
+            assert Counter(run.status for run in runs) == store.read(CountRuns(which)), which
+        assert [a_key(2), a_key(4)] == keys(store, ListRuns(newest, oldest_first=True, limit=2))
+        assert [a_key(2)] == keys(store, ListRuns(newest, after=a_run(4).place))
+
+    def test_runs_are_counted_by_status(self, store: Persistence) -> None:
+        """Those of the filter, however many there are; no status of which there is none."""
+        put(store, *(CreateRun(a_run(number)) for number in range(120)))
+        put(store, *(CreateRun(a_run(number, status=RunStatus.FAILED)) for number in range(120, 123)))
+        put(store, CreateRun(a_run(123, namespace="tenant-2", status=RunStatus.PAUSED)))
+
+        found = store.read(CountRuns(EVERYTHING))
+
+        assert found == {RunStatus.RUNNING: 120, RunStatus.FAILED: 3}
+        assert all(isinstance(status, RunStatus) for status in found)
+        assert store.read(CountRuns(RunFilter(namespace="nobody's"))) == {}
+
+    @pytest.mark.parametrize("text", ["nul \0", "half \ud800"])
+    def test_no_run_is_found_by_a_text_that_can_not_be_stored(self, store: Persistence, text: str) -> None:
+        """It is no error to ask."""
+        put(store, CreateRun(with_attributes(1, who="me")))
+        for which in (
+            RunFilter(namespace=text),
+            RunFilter(namespace=NAMESPACE, workflow=text),
+            RunFilter(namespace=NAMESPACE, attributes=(("who", text),)),
+            RunFilter(namespace=NAMESPACE, attributes=((text, "me"),)),
+        ):
+            assert store.read(ListRuns(which)) == ()
+            assert store.read(CountRuns(which)) == {}

@@ -1,0 +1,35 @@
+"""When there is something to do in a store that nobody does by being told."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from holdfast.ports.records import ACTIVE, JobState, Micros, RunStatus, SessionState
+from holdfast.ports.working_set import Tables
+
+NOW: Final[Micros] = 0
+
+
+def due_instants(tables: Tables) -> Iterator[Micros]:
+    """Yield when something is due that maintenance brings about; `NOW` for what waits for it already."""
+    for job in tables.all_jobs():
+        if job.state is JobState.SLEEPING and job.wake_at is not None:
+            yield job.wake_at
+        elif job.state in (JobState.LIMITED, JobState.PENDING_DELIVERY):
+            yield NOW
+    for run in tables.runs.values():
+        if run.status is RunStatus.PENDING:
+            yield run.start_at or NOW
+        if run.status in ACTIVE and not run.is_ending and run.deadline is not None:
+            yield run.deadline
+    for stream in tables.streams.values():
+        retry_at = tables.sinks[stream.sink].retry_at if stream.sink in tables.sinks else None
+        if stream.due_at is not None:
+            yield stream.due_at if retry_at is None else max(retry_at, stream.due_at)
+
+
+def lapses(tables: Tables) -> Iterator[Micros]:
+    """Yield when sessions end that hold jobs, unless they are renewed; `NOW` for those of dead ones."""
+    for job in tables.all_jobs():
+        session = tables.sessions.get(job.session or "") if job.state is JobState.LEASED else None
+        if session is not None:
+            yield session.expires_at if session.state is SessionState.OPEN else NOW

@@ -1,0 +1,125 @@
+"""Does by hand what workers and their maintenance do, one job at a time, under a clock that stands still meanwhile."""
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Final
+
+import attrs
+
+from holdfast.adapters.memory.persistence import MemoryPersistence
+from holdfast.hosts.events.flusher import Flusher
+from holdfast.hosts.execution.attempt_preparation import prepare
+from holdfast.hosts.maintenance.tick import Maintenance
+from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.commands import Attempt, Failed, JobClaim, JobRelease, SessionOpen
+from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE
+from holdfast.ports.clock import micros
+from holdfast.ports.events import EventSink
+from holdfast.ports.persistence import Lane
+from holdfast.ports.records import Micros
+from holdfast.testing.body_runner import Driving
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.due_times import due_instants
+from holdfast.testing.stubs import Stubs
+
+_LEASE: Final[Micros] = 1_000 * 366 * 86_400_000_000
+"""Nobody else is there to take over: a lease outlives every test."""
+
+_UNKNOWN_CODE_DELAY: Final[Micros] = 5_000_000
+
+_log: Final = logging.getLogger("holdfast.testing")
+
+
+class Driver:
+    """One worker, and maintenance whenever it has nothing to do."""
+
+    def __init__(
+        self,
+        core: Core,
+        store: MemoryPersistence,
+        clock: ManualClock,
+        stubs: Stubs,
+        sinks: Mapping[str, EventSink],
+    ) -> None:
+        self._core = core
+        self._store = store
+        self._clock = clock
+        self._stubs = stubs
+        self._maintenance = Maintenance(core, lease=60.0)
+        self._sinks = sinks
+        self._flusher = Flusher(core, sinks)
+        self._session: str | None = None
+        self._queues = set(core.registry.queues(DEFAULT_QUEUE))
+
+    def drive(self, until: Micros, is_done: Callable[[], bool]) -> Driving[None]:
+        """Do what is due, and let time pass until the next thing is, up to an instant; stop as soon as it is done."""
+        while not is_done():
+            attempt = self._claim()
+            if attempt is not None:
+                yield from self._carry_out(attempt)
+                continue
+            due = self.next_due()
+            is_last = due is None or due > until
+            if (is_last or self._is_behind()) and self._maintain():
+                continue
+            if due is None or due > until:
+                break
+            self._clock.advance(timedelta(microseconds=due - micros(self._clock.now())))
+            self._maintain()
+
+    def next_due(self) -> Micros | None:
+        """Return when something will be due that is not yet; None if time alone brings nothing."""
+        now = micros(self._clock.now())
+        return min((due for due in due_instants(self._store.dump()) if due > now), default=None)
+
+    def _is_behind(self) -> bool:
+        """Whether maintenance may have something to do at once."""
+        now = micros(self._clock.now())
+        return bool(self._sinks) or any(due <= now for due in due_instants(self._store.dump()))
+
+    def _claim(self) -> Attempt | None:
+        core = self._core
+        if self._session is None:
+            opened = core.kernel.dispatch(SessionOpen(namespace=core.namespace, host=core.host, lease=_LEASE))
+            self._session = opened.session
+        lanes = tuple(
+            Lane(queue=queue, definitions=core.registry.definitions, limit=1)
+            for queue in sorted(self._queues)
+        )
+        claim = JobClaim(namespace=core.namespace, session=self._session, lanes=lanes, limit=1)
+        attempts = core.kernel.dispatch(claim).attempts
+        return attempts[0] if attempts else None
+
+    def _carry_out(self, attempt: Attempt) -> Driving[None]:
+        core = self._core
+        bodies, unknown = prepare(core, (attempt,))
+        for back in unknown:
+            release = JobRelease(
+                namespace=core.namespace, job=back.job, epoch=back.epoch, delay=_UNKNOWN_CODE_DELAY
+            )
+            core.kernel.dispatch(release)
+        for body in bodies:
+            # A function never waits where it is driven: it is driven again when the world's clock has got there.
+            driven = attrs.evolve(body, parts=attrs.evolve(body.parts, park_after=0))
+            outcome = yield self._stubs.substituted(driven)
+            if isinstance(outcome, Failed):
+                where = attempt.node if attempt.item is None else f"{attempt.node}, item {attempt.item}"
+                failure = outcome.failure
+                _log.warning(
+                    "stage %s of run %s failed at attempt %s:\n%s",
+                    where,
+                    body.work.run.id,
+                    attempt.attempt,
+                    failure.traceback or failure.message,
+                )
+            core.dispatch(body.settle(outcome))
+
+    def _maintain(self) -> bool:
+        """Do a round of maintenance, and return whether that may have made something to do."""
+        tick = self._maintenance.tick()
+        self._flusher.flush()
+        queues = {job.queue for job in self._store.dump().all_jobs()} - self._queues  # runs may name theirs
+        self._queues |= queues
+        counts = (tick.woken, tick.expired, tick.admitted, tick.queued, tick.told, tick.dead, tick.freed)
+        return tick.more or any(counts) or bool(tick.repaired or queues)

@@ -1,0 +1,108 @@
+"""What clients ask of simulated functions while these run: an object that counts, and what must be true of it."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final, cast
+
+from holdfast.hosts.client.sync_engine import SyncEngine
+from holdfast.kernel.authoring.functions import Workflow
+from holdfast.kernel.authoring.options import Retry
+from holdfast.kernel.authoring.publications import publish
+from holdfast.kernel.authoring.queries import expose, query, update
+from holdfast.kernel.authoring.steps import step
+from holdfast.kernel.commands import UPDATE_ANSWERS
+from holdfast.ports.json import parse
+from holdfast.ports.records import HistoryRow
+from holdfast.ports.working_set import Tables
+from holdfast.testing.simulation.processes import Deed
+
+_SECOND: Final = 1_000_000
+_AT: Final = (-_SECOND, _SECOND // 2, 2 * _SECOND, 5 * _SECOND, 5 * _SECOND + 1)
+
+
+@step(retry=Retry(attempts=60))
+async def _weigh(number: int) -> int:
+    return number
+
+
+class Tallied:
+    """Counts how often it was asked for something."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    @query
+    def so_far(self) -> int:
+        """Return how often by now."""
+        return self.count
+
+    @update
+    def add(self, by: int) -> int:
+        """Count at once."""
+        self.count += 1
+        publish("count", self.count)
+        return self.count
+
+    @add.validator
+    def may_add(self, by: int) -> None:
+        """Say no to some."""
+        if by % 5 == 4:
+            raise ValueError(f"not {by}")
+
+    @update
+    async def add_later(self, by: int) -> int:
+        """Count once a step is done."""
+        await _weigh(by)
+        self.count += 1
+        return self.count
+
+
+def expose_tally() -> None:
+    """In a function: let clients have their updates counted."""
+    expose(Tallied())
+
+
+def update_deeds(workflow: Workflow[[int], int], run: str, begins: int) -> list[Deed]:
+    """Return what clients ask of a run that begins at some time: before that too, and after its end."""
+
+    def send_update(engine: SyncEngine, number: int) -> object:
+        call = Tallied.add_later(number) if number % 2 else Tallied.add(number)
+        handle = engine.handle(workflow, run)
+        stored = handle.ask_update(call, idempotency_key=f"{run}/update/{number}").seen
+        assert handle.query(Tallied.so_far()) >= 0
+        return stored
+
+    return [
+        Deed(
+            at=max(0, begins + at),
+            what=f"update {run} {number}",
+            do=lambda engine, number=number: send_update(engine, number),  # type: ignore[misc]
+        )
+        for number, at in enumerate(_AT)
+    ]
+
+
+def wrong(tables: Tables) -> Iterator[str]:
+    """Yield what is wrong with updates: each is stored once, and carried out at most once, and counts on."""
+    for key, run in tables.runs.items():
+        rows = tables.whole_history(run)
+        received = {row.number: row for row in rows if row.type == "update.received"}
+        keys = Counter(_fact(row, "key") for row in received.values())
+        yield from (
+            f"run {key}: update {name} is stored {count} times" for name, count in keys.items() if count > 1
+        )
+        answers = [row for row in rows if row.type in UPDATE_ANSWERS]
+        calls = [str(_fact(row, "call")) for row in answers]
+        if len(set(calls)) < len(calls) or not {f"update{number}" for number in received}.issuperset(calls):
+            yield f"run {key}: its answers are of {calls}, and it was asked for {sorted(received)}"
+        replies = [_value(row) for row in answers if row.type == "update.completed"]
+        if replies != list(range(1, len(replies) + 1)):
+            yield f"run {key}: its updates counted {replies}"
+
+
+def _fact(row: HistoryRow, name: str) -> object:
+    return cast("Mapping[str, object]", parse(row.data or "{}")).get(name)
+
+
+def _value(row: HistoryRow) -> object:
+    return None if row.payload is None else cast("object", parse(row.payload.inline or "null"))

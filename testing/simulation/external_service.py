@@ -1,0 +1,89 @@
+"""The service outside to which simulated stages hand work on: it outlives every process, and forgets nothing."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from holdfast.kernel.pipelines.plan import Plan, plan_from_json
+from holdfast.kernel.runs.external_work import LOST_WORKER
+from holdfast.ports.json import parse
+from holdfast.ports.records import (
+    STAGE_CANCEL_FAILED,
+    STAGE_CANCELLED,
+    STAGE_COMPLETED,
+    STAGE_FAILED,
+    STAGE_SUSPENDED,
+    TERMINAL,
+    HistoryRow,
+    Run,
+    losses_max,
+)
+from holdfast.ports.working_set import Tables
+
+WORK_FAILED = "give_up"
+"""The code with which a stage fails whose check says that the work has failed."""
+
+
+class Outside:
+    """Knows what was handed on, by its idempotency key, and what was cancelled."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, list[Sequence[int]]] = {}
+        self._cancelled: dict[str, int] = {}
+        self._wrong: list[str] = []
+
+    def submit(self, key: str, state: Sequence[int]) -> None:
+        """Take work. Whoever is not sure that it was taken may hand it on again."""
+        self._states.setdefault(key, []).append(list(state))
+
+    def cancel(self, key: str, state: Sequence[int]) -> None:
+        """Cancel work, which may be done, or be cancelled already."""
+        if list(state) not in self._states.get(key, []):
+            self._wrong.append(
+                f"{key} is cancelled with {state}, and was handed on with {self._states.get(key)}"
+            )
+        self._cancelled[key] = self._cancelled.get(key, 0) + 1
+
+    def wrong(self, tables: Tables) -> list[str]:
+        """Return what is wrong when all has ended: work that goes on for nobody, or was cancelled for no reason."""
+        found = list(self._wrong)
+        left: set[str] = set()
+        for run in tables.runs.values():
+            if run.status not in TERMINAL:  # that is for others to tell
+                continue
+            plan = plan_from_json(tables.plans[run.plan].body)
+            for key, rows in _works(run, plan, tables.history.get(run.key, ())):
+                left.add(key)
+                found += self._wrong_of(key, plan, rows)
+        found += [f"{key} was cancelled, and is over" for key in sorted(self._cancelled.keys() - left)]
+        return found
+
+    def _wrong_of(self, key: str, plan: Plan, rows: Mapping[str, HistoryRow]) -> Iterator[str]:
+        if STAGE_CANCEL_FAILED in rows:
+            row = rows[STAGE_CANCEL_FAILED]
+            most, losses = plan.cancels[row.node or ""], cast("int", _fact(row, "lost_attempts") or 0)
+            tried = cast("int", _fact(row, "attempt")) - losses
+            if losses != losses_max(most) if _fact(row, "code") == LOST_WORKER else tried != most:
+                yield f"the cancelling of {key} was given up after {tried} attempts and {losses} losses"
+        elif STAGE_CANCELLED not in rows:
+            yield f"{key} was left, and nobody says what became of it"
+        elif key not in self._cancelled:
+            yield f"{key} counts as cancelled, and goes on"
+
+
+def _works(
+    run: Run, plan: Plan, history: Sequence[HistoryRow]
+) -> Iterator[tuple[str, Mapping[str, HistoryRow]]]:
+    """Yield the work that a run which has ended has left, with the rows that tell of it by type."""
+    works: dict[tuple[str | None, int | None], dict[str, HistoryRow]] = {}
+    for row in history:
+        if row.node in plan.cancels:
+            works.setdefault((row.node, row.item), {})[row.type] = row
+    for (node, item), rows in works.items():
+        failed = rows.get(STAGE_FAILED)
+        is_over = STAGE_COMPLETED in rows or (failed is not None and _fact(failed, "code") == WORK_FAILED)
+        if STAGE_SUSPENDED in rows and not is_over:
+            yield f"{run.key}/{node}" if item is None else f"{run.key}/{node}/{item}", rows
+
+
+def _fact(row: HistoryRow, name: str) -> object:
+    return cast("dict[str, Any]", parse(row.data or "{}")).get(name)

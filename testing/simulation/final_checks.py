@@ -1,0 +1,135 @@
+"""What must be true when all has come to its end, and what must not have been done in vain where nothing went wrong."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, cast
+
+from holdfast.hosts.wiring.input_loader import Inputs
+from holdfast.hosts.wiring.payloads import Payloads
+from holdfast.kernel.dispatch.unreadable_runs import unreadable_of
+from holdfast.kernel.invariants import Violation, check
+from holdfast.ports.json import parse
+from holdfast.ports.records import HistoryRow, Micros, Run, RunStatus, Sink
+from holdfast.ports.references import reference_from
+from holdfast.ports.working_set import Tables
+from holdfast.testing.simulation.replay_checks import replayed
+from holdfast.testing.simulation.worlds import World
+from holdfast.testing.snapshots import snapshot_of
+
+_SEEN_WITHIN: Final[Micros] = 45_000_000
+
+
+def wrong_at_end(world: World) -> list[Violation]:
+    """Return what is wrong with a world in which all has ended."""
+    tables = world.store.tables
+    return [
+        *check(tables),
+        *_results(world, tables),
+        *_events(world, tables),
+        *_forgotten(tables),
+        *(Violation("L1", "-", what) for what in world.scenario.at_end(tables)),
+        *replayed(world, tables),
+        *_stored(world, tables),
+        *_unreadable(world, tables),
+    ]
+
+
+def wasted(world: World) -> list[Violation]:
+    """W1: return what was done in vain in a world in which nothing went wrong."""
+    watch = world.watch
+    found = [Violation("W1", run, "it was repaired") for run in watch.repaired]
+    for (sink, run), numbers in watch.delivered.items():
+        twice = [number for number, times in Counter(numbers).items() if times > 1]
+        if twice:
+            found.append(Violation("W1", run, f"{sink} was given events {twice} more than once"))
+    for key, rows in world.store.tables.history.items():
+        found += (Violation("W1", key, what) for what in _lost(rows))
+    return [*found, *watch.steps.wasted(), *_late(world.store.tables)]
+
+
+def _late(tables: Tables) -> Iterator[Violation]:
+    """T3: where nothing goes wrong, no run outlives its deadline by more than what maintenance takes to see it."""
+    for run in tables.runs.values():
+        if run.deadline is None or run.ended_at is None:
+            continue
+        noticed_at = next(
+            (row.at for row in tables.history[run.key] if row.type == "run.cancelling"), run.ended_at
+        )
+        if noticed_at > run.deadline + _SEEN_WITHIN:
+            late = (noticed_at - run.deadline) / 1_000_000
+            yield Violation("T3", f"{run.id}.{run.generation}", f"it went on {late:.0f} s after its deadline")
+
+
+def _lost(rows: Sequence[HistoryRow]) -> Iterator[str]:
+    for row in rows:
+        if row.type == "stage.lost" and '"heartbeat' not in (row.data or ""):
+            yield f"row {row.number}: an attempt was lost: {row.data}"
+
+
+def _results(world: World, tables: Tables) -> Iterator[Violation]:
+    """What completed runs gave is what their code gives, whatever went wrong on the way."""
+    inputs = Inputs(world.store.inner, Payloads(world.blobs))
+    for run in tables.runs.values():
+        if run.status is not RunStatus.COMPLETED or run.is_continued:
+            continue
+        input_value = parse(inputs.text(run.key, run.first_row))
+        output = parse(inputs.text(run.key, reference_from(run.result or "null")))
+        wrong = world.scenario.expected(run, input_value, output)
+        if wrong is not None:
+            yield Violation("S4", f"{run.id}.{run.generation}", wrong)
+
+
+def _forgotten(tables: Tables) -> Iterator[Violation]:
+    """I1: what was sent to a function is told to the generation that is run again from before it, too."""
+    by_name: dict[tuple[str, str, object], Run] = {
+        (run.namespace, run.id, run.generation): run for run in tables.runs.values()
+    }
+    for run in tables.runs.values():
+        created, *later_rows = tables.history[run.key]
+        before = by_name.get((run.namespace, run.id, _facts(created).get("rerun_of")))
+        if before is None:
+            continue
+        again = {_facts(row).get("again") for row in later_rows if row.type == "signal.received"}
+        for row in tables.whole_history(before):
+            if row.type == "signal.received" and row.number >= run.first_row and row.number not in again:
+                yield Violation("I1", f"{run.id}.{run.generation}", f"it was never told message {row.number}")
+
+
+def _events(world: World, tables: Tables) -> Iterator[Violation]:
+    """O2: a sink gets all events of a run, from the first that was stored after its `since` on."""
+    for sink in tables.sinks.values():
+        for run in tables.runs.values():
+            missing = _missing(world, tables, sink, run)
+            if missing:
+                yield Violation("O2", run.key, f"{sink.name} was never given events {missing}")
+
+
+def _missing(world: World, tables: Tables, sink: Sink, run: Run) -> list[int]:
+    rows = tables.history.get(run.key, [])
+    first = next((row.number for row in rows if row.at >= sink.since), run.last_row + 1)
+    taken = set(world.watch.delivered.get((sink.name, run.key), ()))
+    return [row.number for row in rows if row.number >= first and row.number not in taken]
+
+
+def _facts(row: HistoryRow) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", parse(row.data or "{}"))
+
+
+def _unreadable(world: World, tables: Tables) -> Iterator[Violation]:
+    """R1: nothing that is stored is taken for what can't be read."""
+    for one in unreadable_of(world.store.inner, tuple(tables.runs)):
+        yield Violation("R1", one.run, f"{one.table}.{one.column}: {one.why}")
+
+
+def _stored(world: World, tables: Tables) -> Iterator[Violation]:
+    """S3: the store has what was committed, and nothing else."""
+    stored = snapshot_of(world.store.inner)
+    for key, run in tables.runs.items():
+        if stored.runs.get(key) != run:
+            yield Violation("S3", key, f"{run} was committed, and {stored.runs.get(key)} is stored")
+        if list(stored.history.get(key, ())) != tables.history.get(key, []):
+            yield Violation("S3", key, "its stored history is not what was committed")
+        if dict(stored.jobs.get(key, {})) != tables.jobs.get(key, {}):
+            yield Violation("S3", key, "its stored jobs are not those that were committed")
+    for key in stored.runs.keys() - tables.runs.keys():
+        yield Violation("S3", key, "it is stored, and was never committed")

@@ -1,0 +1,275 @@
+"""Looks at each commit for what was nobody's right: who spoke for a job, took it, gave it away, and when."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, cast
+
+from holdfast.kernel.commands import (
+    FunctionWaiting,
+    JobClaim,
+    JobClaimOne,
+    JobHeartbeat,
+    JobRecord,
+    JobRelease,
+    JobSettle,
+    OutboxSettle,
+    RunCreate,
+)
+from holdfast.kernel.commands.command import Command
+from holdfast.kernel.invariants import Violation
+from holdfast.ports.changes import (
+    AddAiCall,
+    AddAnnotation,
+    AddArtifact,
+    AddAttemptOutput,
+    AddJob,
+    AddMapItems,
+    AppendHistory,
+    Change,
+    CreateRun,
+    DeleteJob,
+    StoreReply,
+    UpdateJob,
+    UpdateRun,
+    UpdateStream,
+)
+from holdfast.ports.json import parse
+from holdfast.ports.records import (
+    HEARTBEAT,
+    STEP_RETRYING,
+    HistoryRow,
+    Job,
+    JobKey,
+    JobKind,
+    JobState,
+    Micros,
+    SessionState,
+    job_key,
+)
+from holdfast.ports.working_set import Tables
+from holdfast.testing.simulation.store import Commit
+
+_OF_HOLDERS: Final = (JobRecord, JobRelease, JobSettle)
+_AT_ONCE: Final[Micros] = 1_000_000
+_POLLED_TOO_LONG: Final[Micros] = 120_000_000
+"""How long after it was to be given up external work may be asked about: hosts stand still, and wake up late."""
+
+
+def unentitled(tables: Tables, commit: Commit, now: Micros) -> Iterator[Violation]:
+    """Yield what is wrong with a commit, from the rows as they were before it."""
+    yield from _as_holders(tables, commit)
+    yield from _with_answer(commit)
+    yield from _flushed(tables, commit)
+    jobs = _jobs_after(commit.changes)
+    yield from _waiting(tables, commit, jobs, now)
+    is_heartbeat = any(isinstance(one, JobHeartbeat) for one in commit.sent)
+    settled = {one.job for one in commit.sent if isinstance(one, JobSettle)}
+    for change in commit.changes:
+        match change:
+            case AddJob(job) | UpdateJob(job) if job.state is JobState.LEASED:
+                yield from _claimed(tables, commit, job)
+            case AppendHistory(row):
+                yield from _ended(tables, row, jobs)
+            case AddAttemptOutput(note):
+                yield from _reported(tables, JobKey(note.run, note.job), note.epoch)
+                if note.kind == HEARTBEAT and is_heartbeat:
+                    yield from _heartbeat_received(tables, JobKey(note.run, note.job), jobs)
+            case AddAnnotation(annotation) if annotation.job is not None:
+                yield from _reported(tables, JobKey(annotation.run, annotation.job), annotation.epoch)
+            case AddArtifact(made):
+                yield from _reported(tables, JobKey(made.run, made.job), made.epoch)
+            case AddAiCall(call):
+                yield from _reported(tables, JobKey(call.run, call.job), call.epoch)
+            case _:
+                pass
+        if isinstance(change, UpdateJob) and change.job.key.text in settled:
+            yield from _polled(tables, change.job, now)
+
+
+def _jobs_after(changes: Sequence[Change]) -> dict[JobKey, Job | None]:
+    """Return the jobs that changes are about as these leave them; None for one that is gone."""
+    jobs: dict[JobKey, Job | None] = {}
+    for change in changes:
+        if isinstance(change, AddJob | UpdateJob):
+            jobs[change.job.key] = change.job
+        elif isinstance(change, DeleteJob):
+            jobs[change.key] = None
+    return jobs
+
+
+def _waiting(
+    tables: Tables, commit: Commit, jobs: Mapping[JobKey, Job | None], now: Micros
+) -> Iterator[Violation]:
+    """T3: a function that goes to rest over rows that it has not been told is driven again at once."""
+    for one in commit.sent:
+        if not isinstance(one, JobSettle) or not isinstance(one.outcome, FunctionWaiting):
+            continue
+        job = jobs.get(job_key(one.job))
+        if job is None or job.state is not JobState.SLEEPING or job.epoch != one.epoch:
+            continue
+        rows = [each.row for each in commit.changes if isinstance(each, AppendHistory)]
+        # That a step in a queue is tried again says nothing to its function, and wakes it from no rest.
+        rows = [row for row in rows if row.type != STEP_RETRYING]
+        last = max((row.number for row in rows if row.run == job.run), default=tables.runs[job.run].last_row)
+        if last > one.outcome.seen and (job.wake_at is None or job.wake_at > now + _AT_ONCE):
+            what = f"it rests until {job.wake_at}, and has been told {one.outcome.seen} of {last} rows"
+            yield Violation("T3", job.key.text, what)
+
+
+def _as_holders(tables: Tables, commit: Commit) -> Iterator[Violation]:
+    """S3: attempts end, and give back, what they hold: their own job, in their own epoch."""
+    named = {(one.job, one.epoch) for one in commit.sent if isinstance(one, _OF_HOLDERS)}
+    if not named or not all(isinstance(one, _OF_HOLDERS) for one in commit.sent):
+        return
+    holders = {job_key(job).run for job, epoch in named if _is_held(tables, job_key(job), epoch)}
+    for change in commit.changes:
+        if isinstance(change, UpdateRun):
+            before = tables.runs[change.run.key]
+            ours = {before.key, job_key(before.parent).run if before.parent else ""}
+            if not ours & holders:
+                yield Violation("S3", before.key, "it was changed by attempts that hold none of its jobs")
+        if isinstance(change, UpdateJob | DeleteJob):
+            key = change.job.key if isinstance(change, UpdateJob) else change.key
+            known = tables.job(key)
+            is_ours = known is not None and (key.text, known.epoch) in named
+            if known is not None and known.kind is JobKind.STEP and isinstance(change, DeleteJob):
+                is_ours = key.run in holders  # whoever drives the function takes it out of its queue
+            if known is not None and known.state is JobState.LEASED and not is_ours:
+                yield Violation(
+                    "S3", key.text, f"epoch {known.epoch} was ended by an attempt that is another"
+                )
+
+
+def _with_answer(commit: Commit) -> Iterator[Violation]:
+    """I1: what a command with an idempotency key does is stored together with what was answered."""
+    for one in commit.sent if len(commit.sent) == 1 else ():
+        command = cast("Command[object]", one)
+        key = command.idempotency_key
+        creates = isinstance(one, RunCreate) and any(
+            isinstance(change, CreateRun) for change in commit.changes
+        )
+        replies = [change.reply.key for change in commit.changes if isinstance(change, StoreReply)]
+        if creates and key is not None and key not in replies:
+            yield Violation("I1", key, "a run was created, and not with it that this was answered")
+
+
+def _flushed(tables: Tables, commit: Commit) -> Iterator[Violation]:
+    """S3: who says how far events were delivered holds their stream; what comes too late changes nothing."""
+    if not commit.sent or not all(isinstance(one, OutboxSettle) for one in commit.sent):
+        return
+    holders = {one.holder for one in commit.sent if isinstance(one, OutboxSettle)}
+    for change in commit.changes:
+        if not isinstance(change, UpdateStream):
+            continue
+        known = tables.streams.get(change.stream.key)
+        if known is not None and known.holder not in holders:
+            where = f"{known.run} for {known.sink}"
+            yield Violation(
+                "S3", where, f"its cursor was moved by {holders}, and it is held by {known.holder}"
+            )
+
+
+def _claimed(tables: Tables, commit: Commit, job: Job) -> Iterator[Violation]:
+    """S6: nobody claims what there is no code for."""
+    known = tables.job(job.key)
+    if known is not None and known.epoch == job.epoch:
+        return
+    definitions = {
+        definition
+        for one in commit.sent
+        if isinstance(one, JobClaim | JobClaimOne)
+        for definition in _definitions(one)
+    }
+    if definitions and job.definition not in definitions:
+        yield Violation(
+            "S6", job.key.text, f"it was claimed by a process without the code of {job.definition}"
+        )
+
+
+def _definitions(claim: JobClaim | JobClaimOne) -> Sequence[str]:
+    if isinstance(claim, JobClaimOne):
+        return claim.definitions
+    return [definition for lane in claim.lanes for definition in lane.definitions]
+
+
+def _ended(tables: Tables, row: HistoryRow, jobs: dict[JobKey, Job | None]) -> Iterator[Violation]:
+    """S3: nobody is lost whose session lives. T1: a retry is due when its row says. T3: no wake is lost."""
+    if row.type not in ("stage.lost", "stage.retrying", "stage.suspended"):
+        return
+    of_run = tables.jobs.get(row.run, {}).values()
+    job = next(
+        (one for one in of_run if (one.node, one.item, one.epoch) == (row.node, row.item, row.epoch)), None
+    )
+    if job is None:
+        return
+    after = jobs.get(job.key)
+    if row.type == "stage.lost":
+        session = tables.sessions.get(job.session or "")
+        if session is not None and session.state is SessionState.OPEN:
+            yield Violation("S3", job.key.text, f"epoch {job.epoch} was taken from a session that lives")
+    elif row.type == "stage.retrying":
+        retry_at = cast("int", parse(row.data or "{}").get("retry_at", 0))
+        if retry_at > row.at and after is not None and after.wake_at != retry_at:
+            yield Violation(
+                "T1", job.key.text, f"it is to be tried again at {retry_at}, not at {after.wake_at}"
+            )
+    elif job.wake_at is not None:
+        place = (row.run, row.node, row.item)
+        checks = [one for one in jobs.values() if one is not None and (one.run, one.node, one.item) == place]
+        if any(one.kind is JobKind.POLL and one.state is JobState.SLEEPING for one in checks):
+            yield Violation("T3", job.key.text, "it was woken while its body ran, and is asleep")
+
+
+def _reported(tables: Tables, key: JobKey, epoch: int | None) -> Iterator[Violation]:
+    """S3: only who holds a job says something for its attempt."""
+    if not _is_held(tables, key, epoch):
+        job = tables.job(key)
+        now = "gone" if job is None else f"{job.state} in epoch {job.epoch}"
+        yield Violation("S3", key.text, f"something was said for its epoch {epoch}, and it is {now}")
+
+
+def _heartbeat_received(tables: Tables, key: JobKey, jobs: dict[JobKey, Job | None]) -> Iterator[Violation]:
+    """T1: who has given a heartbeat has all the time to give the next one."""
+    job, after = tables.job(key), jobs.get(key, tables.job(key))
+    if job is None or job.heartbeat_timeout is None or after is None or after.state is not JobState.LEASED:
+        return
+    if after.heartbeat_by == job.heartbeat_by:
+        yield Violation("T1", key.text, f"a heartbeat came, and it is lost at {job.heartbeat_by} as before")
+
+
+def _polled(tables: Tables, job: Job, now: Micros) -> Iterator[Violation]:
+    """T3: external work is given up when it was said, and not asked about for ever."""
+    known = tables.job(job.key)
+    is_polled_again = (
+        known is not None and known.state is JobState.LEASED and job.state is not JobState.LEASED
+    )
+    until = job.give_up_at
+    if is_polled_again and job.lost_attempts == 0 and until is not None and until + _POLLED_TOO_LONG < now:
+        yield Violation("T3", job.key.text, f"it was to be given up {(now - until) / 1_000_000:.0f} s ago")
+
+
+def _is_held(tables: Tables, key: JobKey, epoch: int | None) -> bool:
+    job = tables.job(key)
+    return job is not None and job.state is JobState.LEASED and job.epoch == epoch
+
+
+def dangling(commit: Commit, has_blob: Callable[[str], bool]) -> Iterator[Violation]:
+    """B1: what is stored refers to blobs that are there."""
+    for change in commit.changes:
+        for key in _blobs(change):
+            if not has_blob(key):
+                yield Violation("B1", key, f"{type(change).__name__} refers to it, and it is not there")
+
+
+def _blobs(change: Change) -> Iterator[str]:
+    """Yield the keys of the blobs that a change refers to."""
+    match change:
+        case AppendHistory(row) if row.payload is not None and row.payload.blob is not None:
+            yield row.payload.blob
+        case AddMapItems(page):
+            yield from (blob for _, blob in cast("list[list[str | None]]", parse(page.items)) if blob)
+        case AddArtifact(artifact):
+            yield artifact.blob
+        case AddAiCall(call):
+            yield from (one.blob for one in (call.prompt, call.response) if one is not None and one.blob)
+        case _:
+            pass

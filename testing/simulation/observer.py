@@ -1,0 +1,438 @@
+"""Looks at every commit, every body that starts, every event that a sink takes: nothing broken stays unseen."""
+
+from bisect import bisect, insort
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeGuard, cast
+
+import attrs
+
+from holdfast.kernel.commands import (
+    JobHeartbeat,
+    JobRecord,
+    JobRelease,
+    JobSettle,
+    JobWakeDue,
+    RunExpire,
+    SessionReap,
+)
+from holdfast.kernel.invariants import Snapshot, Violation, as_snapshot, check, check_step
+from holdfast.kernel.invariants.history_facts import fact
+from holdfast.ports.changes import (
+    AddAttemptOutput,
+    AddJob,
+    AppendHistory,
+    BlockRun,
+    CancelExternalWork,
+    Change,
+    CreateRun,
+    DeleteJob,
+    DeleteJobs,
+    DeleteJobsOfNode,
+    PutSession,
+    UpdateJob,
+    UpdateRun,
+)
+from holdfast.ports.clock import micros
+from holdfast.ports.events import Event
+from holdfast.ports.json import parse
+from holdfast.ports.records import (
+    ACTIVE,
+    PAID_ROWS,
+    HistoryRow,
+    Job,
+    JobKey,
+    JobState,
+    Micros,
+    RateName,
+    Run,
+    RunStatus,
+    SessionState,
+    job_key,
+)
+from holdfast.ports.unreadable import unreadable_columns
+from holdfast.ports.working_set import Tables
+from holdfast.testing.simulation.lease_checks import dangling, unentitled
+from holdfast.testing.simulation.step_records import Begun, Steps
+from holdfast.testing.simulation.store import Commit
+from holdfast.testing.simulation.trace import Trace, described
+
+_ENDS: Final = frozenset(
+    {
+        "stage.completed",
+        "stage.expanded",
+        "stage.tested",
+        "stage.suspended",
+        "stage.retrying",
+        "stage.failed",
+        "stage.lost",
+        "step.cancelled",
+        "step.completed",
+        "step.failed",
+        "step.queued",
+        "step.retrying",
+        "timer.fired",
+        *PAID_ROWS,
+    }
+)
+_OF_STEPS: Final = frozenset({"step.completed", "step.failed", "step.retrying"})
+_BLOCKS: Final = frozenset({"blob_missing", "blob_corrupt"})
+_VIOLATIONS_MAX: Final = 5
+
+
+class Watch:
+    """Knows all that has happened in one simulation, and what of it must not have."""
+
+    def __init__(self, trace: Trace, now: Callable[[], Micros]) -> None:
+        self.trace = trace
+        self.violations: list[Violation] = []
+        self.fenced = 0
+        self.started: dict[tuple[str, int], str] = {}
+        self.repaired: list[str] = []
+        self._now = now
+        self._claims: dict[tuple[str, int], str] = {}
+        self._hosts: dict[str, str] = {}
+        self._starts: dict[RateName, list[Micros]] = defaultdict(list)
+        self._spans: dict[RateName, Micros] = defaultdict(int)
+        self._old: Snapshot | None = None
+        self._old_jobs: dict[str, dict[int, Job]] = {}
+        self.delivered: dict[tuple[str, str], list[int]] = defaultdict(list)
+        self._tables: Tables | None = None
+        self.steps = Steps()
+        self.skipped: set[tuple[str, str, int]] = set()
+        self.has_blob: Callable[[str], bool] = lambda _: True
+        """Whether there is a blob of this key, for all that its store may say to others."""
+        self.may_be_early: Callable[[str], float] = lambda _: 0.0
+        """How many microseconds before its time a process may do something, for its clock is too fast."""
+
+    def found(self, invariant: str, where: str, what: str) -> None:
+        """Note that something is wrong."""
+        violation = Violation(invariant, where, what)
+        self.trace.add(self._now(), "!", str(violation))
+        if len(self.violations) < _VIOLATIONS_MAX:
+            self.violations.append(violation)
+
+    # Commits --------------------------------------------------------------------------------------------------------
+
+    def before(self, tables: Tables, commit: Commit) -> None:
+        """Remember the rows that are about to change."""
+        for violation in (*unentitled(tables, commit, self._now()), *dangling(commit, self.has_blob)):
+            self.found(violation.invariant, violation.where, violation.what)
+        runs = _touched(commit.changes)
+        noted = {change.note.run for change in commit.changes if isinstance(change, AddAttemptOutput)}
+        self._old_jobs = {key: dict(tables.jobs.get(key, ())) for key in runs | noted}
+        self._old = Snapshot(
+            runs={key: tables.runs[key] for key in runs if key in tables.runs},
+            jobs={key: jobs for key, jobs in self._old_jobs.items() if key in runs},
+            history={key: list(tables.history.get(key, ())) for key in runs},
+            plans={},
+            sessions={
+                change.session.id: tables.sessions[change.session.id]
+                for change in commit.changes
+                if isinstance(change, PutSession) and change.session.id in tables.sessions
+            },
+        )
+
+    def after(self, tables: Tables, commit: Commit) -> None:
+        """Check all that this commit may have broken."""
+        assert self._old is not None
+        self._tables = tables
+        self._trace(commit)
+        new = as_snapshot(tables)
+        runs = _touched(commit.changes)
+        for violation in (
+            *check_step(self._old, new, commands=max(1, len(commit.sent))),
+            *(check(new, runs=runs) if runs else ()),
+        ):
+            self.found(violation.invariant, violation.where, violation.what)
+        for change in commit.changes:
+            if isinstance(change, CreateRun):
+                self.steps.forked(change.run, tables.whole_history(change.run))
+            if isinstance(change, AppendHistory):
+                for violation in (*self.steps.recorded(change.row), *_blocked(change.row)):
+                    self.found(violation.invariant, violation.where, violation.what)
+            for violation in _unreadable(change):
+                self.found(violation.invariant, violation.where, violation.what)
+        self._guarded(commit.changes)
+        self._fenced(commit)
+        self._claimed(tables, commit.changes)
+        self._on_time(tables, commit)
+
+    def _trace(self, commit: Commit) -> None:
+        now = self._now()
+        kinds: dict[str, int] = {}
+        for one in commit.sent:
+            name = type(one).__name__
+            kinds[name] = kinds.get(name, 0) + 1
+        sent = ", ".join(name if many == 1 else f"{many} {name}" for name, many in kinds.items())
+        self.trace.add(now, commit.process, f"COMMIT {sent}")
+        for change in commit.changes:
+            self.trace.add(now, commit.process, f"  {described(change)}")
+            if isinstance(change, AppendHistory) and change.row.type == "run.repaired":
+                self.repaired.append(change.row.run)
+            elif isinstance(change, PutSession):
+                self._hosts[change.session.id] = change.session.host
+
+    def _guarded(self, changes: Iterable[Change]) -> None:
+        """S3: only who holds a job says how its attempt ended."""
+        for change in changes:
+            if not isinstance(change, AppendHistory) or change.row.type not in _ENDS:
+                continue
+            row = change.row
+            jobs = self._old_jobs.get(row.run, {}).values()
+            if not any(_is_held(job, row) for job in jobs):
+                held = [f"{job.number} {job.state} e{job.epoch}" for job in jobs if (job.node) == row.node]
+                self.found(
+                    "S3", row.run, f"row {row.number} is a {row.type} of epoch {row.epoch}; jobs are {held}"
+                )
+
+    def _fenced(self, commit: Commit) -> None:
+        """S3: whoever speaks of an epoch that is over changes nothing of the job."""
+        held: dict[str, bool] = {}
+        for job_id, epoch in _spoken_for(commit.sent):
+            key = job_key(job_id)
+            job = self._old_jobs.get(key.run, {}).get(key.number)
+            is_held = job is not None and job.state is JobState.LEASED and job.epoch == epoch
+            held[job_id] = held.get(job_id, False) or is_held
+        for change in commit.changes:
+            about = _job_of(change)
+            if about is not None and held.get(about.text) is False:
+                if any(held.values()) and self._is_woken(change):
+                    continue  # by another attempt of the same commit: a step wakes its function, say
+                self.found("S3", about.text, f"{described(change)}: by an attempt that did not hold it")
+
+    def _is_woken(self, change: Change) -> bool:
+        """Whether a change only has a job wait that slept."""
+        if not isinstance(change, UpdateJob) or change.job.state is not JobState.QUEUED:
+            return False
+        known = self._old_jobs.get(change.job.run, {}).get(change.job.number)
+        return known is not None and known.state is JobState.SLEEPING and known.epoch == change.job.epoch
+
+    def _claimed(self, tables: Tables, changes: Iterable[Change]) -> None:
+        """S1: each epoch of a job is claimed once. C1: nothing of a run that has ended is."""
+        for change in changes:
+            if not isinstance(change, UpdateJob | AddJob) or change.job.state is not JobState.LEASED:
+                continue
+            job = change.job
+            known = self._old_jobs.get(job.run, {}).get(job.number)
+            if known is not None and known.epoch == job.epoch:
+                continue
+            claim = (job.key.text, job.epoch)
+            if claim in self._claims:
+                self.found("S1", job.key.text, f"epoch {job.epoch} is claimed again")
+            self._claims[claim] = self._hosts.get(job.session or "", "nobody")
+            holder = tables.sessions.get(job.session or "")
+            if holder is None or holder.state is not SessionState.OPEN:
+                self.found("S1", job.key.text, f"epoch {job.epoch} is claimed by a session that is not open")
+            self._rated(job)
+            run = tables.runs[job.run]
+            if job.outlives_run:  # which an ended run pays, and a paused one
+                continue
+            if run.status not in ACTIVE or run.status in (RunStatus.PAUSED, RunStatus.BLOCKED):
+                self.found("C1", job.key.text, f"it is claimed, and its run is {run.status}")
+
+    def _rated(self, job: Job) -> None:
+        """S11: in no span of its period do more start than a rate limit says, whoever starts them.
+
+        A version with a longer period than any before it counts what these still counted.
+        """
+        if job.rate is None or job.rate_limit is None or job.rate_period is None or job.leased_at is None:
+            return
+        span = self._spans[job.rate]
+        starts = self._starts[job.rate]
+        if job.rate_period > span:
+            self._spans[job.rate] = job.rate_period
+            if starts:
+                del starts[: bisect(starts, starts[-1] - span)]
+        insort(starts, job.leased_at)
+        within = [at for at in starts if job.leased_at - job.rate_period < at <= job.leased_at]
+        if len(within) > job.rate_limit:
+            what = f"{len(within)} started within {job.rate_period} us, and {job.rate_limit} may"
+            self.found("S11", job.key.text, what)
+
+    def _on_time(self, tables: Tables, commit: Commit) -> None:
+        """T1: by the store's own clock nothing is woken, begun or ended before its time."""
+        now = self._now() + round(self.may_be_early(commit.process))
+        old = self._old
+        assert old is not None
+        wakes = bool(commit.sent) and all(isinstance(one, JobWakeDue) for one in commit.sent[:1])
+        expires = any(isinstance(one, RunExpire) for one in commit.sent)
+        reaps = any(isinstance(one, SessionReap) for one in commit.sent)
+        cancelled = {change.row.run for change in commit.changes if _is_cancelling(change)}
+        for change in commit.changes:
+            if isinstance(change, UpdateJob) and wakes:
+                job = change.job
+                known = self._old_jobs.get(job.run, {}).get(job.number)
+                if known is None or known.state is not JobState.SLEEPING or known.wake_at is None:
+                    continue
+                if job.state is not JobState.SLEEPING and known.wake_at > now and job.run not in cancelled:
+                    early = (known.wake_at - now) / 1_000_000
+                    self.found("T1", job.key.text, f"it was woken {early:.3f} s before its time")
+            elif isinstance(change, AppendHistory) and change.row.type == "run.admitted":
+                before = old.runs.get(change.row.run)
+                if before is not None and before.start_at is not None and before.start_at > now:
+                    self.found("T1", change.row.run, f"it began {before.start_at - now} us before its time")
+            elif isinstance(change, UpdateRun) and expires:
+                run, before = change.run, old.runs.get(change.run.key)
+                is_expired = '"deadline_exceeded"' in (run.error or "") and before is not None
+                was_active = is_expired and before is not None and before.status in ACTIVE
+                if was_active and (run.deadline is None or run.deadline > now):
+                    early = (run.deadline or 0) - now
+                    self.found("T1", run.key, f"it ended {early} us before its deadline")
+            elif isinstance(change, PutSession) and reaps:
+                session = change.session
+                if session.expires_at > now:
+                    early = (session.expires_at - now) / 1_000_000
+                    self.found(
+                        "T1", session.id, f"it was declared dead {early:.3f} s before its lease was over"
+                    )
+
+    def answered(
+        self, process: str, commands: Sequence[object], answers: Sequence[object], changed: int
+    ) -> None:
+        """S3: an answer `fenced` means that nothing was changed."""
+        fenced = sum(getattr(answer, "status", None) == "fenced" for answer in answers)
+        self.fenced += fenced
+        if (
+            fenced
+            and fenced == len(answers)
+            and changed
+            and all(isinstance(one, JobSettle | JobRecord) for one in commands)
+        ):
+            self.found("S3", process, "all that it settled was fenced, and something was changed")
+
+    # Bodies ---------------------------------------------------------------------------------------------------------
+
+    def body(self, process: str, job: str, epoch: int, what: str) -> None:
+        """S2: a body starts at most once for each claim of its job, where that was claimed."""
+        self.trace.add(self._now(), process, f"BODY {what} {job[-8:]} e{epoch}")
+        if (job, epoch) in self.started:
+            self.found(
+                "S2", job, f"the body of epoch {epoch} starts again; first in {self.started[job, epoch]}"
+            )
+        self.started[job, epoch] = process
+        claimed_by = self._claims.get((job, epoch))
+        if claimed_by != process:
+            self.found("S2", job, f"epoch {epoch} starts in {process}, and was claimed by {claimed_by}")
+
+    def step(self, process: str, begun: Begun) -> None:
+        """S2, and what else must hold where a try of a step begins: only where its function is driven."""
+        what = f"{begun.run_id} {begun.step} {begun.call} try {begun.attempt}"
+        self.trace.add(self._now(), process, f"STEP {what} {begun.job[-8:]} e{begun.epoch}")
+        claimed_by = self._claims.get((begun.job, begun.epoch))
+        if claimed_by != process:
+            self.found(
+                "S2",
+                begun.job,
+                f"epoch {begun.epoch} is driven in {process}, and was claimed by {claimed_by}",
+            )
+        job = None if self._tables is None else self._tables.job(job_key(begun.job))
+        for violation in self.steps.begins(begun, job, self._now() + self.may_be_early(process)):
+            self.found(violation.invariant, violation.where, violation.what)
+
+    # Events ---------------------------------------------------------------------------------------------------------
+
+    def took(self, sink: str, event: Event, process: str) -> None:
+        """O3: a run's events come in order. O4: each is a row of its history, as that was stored."""
+        self.trace.add(self._now(), process, f"EVENT {sink} {event.run[-6:]}/{event.number} {event.type}")
+        tables = self._tables
+        rows: Sequence[HistoryRow] = () if tables is None else tables.history.get(event.run, ())
+        taken = self.delivered[sink, event.run]
+        row = next((one for one in rows if one.number == event.number), None)
+        if row is None:
+            self.found("O4", event.id, "a sink was given it, and it is not stored")
+            return
+        if event.type == "event.skipped":
+            self.skipped.add((sink, event.run, event.number))
+        elif row.type != event.type or row.at != micros(event.at):
+            self.found("O4", event.id, f"a sink was given {event.type}, and {row.type} is stored")
+        last = max(taken, default=0)
+        if event.number > last + 1 and last:
+            self.found("O3", event.id, f"it comes after {last}")
+        taken.append(event.number)
+
+
+def _is_cancelling(change: Change) -> TypeGuard[AppendHistory]:
+    """Whether a change tells a function to end, which wakes it whenever that is."""
+    return isinstance(change, AppendHistory) and change.row.type == "run.cancelling"
+
+
+def _unreadable(change: Change) -> Iterator[Violation]:
+    """R1: what is written is not taken for what can't be read."""
+    match change:
+        case CreateRun(run) | UpdateRun(run):
+            where, found = run.key, unreadable_columns(Run, attrs.asdict(run, recurse=False))
+        case AddJob(job) | UpdateJob(job):
+            where, found = job.key.text, unreadable_columns(Job, attrs.asdict(job, recurse=False))
+        case AppendHistory(row):
+            columns = attrs.asdict(row, recurse=False) | {"payload": None, "blob": None}
+            where, found = f"{row.run}.{row.number}", unreadable_columns(HistoryRow, columns)
+        case BlockRun(key):
+            where, found = key, iter([("*", "it was blocked because something can't be read")])
+        case _:
+            return
+    yield from (Violation("R1", where, f"{name}: {why}") for name, why in found)
+
+
+def _blocked(row: HistoryRow) -> Iterator[Violation]:
+    """S6: a run is blocked for a reason that only people can mend: here, a blob that is not there for long."""
+    if row.type == "run.blocked":
+        facts = cast("dict[str, object]", parse(row.data or "{}"))
+        if facts.get("code") not in _BLOCKS:
+            yield Violation("S6", row.run, f"it is blocked, for {facts.get('code')}: {facts.get('message')}")
+
+
+def _touched(changes: Iterable[Change]) -> set[str]:
+    """Return the keys of the runs that changes are about."""
+    runs: set[str] = set()
+    for change in changes:
+        match change:
+            case CreateRun(run) | UpdateRun(run):
+                runs.add(run.key)
+            case AddJob(job) | UpdateJob(job):
+                runs.add(job.run)
+            case DeleteJob(key):
+                runs.add(key.run)
+            case DeleteJobs(run) | DeleteJobsOfNode(run) | CancelExternalWork(run):
+                runs.add(run)
+            case AppendHistory(row):
+                runs.add(row.run)
+            case _:
+                pass
+    return runs
+
+
+def _spoken_for(sent: Iterable[object]) -> Iterator[tuple[str, int]]:
+    """Yield the attempts, by job and epoch, that commands write for."""
+    for command in sent:
+        match command:
+            case JobRecord() | JobSettle() | JobRelease():
+                yield command.job, command.epoch
+            case JobHeartbeat():
+                yield from ((held.job, held.epoch) for held in command.attempts)
+            case _:
+                pass
+
+
+def _job_of(change: Change) -> JobKey | None:
+    match change:
+        case UpdateJob(job):
+            return job.key
+        case DeleteJob(key):
+            return key
+        case AddAttemptOutput(note):
+            return JobKey(note.run, note.job)
+        case _:
+            return None
+
+
+def _is_held(job: Job, row: HistoryRow) -> bool:
+    fits = (job.node, job.item) == (row.node, row.item) and row.epoch in (None, job.epoch)
+    if row.type in _OF_STEPS and (number := fact(row, "job")):  # it was in a queue
+        fits = (job.number, job.epoch) == (number, row.epoch)
+    return fits and (job.state is JobState.LEASED or job.waits_for_child)
+
+
+def lasting(run: Run) -> bool:
+    """Return whether a run has not ended."""
+    return run.status in ACTIVE

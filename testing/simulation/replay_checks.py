@@ -1,0 +1,235 @@
+"""Replays what durable functions have lived through: told the same rows, they ask for the same, and end the same."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any, Final, cast
+
+from holdfast.hosts.functions.first_messages import last_there
+from holdfast.hosts.functions.function_events import known_from
+from holdfast.hosts.functions.replay import Drive
+from holdfast.hosts.wiring.input_loader import Inputs
+from holdfast.hosts.wiring.payloads import Payloads
+from holdfast.kernel.authoring.functions import Workflow
+from holdfast.kernel.functions.machine import FunctionMachine, Known
+from holdfast.kernel.functions.protocol import (
+    Failed,
+    GoesOn,
+    Returned,
+    Row,
+    StepRequest,
+    TimerFired,
+    TimerRequest,
+    Turn,
+)
+from holdfast.kernel.invariants import Violation
+from holdfast.ports.json import parse
+from holdfast.ports.mailboxes import mailbox_from
+from holdfast.ports.records import (
+    CLOCK_READ,
+    FUNCTION_BEGAN,
+    RESULT_REFUSED,
+    SIGNAL_RECEIVED,
+    STAGE_COMPLETED,
+    HistoryRow,
+    Micros,
+    Run,
+    RunStatus,
+)
+from holdfast.ports.working_set import Tables
+from holdfast.testing.simulation.step_records import Begun
+from holdfast.testing.simulation.worlds import World
+
+_DECIDES: Final = frozenset({CLOCK_READ, FUNCTION_BEGAN, RESULT_REFUSED})
+"""The types of the rows that say how it went: whoever takes over before one of them may go otherwise."""
+_PREFIXES: Final = 2
+"""At how many places of each history somebody else takes over in the replay, beside the beginning."""
+
+
+def replayed(world: World, tables: Tables) -> Iterator[Violation]:
+    """D2: yield where functions that lived do not come to the same when their histories are replayed."""
+    functions = {
+        (one.name, one.version): one for one in world.scenario.workflows if isinstance(one, Workflow)
+    }
+    inputs = Inputs(world.store.inner, Payloads(world.blobs))
+    for run in tables.runs.values():
+        function = functions.get((run.workflow, run.version))
+        if function is None:
+            continue
+        begun = {call: tries for (key, call), tries in world.watch.steps.begun.items() if key == run.key}
+        text, rows = inputs.text(run.key, run.first_row), tables.whole_history(run)
+        replay = _Replay(function, run, text, rows, Payloads(world.blobs))
+        for invariant, what in replay.wrong(begun):
+            yield Violation(invariant, f"{run.id}.{run.generation}", what)
+
+
+class _Replay:
+    """The history of one run, told to new machines."""
+
+    def __init__(
+        self,
+        function: Workflow[..., Any],
+        run: Run,
+        text: str,
+        rows: Sequence[HistoryRow],
+        payloads: Payloads,
+    ) -> None:
+        self._function = function
+        self._run = run
+        self._text = text
+        self._rows = rows
+        self._payloads = payloads
+
+    def wrong(self, begun: Mapping[str, Sequence[Begun]]) -> Iterator[tuple[str, str]]:
+        """Yield what is wrong, by invariant."""
+        noted, drive = self._opened(self._rows)
+        if drive.fault is not None:
+            yield "D2", f"it can't be replayed past row {noted.row}: {drive.fault}"
+        else:
+            yield from noted.early
+            yield from self._of_end(drive)
+            yield from self._of_messages(frozenset(noted.received))
+            yield from _not_requested(begun, noted.steps)
+            yield from self._taken_over(noted.requests_by_row)
+        drive.close()
+
+    def _opened(self, rows: Sequence[HistoryRow]) -> "tuple[_Noted, Drive]":
+        first = self._rows[0]
+        machine = self._function.machine(self._text, began_at=first.at, seed=first.run)
+        noted = _Noted(machine)
+        drive = Drive(cast("FunctionMachine", noted), self._payloads.get)
+        drive.open(rows)
+        return noted, drive
+
+    @property
+    def _own(self) -> Sequence[HistoryRow]:
+        return self._rows[self._run.first_row - 1 :]
+
+    def _taken_over(self, requests_by_row: Mapping[int, Sequence[object]]) -> Iterator[tuple[str, str]]:
+        """Yield where somebody who takes over at some row waits for something else than who has gone on."""
+        draw = Random(self._run.key)
+        there = last_there(known_from(self._rows))
+        for at in sorted(draw.sample(range(len(self._rows) + 1), min(_PREFIXES, len(self._rows) + 1))):
+            if at < there or any(row.type in _DECIDES for row in self._rows[at:]):
+                continue  # before that it may read another time, give what may be kept, or begin with less
+            noted, drive = self._opened(self._rows[:at])
+            waits, did = noted.requests_by_row[noted.row], requests_by_row[noted.row]
+            if waits != did:
+                yield "D2", f"after row {noted.row} it waits for {waits}, and did for {did}"
+            drive.close()
+
+    def _of_end(self, drive: Drive) -> Iterator[tuple[str, str]]:
+        """S4: yield if a run ended otherwise than its function does. Those that were ended from outside may have."""
+        ended, run = drive.ended, self._run
+        types = {row.type for row in self._own}
+        if "run.cancelled" in types and "step.completed" in types and "run.cancelling" not in types:
+            yield "S6", "it was cancelled after it had begun, and its function was never told"
+        if run.is_continued:
+            (row,) = (row for row in self._own if row.type == "run.continued")
+            with_ = None if row.payload is None else self._payloads.get(row.payload)
+            if not isinstance(ended, GoesOn) or ended.input != with_:
+                yield "S4", f"it goes on with {with_}, and its function ends with {ended}"
+        elif run.status is RunStatus.COMPLETED:
+            outputs = [
+                self._payloads.get(row.payload)
+                for row in self._rows
+                if row.type == STAGE_COMPLETED and row.payload is not None
+            ]
+            if not isinstance(ended, Returned) or [ended.output] != outputs:
+                yield "S4", f"it gave {outputs}, and its function ends with {ended}"
+        elif isinstance(ended, Returned) and run.status is RunStatus.FAILED and _is_own(run):
+            yield "S6", f"it failed, with {run.error}, and its function gives {ended.output}"
+        elif isinstance(ended, Failed) and run.status is RunStatus.FAILED and _is_own(run):
+            raised = type(ended.error).__name__
+            if raised not in (run.error or ""):
+                yield "S6", f"it failed, with {run.error}, and its function raises {raised}"
+
+    def _of_messages(self, received: Collection[int]) -> Iterator[tuple[str, str]]:
+        """M1: yield what the store takes for received and the function has not; or not, if that has ended."""
+        unread = mailbox_from(self._run.mailbox).unread
+        sent = {row.number for row in self._rows if row.type == SIGNAL_RECEIVED}
+        known = sent.difference(unread)
+        if wrong := sorted(known.difference(received)):
+            yield "M1", f"the messages {wrong} are received, and its function has not"
+        has_ended = any(row.type in (STAGE_COMPLETED, "stage.failed", "run.continued") for row in self._own)
+        if has_ended and (wrong := sorted(set(received) - known)):
+            yield "M1", f"the messages {wrong} are unread, and its function has received them"
+
+
+class _Noted:
+    """A machine, of which is noted what it waits for after each row, and which timers have fired before their time."""
+
+    def __init__(self, machine: FunctionMachine) -> None:
+        self._machine = machine
+        self.row = 0
+        self.requests_by_row: dict[int, list[object]] = {}
+        """What it waits for, by the row that it was told last. Arguments may hang on patches, which come in time."""
+        self.steps: dict[str, StepRequest] = {}
+        self.early: list[tuple[str, str]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._machine, name)
+
+    def begin(
+        self,
+        *,
+        more: bool,
+        patches: Sequence[str],
+        shown: Micros | None,
+        refused: str,
+        inbox: Sequence[Row],
+    ) -> Turn:
+        """See `FunctionMachine.begin`."""
+        turn = self._machine.begin(more=more, patches=patches, shown=shown, refused=refused, inbox=inbox)
+        self._note()
+        return turn
+
+    def feed(self, row: Row, *, more: bool = False) -> Turn:
+        """See `FunctionMachine.feed`."""
+        if isinstance(row.event, TimerFired):
+            for one in self._machine.pending_requests:
+                if isinstance(one, TimerRequest) and one.call == row.event.call and row.at < one.at:
+                    early = (one.at - row.at) / 1_000_000
+                    self.early.append(
+                        ("T1", f"row {row.number}: timer {one.call} has fired {early:.3f} s early")
+                    )
+        turn = self._machine.feed(row, more=more)
+        self.row = row.number
+        self._note()
+        return turn
+
+    def feed_steps(
+        self, rows: Sequence[Known], place: int, *, past: int, apart: Collection[int]
+    ) -> tuple[int, Turn | None]:
+        """See `FunctionMachine.feed_steps`: one row at a time."""
+        after, turn = self._machine.feed_steps(rows[: place + 1], place, past=past, apart=apart)
+        if after > place:
+            self.row = rows[place][0].number
+            self._note()
+        return after, turn
+
+    def _note(self) -> None:
+        pending = self._machine.pending_requests
+        self.requests_by_row[self.row] = [(one.call, one.what, getattr(one, "at", None)) for one in pending]
+        self.steps |= {one.call: one for one in pending if isinstance(one, StepRequest)}
+
+
+def _not_requested(
+    begun: Mapping[str, Sequence[Begun]], steps: Mapping[str, StepRequest]
+) -> Iterator[tuple[str, str]]:
+    """Yield the steps that were begun and are not asked for in the replay, or otherwise."""
+    for call, tries in begun.items():
+        request = steps.get(call)
+        for one in tries[:1]:
+            if request is None:
+                yield "D2", f"call {call}, step {one.step!r}, was begun, and the replay does not ask for it"
+            elif (request.step, request.arguments) != (one.step, one.arguments):
+                yield (
+                    "D2",
+                    f"call {call} was {one.step}{one.arguments}, and is {request.step}{request.arguments}",
+                )
+
+
+def _is_own(run: Run) -> bool:
+    """Whether a run failed by what its function raised."""
+    error = parse(run.error or "{}")
+    return error.get("code") == "body_error" and error.get("stage") is not None

@@ -1,0 +1,51 @@
+"""Stores on which simulations run: in memory, or a SQLite file of their own."""
+
+import shutil
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from holdfast.adapters.memory.persistence import MemoryPersistence
+from holdfast.ports.persistence import Persistence
+from holdfast.testing.ids import SeededIds
+
+STORES = ("memory", "sqlite")
+
+
+@contextmanager
+def stores(name: str) -> Generator[Callable[[], Persistence]]:
+    """Give what makes empty stores, one after the other. ValueError for one that is not known."""
+    if name == "memory":
+        yield MemoryPersistence
+    elif name == "sqlite":
+        with TemporaryDirectory(prefix="holdfast-simulation-") as folder:
+            yield from _sqlite(Path(folder))
+    else:
+        raise ValueError(f"{name!r} is no store to simulate on; use one of {', '.join(STORES)}")
+
+
+def _sqlite(folder: Path) -> Generator[Callable[[], Persistence]]:
+    from holdfast.adapters.sql.factory import open_sql
+
+    empty = folder / "empty.db"
+    persistence, _, _ = open_sql(f"sqlite:///{empty}", SeededIds().new)
+    persistence.setup()
+    persistence.close()
+    opened: list[Persistence] = []
+
+    def make() -> Persistence:
+        for former in opened:
+            former.close()
+        path = folder / f"store-{len(opened)}.db"
+        (folder / f"store-{len(opened) - 1}.db").unlink(missing_ok=True)
+        shutil.copyfile(empty, path)
+        made, _, _ = open_sql(f"sqlite:///{path}", SeededIds().new)
+        opened.append(made)
+        return made
+
+    try:
+        yield make
+    finally:
+        for made in opened:
+            made.close()

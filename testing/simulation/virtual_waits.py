@@ -1,0 +1,71 @@
+"""Waiting for runs in virtual time: whoever waits lets others go on, as no thread can that all of them are in."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Final
+
+from typing_extensions import override
+
+from holdfast.hosts.wiring.stores import Stores
+from holdfast.ports.persistence import RunsByKey
+from holdfast.ports.records import TERMINAL, Run
+
+_LOOK_MIN: Final = 1.0
+_LOOK_MAX: Final = 3_600.0
+
+
+class Patience:
+    """Stands in for the thread that listens, in a process that is simulated."""
+
+    def __init__(self, stores: Stores) -> None:
+        self._stores = stores
+
+    @property
+    def waiting(self) -> int:
+        """See `Listening.waiting`: nobody waits but whoever asks for a result."""
+        return 0
+
+    def when_ended(self, run: str, /) -> "Future[Run]":
+        """See `Listening.when_ended`. Time passes when the future is asked for its result."""
+        return _Awaited(self._stores, run, lambda _: False)
+
+    def when_past(self, run: str, row: int, /) -> "Future[Run]":
+        """See `Listening.when_past`. Time passes when the future is asked for its result."""
+        return _Awaited(self._stores, run, lambda found: found.last_row > row)
+
+    def add_worker(
+        self, wake: Callable[[], None], ended: Callable[[frozenset[str]], None] = lambda _: None, /
+    ) -> None:
+        """See `Listening.add_worker`. A worker that is simulated hears by itself."""
+        del wake, ended
+
+    def remove_worker(self, wake: Callable[[], None], /) -> None:
+        """See `Listening.remove_worker`."""
+        del wake
+
+    def close(self) -> None:
+        """See `Listening.close`."""
+
+
+class _Awaited(Future[Run]):
+    """Lets time pass when it is asked for its result: until a hint comes, or, as hints are lost, ever longer."""
+
+    def __init__(self, stores: Stores, run: str, is_for: Callable[[Run], bool]) -> None:
+        super().__init__()
+        self._stores = stores
+        self._run = run
+        self._is_for = is_for
+
+    @override
+    def result(self, timeout: float | None = None) -> Run:
+        monotonic, look = self._stores.clock.monotonic, _LOOK_MIN
+        until = None if timeout is None else monotonic() + timeout
+        while True:
+            for run in self._stores.persistence.read(RunsByKey((self._run,))):
+                if run.status in TERMINAL or self._is_for(run):
+                    return run
+            left = look if until is None else until - monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._stores.transport.receive(100, min(look, left))
+            look = min(2 * look, _LOOK_MAX)

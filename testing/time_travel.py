@@ -1,0 +1,165 @@
+"""How time passes in a world: for so long, until nothing is left to do, or until a run has ended."""
+
+import math
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from datetime import timedelta
+from typing import Final
+
+from typing_extensions import override
+
+from holdfast.hosts.inspection.why import why_of
+from holdfast.hosts.wiring.services import Core
+from holdfast.ports.clock import instant, micros
+from holdfast.ports.durations import NO_TIME, Duration, wanted_length
+from holdfast.ports.errors import InvalidArgumentError
+from holdfast.ports.persistence import RunsByKey
+from holdfast.ports.records import TERMINAL, Run
+from holdfast.ports.validation import Wanted, check, duration
+from holdfast.testing.body_runner import BodiesHere, Driving
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.manual_driver import Driver
+
+HORIZON: Final = timedelta(days=366)
+"""How much time may pass while a run is waited for. A check that never succeeds would be made for ever."""
+
+
+_NUMBER: Final = Wanted(
+    "a number",
+    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value),
+)
+
+
+class RunStuckError(AssertionError):
+    """A run was waited for that does not end, however much time passes. The message says what it waits for."""
+
+
+def time_to_pass(by: Duration | None, days: float, hours: float, minutes: float, seconds: float) -> timedelta:
+    """Return how much time is to pass, of all that `advance` was told. InvalidArgumentError if it is negative."""
+    check("advance", _NUMBER, days=days, hours=hours, minutes=minutes, seconds=seconds)
+    first = timedelta() if by is None else duration("advance", "by", by, timedelta.min)
+    try:
+        time = first + timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    except OverflowError:
+        time = timedelta.min
+    if time < timedelta():
+        raise InvalidArgumentError(
+            "by", f"advance: time can't pass by {time}; it must be {wanted_length(NO_TIME)}"
+        )
+    return time
+
+
+class Passing:
+    """Lets the clock of a driver move. What it returns is to be run by who runs bodies."""
+
+    def __init__(self, driver: Driver, core: Core, clock: ManualClock, horizon: timedelta) -> None:
+        self._driver = driver
+        self._core = core
+        self._clock = clock
+        self._horizon = horizon
+
+    def by(self, time: timedelta) -> Driving[None]:
+        """Let so much time pass, which is not negative, and do on the way what becomes due."""
+        until = self._clock.now() + time
+        yield from self._driver.drive(micros(until), lambda: False)
+        self._clock.advance(max(timedelta(), until - self._clock.now()))
+
+    def until_quiet(self, within: Duration | None) -> Driving[None]:
+        """Let time pass until nothing is left that time alone would bring. RunStuckError."""
+        passing = self._horizon if within is None else duration("run_until_quiet", "within", within, NO_TIME)
+        yield from self._driver.drive(micros(self._clock.now() + passing), lambda: False)
+        due = self._driver.next_due()
+        if due is not None:
+            raise RunStuckError(
+                f"{passing} have passed, and at {instant(due)} there is still something to do"
+            )
+
+    def until_ended(self, run: str, timeout: timedelta | None, past: int | None = None) -> Driving[Run]:
+        """Let time pass until the run of this key has ended. TimeoutError; without a timeout RunStuckError.
+
+        With `past`, only until its history has got past that row.
+        """
+
+        def is_so() -> bool:
+            row = self._row(run)
+            return row.status in TERMINAL or (past is not None and row.last_row > past)
+
+        within = self._horizon if timeout is None else timeout
+        until = self._clock.now() + within
+        yield from self._driver.drive(micros(until), is_so)
+        row = self._row(run)
+        if is_so():
+            return row
+        if timeout is not None:
+            self._clock.advance(max(timedelta(), until - self._clock.now()))
+            raise FutureTimeoutError
+        is_endless = self._driver.next_due() is not None
+        why = f"{within} have passed" if is_endless else "time alone does not end it"
+        reasons = "".join(f"\n- {reason.text}" for reason in why_of(self._core, row))
+        what = "has not ended" if past is None else "does not answer"
+        raise RunStuckError(f"run {row.id!r} {what}, and {why}:{reasons}")
+
+    def _row(self, run: str) -> Run:
+        (row,) = self._core.stores.persistence.read(RunsByKey((run,)))
+        return row
+
+
+class Patience:
+    """Stands in for the thread that listens: to wait for a run lets time pass until it ends."""
+
+    def __init__(self, bodies: BodiesHere) -> None:
+        self._bodies = bodies
+        self.passing: Passing | None = None
+
+    @property
+    def waiting(self) -> int:
+        """See `Listening.waiting`: nobody ever waits."""
+        return 0
+
+    def when_ended(self, run: str, /) -> "Future[Run]":
+        """See `Listening.when_ended`. Time passes when the future is asked for its result."""
+        passing = self.passing
+        assert passing is not None
+        return _EndOfRun(lambda timeout: self._bodies.run(passing.until_ended(run, timeout)))
+
+    def when_past(self, run: str, row: int, /) -> "Future[Run]":
+        """See `Listening.when_past`. Time passes when the future is asked for its result."""
+        passing = self.passing
+        assert passing is not None
+        return _EndOfRun(lambda timeout: self._bodies.run(passing.until_ended(run, timeout, row)))
+
+    def add_worker(
+        self, wake: Callable[[], None], ended: Callable[[frozenset[str]], None] = lambda _: None, /
+    ) -> None:
+        """See `Listening.add_worker`. Nothing is heard: a world does its work itself."""
+        del wake, ended
+
+    def remove_worker(self, wake: Callable[[], None], /) -> None:
+        """See `Listening.remove_worker`."""
+        del wake
+
+    def close(self) -> None:
+        """See `Listening.close`."""
+
+
+class _EndOfRun(Future[Run]):
+    """Lets time pass when it is waited for, whether by a thread or by a callback."""
+
+    def __init__(self, let_pass: Callable[[timedelta | None], Run]) -> None:
+        super().__init__()
+        self._let_pass = let_pass
+
+    @override
+    def result(self, timeout: float | None = None) -> Run:
+        if not self.done():
+            return self._let_pass(None if timeout is None else timedelta(seconds=timeout))
+        return super().result(timeout)
+
+    @override
+    def add_done_callback(self, fn: Callable[[Future[Run]], object]) -> None:
+        super().add_done_callback(fn)
+        try:
+            self.set_result(self._let_pass(None))
+        except BaseException as error:  # noqa: BLE001  # it is raised where the result is asked for
+            self.set_exception(error)

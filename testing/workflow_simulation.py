@@ -1,0 +1,386 @@
+"""A user's workflow under crashes, duplicates, delays and clocks that jump: once a seed, and each must end the same."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from random import Random
+from typing import Any, Final, Generic, overload
+
+import attrs
+from typing_extensions import TypeVar, override
+
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
+from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.ports.errors import InvalidArgumentError
+from holdfast.testing.effects import Effects
+from holdfast.testing.simulation.faults import BODY, Faults, Fired, Kind, Schedule, draw_strengths
+from holdfast.testing.simulation.fibers import START, HostError
+from holdfast.testing.simulation.seeds import unswept
+from holdfast.testing.stubs import Stubs
+from holdfast.testing.trials import Meanwhile, Subject, Trial, World
+from holdfast.testing.verdicts import is_excused, problems
+
+R = TypeVar("R")
+Out = TypeVar("Out", covariant=True)
+
+SEEDS: Final = 100
+"""How many seeds are tried where nobody says."""
+
+_OTHERS: Final = (
+    Kind.SLOW,
+    Kind.FAILS_BEFORE,
+    Kind.LOST_ANSWER,
+    Kind.RUNS_AGAIN,
+    Kind.HINT_LOST,
+    Kind.HINT_REPEATED,
+    Kind.HINT_LATE,
+    Kind.CLOCK_JUMP,
+)
+"""What goes wrong besides lost workers: what every workflow has to bear, and not a value that can't be stored, say."""
+
+_LEASE: Final = 60.0
+_YEAR: Final = 366 * 86_400.0
+"""How long a run may take without faults, in seconds, and how long nobody can lose a job then."""
+
+_LATER: Final = 30 * 86_400.0
+"""How much longer it may take with faults, beside twice as long."""
+_LOSSES: Final = (1, 1, 1, 2, 2, 3)
+"""How many times a worker is lost under a seed."""
+
+_LOST_BY: Final = (Kind.CRASH, Kind.CRASH, Kind.CRASH, Kind.PAUSE, Kind.FREEZE)
+_LINES_SHOWN: Final = 60
+
+
+class SimulationFailedError(AssertionError):
+    """A workflow did not end as it does without faults. The message says how, under which seed, and what happened.
+
+    Attributes:
+        seed: Under which seed.
+        problems: What was wrong, in words.
+    """
+
+    def __init__(self, seed: int, problems: Sequence[str], tried: int, trial: Trial) -> None:
+        self.seed = seed
+        self.problems = tuple(problems)
+        lines = trial.lines if len(trial.lines) <= _LINES_SHOWN else ("...", *trial.lines[-_LINES_SHOWN:])
+        super().__init__(
+            "\n".join(
+                (
+                    f"under seed {seed} (of {tried} that were tried):",
+                    *(f"- {problem}" for problem in problems),
+                    "What happened:",
+                    *(f"  {_dated(line)}" for line in lines),
+                    f"Again: simulate(..., seeds=[{seed}]), or pytest --holdfast-seed {seed}",
+                )
+            )
+        )
+
+
+@attrs.frozen(kw_only=True)
+class Simulation(Generic[Out]):
+    """What a simulation in which all went well has shown.
+
+    Attributes:
+        seeds: How many seeds were tried.
+        fired: How often each kind of fault fired, of all seeds together.
+        excused: In how many seeds faults used up what the run had of attempts or of time, and so ended it.
+        seconds: How much virtual time it takes without faults.
+        effects: How often each effect happens without faults. If there is none, nothing was said of what happens twice.
+    """
+
+    seeds: int
+    fired: Mapping[str, int]
+    excused: int
+    seconds: float
+    effects: Mapping[str, int]
+    _result_of: Callable[[], Out] = attrs.field(alias="result_of", repr=False)
+
+    @property
+    def result(self) -> Out:
+        """What the run gives; of several, the list. RunFailedError if one fails, as it does then under every seed."""
+        return self._result_of()
+
+
+def _wanted(seeds: int | Iterable[int]) -> Sequence[int]:
+    is_number = isinstance(seeds, int) and not isinstance(seeds, bool)
+    if not is_number and (isinstance(seeds, bool | str) or not isinstance(seeds, Iterable)):
+        raise InvalidArgumentError(
+            "seeds", f"seeds is {seeds!r}; it is how many, as 100, or which ones, as [7]"
+        )
+    wanted = tuple(range(1, seeds + 1) if isinstance(seeds, int) else seeds)
+    if any(not isinstance(seed, int) for seed in wanted):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidArgumentError("seeds", f"seeds is {seeds!r}; each seed is an int")
+    if not wanted:
+        raise InvalidArgumentError(
+            "seeds", f"seeds is {seeds!r}; nothing would be tried: say how many, 1 or more, or which ones"
+        )
+    return wanted
+
+
+@overload
+def simulate(
+    call: Call[R],
+    /,
+    *,
+    seeds: int | Iterable[int] = SEEDS,
+    effects: Effects | None = None,
+    before: Callable[[], object] | None = None,
+    after: Callable[[], object] | None = None,
+    same: Callable[[R], object] | None = None,
+    stubs: Callable[[Stubs], object] | None = None,
+    workflows: Sequence[Definition[Any]] = (),
+    meanwhile: Mapping[timedelta, Callable[[SyncRunHandle[R]], object]] | None = None,
+) -> Simulation[R]: ...
+@overload
+def simulate(
+    calls: Sequence[Call[R]],
+    /,
+    *,
+    seeds: int | Iterable[int] = SEEDS,
+    effects: Effects | None = None,
+    before: Callable[[], object] | None = None,
+    after: Callable[[], object] | None = None,
+    same: Callable[[R], object] | None = None,
+    stubs: Callable[[Stubs], object] | None = None,
+    workflows: Sequence[Definition[Any]] = (),
+    meanwhile: Mapping[timedelta, Callable[[Sequence[SyncRunHandle[R]]], object]] | None = None,
+) -> Simulation[Sequence[R]]: ...
+def simulate(
+    calls: Call[Any] | Sequence[Call[Any]],
+    /,
+    *,
+    seeds: int | Iterable[int] = SEEDS,
+    effects: Effects | None = None,
+    before: Callable[[], object] | None = None,
+    after: Callable[[], object] | None = None,
+    same: Callable[[Any], object] | None = None,
+    stubs: Callable[[Stubs], object] | None = None,
+    workflows: Sequence[Definition[Any]] = (),
+    meanwhile: Mapping[timedelta, Callable[[Any], object]] | None = None,
+) -> Simulation[Any]:
+    """Run a call without faults, and then once a seed with them; each must end, and end the same.
+
+    Two workers have it, on a simulated database. They crash at calls of the store and within effects, stand still for
+    longer than their leases, lose answers, and have clocks that jump; hints are lost, late, or come twice. All of it is
+    in one thread and in virtual time, and follows from the seed. Bodies are called as they are; what they use must
+    neither open sockets nor start threads, nor draw by chance.
+
+    Args:
+        calls: The workflow with its input; or several, in a list, whose runs are started together.
+        seeds: How many, from 1 on; or which ones.
+        effects: What bodies do outside. It must be the same as without faults, nothing twice and nothing left out.
+        before: Called before each run: makes what bodies use as it was.
+        after: Called after each run that ended as it should, to look at what bodies did. What it raises is raised.
+        same: Of what a run gives, what must be the same; all of it if left out.
+        stubs: Called before each run with what makes stubs, as a world does: `stubs.stub(charge).returns("paid")`.
+        workflows: The code of what the calls start besides: a function's children, and as what it goes on.
+        meanwhile: What is done from outside, by how long after the beginning, each once: a function of the run, or of
+            the list of runs. It cancels one, wakes its stage, and so on. Nothing goes wrong with that itself.
+
+    Raises:
+        SimulationFailedError: Something was wrong under a seed. It tells of as few faults as show it.
+        InvalidArgumentError: What is given is no call, no seeds, no Effects; or there is nothing to simulate, which
+            would show nothing.
+    """
+    several = _checked_calls(calls)
+    if effects is not None and not isinstance(effects, Effects):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidArgumentError(
+            "effects", f"effects is {effects!r}; it is an Effects() that the bodies tell of what they do"
+        )
+    is_one = isinstance(calls, Call)
+    subject = Subject(
+        calls=several,
+        meanwhile=_checked_meanwhile(meanwhile or {}, is_one=is_one),
+        stubs=stubs or (lambda _: None),
+        besides=_checked_workflows(workflows),
+        effects=effects if effects is not None else Effects(),
+    )
+    wanted = _wanted(seeds)
+    with _quiet():
+        return _Simulating(subject, before, after, same).run(wanted, is_one=is_one)
+
+
+def _checked_calls(given: Any) -> Sequence[Call[Any]]:
+    calls: tuple[Any, ...] = tuple(given) if _is_list(given) else (given,)
+    if not calls:
+        raise InvalidArgumentError("calls", "there are no calls to simulate: that would show nothing")
+    for call in calls:
+        if not isinstance(call, Call):
+            name = getattr(call, "name", None)
+            hint = f"; call it with its input: {name}(...)" if isinstance(name, str) else ""
+            raise InvalidArgumentError(
+                "calls", f"simulate takes the call of a workflow, or a list of them, not {call!r}{hint}"
+            )
+    return calls
+
+
+def _checked_workflows(given: Sequence[Any]) -> Sequence[Definition[Any]]:
+    for one in given:
+        if not isinstance(one, Definition):
+            raise InvalidArgumentError(
+                "workflows", f"workflows has {one!r}; it is pipelines and durable functions, in a list"
+            )
+    return tuple(given)
+
+
+def _is_list(given: object) -> bool:
+    return isinstance(given, Sequence) and not isinstance(given, str | bytes)
+
+
+def _checked_meanwhile(given: Mapping[Any, Any], *, is_one: bool) -> Meanwhile:
+    for after, do in given.items():
+        if not isinstance(after, timedelta) or after < timedelta() or not callable(do):
+            raise InvalidArgumentError(
+                "meanwhile",
+                f"meanwhile has {do!r} at {after!r}; it is functions, by timedeltas after the beginning",
+            )
+    return {after: partial(_with_one, do) if is_one else do for after, do in given.items()}
+
+
+def _with_one(do: Callable[[Any], object], runs: Sequence[SyncRunHandle[Any]]) -> object:
+    return do(runs[0])
+
+
+class _Simulating:
+    """Plays the same thing again and again, and compares what comes of it."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        before: Callable[[], object] | None,
+        after: Callable[[], object] | None,
+        same: Callable[[Any], object] | None,
+    ) -> None:
+        self._subject = subject
+        self._before = before or (lambda: None)
+        self._after = after or (lambda: None)
+        self._same = same
+
+    def run(self, seeds: Sequence[int], *, is_one: bool) -> Simulation[Any]:
+        """Play it without faults, and then with those of each seed. SimulationFailedError."""
+        usual = self._play(0, Faults({}, Schedule(), START), _YEAR, _YEAR)
+        if usual.raised is not None:
+            raise usual.raised
+        if wrong := problems(usual, usual, self._same):
+            raise SimulationFailedError(0, [f"without faults: {one}" for one in wrong], 0, usual)
+        lease = max(_LEASE, 3 * usual.longest_body)
+        bound = 2 * usual.seconds + 100 * lease + _LATER
+        usual = self._play(0, Faults({}, Schedule(), START), lease, bound)
+        self._after()
+        fired: Counter[str] = Counter()
+        excused = 0
+        for tried, seed in enumerate(seeds, 1):
+            again = partial(self._again, seed, usual, lease, bound)
+            trial = again(Schedule())
+            if wrong := problems(trial, usual, self._same):
+                shown = _shrunk(again, trial, wrong, lambda one: problems(one, usual, self._same))
+                raise SimulationFailedError(seed, shown[1], tried, shown[0])
+            fired.update({kind.value: count for kind, count in trial.fired.items()})
+            is_by_faults = is_excused(trial, usual)
+            excused += is_by_faults
+            if not is_by_faults:
+                if trial.raised is not None:
+                    trial.raised.add_note(f"That was under seed {seed}.")
+                    raise trial.raised
+                self._after()
+        return Simulation(
+            seeds=len(seeds),
+            fired=dict(fired),
+            excused=excused,
+            seconds=usual.seconds,
+            effects=dict(usual.effects),
+            result_of=usual.handles[0].result if is_one else lambda: [one.result() for one in usual.handles],
+        )
+
+    def _again(self, seed: int, usual: Trial, lease: float, bound: float, schedule: Schedule) -> Trial:
+        return self._play(seed, _AimedFaults(seed, schedule, usual.points, usual.in_bodies), lease, bound)
+
+    def _play(self, seed: int, faults: Faults, lease: float, bound: float) -> Trial:
+        self._before()
+        try:
+            with unswept():
+                return World(seed, self._subject, faults, lease=lease, bound=bound).run()
+        except HostError as error:
+            error.add_note(f"That was under seed {seed}. It is no fault of the workflow's: please report it.")
+            raise
+
+
+class _AimedFaults(Faults):
+    """Loses workers at some points that a seed chooses, all of them as likely, and has other faults by chance.
+
+    Half of the losses are aimed at bodies that do something: those are few of all points, and what is done twice is
+    done there.
+    """
+
+    def __init__(self, seed: int, schedule: Schedule, points: int, in_bodies: int) -> None:
+        """`points` is how many there are without faults, `in_bodies` how many of them are in bodies."""
+        random = Random(f"{seed}/faults")  # noqa: S311  # to be foreseeable is the point
+        super().__init__(draw_strengths(random, _OTHERS), schedule, START)
+        chosen = sorted(random.randint(1, max(1, points)) for _ in range(random.choice(_LOSSES)))
+        aimed = [(point, random.choice(_LOST_BY)) for point in chosen]
+        bodies = Random(f"{seed}/bodies")  # noqa: S311  # as above
+        at_bodies = [bool(in_bodies) and bodies.random() < 0.5 for _ in aimed]
+        self._aimed = [one for one, at_body in zip(aimed, at_bodies, strict=True) if not at_body]
+        self._at_bodies = {bodies.randint(1, in_bodies) for at_body in at_bodies if at_body}
+        self._all = 2 * points
+
+    @override
+    def next(self, process: str, point: int, random: Random, among: Sequence[Kind], now: int) -> Kind | None:
+        kind = super().next(process, point, random, among, now)
+        self.is_on = self.is_on and (self.points <= self._all or bool(self._aimed or self._at_bodies))
+        if kind is not None:
+            return kind
+        if among is BODY and self.in_bodies in self._at_bodies:
+            self._at_bodies.remove(self.in_bodies)
+            return self._lost(Kind.CRASH, process, point, now)
+        if not self._aimed or self._aimed[0][0] > self.points or Kind.CRASH not in among:
+            return None
+        _, aimed = self._aimed.pop(0)
+        return self._lost(aimed if aimed in among else Kind.CRASH, process, point, now)
+
+    def _lost(self, by: Kind, process: str, point: int, now: int) -> Kind | None:
+        if self._is_left_out(by, (process, point), now):
+            return None
+        self.fired.append(Fired(process, point, by))
+        return by
+
+
+def _shrunk(
+    again: Callable[[Schedule], Trial],
+    trial: Trial,
+    wrong: Sequence[str],
+    judge: Callable[[Trial], Sequence[str]],
+) -> tuple[Trial, Sequence[str]]:
+    """Return what is wrong with as few faults as show it: leave out one after the other, as long as something is."""
+    needed = list(dict.fromkeys(trial.places))
+    for place in tuple(needed):
+        fewer = frozenset(needed) - {place}
+        try:
+            tried = again(Schedule(only=fewer))
+        except HostError:
+            continue
+        if found := judge(tried):
+            trial, wrong = tried, found
+            needed = [one for one in needed if one in fewer]
+    return trial, wrong
+
+
+def _dated(line: str) -> str:
+    """Return a line of a trace with its time, in seconds, as days, hours, minutes and seconds."""
+    seconds, _, what = line.partition(" ")
+    return line if not what else f"{timedelta(seconds=float(seconds))} {what}"
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Keep hosts from logging each of the faults that happen on purpose."""
+    logger: Any = logging.getLogger("holdfast")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,139 @@
+"""What runs can be asked for by is checked before the store is asked."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from holdfast.adapters.memory.transport import MemoryTransport
+from holdfast.adapters.system.clock import SystemClock
+from holdfast.adapters.system.ids import UlidIds
+from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.inspection.filters import ATTRIBUTES_MAX, run_filter, wanted_runs
+from holdfast.hosts.wiring.stores import Stores
+from holdfast.kernel.authoring.decorators import stage
+from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.ports.errors import InvalidFilterError
+from holdfast.ports.pagination import ListPlace
+from holdfast.ports.persistence import RunFilter
+from holdfast.ports.records import RunStatus
+
+WHEN = datetime(2026, 1, 1, 1, tzinfo=timezone(timedelta(hours=1)))
+AT = 1_767_225_600_000_000
+
+
+@stage
+def nothing() -> None:
+    pass
+
+
+SHOP = Pipeline("shop", version="2").pipe(nothing)
+
+
+class Unasked:
+    """A store that nobody may ask."""
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        raise AssertionError(f"the store was asked: {name}")
+
+
+def test_what_is_said_is_what_is_asked_for() -> None:
+    wanted = wanted_runs(
+        "n",
+        {
+            "workflow": SHOP,
+            "status": iter(["failed", RunStatus.BLOCKED]),
+            "attributes": {"b": "2", "a": "1"},
+            "since": WHEN,
+            "until": WHEN.astimezone(UTC) + timedelta(seconds=1),
+            "oldest_first": True,
+            "after": "7.KEY",
+            "limit": 3,
+        },
+        "runs",
+    )
+
+    assert wanted.which == RunFilter(
+        namespace="n",
+        workflow="shop",
+        statuses=frozenset({RunStatus.FAILED, RunStatus.BLOCKED}),
+        created_from=AT,
+        created_before=AT + 1_000_000,
+        attributes=(("a", "1"), ("b", "2")),
+        newest=True,
+    )
+    assert (wanted.oldest_first, wanted.after, wanted.limit) == (True, ListPlace(7, "KEY"), 3)
+
+
+def test_nothing_said_asks_for_all() -> None:
+    assert run_filter("n", {}, "count") == RunFilter(namespace="n", newest=True)
+    assert run_filter("n", {"all_generations": True}, "count") == RunFilter(namespace="n")
+    nones: Any = dict.fromkeys(("workflow", "status", "attributes", "since", "until"))
+    assert run_filter("n", nones, "count") == RunFilter(namespace="n", newest=True)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("workflow", ""),
+        ("workflow", 7),
+        ("status", "gone"),
+        ("status", 7),
+        ("status", []),
+        ("status", ["failed", "gone"]),
+        ("status", [None]),
+        ("attributes", "who=me"),
+        ("attributes", [("who", "me")]),
+        ("attributes", {"who": 7}),
+        ("attributes", {7: "who"}),
+        ("attributes", {str(number): "x" for number in range(ATTRIBUTES_MAX + 1)}),
+        ("since", datetime(2026, 1, 1)),  # noqa: DTZ001  # to be refused is the point
+        ("since", "2026-01-01T00:00Z"),
+        ("until", AT),
+        ("limit", 0),
+        ("limit", -1),
+        ("limit", True),
+        ("limit", "3"),
+        ("oldest_first", "no"),
+        ("after", "run-1"),
+        ("after", 7),
+        ("after", ""),
+    ],
+)
+def test_what_can_not_be_is_refused_before_the_store_is_asked(option: str, value: object) -> None:
+    unasked: Any = Unasked()
+    stores = Stores(
+        persistence=unasked,
+        transport=MemoryTransport(),
+        blobs=None,
+        clock=SystemClock(),
+        ids=UlidIds(),
+        url="memory://",
+    )
+    engine = Engine.on(stores, workflows=[SHOP])
+    asked: Any = {option: value}
+
+    for ask in (
+        engine.sync.runs,
+        engine.runs,
+        *(() if option in {"limit", "oldest_first", "after"} else (engine.sync.count,)),
+    ):
+        with pytest.raises(InvalidFilterError, match=option) as raised:
+            ask(**asked)
+        assert raised.value.option == option
+
+
+def test_a_span_of_no_time_is_refused() -> None:
+    for until in (WHEN, WHEN - timedelta(days=1)):
+        with pytest.raises(InvalidFilterError, match="until is not after `since`"):
+            run_filter("n", {"since": WHEN, "until": until}, "count")
+
+
+def test_an_option_that_there_is_not_is_a_type_error() -> None:
+    unknown: Any = {"atributes": {}}
+    with pytest.raises(TypeError, match=r"runs has no option 'atributes'.*did you mean 'attributes'"):
+        wanted_runs("n", unknown, "runs")
+    paged: Any = {"limit": 3}
+    with pytest.raises(TypeError, match="count has no option 'limit'"):
+        run_filter("n", paged, "count")

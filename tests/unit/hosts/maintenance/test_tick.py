@@ -1,0 +1,56 @@
+"""What maintenance removes by itself, and how often: both sides of each bound."""
+
+from datetime import timedelta
+
+import attrs
+import pytest
+
+from holdfast.hosts.maintenance.tick import KEPT_FOR, PRUNE_INTERVAL, Maintenance
+from holdfast.kernel.authoring.decorators import stage
+from holdfast.kernel.authoring.pipelines import Pipeline
+from holdfast.ports.changes import StoreReply
+from holdfast.ports.clock import micros
+from holdfast.testing.conformance.builders import a_reply
+from tests.unit.hosts.bench import Bench
+
+
+@stage
+def same(text: str) -> str:
+    return text
+
+
+ONE = Pipeline("one", input=str).pipe(same)
+WEEK = timedelta(days=7)
+
+
+def test_replies_are_kept_for_a_week() -> None:
+    """A caller that sends again within it gets the first answer."""
+    assert timedelta(microseconds=KEPT_FOR) == WEEK
+
+
+@pytest.mark.parametrize(("age", "is_kept"), [(WEEK, True), (WEEK + timedelta(microseconds=1), False)])
+def test_a_reply_goes_when_its_week_is_over_and_not_before(age: timedelta, *, is_kept: bool) -> None:
+    bench = Bench(ONE)
+    store(bench, age)
+    Maintenance(bench.core, lease=30).prune()
+    assert bool(bench.store.dump().replies) is is_kept
+
+
+def test_what_is_kept_no_longer_is_looked_for_every_ten_minutes() -> None:
+    bench = Bench(ONE)
+    maintenance = Maintenance(bench.core, lease=30)
+    maintenance.prune()
+    store(bench, 2 * WEEK)
+    bench.clock.advance(timedelta(seconds=PRUNE_INTERVAL - 1))
+    maintenance.prune()
+    assert bench.store.dump().replies, "it is not looked for in each round"
+    bench.clock.advance(timedelta(seconds=1))
+    maintenance.prune()
+    assert not bench.store.dump().replies
+    assert timedelta(minutes=1) <= timedelta(seconds=PRUNE_INTERVAL) <= timedelta(hours=1)
+
+
+def store(bench: Bench, age: timedelta) -> None:
+    """Store a reply that is as old as this."""
+    reply = attrs.evolve(a_reply(), created_at=micros(bench.clock.now() - age))
+    bench.store.transact(lambda tx: tx.apply([StoreReply(reply)]))

@@ -1,0 +1,371 @@
+"""One idempotency key: one effect, one reply."""
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+import attrs
+import pytest
+
+from holdfast.kernel.commands import (
+    ChannelMessage,
+    Command,
+    ContinuedAsNew,
+    DeadLetterReplay,
+    FunctionWaiting,
+    JobAdmit,
+    JobClaim,
+    JobClaimOne,
+    JobHeartbeat,
+    JobReapSilent,
+    JobRecord,
+    JobRelease,
+    JobWakeDue,
+    LeaderAcquire,
+    LeaseReapStale,
+    NamedValue,
+    NotReady,
+    OutboxFlush,
+    OutboxSettle,
+    OutboxSweep,
+    Recorded,
+    Refused,
+    RunAnnotate,
+    RunCancel,
+    RunClaimPending,
+    RunCreate,
+    RunDeliver,
+    RunExpire,
+    RunPause,
+    RunRemove,
+    RunRepair,
+    RunRerunFrom,
+    RunResume,
+    RunSignal,
+    RunTransition,
+    RunUpdate,
+    SessionClose,
+    SessionOpen,
+    SessionReap,
+    SessionRenew,
+    SinkRegister,
+    SinkRemove,
+    StagePollSuspended,
+    StageWake,
+)
+from holdfast.kernel.commands.codec import reply_json
+from holdfast.kernel.dispatch.idempotency import IDEMPOTENCY_KEY_MAX
+from holdfast.kernel.rules.outbox import PARK_AFTER
+from holdfast.kernel.rules.registry import RULES
+from holdfast.ports.errors import (
+    IdempotencyConflictError,
+    InvalidCommandError,
+    RunExistsError,
+    RunNotFoundError,
+    UnavailableError,
+)
+from holdfast.ports.json import parse
+from holdfast.ports.persistence import OwedJobs
+from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence
+from tests.unit.kernel.world import (
+    SECOND,
+    World,
+    child,
+    completing,
+    external,
+    failed,
+    payload,
+    pipeline,
+    settling,
+    stage,
+)
+
+C = TypeVar("C", bound=Command[object])
+
+
+def _keyed(command: C, key: str = "k") -> C:
+    return attrs.evolve(command, idempotency_key=key)
+
+
+def _create(key: str | None = "k", input: object = 1, id: str | None = None) -> RunCreate:
+    return RunCreate(workflow="w", id=id, input=payload(input), idempotency_key=key)
+
+
+@pytest.fixture
+def world() -> World:
+    return World(
+        pipeline(stage("a"), stage("b")),
+        pipeline(external("e"), child("c", workflow="w"), workflow="e"),
+        pipeline(attrs.evolve(stage("f"), function=True), workflow="f"),
+    )
+
+
+def _every_command(world: World) -> Iterator[Command[object]]:
+    """A fitting command of each class but run.terminate, which is as run.cancel; what there must be for it is done."""
+    yield _create(None)
+    session, other = world.open(), world.open()
+    yield SessionOpen(host="h", lease=SECOND)
+    yield SessionRenew(session=session, lease=999 * SECOND)
+    yield LeaderAcquire(name="sweep", session=session, lease=SECOND)
+    yield JobClaim(session=session, lanes=world.lanes(), limit=1)
+    world.create("x")
+    (job,) = world.jobs("x")
+    yield JobClaimOne(session=session, job=job.key.text, epoch=0, definitions=("w@1",))
+    held = next(job for job in world.jobs("x"))
+    yield JobHeartbeat(attempts=())
+    yield JobRelease(job=held.key.text, epoch=held.epoch, delay=SECOND)
+    world.wait(2)
+    yield JobWakeDue()
+    yield JobReapSilent()
+    attempt = world.claim(session)[0]
+    yield settling(attempt, failed())
+    attempt = world.claim(session)[0]
+    yield completing(attempt)
+    yield RunTransition(run_id="x")
+    yield RunAnnotate(run_id="x", annotations=(NamedValue(name="n", value="1"),))
+    yield RunPause(run_id="x")
+    yield RunResume(run_id="x")
+    yield RunRepair()
+    yield RunClaimPending()
+    yield JobAdmit()
+    yield RunExpire()
+    yield SessionClose(session=other)
+    world.open(lease=1)
+    world.wait(1)
+    yield SessionReap(grace=0)
+    world.claim(session)
+    world.do(SessionClose(session=session))
+    yield LeaseReapStale()
+    yield RunCancel(run_id="x")
+    yield SinkRegister(sink="s", since=0)
+    yield OutboxSweep(sinks=("s",), began=world.now)
+    yield OutboxFlush(sink="s", lease=SECOND)
+    world.wait(2)
+    for _ in range(PARK_AFTER):
+        leased = world.do(OutboxFlush(sink="s", lease=SECOND))
+        settle = OutboxSettle(
+            sink="s",
+            registration=leased.registration,
+            holder=leased.holder,
+            refused=(Refused(run=leased.streams[0].run, delivered=0, number=1, error="e", final=True),),
+        )
+        yield settle
+        world.do(settle)
+        world.wait(60)
+    yield DeadLetterReplay()
+    yield SinkRemove(sink="s")
+    yield RunRerunFrom(run_id="x", stage="a")
+    for run in list(world.tables().runs.values()):
+        world.do(RunCancel(run_id=run.id))
+    world.create("e", workflow="e")
+    session = world.open()
+    world.suspend(world.claim_one(session), after=1)
+    yield StageWake(key="key")
+    yield settling(world.claim_one(session), NotReady(check_after=SECOND))
+    world.wait(1)
+    yield StagePollSuspended()
+    world.complete(world.claim_one(session))
+    world.start_child(world.claim_one(session), "e/c", workflow="w")
+    yield RunCancel(run_id="e/c")
+    (owed,) = world.store.read(OwedJobs())
+    yield RunDeliver(job=owed.key.text, parent=str(parse(owed.input)))
+    yield RunRemove(run_id="e/c")
+    world.create("f", workflow="f")
+    driven = world.claim_one(session)
+    timer = Recorded(type="timer.fired", call="1")
+    yield JobRecord(job=driven.job, epoch=driven.epoch, seen=1, rows=(timer,))
+    yield settling(driven, FunctionWaiting(seen=2, wake_at=world.now))
+    yield RunSignal(run_id="f", signal=ChannelMessage(channel="c", payload=payload(1)))
+    yield RunUpdate(run_id="f", update="Board.move_to", arguments=payload({"field": "e4"}))
+    world.wait(1)
+    world.wake_due()
+    goes_on = ContinuedAsNew(workflow="f", version="1", input=payload(2), seen=3)
+    yield settling(world.claim_one(session), goes_on)
+
+
+def test_every_command_is_carried_out_once_and_answered_alike(world: World) -> None:
+    seen: set[type] = set()
+    for number, command in enumerate(_every_command(world)):
+        keyed = _keyed(command, f"key {number}")
+        first = world.do(keyed)
+        world.wait(5)
+        with world.unchanged():
+            again = world.do(keyed)
+        assert again == first
+        assert (
+            reply_json(again) == reply_json(first) == world.tables().replies["default", f"key {number}"].body
+        )
+        seen.add(type(command))
+
+    assert {command.__name__ for command in RULES.keys() - seen} == {"RunTerminate"}
+
+
+def test_a_reply_is_replayed_as_it_was_when_things_have_changed_since(world: World) -> None:
+    first = world.do(_create(id="x"))
+    world.do(RunCancel(run_id="x"))
+
+    again = world.do(_create(id="x"))
+    assert again == first
+    assert (again.created, again.status) == (True, "running")
+
+
+def test_a_key_used_for_another_command_is_a_conflict(world: World) -> None:
+    world.do(_create(id="x"))
+    others: list[Command[object]] = [
+        _create(id="x", input=2),
+        _create(id="y"),
+        _keyed(RunCancel(run_id="x")),
+        attrs.evolve(_create(id="x"), priority=1),
+    ]
+    with world.unchanged():
+        for other in others:
+            with pytest.raises(IdempotencyConflictError) as caught:
+                world.do(other)
+            assert caught.value.key == "k"
+
+
+def test_within_a_batch_a_key_means_the_same(world: World) -> None:
+    first, again, conflict, other = world.send(_create(), _create(), _create(input=2), _create(key="l"))
+
+    assert first == again != other
+    assert isinstance(conflict, IdempotencyConflictError)
+    assert len(world.tables().runs) == 2
+
+
+def test_keys_are_of_a_namespace(world: World) -> None:
+    first = world.do(_create())
+    second = world.do(attrs.evolve(_create(), namespace="other", input=payload(2)))
+
+    assert first.run != second.run
+
+
+def test_commands_without_a_key_are_carried_out_each_time(world: World) -> None:
+    world.send(_create(None), _create(None))
+
+    assert len(world.tables().runs) == 2
+    assert world.tables().replies == {}
+
+
+def test_a_refused_command_does_not_use_its_key_up(world: World) -> None:
+    with world.unchanged(), pytest.raises(RunNotFoundError):
+        world.do(_keyed(RunCancel(run_id="x")))
+    world.create("x")
+
+    assert world.do(_keyed(RunCancel(run_id="x"))).changed
+
+
+def test_a_refused_command_leaves_its_key_to_another_in_the_batch(world: World) -> None:
+    world.create("x")
+    refused, created = world.send(_create(id="x"), _create(id="y"))
+
+    assert isinstance(refused, RunExistsError)
+    assert not isinstance(created, Exception)
+
+
+def test_a_fenced_settle_is_an_answer_and_is_replayed(world: World) -> None:
+    world.create("x")
+    attempt = world.claim_one(world.open())
+    world.release(attempt)
+    late = _keyed(completing(attempt))
+    assert world.do(late).status == "fenced"
+    world.claim_one(world.open())
+
+    with world.unchanged():
+        assert world.do(late).status == "fenced"
+
+
+@pytest.mark.parametrize("key", ["", "k" * (IDEMPOTENCY_KEY_MAX + 1)])
+def test_a_key_has_1_to_255_characters(world: World, key: str) -> None:
+    with world.unchanged(), pytest.raises(InvalidCommandError):
+        world.do(_create(key))
+
+
+def test_the_longest_key_is_a_key(world: World) -> None:
+    key = "k" * IDEMPOTENCY_KEY_MAX
+
+    assert world.do(_create(key)) == world.do(_create(key))
+
+
+def test_the_reply_is_stored_with_the_effect(world: World) -> None:
+    world.do(_create(id="x"))
+
+    reply = world.tables().replies["default", "k"]
+    assert (reply.created_at, len(reply.fingerprint)) == (world.now, 64)
+    assert reply.body == (
+        f'{{"admits_jobs":[],"admits_runs":[],"created":true,"generation":1,"has_deliveries":false,"messages":[],'
+        f'"run":"{world.run().key}",'
+        '"run_id":"x","status":"running"}'
+    )
+
+
+# Faults ---------------------------------------------------------------------------------------------------------
+
+
+def _faulty(*faults: Fault | None) -> World:
+    return World(pipeline(stage("a")), wrap=lambda store: FaultyPersistence(store, FaultPlan(faults)))
+
+
+def test_a_command_whose_answer_was_lost_is_carried_out_once() -> None:
+    world = _faulty(Fault.LOST_ANSWER)
+    with pytest.raises(UnavailableError):
+        world.kernel.dispatch(_create())
+    stored = world.tables()
+    with world.unchanged():
+        answer = world.do(_create())
+
+    assert answer.run in stored.runs
+    assert len(stored.runs) == 1
+
+
+def test_a_command_that_was_not_begun_is_carried_out_when_it_comes_again() -> None:
+    world = _faulty(Fault.FAILS_BEFORE)
+    with world.unchanged(), pytest.raises(UnavailableError):
+        world.kernel.dispatch(_create())
+
+    assert world.do(_create()).run in world.tables().runs
+
+
+def test_without_a_key_a_lost_answer_may_mean_a_second_run() -> None:
+    """That is what keys are for."""
+    world = _faulty(Fault.LOST_ANSWER)
+    with pytest.raises(UnavailableError):
+        world.kernel.dispatch(_create(None))
+    world.do(_create(None))
+
+    assert len(world.tables().runs) == 2
+
+
+def test_a_settle_whose_answer_was_lost_is_fenced_when_it_comes_again_and_counts_once() -> None:
+    world = _faulty(None, None, None, Fault.LOST_ANSWER)
+    world.create()
+    attempt = world.claim_one(world.open())
+    with pytest.raises(UnavailableError):
+        world.kernel.dispatch(completing(attempt))
+    with world.unchanged():
+        assert world.complete(attempt).status == "fenced"
+
+    assert world.run().status == "completed"
+    assert world.events().count("stage.completed") == 1
+
+
+def test_a_settle_with_a_key_whose_answer_was_lost_is_answered_as_settled() -> None:
+    world = _faulty(None, None, None, Fault.LOST_ANSWER)
+    world.create()
+    command = _keyed(completing(world.claim_one(world.open())))
+    with pytest.raises(UnavailableError):
+        world.kernel.dispatch(command)
+    with world.unchanged():
+        assert world.do(command).status == "settled"
+
+
+def test_work_that_is_run_again_comes_to_one_effect_and_one_announcement() -> None:
+    """As after a deadlock: what the first try came to must be forgotten, drawn ids and plans included."""
+    world = _faulty(*[Fault.RUNS_AGAIN] * 10)
+    created = world.do(_create(id="x"))
+    assert len(world.heard.hints) == 1
+    attempt = world.claim_one(world.open())
+    assert attempt.epoch == 1
+    assert world.complete(attempt).status == "settled"
+
+    assert list(world.tables().runs) == [created.run]
+    assert world.events() == ["run.created", "stage.completed", "run.completed"]
+    assert len(world.tables().plans) == 1
