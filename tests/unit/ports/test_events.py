@@ -21,7 +21,10 @@ def test_all_that_the_kernel_writes_are_known() -> None:
     commands = {rule.type for rule in RULES}
     written = {
         word
-        for path in (*KERNEL.glob("*.py"), *(KERNEL / "decide").rglob("*.py"), PORTS / "records.py")
+        for path in (
+            *(path for room in ("rules", "runs", "pipelines") for path in (KERNEL / room).rglob("*.py")),
+            PORTS / "records.py",
+        )
         for word in re.findall(r'"([a-z]+\.[a-z_]+)"', path.read_text())
     }
     written |= set(get_args(RecordedType))

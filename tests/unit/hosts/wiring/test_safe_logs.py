@@ -13,7 +13,7 @@ from holdfast.hosts.cli.process_logs import ScreenHandler, stop_logging
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.wiring.safe_logs import LOGGERS
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 FORGED = "no\n2026-01-01 00:00:00,000 INFO worker stopped\r\x1b[2J\u202e\u2028\x85\u200b"
 
 

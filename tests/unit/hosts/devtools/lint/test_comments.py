@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.hosts.lint.conftest import Lint, codes
+from tests.unit.hosts.devtools.lint.conftest import Lint, codes
 
 
 @pytest.mark.parametrize(

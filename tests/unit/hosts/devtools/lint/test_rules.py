@@ -7,7 +7,7 @@ from textwrap import indent
 import pytest
 
 from holdfast.hosts.devtools.lint.rules import RULES
-from tests.unit.hosts.lint.conftest import Lint, codes
+from tests.unit.hosts.devtools.lint.conftest import Lint, codes
 
 DESK = """from holdfast import update
 
@@ -340,7 +340,7 @@ CLEAN: dict[str, tuple[str, ...]] = {
 }
 
 
-PAGE = Path(__file__).parents[4] / "docs" / "reference" / "lint.md"
+PAGE = Path(__file__).parents[5] / "docs" / "reference" / "lint.md"
 BLOCKS = re.findall(r"^```py\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 ON_THE_PAGE = """
 import asyncio, holdfast, logging, os, random, time, uuid, zlib

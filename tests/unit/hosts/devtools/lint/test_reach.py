@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.hosts.devtools.lint.linter import lint
 from holdfast.ports.errors import InvalidArgumentError
-from tests.unit.hosts.lint.conftest import Lint, codes
+from tests.unit.hosts.devtools.lint.conftest import Lint, codes
 
 BODY = "async def flow() -> None:\n    import time\n    time.time()\n"
 

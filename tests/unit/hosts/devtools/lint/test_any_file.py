@@ -16,7 +16,7 @@ from holdfast.hosts.devtools.lint.linter import lint
 from holdfast.hosts.devtools.lint.name_resolution import Origins
 from holdfast.hosts.devtools.lint.program import Program
 from holdfast.hosts.devtools.lint.rules import RULES
-from tests.unit.hosts.lint.conftest import HEAD, Lint, codes
+from tests.unit.hosts.devtools.lint.conftest import HEAD, Lint, codes
 
 STDLIB = Path(sysconfig.get_paths()["stdlib"])
 NAMES = st.sampled_from(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from holdfast.hosts.devtools.lint.linter import lint
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[5]
 
 
 def test_of_the_corpus_only_what_refuses_cancellation_is_found() -> None:
