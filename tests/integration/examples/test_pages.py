@@ -276,12 +276,18 @@ def test_the_pages_name_no_place_of_their_making() -> None:
             assert not link.startswith("http://"), link
 
 
-def test_decisions_are_numbered_without_gaps_and_say_why() -> None:
-    decisions = sorted((DOCS / "decisions").glob("*.md"))
+def test_decisions_are_numbered_listed_by_topic_and_say_why() -> None:
+    index = DOCS / "decisions" / "index.md"
+    listed = re.findall(r"^- \[([^\]\n]+)\]\(([^)\s]+)\):$", prose(index), re.MULTILINE)
+    decisions = sorted(set((DOCS / "decisions").glob("*.md")) - {index})
+    assert sorted(name for _, name in listed) == [page.name for page in decisions]
     numbers = [int(page.name[:4]) for page in decisions]
-    assert numbers == list(range(1, len(numbers) + 1))
+    assert numbers == sorted(set(numbers))
+    titles = {name: title for title, name in listed}
     for page in decisions:
-        assert page.read_text().startswith(f"# {int(page.name[:4])}. ")
+        title = page.read_text().partition("\n")[0]
+        assert title == f"# {titles[page.name]}"
+        assert title.startswith(f"# {int(page.name[:4])}. ")
         assert "**Decided.**" in prose(page)
         assert "**Why.**" in prose(page)
 
