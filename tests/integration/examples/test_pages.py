@@ -277,7 +277,7 @@ def test_the_pages_name_no_place_of_their_making() -> None:
 
 
 def test_decisions_are_numbered_without_gaps_and_say_why() -> None:
-    decisions = sorted((DOCS / "decisions").glob("*.md"))
+    decisions = sorted((DOCS / "decisions").glob("[0-9]*.md"))
     numbers = [int(page.name[:4]) for page in decisions]
     assert numbers == list(range(1, len(numbers) + 1))
     for page in decisions:
