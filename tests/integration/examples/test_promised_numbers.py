@@ -50,7 +50,7 @@ PROMISED: Final = (
         "howto/heartbeats.md",
         "five seconds",
     ),
-    ("hosts.wiring.store_clock", "GAIN_MAX", 0.001, "decisions/0022-clocks-that-drift.md", "thousandth"),
+    ("hosts.wiring.store_clock", "GAIN_MAX", 0.001, "decisions/0022-clock-drift.md", "thousandth"),
 )
 
 
