@@ -4,21 +4,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from holdfast import (
-    Call,
-    NotYet,
-    Partial,
-    Pipeline,
-    Retry,
-    StageContext,
-    Suspended,
-    Tolerate,
-    stage,
-    step,
-    suspend,
-    workflow,
-)
+from holdfast import NotYet, Pipeline, Retry, StageContext, Suspended, stage, step, suspend, workflow
 from holdfast.kernel.functions.protocol import Cancelling, HistoryEvent
+from holdfast.workflows import Call, Partial, Tolerate
 from tests.sizes import sized
 from tests.still import Again, Play
 from tests.unit.kernel.functions.corpus import CORPUS, WHEN_CANCELLED, WHEN_SENT, sequence

@@ -14,7 +14,6 @@ from sqlalchemy import Connection, column, insert, table
 from holdfast import (
     Channel,
     Retry,
-    StepContext,
     continue_as_new,
     expose,
     select,
@@ -25,6 +24,7 @@ from holdfast import (
     update,
     workflow,
 )
+from holdfast.workflows import StepContext
 from tests.chaos.book import book, work_seconds
 from tests.chaos.faults import reach
 

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import anyio
 
-from holdfast import NotYet, Pipeline, Retry, StageContext, Suspended, Workflow, stage, suspend
+from holdfast import NotYet, Pipeline, Retry, StageContext, Suspended, stage, suspend
 from holdfast.kernel.authoring.calls import Definition
+from holdfast.workflows import Workflow
 from tests.chaos.book import book, work_seconds, written_down
 from tests.chaos.faults import reach
 from tests.chaos.functions import booking, errand, purchase, reminder, saving, survey, trip

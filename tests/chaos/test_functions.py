@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from holdfast import RunFailedError
+from holdfast.errors import RunFailedError
 from tests.chaos.figures import pick, report
 from tests.chaos.functions import (
     COINS,

@@ -10,12 +10,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from holdfast import (
-    Call,
     Channel,
     Rate,
     Retry,
-    RunCancelledError,
-    Workflow,
     compensate_with,
     continue_as_new,
     expose,
@@ -34,6 +31,8 @@ from holdfast import (
     uuid4,
     workflow,
 )
+from holdfast.errors import RunCancelledError
+from holdfast.workflows import Call, Workflow
 
 MONTH: Final = timedelta(days=30)
 ONCE: Final = Retry(attempts=1)

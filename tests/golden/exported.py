@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import anyio
 
-from holdfast import Engine, RunCancelledError, RunFailedError, RunHandle, UpdateRejectedError, Worker
+from holdfast import Engine, RunHandle, Worker
+from holdfast.errors import RunCancelledError, RunFailedError, UpdateRejectedError
 from tests.golden.begun import CALLS, WAITING, WORKFLOWS, Counter, approval, pack, withdrawal
 
 FOLDER: Final = Path(__file__).parent / "histories"

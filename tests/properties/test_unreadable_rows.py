@@ -17,7 +17,6 @@ from holdfast import (
     NotYet,
     Pipeline,
     Rate,
-    RunStatus,
     ServerlessHost,
     StageContext,
     Suspended,
@@ -29,6 +28,7 @@ from holdfast import (
     workflow,
 )
 from holdfast.adapters.sql.schema.tables import metadata
+from holdfast.client import RunStatus
 from holdfast.hosts.wiring.stores import open_stores
 from holdfast.kernel.commands import JobClaim, SessionOpen
 from holdfast.ports.errors import HoldfastError

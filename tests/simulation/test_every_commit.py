@@ -20,12 +20,13 @@ from docs.examples.orders.orders import (
 )
 
 import holdfast
-from holdfast import Call, Channel, Definition, Retry, start_child, step, step_context, workflow
+from holdfast import Channel, Retry, start_child, step, step_context, workflow
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.ports.records import TERMINAL, RunStatus
 from holdfast.testing import Effects, Stubs
 from holdfast.testing.trials import Meanwhile, Subject, Trial, World
 from holdfast.testing.verdicts import is_excused, problems
+from holdfast.workflows import Call, Definition
 from tests.simulation.test_corpus import CrashAt, results
 from tests.sizes import sized
 

@@ -7,20 +7,8 @@ from typing import Any, assert_type
 
 import attrs
 
-from holdfast import (
-    Engine,
-    Query,
-    QueryCall,
-    RunHandle,
-    SyncRunHandle,
-    Update,
-    UpdateCall,
-    expose,
-    publish,
-    query,
-    update,
-    workflow,
-)
+from holdfast import Engine, RunHandle, SyncRunHandle, expose, publish, query, update, workflow
+from holdfast.workflows import Query, QueryCall, Update, UpdateCall
 
 
 @dataclass

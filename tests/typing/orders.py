@@ -12,19 +12,12 @@ from sqlalchemy import Connection
 from sqlalchemy.orm import Session
 
 from holdfast import (
-    Call,
     Channel,
-    ChildRun,
-    Definition,
     Engine,
-    Inbox,
     Retry,
     RunHandle,
-    Signal,
-    Step,
     SyncEngine,
     SyncRunHandle,
-    Workflow,
     compensate_with,
     now,
     patched,
@@ -41,6 +34,7 @@ from holdfast import (
 )
 from holdfast.kernel.authoring.functions import WorkflowDecorator
 from holdfast.kernel.authoring.steps import StepDecorator
+from holdfast.workflows import Call, ChildRun, Definition, Inbox, Signal, Step, Workflow
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""Errors can be imported where people look: `holdfast.errors` has all, `holdfast` those that are caught most."""
+"""Errors can be imported where people look: `holdfast.errors` has all of them."""
 
 import pytest
 
@@ -17,14 +17,19 @@ def test_the_module_of_errors_has_all_of_them() -> None:
     assert all(getattr(errors, name) is getattr(defined, name) for name in all_)
 
 
-@pytest.mark.parametrize(
-    "name", ["RunNotFoundError", "RunExistsError", "InvalidValueError", "UnavailableError", "DefinitionError"]
-)
-def test_those_that_are_caught_most_are_at_the_root(name: str) -> None:
+@pytest.mark.parametrize("name", ["HoldfastError", "GiveUp", "RetryAfter"])
+def test_those_that_bodies_raise_are_at_the_root(name: str) -> None:
     assert getattr(holdfast, name) is getattr(errors, name)
     assert name in holdfast.__all__
 
 
-def test_one_that_is_not_at_the_root_is_said_to_be_in_errors() -> None:
-    with pytest.raises(AttributeError, match=r"all errors are in holdfast\.errors"):
-        _ = holdfast.BlobMissingError
+@pytest.mark.parametrize(
+    ("name", "module"), [("BlobMissingError", "errors"), ("RunInfo", "client"), ("Call", "workflows")]
+)
+def test_a_name_that_is_not_at_the_root_names_its_module(name: str, module: str) -> None:
+    with pytest.raises(AttributeError, match=rf"it is in holdfast\.{module}$"):
+        getattr(holdfast, name)
+
+
+def test_the_public_modules_are_attributes_of_the_package() -> None:
+    assert holdfast.client.RunInfo is not None

@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 
 from holdfast import (
-    Actor,
     Engine,
     NotYet,
     Pipeline,
-    Price,
     Retry,
     RetryAfter,
     ServerlessHost,
@@ -27,6 +25,8 @@ from holdfast import (
     suspend,
 )
 from holdfast.adapters.sinks.webhook import WebhookSink
+from holdfast.client import Actor
+from holdfast.plugins import Price
 from holdfast.ports.errors import (
     DefinitionError,
     InvalidArgumentError,

@@ -4,8 +4,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import datetime
 
-from holdfast import Batch
 from holdfast.kernel.commands import RunCreate
+from holdfast.plugins import Batch
 from holdfast.ports.errors import CommandError
 from holdfast.ports.records import attribute_texts
 

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from holdfast import BodyCall
+from holdfast.plugins import BodyCall
 
 running: ContextVar[str] = ContextVar("running", default="-")
 """Which run, and stage or step, the code that asks belongs to: a filter of `logging` can put it into every line."""

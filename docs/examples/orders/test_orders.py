@@ -19,8 +19,11 @@ from docs.examples.orders.orders import (
     withdrawal,
 )
 
-from holdfast import RunCancelledError, RunFailedError, RunStatus, Signal, step_context
+from holdfast import step_context
+from holdfast.client import RunStatus
+from holdfast.errors import RunCancelledError, RunFailedError
 from holdfast.testing import Effects, Simulate, Stubs, World
+from holdfast.workflows import Signal
 
 SMALL = Order("7", 1_999, "Rome")
 LARGE = Order("8", 200_000, "Rome")

@@ -27,7 +27,8 @@ from docs.examples.stdlib_report.pipeline import stdlib_report
 from docs.examples.stdlib_report.screen import Screen
 from docs.examples.stdlib_report.worker import CONCURRENCY
 
-from holdfast import Engine, RunEvent, SyncRunHandle, Worker
+from holdfast import Engine, SyncRunHandle, Worker
+from holdfast.client import RunEvent
 
 ROOT = Path(__file__).resolve().parents[3]
 KILL_AT = 1 / 3

@@ -9,13 +9,14 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from shop import Approval, Order, approval, checkout, engine
 
-from holdfast import RunHandle, UnavailableError
+from holdfast import RunHandle
 from holdfast.errors import (
     CommandError,
     InvalidArgumentError,
     InvalidValueError,
     RunNotFoundError,
     SignalRefusedError,
+    UnavailableError,
 )
 
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Engine, RunStatus, SyncRunHandle
+from holdfast import Engine, SyncRunHandle
+from holdfast.client import RunStatus
 from holdfast.hosts.cli.exit_codes import Exit
 
 pytestmark = pytest.mark.slow

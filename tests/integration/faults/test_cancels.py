@@ -7,7 +7,8 @@ from collections import Counter
 
 import attrs
 
-from holdfast import Engine, RunStatus, SyncEngine
+from holdfast import Engine, SyncEngine
+from holdfast.client import RunStatus
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import (
     Attempt,

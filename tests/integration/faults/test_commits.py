@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast import Engine, RunStatus, SyncEngine
+from holdfast import Engine, SyncEngine
+from holdfast.client import RunStatus
 from holdfast.kernel.commands import (
     Attempt,
     Completed,

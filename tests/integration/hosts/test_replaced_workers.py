@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import RunStatus, Worker, sleep, stage, workflow
+from holdfast import Worker, sleep, stage, workflow
+from holdfast.client import RunStatus
 from holdfast.hosts.worker import worker as worker_module
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline

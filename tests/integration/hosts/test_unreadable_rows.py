@@ -11,11 +11,13 @@ from typing import Final
 import psycopg
 import pytest
 
-from holdfast import Engine, JobMessage, Pipeline, RunStatus, ServerlessHost, Worker, sleep, stage, workflow
+from holdfast import Engine, Pipeline, ServerlessHost, Worker, sleep, stage, workflow
+from holdfast.client import RunStatus
 from holdfast.hosts.maintenance.blocked_runs import BlockedRunResumer
 from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.persistence import JobsOfRun
 from holdfast.ports.records import Run
+from holdfast.serverless import JobMessage
 from tests.integration.hosts.conftest import OpenEngine
 
 KINDS: Final = {

@@ -5,7 +5,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from holdfast import RunHistory
+from holdfast.client import RunHistory
 from holdfast.testing import replay
 from tests.golden.begun import CALLS, WAITING, WORKFLOWS
 from tests.golden.exported import FOLDER

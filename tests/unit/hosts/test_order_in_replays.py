@@ -3,7 +3,8 @@
 import attrs
 import pytest
 
-from holdfast import Engine, RunHistory, Worker, workflow
+from holdfast import Engine, Worker, workflow
+from holdfast.client import RunHistory
 from holdfast.ports.json import are_alike
 from holdfast.ports.records import Payload
 from holdfast.testing import replay

@@ -6,20 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import (
-    Call,
-    GiveUp,
-    NotYet,
-    Pipeline,
-    Retry,
-    StageContext,
-    Suspended,
-    stage,
-    suspend,
-)
+from holdfast import GiveUp, NotYet, Pipeline, Retry, StageContext, Suspended, stage, suspend
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.ports.errors import InvalidArgumentError, RunCancelledError, RunFailedError
 from holdfast.testing import Effects, SimulationFailedError, Stubs, simulate
+from holdfast.workflows import Call
 from tests.sizes import sized
 
 effects = Effects()

@@ -12,23 +12,13 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from holdfast import (
-    AttemptLogHandler,
-    Engine,
-    HoldfastError,
-    NotYet,
-    Pipeline,
-    Retry,
-    Stage,
-    StageContext,
-    Suspended,
-    stage,
-    suspend,
-)
+from holdfast import Engine, HoldfastError, NotYet, Pipeline, Retry, StageContext, Suspended, stage, suspend
 from holdfast.kernel.invariants import check
+from holdfast.plugins import AttemptLogHandler
 from holdfast.ports.errors import RunCancelledError, RunFailedError
 from holdfast.testing import MemorySink, RunStuckError, World
 from holdfast.testing.clock import DEFAULT_START
+from holdfast.workflows import Stage
 
 DAY = timedelta(days=1)
 

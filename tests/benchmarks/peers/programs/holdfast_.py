@@ -26,7 +26,8 @@ from protocol import (
     timed,
 )
 
-from holdfast import Engine, RunStatus, SyncEngine, Worker, step, workflow
+from holdfast import Engine, SyncEngine, Worker, step, workflow
+from holdfast.client import RunStatus
 
 SOON = timedelta(seconds=300)
 MARKS: list[float] = []

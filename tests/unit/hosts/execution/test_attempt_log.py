@@ -7,19 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import (
-    Call,
-    Engine,
-    GiveUp,
-    Pipeline,
-    Retry,
-    ServerlessHost,
-    Worker,
-    stage,
-    step,
-    workflow,
-)
+from holdfast import Engine, GiveUp, Pipeline, Retry, ServerlessHost, Worker, stage, step, workflow
 from holdfast.hosts.execution.attempt_log import log_failed_try
+from holdfast.workflows import Call
 from tests.unit.hosts.inspection.test_why import RUN
 
 AT_ONCE = Retry(attempts=2, wait=timedelta(0), backoff=1.0)

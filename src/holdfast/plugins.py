@@ -1,0 +1,17 @@
+"""Hooks: interceptors, logging handlers, prices and redaction of model calls, counts of a worker."""
+
+from holdfast.hosts.execution.logging_bridge import AttemptLogHandler, ReplayFilter
+from holdfast.hosts.wiring.interceptors import Batch, BodyCall, Interceptor
+from holdfast.hosts.worker.worker import WorkerStats
+from holdfast.kernel.authoring.ai import Price, Redact
+
+__all__ = [
+    "AttemptLogHandler",
+    "Batch",
+    "BodyCall",
+    "Interceptor",
+    "Price",
+    "Redact",
+    "ReplayFilter",
+    "WorkerStats",
+]
