@@ -149,7 +149,7 @@ class Origins:
         """Return the role of a function, by its decorators."""
         known = self._kinds.get(id(definition.node))
         if known is None:
-            self._kinds[id(definition.node)] = known = Kind.OTHER  # ends the recursion if a function decorates itself
+            self._kinds[id(definition.node)] = known = Kind.OTHER  # ends recursion
             for decorator in definition.node.decorator_list:
                 origin = self._of_decorator(decorator, definition)
                 if origin is not None and (found := self.makes(origin)) is not Kind.OTHER:
@@ -175,7 +175,7 @@ class Origins:
         return self.of(node, definition.module, definition.scope)
 
     def makes(self, origin: str) -> Kind:
-        """Return the role that a decorator gives a function."""
+        """Return the role of functions with this decorator."""
         origin = origin.replace(".options()", "").replace("()", "")
         if origin in {"holdfast.step", "holdfast.step.in_transaction"}:
             return Kind.STEP
@@ -294,7 +294,7 @@ class Origins:
 
 
 def _plain(origin: str) -> str:
-    """Return the public name of a Holdfast object, whichever module it was imported from."""
+    """Return the public name of a Holdfast object, independent of the module it was imported from."""
     return _OURS.sub("holdfast.", origin, count=1) if origin.startswith("holdfast.") else origin
 
 

@@ -32,7 +32,7 @@ class Program:
             self._register(file.path, here)
 
     def source(self, path: Path) -> bytes:
-        """Return the content of a file. An unreadable file is recorded and gives no content."""
+        """Return the content of a file; empty if it can't be read, which is recorded."""
         if path not in self._sources:
             try:
                 self._sources[path] = path.read_bytes()

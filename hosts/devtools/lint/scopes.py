@@ -69,7 +69,7 @@ SOMEHOW: Final = Somehow()
 
 @attrs.define(eq=False)
 class Scope:
-    """The names of a function, or of a module if `parent` is None."""
+    """The names of a function or a module."""
 
     parent: "Scope | None" = None
     prefix: str = ""
