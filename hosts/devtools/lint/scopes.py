@@ -72,6 +72,7 @@ class Scope:
     """The names of a function or a module."""
 
     parent: "Scope | None" = None
+    """The enclosing scope; None for a module."""
     prefix: str = ""
     """Prefix of the qualified names of definitions in this scope."""
     has_walrus: bool = True

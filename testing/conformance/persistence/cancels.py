@@ -145,7 +145,7 @@ class CancelledWork(PersistenceCase):
         assert jobs_of(store, a_key(1), a_key(9)) == []
 
     def test_what_cancels_is_none_of_the_jobs_by_which_a_run_goes_on(self, store: Persistence) -> None:
-        """A run is sound if it has other jobs as well, and unsound if it has only this one."""
+        """A run that has other jobs as well is consistent; one that has only this job is reported."""
         put_run(store, a_run(1), a_job(1, 2))
         put(store, AddJob(_CANCEL))
         put(store, CreateRun(a_run(2, last_job=1)), AddJob(evolve(_CANCEL, run=a_key(2))))

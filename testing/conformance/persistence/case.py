@@ -113,7 +113,7 @@ def claimable(
 
 
 def claim(store: Persistence, session: str, limit: int) -> list[Job]:
-    """Lease jobs of the default lane to a session and return them."""
+    """Lease jobs of the default queue to a session and return them."""
 
     def work(tx: Transaction) -> list[Job]:
         leased = [lease(job, session) for job in tx.claimable(NAMESPACE, (a_lane(),), limit)]

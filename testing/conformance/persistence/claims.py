@@ -45,7 +45,7 @@ class Claims(PersistenceCase):
         assert claimable(store, a_lane()) == []
 
     def test_nothing_can_be_claimed_from_an_empty_store(self, store: Persistence) -> None:
-        """Without jobs, lanes or a limit nothing is returned."""
+        """Without jobs, claim requests or a limit nothing is returned."""
         assert claimable(store, a_lane()) == []
         put_jobs(store, a_job())
 
@@ -67,7 +67,7 @@ class Claims(PersistenceCase):
         assert [last_try, only_try] == claimable(store, a_lane(2), pass_over=PassOver.LOST)
 
     def test_what_is_passed_over_follows_every_change(self, store: Persistence) -> None:
-        """A further loss makes any job a suspect, whatever its remaining attempts; also a workflow job."""
+        """A second loss makes any job a suspect, whatever its remaining attempts; also a workflow job."""
         job = a_job(lost_attempts=1, attempts=1, max_attempts=3)
         driven = a_job(1, 2, lost_attempts=1, attempts=1, max_attempts=10, kind=JobKind.WORKFLOW)
         put_jobs(store, job, driven)
@@ -84,14 +84,14 @@ class Claims(PersistenceCase):
             assert left == {how for how in PassOver if claimable(store, a_lane(2), pass_over=how) == changed}
 
     def test_other_queues_are_left_alone(self, store: Persistence) -> None:
-        """A lane takes only from its own queue."""
+        """A claim request takes jobs only from its own queue."""
         put_jobs(store, a_job(1, 1), a_job(1, 2, queue="reports"))
 
         assert _keys(claimable(store, a_lane(queue="reports"))) == [(1, 2)]
         assert claimable(store, a_lane(queue="nobody's")) == []
 
     def test_other_definitions_are_left_alone(self, store: Persistence) -> None:
-        """A lane takes jobs of the definitions that the worker has; the version is part of the name."""
+        """A claim request takes jobs of the definitions that the worker has; the version is part of the name."""
         put_jobs(store, a_job(1, 1), a_job(1, 2, definition="orders@2"), a_job(1, 3, definition="users@1"))
 
         assert _keys(claimable(store, a_lane(definitions=("orders@2",)))) == [(1, 2)]
@@ -104,7 +104,7 @@ class Claims(PersistenceCase):
         assert _keys(claimable(store, a_lane(), namespace="tenant-2")) == [(2, 1)]
 
     def test_a_lane_is_a_queue_and_definitions_together(self, store: Persistence) -> None:
-        """Two lanes do not share their queues."""
+        """Two claim requests do not share their queues."""
         put_jobs(store, a_job(1, 1, queue="a", definition="x@1"), a_job(1, 2, queue="b", definition="y@1"))
         put_jobs(store, a_job(2, 1, queue="a", definition="y@1"), a_job(2, 2, queue="b", definition="x@1"))
 
@@ -125,7 +125,7 @@ class Claims(PersistenceCase):
         assert expected == _keys(claimable(store, a_lane()))
 
     def test_a_lane_gives_at_most_its_limit(self, store: Persistence) -> None:
-        """The first jobs of a longer lane are taken, over all its definitions."""
+        """The first jobs of a longer queue are taken, over all its definitions."""
         put_jobs(store, *(a_job(run, 1, definition=f"d{run % 2}@1") for run in range(1, 7)))
         put_jobs(store, *(a_job(run, 1, queue="reports") for run in range(7, 12)))
 
@@ -134,7 +134,7 @@ class Claims(PersistenceCase):
         assert _keys(found) == [(1, 1), (2, 1), (3, 1), (7, 1), (8, 1)]
 
     def test_all_lanes_together_give_at_most_the_limit(self, store: Persistence) -> None:
-        """Lanes are merged in the order of the jobs, not one lane after the other."""
+        """Queues are merged in the order of the jobs, not one after the other."""
         put_jobs(store, *(a_job(run, 1, queue="a", priority=run) for run in (2, 4, 6)))
         put_jobs(store, *(a_job(run, 1, queue="b", priority=run) for run in (1, 3, 5)))
 

@@ -313,7 +313,7 @@ class Concurrency(PersistenceCase):
         assert [(a_job(),)] == store.transact(work)
 
     def test_searches_without_locks_wait_for_none(self, store: Persistence) -> None:
-        """`lost_jobs`, `active_runs` and `unsound_runs` ignore locks of others; so do reads without a lock."""
+        """Searches for lost jobs, active runs and inconsistent runs ignore locks; so do reads without a lock."""
         self._skip_if_serial()
         put(store, CreateRun(a_run(open_jobs=2)), AddJob(a_job()), PutSession(a_session()), AddSink(a_sink()))
 

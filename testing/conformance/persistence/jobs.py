@@ -65,7 +65,7 @@ FULL_JOB = Job(
 
 
 class JobReads(PersistenceCase):
-    """`jobs`, `jobs_of`, `sessions`, `duties`, `plans` and `replies`."""
+    """Reads of jobs, sessions, leader leases, plans and replies by key."""
 
     def test_a_job_is_read_as_it_was_stored(self, store: Persistence) -> None:
         """Every field survives."""

@@ -72,7 +72,7 @@ FULL_RUN = Run(
 
 
 class RunReads(PersistenceCase):
-    """`runs`, `latest_runs`, `active_runs`, `unsound_runs`, `completed`, `node_rows` and `history`."""
+    """Reads of runs by key and name, searches for active and inconsistent runs, and reads of their histories."""
 
     def test_a_run_is_read_as_it_was_stored(self, store: Persistence) -> None:
         """Every field survives."""
@@ -229,7 +229,7 @@ class RunReads(PersistenceCase):
         assert run.generation == 10
 
     def test_an_older_generation_that_is_updated_is_not_the_newest(self, store: Persistence) -> None:
-        """Whichever was written last."""
+        """Even if it was written last."""
         put(store, CreateRun(a_run(1, id="order")))
         put(store, CreateRun(a_run(2, id="order", generation=2)))
         put(store, UpdateRun(a_run(1, id="order", status=RunStatus.CANCELLED)))
