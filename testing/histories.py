@@ -31,10 +31,8 @@ def recorded(run: SyncRunHandle[Any], /) -> str:
     """Return a run's history as JSON text with one event per line.
 
     It has the events in order, with results and errors, but without times, hosts and tracebacks. `clock.read` is left
-    out,
-    because it depends on delays. Generated ids are replaced by `<id 1>`, `<id 2>` and so on, in the order of their
-    first
-    occurrence.
+    out, because it depends on delays. Generated ids are replaced by `<id 1>`, `<id 2>` and so on, in the order of their
+    first occurrence.
     """
     check("recorded", an("the handle of a run, as start gives it", SyncRunHandle), run=run)
     row = run.row()

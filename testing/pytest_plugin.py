@@ -212,8 +212,7 @@ class Simulate:
         """Simulate one call or several: see `holdfast.testing.simulate`.
 
         The options `--holdfast-seed` and `--holdfast-seeds` override `seeds`, which overrides the mark
-        `holdfast_seeds`.
-        The summary of pytest lists the simulations that recorded no effects.
+        `holdfast_seeds`. The summary of pytest lists the simulations that recorded no effects.
         """
         __tracebackhide__ = True
         from holdfast.testing.workflow_simulation import SimulationFailedError, simulate

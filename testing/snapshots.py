@@ -29,8 +29,7 @@ def snapshot_of(store: Persistence | Tables, namespaces: Sequence[str] = ("defau
     """Return the contents of a store: everything of a store in memory; else the runs of these namespaces.
 
     A database is read run by run, and a run is read again if it changes meanwhile: each run is consistent, but
-    different
-    runs may be of different instants. Raises TimeoutError if a run changes faster than it can be read.
+    different runs may be of different instants. Raises TimeoutError if a run changes faster than it can be read.
     """
     if isinstance(store, MemoryPersistence):
         store = store.dump()

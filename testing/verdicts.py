@@ -55,8 +55,7 @@ def is_excused(trial: Trial, usual: Trial) -> bool:
     """Return whether faults alone ended a run: they used up its attempts or its time.
 
     A body that fails more often by its own errors than without faults is not excused. A durable function whose timer
-    fired
-    or whose step timed out only because of faults may end in another way.
+    fired or whose step timed out only because of faults may end in another way.
     """
     pairs = zip(trial.started, usual.started, strict=True)
     return any(_is_excused(trial, run, usual, usually) for run, usually in pairs)

@@ -166,8 +166,7 @@ def simulate(
     Two simulated workers share a simulated database. They crash at calls of the store and around effects, freeze for
     longer than their leases, lose answers of the store, and have clocks that jump; hints are lost, delayed or repeated.
     Everything happens in one thread and in virtual time, and the seed determines it. Bodies are called as they are;
-    they
-    must not open sockets, start threads or use randomness.
+    they must not open sockets, start threads or use randomness.
 
     Args:
         calls: The workflow with its input; or a list of them, whose runs are started together.

@@ -75,10 +75,8 @@ class World:
     """An engine in memory with a manual clock, which also does the work of workers.
 
     Nothing happens until `work`, `advance` or `run_until_quiet` is called, or until a test waits for a result: then
-    jobs
-    run one after the other, in this thread, as workers run them. Waiting takes no real time. The fixture `world` is
-    one.
-    Close it, or use it as a context manager.
+    jobs run one after the other, in this thread, as workers run them. Waiting takes no real time. The fixture `world`
+    is one. Close it, or use it as a context manager.
 
     Args:
         workflows: Workflows that code under test may start by name. Those passed to `start` and `run` need not be
@@ -226,8 +224,7 @@ class World:
         """Replace a stage, or a step of durable functions: see `Stub`, `StepStub`.
 
         Stages and steps are identified by name and function. The result of an external stage's stub is the result of
-        its
-        work, unless it is a `suspend(...)`.
+        its work, unless it is a `suspend(...)`.
         """
         return self._stubs.steps.add(body) if isinstance(body, Step) else self._stubs.add(body, "body")
 

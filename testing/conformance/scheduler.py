@@ -19,8 +19,7 @@ class SchedulerContract(ABC):
     """Every promise of `Scheduler`. Derive a test class and define `make_scheduler` and `sent`.
 
     A real scheduler may send late, twice or never; the tests cover its behaviour without faults. Set `takes_back` to
-    False
-    if a wake-up that is due soon may be sent although it was cancelled.
+    False if a wake-up that is due soon may be sent although it was cancelled.
     """
 
     takes_back: bool = True

@@ -26,8 +26,7 @@ class JobTransportContract(ABC):
     """Every promise of `JobTransport`, which may lose, repeat, delay and reorder. Define `make_transport`.
 
     A delivery without a hint means that anything may have changed, and counts as the awaited hint. Set `tells_of_runs`
-    to
-    False if hints about the ends of runs are always lost, as where each message goes to one receiver.
+    to False if hints about the ends of runs are always lost, as where each message goes to one receiver.
     """
 
     tells_of_runs: bool = True
@@ -184,8 +183,8 @@ class RedeliveryContract(JobTransportContract):
     """Further promises of a transport that keeps each delivery until it is acknowledged, as a queue does.
 
     Define `pass_time` as well. The transport must repeat deliveries that are not acknowledged within
-    `visibility_seconds`.
-    Set `is_exact` to False if a delivery may occasionally reach two receivers, or an old receipt still count.
+    `visibility_seconds`. Set `is_exact` to False if a delivery may occasionally reach two receivers, or an old receipt
+    still count.
     """
 
     visibility_seconds: float = 30.0

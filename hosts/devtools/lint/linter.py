@@ -75,7 +75,7 @@ class _Linter:
             functions=len(seen),
         )
 
-    # Which files, which functions -----------------------------------------------------------------------------------
+    # Files and functions --------------------------------------------------------------------------------------------
 
     def _read_all(self) -> frozenset[str]:
         """Read the files that use Holdfast, and those that mention what other files define with it.
@@ -156,7 +156,7 @@ class _Linter:
                 for hit in children.check(root, registered or frozenset()):
                     self._note(hit, root.module, root.qualname.rpartition(".")[2], "")
 
-    # What is kept ---------------------------------------------------------------------------------------------------
+    # Findings -------------------------------------------------------------------------------------------------------
 
     def _note(self, hit: Hit, module: Module, workflow: str, through: str) -> None:
         node = hit.node

@@ -212,7 +212,7 @@ class Origins:
         """Return whether an origin is a set."""
         return origin in _SETS
 
-    # Parts ----------------------------------------------------------------------------------------------------------
+    # Helpers --------------------------------------------------------------------------------------------------------
 
     def _of_binding(
         self, name: str, binding: Binding, module: Module, where: Scope, depth: int

@@ -285,7 +285,7 @@ class RunOutput(PersistenceCase):
 
         assert [one.size for one in store.read(ArtifactsOf(RUN))] == [3, 3]
 
-    # Calls of models
+    # Model calls
 
     def test_ai_calls_are_added(self, store: Persistence) -> None:
         """Every field survives."""

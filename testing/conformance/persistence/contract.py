@@ -49,6 +49,5 @@ class PersistenceContract(
     """Every promise of `Persistence` and `Transaction`. Derive a test class and define `make_persistence`.
 
     Set `serial` if the store runs one transaction at a time (one lock, one writer), and `reads_wait` if queries wait
-    for
-    the open transaction. Define `open_again` if the same rows can be opened twice.
+    for the open transaction. Define `open_again` if the same rows can be opened twice.
     """
