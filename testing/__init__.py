@@ -1,6 +1,6 @@
-"""What users and we test with: a world whose time passes at once, fakes, the simulator, conformance suites.
+"""Test utilities: an in-memory world with skipped time, stubs, fakes, the simulator and conformance suites.
 
-Each name is imported when it is first asked for, as those of `holdfast` are.
+Names are imported on first use, as in `holdfast`.
 """
 
 from importlib import import_module
@@ -67,7 +67,7 @@ _WHERE: Final = {
 }
 
 _EXTRA: Final = ("greenlet", "hypothesis", "pytest")
-"""What the extra `testing` brings along."""
+"""Packages that the extra `testing` installs."""
 
 
 def __getattr__(name: str) -> object:

@@ -1,4 +1,4 @@
-"""What lets time pass in a world, for async tests."""
+"""The async methods of `World`, for async tests."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -17,18 +17,18 @@ R = TypeVar("R")
 
 
 class Start(Protocol):
-    """What starts a run."""
+    """A function that starts a run."""
 
     def __call__(self, call: Call[R], /, **options: Unpack[StartOptions]) -> SyncRunHandle[R]:
-        """Start a run, of which nothing is done yet."""
+        """Start a run. No job of it runs yet."""
         ...
 
 
 class AsyncWorld:
-    """`World.aio`: async bodies run on the event loop of the test, so they can use what belongs to it.
+    """`World.aio`: runs async bodies on the event loop of the test, so that they can use its objects.
 
-    Between jobs time passes at once, as ever. Within a body it is real, for the loop is the test's; and sync bodies run
-    in threads, as workers run them.
+    Time between jobs is skipped, as in `World`. Within a body it is real, because the loop belongs to the test. Sync
+    bodies run in threads, as in a worker.
     """
 
     def __init__(self, start: Start, passing: Callable[[], Passing]) -> None:
@@ -36,16 +36,16 @@ class AsyncWorld:
         self._passing = passing
 
     async def run(self, call: Call[R], /, **options: Unpack[StartOptions]) -> R:
-        """Start a run, let time pass until it ends, and return what it gives. See `World.run`."""
+        """Start a run, advance time until it ends, and return its result. See `World.run`."""
         return await self.result(self._start(call, **options))
 
     async def result(self, run: SyncRunHandle[R], /) -> R:
-        """Let time pass until a run ends, and return what it gives. Raises what `World.run` does."""
+        """Advance time until a run ends, and return its result. Raises the same errors as `World.run`."""
         row = await run_in_loop(self._passing().until_ended(run.row().key, None))
         return run.output(row)
 
     async def work(self) -> None:
-        """Do everything that is due now. See `World.work`."""
+        """Run every job that is due now. See `World.work`."""
         await run_in_loop(self._passing().by(timedelta()))
 
     async def advance(
@@ -58,9 +58,9 @@ class AsyncWorld:
         minutes: float = 0,
         seconds: float = 0,
     ) -> None:
-        """Let so much time pass, and do on the way what becomes due. See `World.advance`."""
+        """Advance time, and run jobs as they become due. See `World.advance`."""
         await run_in_loop(self._passing().by(time_to_pass(by, days, hours, minutes, seconds)))
 
     async def run_until_quiet(self, *, within: Duration | None = None) -> None:
-        """Let time pass until nothing is left that time alone would bring. See `World.run_until_quiet`."""
+        """Advance time until no job or timer is left. See `World.run_until_quiet`."""
         await run_in_loop(self._passing().until_quiet(within))

@@ -1,4 +1,4 @@
-"""Blobs in memory."""
+"""A blob store in memory."""
 
 from collections.abc import Iterator
 from hashlib import sha256
@@ -9,15 +9,15 @@ from holdfast.ports.errors import BlobCorruptError, BlobMissingError, InvalidKey
 
 
 class MemoryBlobStore:
-    """A BlobStore that keeps blobs in a dictionary and forgets them with the process."""
+    """A BlobStore that keeps blobs in a dictionary of this process."""
 
     def __init__(self) -> None:
-        """Be empty."""
+        """Create an empty store."""
         self._lock = Lock()
         self._blobs: dict[str, bytes] = {}
 
     def put(self, key: str, data: bytes, /) -> None:
-        """Store bytes. A key that is there already is left as it is; InvalidKeyError if it is malformed."""
+        """Store bytes. An existing key keeps its bytes. Raises InvalidKeyError if the key is malformed."""
         check_blob_key(key)
         if sha256(data).hexdigest() != key[-64:]:
             raise InvalidKeyError(f"{key!r} does not end in the sha256 of its bytes")
@@ -25,7 +25,7 @@ class MemoryBlobStore:
             self._blobs.setdefault(key, bytes(data))
 
     def get(self, key: str, /) -> bytes:
-        """Return the bytes. BlobMissingError if there are none; BlobCorruptError if they do not match their hash."""
+        """Return the bytes. Raises BlobMissingError, or BlobCorruptError if they do not match their hash."""
         check_blob_key(key)
         with self._lock:
             data = self._blobs.get(key)
@@ -36,25 +36,25 @@ class MemoryBlobStore:
         return data
 
     def exists(self, key: str, /) -> bool:
-        """Return whether there is a blob of this key."""
+        """Return whether the key has a blob."""
         check_blob_key(key)
         with self._lock:
             return key in self._blobs
 
     def delete(self, key: str, /) -> None:
-        """Take a blob away; nothing happens if there is none."""
+        """Delete a blob. A missing key is not an error."""
         check_blob_key(key)
         with self._lock:
             self._blobs.pop(key, None)
 
     def list(self, prefix: str, /) -> Iterator[str]:
-        """Yield the keys that start with `prefix`, ascending: those there were when the first was asked for."""
+        """Yield the keys that start with `prefix`, ascending: a snapshot taken at the first one."""
         with self._lock:
             keys = sorted(key for key in self._blobs if key.startswith(prefix))
         yield from keys
 
     def damage(self, key: str, data: bytes) -> None:
-        """Put other bytes in the place of a blob, as a failing disk might. BlobMissingError if there is none."""
+        """Replace the bytes of a blob, as a failing disk might. Raises BlobMissingError."""
         with self._lock:
             if key not in self._blobs:
                 raise BlobMissingError(key)

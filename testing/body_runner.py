@@ -1,4 +1,4 @@
-"""Runs bodies for a test: in its own thread and without waiting, or on its own event loop."""
+"""Runners of bodies for tests: in the test's thread with skipped time, or on the test's event loop."""
 
 import asyncio
 import contextvars
@@ -21,28 +21,28 @@ from holdfast.testing.time_skipping import TimeSkippingLoop
 T = TypeVar("T")
 
 Driving: TypeAlias = Generator[Body, Outcome, T]
-"""Gives bodies that are to be run, and is told how each ended."""
+"""A generator that yields bodies to run, and receives the outcome of each."""
 
 
 class BodiesHere:
-    """Runs bodies in this thread: sync ones by calling them, async ones on a loop on which time is skipped."""
+    """Runs bodies in this thread: sync ones by a call, async ones on a loop that skips time."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
         self._runner: asyncio.Runner | None = None
 
     def run(self, driving: Driving[T]) -> T:
-        """Run all bodies that are given. May be called from within an event loop, which waits meanwhile."""
+        """Run all bodies of a generator. May be called inside an event loop, which is blocked meanwhile."""
         return _in_thread(lambda: self._run_all(driving)) if _is_in_loop() else self._run_all(driving)
 
     def close(self) -> None:
-        """Close the loop, and cancel what bodies have left on it."""
+        """Close the loop, and cancel tasks that bodies have left on it."""
         if self._runner is not None:
             self._runner.close()
             self._runner = None
 
     def _run_all(self, driving: Driving[T]) -> T:
-        # What a driven function would have done in threads is done here, so that it takes no time, and one order.
+        # Durable functions use threads elsewhere. In this thread their order is fixed, and no time passes.
         return contextvars.copy_context().run(self._run_each, driving)
 
     def _run_each(self, driving: Driving[T]) -> T:
@@ -87,7 +87,7 @@ class BodiesHere:
 
 
 async def run_in_loop(driving: Driving[T]) -> T:
-    """Run all bodies that are given as workers do: async ones on the caller's loop, sync ones in a thread."""
+    """Run all bodies of a generator as workers do: async ones on the caller's loop, sync ones in a thread."""
     limiter = CapacityLimiter(1)
     try:
         body = next(driving)

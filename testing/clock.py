@@ -1,4 +1,4 @@
-"""A clock that moves only when it is told to."""
+"""A clock that moves only when a test moves it."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -12,13 +12,13 @@ DEFAULT_START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class ManualClock:
-    """A Clock for tests: time passes by `advance` and `sleep` only, and at once. Safe to use from several threads.
+    """A Clock for tests: time passes only by `advance` and `sleep`, without waiting. Thread-safe.
 
-    Its wall clock can be set (`jump`) as operators and time servers do; its monotonic clock knows nothing of that.
+    `jump` sets its wall clock, as operators and time servers do. Its monotonic clock is not affected.
     """
 
     def __init__(self, start: datetime = DEFAULT_START) -> None:
-        """Stand at `start`. InvalidArgumentError if that is no aware datetime."""
+        """Set the wall clock to `start`. Raises InvalidArgumentError unless it is an aware datetime."""
         check("ManualClock", AWARE, start=start)
         self._lock = Lock()
         self._now = start.astimezone(UTC)
@@ -26,17 +26,17 @@ class ManualClock:
         self._watchers: list[Callable[[], None]] = []
 
     def now(self) -> datetime:
-        """Return the instant that the wall clock shows, aware, in UTC."""
+        """Return the wall clock's time, aware, in UTC."""
         with self._lock:
             return self._now
 
     def monotonic(self) -> float:
-        """Return how many seconds have passed since this clock was made."""
+        """Return the seconds since this clock was created."""
         with self._lock:
             return self._passed.total_seconds()
 
     def sleep(self, seconds: float, /) -> None:
-        """Advance the clock by that many seconds, rounded up to whole microseconds; by none if it is negative."""
+        """Advance the clock by so many seconds, rounded up to whole microseconds; negative ones count as 0."""
         check("sleep", an("a number of seconds", int, float), seconds=seconds)
         step = timedelta(seconds=max(seconds, 0.0))
         if step.total_seconds() < seconds:
@@ -44,7 +44,7 @@ class ManualClock:
         self.advance(step)
 
     def advance(self, by: Duration) -> None:
-        """Let time pass, for both clocks. InvalidArgumentError if `by` is negative: `jump` sets the wall clock back."""
+        """Advance both clocks. Raises InvalidArgumentError if `by` is negative: `jump` sets the wall clock back."""
         step = duration("advance", "by", by, NO_TIME)
         with self._lock:
             self._now += step
@@ -59,7 +59,7 @@ class ManualClock:
         self._moved()
 
     def watch(self, moved: Callable[[], None]) -> None:
-        """Call `moved` after each move from now on, in the thread that made it. For fakes that wait for a time."""
+        """Call `moved` after each future move, in the thread that made it. For fakes that wait for a time."""
         with self._lock:
             self._watchers.append(moved)
 

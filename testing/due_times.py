@@ -1,4 +1,4 @@
-"""When there is something to do in a store that nobody does by being told."""
+"""Instants at which maintenance has work to do in a store."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -10,7 +10,7 @@ NOW: Final[Micros] = 0
 
 
 def due_instants(tables: Tables) -> Iterator[Micros]:
-    """Yield when something is due that maintenance brings about; `NOW` for what waits for it already."""
+    """Yield the instants at which maintenance has work to do; `NOW` for work that is already due."""
     for job in tables.all_jobs():
         if job.state is JobState.SLEEPING and job.wake_at is not None:
             yield job.wake_at
@@ -28,7 +28,7 @@ def due_instants(tables: Tables) -> Iterator[Micros]:
 
 
 def lapses(tables: Tables) -> Iterator[Micros]:
-    """Yield when sessions end that hold jobs, unless they are renewed; `NOW` for those of dead ones."""
+    """Yield the instants at which leases of jobs expire unless renewed; `NOW` for those of dead sessions."""
     for job in tables.all_jobs():
         session = tables.sessions.get(job.session or "") if job.state is JobState.LEASED else None
         if session is not None:

@@ -1,4 +1,4 @@
-"""What bodies do outside, as a simulation sees it: a world that outlives every crash."""
+"""External effects of bodies, recorded during a simulation."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class Effects:
-    """Notes what bodies do outside. Give it to `simulate`, which checks that it is the same whatever goes wrong.
+    """Records the external effects of bodies. Pass it to `simulate`, which compares them with a run without faults.
 
-    It stands for a service. Call `happen` where the service would be called: in a fake of it, mostly. In a simulation
-    the process may crash right before and right after.
+    It represents an external service, and survives every simulated crash. Call `happen` where the service would be
+    called, usually in a fake of it. The simulated process may crash right before and right after.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Effects:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How often each effect has happened."""
+        """The number of times that each effect has happened."""
         return dict(self._counts)
 
     @overload
@@ -35,13 +35,13 @@ class Effects:
     def happen(
         self, what: str, do: Callable[[], object] = lambda: None, /, *, key: str | None = None
     ) -> object:
-        """Have an effect happen, and return what `do` gives. No crash comes between what `do` does and the effect.
+        """Record an effect, and return the result of `do`. No crash separates `do` from the effect.
 
         Args:
             what: What happens, in words: `charge ann 5 EUR`.
-            do: What the service does, and answers.
-            key: What a service that honours idempotency keys was handed: `ctx.idempotency_key`. If this happened under
-                the key before, nothing happens now, and the answer is the same. Without a key it happens each time.
+            do: What the service does; its result is the service's answer.
+            key: For a service that honours idempotency keys: `ctx.idempotency_key`. If the effect happened before with
+                this key, it does not happen again, and the answer is the same. Without a key it happens each time.
         """
         check("happen", TEXT, what=what)
         check("happen", FUNCTION, do=do)
@@ -59,17 +59,17 @@ class Effects:
         return answer
 
     def forget(self) -> None:
-        """Forget everything: nothing has happened yet."""
+        """Delete all recorded effects."""
         self._counts.clear()
         self._answers.clear()
 
     def begin(self, point: Callable[[str], None] | None) -> None:
-        """Forget everything, and call `point` wherever a process may crash. Called by simulations."""
+        """Delete all recorded effects, and call `point` wherever a process may crash. For simulations."""
         self.forget()
         self._point = point
 
     def end(self) -> None:
-        """Have no more points. What has happened is kept. Called by simulations."""
+        """Stop calling `point`; keep the recorded effects. For simulations."""
         self._point = None
 
     def _meet(self, what: str) -> None:

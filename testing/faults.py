@@ -1,4 +1,4 @@
-"""Ports that fail: before they did anything, or after they did it."""
+"""Faulty ports: wrappers that fail before or after a call."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,16 +21,14 @@ R = TypeVar("R")
 
 
 class Fault(StrEnum):
-    """What goes wrong in a call.
-
-    `fails_before`: nothing is done, and UnavailableError is raised. `lost_answer`: it is done, and UnavailableError
-    is raised all the same. `runs_again`: a transaction's work is run, rolled back, and run again, as after a
-    deadlock; its caller sees nothing of it.
-    """
+    """A kind of fault in a call."""
 
     FAILS_BEFORE = "fails_before"
+    """Nothing is done, and UnavailableError is raised."""
     LOST_ANSWER = "lost_answer"
+    """The call succeeds, but UnavailableError is raised."""
     RUNS_AGAIN = "runs_again"
+    """A transaction runs, is rolled back and runs again, as after a deadlock. The caller does not notice."""
 
 
 _READ_FAULTS: Final = frozenset({Fault.FAILS_BEFORE})
@@ -38,10 +36,10 @@ _WRITE_FAULTS: Final = frozenset({Fault.FAILS_BEFORE, Fault.LOST_ANSWER})
 
 
 class FaultPlan:
-    """Decides for each call what goes wrong in it, and counts what did. Safe to use from several threads."""
+    """Decides for each call which fault it has, and counts them. Thread-safe."""
 
     def __init__(self, faults: Iterable[Fault | None]) -> None:
-        """The first call gets the first of `faults`, and so on; when they are used up, all goes well."""
+        """`faults` are the faults of consecutive calls, None for no fault. Later calls have no fault."""
         self._lock = Lock()
         self._faults = iter(faults)
         self._healed = False
@@ -49,29 +47,29 @@ class FaultPlan:
 
     @classmethod
     def always(cls, fault: Fault) -> "FaultPlan":
-        """Let every call fail in this way."""
+        """Return a plan with this fault in every call."""
         return cls(repeat(fault))
 
     @classmethod
     def seeded(
         cls, seed: int, *, fails_before: float = 0.0, lost_answer: float = 0.0, runs_again: float = 0.0
     ) -> "FaultPlan":
-        """Let calls fail by chance, as a seed decides; each number is the chance (0 to 1) of one fault in one call."""
+        """Return a random plan, determined by the seed. Each number is the probability (0 to 1) of a fault per call."""
         return cls(_drawn(seed, (fails_before, lost_answer, runs_again)))
 
     @property
     def fired(self) -> Mapping[Fault, int]:
-        """How often each fault has fired. Assert on it: a fault that never fired tested nothing."""
+        """The number of times that each fault has fired. Assert on it: a fault that never fired tested nothing."""
         with self._lock:
             return dict(self._fired)
 
     def heal(self) -> None:
-        """Let all go well from now on."""
+        """Stop all faults."""
         with self._lock:
             self._healed = True
 
     def next(self, among: frozenset[Fault]) -> Fault | None:
-        """Return what is to go wrong in a call, if it is one of the faults that such a call can have."""
+        """Return the next fault if it is among those possible for the call; else None."""
         with self._lock:
             fault = None if self._healed else next(self._faults, None)
             if fault is None or fault not in among:
@@ -81,28 +79,28 @@ class FaultPlan:
 
 
 class FaultyPersistence:
-    """A Persistence whose transactions fail as a plan says; reads can only fail before.
+    """A Persistence whose transactions fail according to a plan; reads only fail before the call.
 
-    An adapter hides lost answers from its callers (see `Persistence.transact`), unless the store stays away for too
-    long. This shows them what they see then: UnavailableError, and not knowing whether it was done.
+    An adapter hides lost answers from its callers (see `Persistence.transact`), unless the store is unavailable for too
+    long. This wrapper shows the result of that: UnavailableError with an unknown outcome.
     """
 
     def __init__(self, inner: Persistence, plan: FaultPlan) -> None:
-        """`inner` does the work."""
+        """`inner` is the real store."""
         self._inner = inner
         self._plan = plan
 
     @property
     def fired(self) -> Mapping[Fault, int]:
-        """How often each fault has fired."""
+        """The number of times that each fault has fired."""
         return self._plan.fired
 
     def setup(self) -> None:
-        """Make the tables, without faults."""
+        """Create the tables, without faults."""
         self._inner.setup()
 
     def transact(self, work: Callable[[Transaction], R], /) -> R:
-        """Run `work` in a transaction, or fail as the plan says."""
+        """Run `work` in a transaction, or fail according to the plan."""
         fault = self._plan.next(frozenset(Fault))
         _raise_before(fault, "transaction")
         if fault is Fault.RUNS_AGAIN:
@@ -112,16 +110,16 @@ class FaultyPersistence:
         return result
 
     def read(self, query: Query[R], /) -> R:
-        """Answer a question, or fail as the plan says."""
+        """Answer a query, or fail according to the plan."""
         _raise_before(self._plan.next(frozenset({Fault.FAILS_BEFORE})), "read")
         return self._inner.read(query)
 
     def prune(self, before: Micros, /) -> int:
-        """Remove what is old, without faults."""
+        """Delete expired rows, without faults."""
         return self._inner.prune(before)
 
     def close(self) -> None:
-        """Give up all connections."""
+        """Close the store."""
         self._inner.close()
 
     def _run_for_nothing(self, work: Callable[[Transaction], R]) -> None:
@@ -134,63 +132,63 @@ class FaultyPersistence:
 
 
 class FaultyBlobStore:
-    """A BlobStore whose calls fail as a plan says; only `put` and `delete` can lose an answer."""
+    """A BlobStore whose calls fail according to a plan; only `put` and `delete` can lose an answer."""
 
     def __init__(self, inner: BlobStore, plan: FaultPlan) -> None:
-        """`inner` does the work."""
+        """`inner` is the real store."""
         self._inner = inner
         self._plan = plan
 
     @property
     def fired(self) -> Mapping[Fault, int]:
-        """How often each fault has fired."""
+        """The number of times that each fault has fired."""
         return self._plan.fired
 
     def put(self, key: str, data: bytes, /) -> None:
-        """Store bytes, or fail as the plan says."""
+        """Store bytes, or fail according to the plan."""
         fault = self._plan.next(_WRITE_FAULTS)
         _raise_before(fault, "put")
         self._inner.put(key, data)
         _raise_after(fault, "put")
 
     def get(self, key: str, /) -> bytes:
-        """Return the bytes, or fail as the plan says."""
+        """Return the bytes, or fail according to the plan."""
         _raise_before(self._plan.next(_READ_FAULTS), "get")
         return self._inner.get(key)
 
     def exists(self, key: str, /) -> bool:
-        """Return whether there is a blob of this key, or fail as the plan says."""
+        """Return whether the key has a blob, or fail according to the plan."""
         _raise_before(self._plan.next(_READ_FAULTS), "exists")
         return self._inner.exists(key)
 
     def delete(self, key: str, /) -> None:
-        """Take a blob away, or fail as the plan says."""
+        """Delete a blob, or fail according to the plan."""
         fault = self._plan.next(_WRITE_FAULTS)
         _raise_before(fault, "delete")
         self._inner.delete(key)
         _raise_after(fault, "delete")
 
     def list(self, prefix: str, /) -> Iterator[str]:
-        """Yield the keys that start with `prefix`, or fail as the plan says."""
+        """Yield the keys that start with `prefix`, or fail according to the plan."""
         _raise_before(self._plan.next(_READ_FAULTS), "list")
         yield from self._inner.list(prefix)
 
 
 class FaultySink:
-    """An EventSink that fails as a plan says, before or after it took the events."""
+    """An EventSink that fails according to a plan, before or after its delivery."""
 
     def __init__(self, inner: EventSink, plan: FaultPlan) -> None:
-        """`inner` takes the events."""
+        """`inner` is the real sink."""
         self._inner = inner
         self._plan = plan
 
     @property
     def fired(self) -> Mapping[Fault, int]:
-        """How often each fault has fired."""
+        """The number of times that each fault has fired."""
         return self._plan.fired
 
     def emit(self, events: Sequence[Event], /) -> None:
-        """Take these events, or fail as the plan says."""
+        """Deliver events, or fail according to the plan."""
         fault = self._plan.next(_WRITE_FAULTS)
         _raise_before(fault, "emit")
         self._inner.emit(events)
@@ -198,7 +196,7 @@ class FaultySink:
 
 
 class _RolledBack(Exception):  # noqa: N818  # it reports no error
-    """Makes a transaction be rolled back, on purpose."""
+    """Rolls a transaction back on purpose."""
 
 
 def _drawn(seed: int, chances: tuple[float, float, float]) -> Iterator[Fault | None]:

@@ -1,4 +1,4 @@
-"""Histories of runs as golden files: what happened to a run, as text that stays the same until the workflow changes."""
+"""Golden histories: a run's history as text that changes only with the workflow."""
 
 import difflib
 import json
@@ -24,15 +24,15 @@ _ID: Final = re.compile(r"(?<![0-9A-Za-z])[0-7][0-9A-HJKMNP-TV-Z]{25}(?![0-9A-Za
 _CHANGES_EACH_TIME: Final = frozenset(
     {"host", "job", "started_at", "retry_at", "give_up_at", "site", "traceback"}
 )
-"""Facts of events that say when, where and how, and not what."""
+"""Event data that differs between executions: times, hosts and places in the source."""
 
 
 def recorded(run: SyncRunHandle[Any], /) -> str:
-    """Return what has happened to a run, as JSON text with one event a line.
+    """Return a run's history as JSON text with one event per line.
 
-    It has the events in their order, with what stages gave and why they failed, and no times, hosts or traces of calls.
-    `clock.read` is left out: it says how late it was.
-    Ids that were made up stand as `<id 1>`, `<id 2>` and so on, in the order in which they first occur.
+    It has the events in order, with results and errors, but without times, hosts and tracebacks. `clock.read` is left
+    out, because it depends on delays. Generated ids are replaced by `<id 1>`, `<id 2>` and so on, in the order of their
+    first occurrence.
     """
     check("recorded", an("the handle of a run, as start gives it", SyncRunHandle), run=run)
     row = run.row()
@@ -51,15 +51,15 @@ def recorded(run: SyncRunHandle[Any], /) -> str:
 
 
 def check_history(text: str, path: Path, /, *, update: bool = False) -> bool:
-    """Compare what `recorded` gave with a golden file. Return whether the file was written.
+    """Compare a text from `recorded` with a golden file. Return whether the file was written.
 
     Args:
-        text: What was recorded.
+        text: The recorded text.
         path: The golden file, which ends in `.json`.
-        update: Write the file, whatever is in it.
+        update: Whether to overwrite the file.
 
     Raises:
-        AssertionError: They differ, or there is no such file. The message shows how, line by line.
+        AssertionError: They differ, or the file does not exist. The message has a diff.
     """
     check("check_history", TEXT, text=text)
     check("check_history", an("a pathlib.Path", Path), path=path)

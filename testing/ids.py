@@ -1,4 +1,4 @@
-"""Ids that are the same in every run of a test."""
+"""Reproducible ids for tests."""
 
 from random import Random
 from threading import Lock
@@ -9,13 +9,13 @@ from holdfast.testing.clock import DEFAULT_START
 
 
 class SeededIds:
-    """ULIDs that follow from a seed, and from the times at which they are drawn. Safe to use from several threads.
+    """A source of ULIDs that a seed and the clock determine. Thread-safe.
 
-    Without a clock the time in them is a fixed one. They rise even where the clock is set back.
+    Without a clock their time is fixed. They always ascend, even if the clock is set back.
     """
 
     def __init__(self, seed: int = 0, clock: Clock | None = None) -> None:
-        """Sources of different seeds give different ids."""
+        """Sources with different seeds produce different ids."""
         self._lock = Lock()
         self._random = Random(seed)  # noqa: S311  # to be foreseeable is the point
         self._clock = clock
@@ -23,7 +23,7 @@ class SeededIds:
         self._chance = 0
 
     def new(self) -> str:
-        """Return a fresh id, which sorts after all earlier ones of this source."""
+        """Return a new id, which sorts after all earlier ones of this source."""
         with self._lock:
             instant = DEFAULT_START if self._clock is None else self._clock.now()
             milliseconds = micros(instant) // 1_000
@@ -31,6 +31,6 @@ class SeededIds:
                 self._milliseconds = milliseconds
                 self._chance = self._random.getrandbits(79)
             else:
-                # Steps of different sizes, so that sources that happen to start close together do not meet.
+                # Random step sizes keep sources that start close together from colliding.
                 self._chance += 1 + self._random.getrandbits(40)
             return ulid(self._milliseconds, self._chance)

@@ -1,7 +1,7 @@
-"""A ledger of what durable functions asked for after each row of their histories, in every life that they had.
+"""A determinism checker: compares the requests of durable functions after each history row across executions.
 
-Live and replayed, a function sees the same rows in the same order, and so it asks for the same (invariant D2). Whoever
-watches machines finds out when that is not so: it does not matter which of two lives was first.
+Live or replayed, a function that receives the same rows in the same order must make the same requests (invariant D2).
+A disagreement of any two executions is a problem, whichever of them came first.
 """
 
 import threading
@@ -28,50 +28,55 @@ from holdfast.ports.records import CLOCK_READ, FUNCTION_BEGAN, STEP_GIVEN, Histo
 
 Code: TypeAlias = Workflow[..., object]
 Life: TypeAlias = tuple[Code, str]
-"""What a life is one of: the code, and the key of the run with which it all began."""
+"""A workflow's code, and the key of its first generation."""
 Digest: TypeAlias = int
-"""A digest of all rows that a function has been told: runs that begin alike are told others from some point on."""
+"""A digest of all rows that a function has received. Runs with a common beginning diverge at some row."""
 
 _TRAIL: Final = "trail"
-"""The name under which a machine that is watched keeps what it had been told with each row."""
+"""The attribute of a watched machine that holds its digest after each row."""
 
 MANY: Final = 20
-"""How many runs of one store are replayed at every prefix: of very many that are alike, the rest tells nothing new."""
+"""Maximum number of runs of one store that are replayed at every prefix; similar runs add nothing."""
 
 
 @attrs.frozen
 class Seen:
-    """What a function had come to after a row."""
+    """The state of a function after a row."""
 
     row: object
+    """The row; None at the start."""
     requests: tuple[Request, ...]
+    """Requests without an answer."""
     waits_for_others: bool
+    """Whether the function waits for anything."""
     dropped: tuple[str, ...]
+    """Calls that the function has dropped."""
     ended: str
+    """The result or error; "None" if it continues."""
 
 
 class Ledger:
-    """What was seen of functions. `problems` are where two lives of one run did not agree, in words."""
+    """A record of the states of functions. `problems` describes disagreements between executions of one run."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
         self._lock = threading.Lock()
         self._seen: dict[tuple[Life, Digest], Seen] = {}
         self._digests: dict[tuple[Life, int], set[Digest]] = {}
-        """What had been told when a row of this number had, in all lives."""
+        """Digests after the row with this number, in all executions."""
         self._restless: set[Life] = set()
-        """Those that did not come to rest. A replay would take as long, and tell nothing new."""
+        """Functions that did not settle (RestlessError). Their replays would take too long."""
         self._reached: dict[Life, set[Digest]] = {}
-        """What had been told when there was nothing more to tell, for a while: only there a replay may end."""
+        """Digests at which a function had received all rows so far. A replay may end only there."""
 
     @property
     def lives(self) -> tuple[Life, ...]:
-        """The runs that are replayed, with the code that they had: of those that were seen the first."""
+        """The runs to replay with their code, in the order of their first execution, at most `MANY`."""
         return tuple(life for life in self._reached if life not in self._restless)[:MANY]
 
     @contextmanager
     def watching(self) -> Generator[None]:
-        """Note what all functions ask for that are driven meanwhile, in whichever thread."""
+        """Record the requests of all functions that are driven in this block, in any thread."""
         made = cast("Callable[..., FunctionMachine]", Workflow.machine)  # pyright: ignore[reportUnknownMemberType]
 
         def machine(code: Code, text: str, *, began_at: int, seed: str) -> FunctionMachine:
@@ -85,9 +90,9 @@ class Ledger:
             set_machine(made)
 
     def replay(self, core: Core) -> int:
-        """Replay the runs of a store that were seen, at every prefix of their histories. Return how many replays.
+        """Replay the recorded runs of a store at every prefix of their histories. Return the number of replays.
 
-        To be called while machines are watched: what comes of the replays is noted too.
+        Call it inside `watching`, so that the replays are recorded too.
         """
         core.open()
         try:
@@ -101,7 +106,7 @@ class Ledger:
             forks = list(_forks(core, key))
             histories = [read_history(core, run) for run in forks]
             replays += sum(self._replay(code, history) for history in histories)
-            # Who looks at a function before that is recorded does not know what will be there when it begins.
+            # A query before the first drive does not know the rows that the function will begin with.
             rows = (row for history in histories for row in history.rows)
             began = max((row.number for row in rows if row.type == FUNCTION_BEGAN), default=-1)
             if forks:
@@ -109,7 +114,7 @@ class Ledger:
         return replays
 
     def _check_digests(self, life: Life, forks: int, *, first: int) -> None:
-        """Note where more has been told than there are histories: then two lives of one run were told other rows."""
+        """Report a problem if there are more digests than histories: executions of one run received different rows."""
         code, key = life
         for number in (number for known, number in self._digests if known == life and number >= first):
             if len(self._digests[life, number]) > forks:
@@ -117,24 +122,24 @@ class Ledger:
                 self.problems.append(f"{where}: its lives were told other rows up to there")
 
     def _replay(self, code: Code, history: RunHistory) -> int:
-        """Tell a run's history to new machines: up to each row at once, and what comes after that as news."""
+        """Replay a history with new machines: up to each row at the start, and the later rows afterwards."""
         replays = 0
         trail = self._trail(code, history)
         there = last_there(known_from(history.rows))
         for end in range(len(history.rows) + 1):
             known, new_rows = history.rows[:end], history.rows[end:]
             if end < there or any(row.type == FUNCTION_BEGAN for row in new_rows):
-                continue  # whoever begins with less begins otherwise
+                continue  # a start with fewer rows takes another course
             last = _last_applied(known)
             if trail.get(0 if last <= there else last) not in self._reached[code, history.key]:
                 continue
             if (
                 new_rows and new_rows[0].type in NOTES
-            ):  # what was said yes to is recorded before anything relies on it
+            ):  # accepted updates are recorded before anything relies on them
                 continue
             if any(
                 _is_read_before(row, end) for row in new_rows
-            ):  # whoever takes over here may read another time
+            ):  # a replay that starts here may read another time
                 continue
             replays += 1
             machine = code.machine(history.input, began_at=history.began_at, seed=history.key)
@@ -148,7 +153,7 @@ class Ledger:
         return replays
 
     def _trail(self, code: Code, history: RunHistory) -> dict[int, Digest]:
-        """Return what a replay of the whole history has been told with each row."""
+        """Return the digest after each row of a replay of the whole history."""
         machine = code.machine(history.input, began_at=history.began_at, seed=history.key)
         drive = Drive(machine, text_of)
         try:
@@ -158,7 +163,7 @@ class Ledger:
         return cast("dict[int, Digest]", getattr(machine, _TRAIL))
 
     def _could_follow(self, life: Life, new_rows: Sequence[HistoryRow], trail: Mapping[int, Digest]) -> bool:
-        """Whether a driver could hear of these rows only now: all were told to this code, none is a note of its own."""
+        """Return whether a driver could receive these rows only now: all were delivered, none is its own note."""
         applied = [row.number for row in new_rows if row.type in FUNCTION_EVENT_TYPES]
         is_noted = any(row.type in NOTES for row in new_rows)
         return not is_noted and all((life, trail.get(number)) in self._seen for number in applied)
@@ -189,7 +194,7 @@ class Ledger:
             before = next(reversed(trail.values()))
 
             def digest(read: bool) -> Digest:
-                shown = row.shown if read else None  # what nobody looked at made no difference
+                shown = row.shown if read else None  # a clock that was not read has no effect
                 trail[row.number] = hash((before, row.number, row.at, repr(row.event), shown))
                 return trail[row.number]
 
@@ -198,13 +203,13 @@ class Ledger:
         def feed_steps_and_note(
             rows: Sequence[Known], place: int, *, past: int, apart: Collection[int]
         ) -> tuple[int, Turn | None]:
-            """One row at a time: after each it has come to what one has that was told that by itself."""
+            """Feed one row at a time, so that the state is recorded after each."""
             before = next(reversed(trail.values()))
             after, turn = place, None
             come_to: Callable[[], Turn] = Turn
             try:
                 after, turn = feed_steps(rows[: place + 1], place, past=past, apart=apart)
-            except Exception as error:  # noqa: BLE001  # it is raised again once it is noted
+            except Exception as error:  # noqa: BLE001  # it is raised again below, once it is recorded
                 come_to = partial(_raise, error)
             else:
                 if after == place:
@@ -265,7 +270,7 @@ class Ledger:
 
 
 def _step_row(row: HistoryRow, facts: Mapping[str, object]) -> Row:
-    """Return the row that says what a step gave as a function is told it by itself."""
+    """Return the row of a step's result in the form in which it is fed singly."""
     completed = StepCompleted(
         call=str(facts["call"]),
         step=str(facts["step"]),
@@ -280,7 +285,7 @@ def _raise(error: Exception) -> NoReturn:
 
 
 def _forks(core: Core, key: str) -> Iterator[Run]:
-    """Yield the generations that begin with rows of the run of this key, that run itself first."""
+    """Yield the generations whose histories begin with rows of this run, itself first."""
     read = core.stores.persistence.read
     for root in read(RunsByKey((key,))):
         generation = root.generation
@@ -293,7 +298,7 @@ def _forks(core: Core, key: str) -> Iterator[Run]:
 
 
 def _is_read_before(row: HistoryRow, end: int) -> bool:
-    """Whether this says what the clock showed with a row up to this one: others had come in between."""
+    """Return whether this row holds a clock reading for a row up to `end`: other rows are in between."""
     return row.type == CLOCK_READ and cast("int", parse(row.data or "{}")["row"]) <= end
 
 

@@ -1,4 +1,4 @@
-"""Does by hand what workers and their maintenance do, one job at a time, under a clock that stands still meanwhile."""
+"""A worker and its maintenance under manual control: one job at a time, while the clock stands still."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ from holdfast.testing.due_times import due_instants
 from holdfast.testing.stubs import Stubs
 
 _LEASE: Final[Micros] = 1_000 * 366 * 86_400_000_000
-"""Nobody else is there to take over: a lease outlives every test."""
+"""A lease that outlives every test: there is no other worker to take over."""
 
 _UNKNOWN_CODE_DELAY: Final[Micros] = 5_000_000
 
@@ -32,7 +32,7 @@ _log: Final = logging.getLogger("holdfast.testing")
 
 
 class Driver:
-    """One worker, and maintenance whenever it has nothing to do."""
+    """One worker, which does maintenance whenever it is idle."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Driver:
         self._queues = set(core.registry.queues(DEFAULT_QUEUE))
 
     def drive(self, until: Micros, is_done: Callable[[], bool]) -> Driving[None]:
-        """Do what is due, and let time pass until the next thing is, up to an instant; stop as soon as it is done."""
+        """Run due jobs and advance the clock to the next due time, up to an instant; stop as soon as `is_done`."""
         while not is_done():
             attempt = self._claim()
             if attempt is not None:
@@ -69,12 +69,12 @@ class Driver:
             self._maintain()
 
     def next_due(self) -> Micros | None:
-        """Return when something will be due that is not yet; None if time alone brings nothing."""
+        """Return the next instant at which maintenance has work; None if the passing of time brings none."""
         now = micros(self._clock.now())
         return min((due for due in due_instants(self._store.dump()) if due > now), default=None)
 
     def _is_behind(self) -> bool:
-        """Whether maintenance may have something to do at once."""
+        """Return whether maintenance may have work now."""
         now = micros(self._clock.now())
         return bool(self._sinks) or any(due <= now for due in due_instants(self._store.dump()))
 
@@ -100,7 +100,7 @@ class Driver:
             )
             core.kernel.dispatch(release)
         for body in bodies:
-            # A function never waits where it is driven: it is driven again when the world's clock has got there.
+            # Do not wait inside a drive: the job is claimed again when the world's clock reaches the timer.
             driven = attrs.evolve(body, parts=attrs.evolve(body.parts, park_after=0))
             outcome = yield self._stubs.substituted(driven)
             if isinstance(outcome, Failed):
@@ -116,10 +116,10 @@ class Driver:
             core.dispatch(body.settle(outcome))
 
     def _maintain(self) -> bool:
-        """Do a round of maintenance, and return whether that may have made something to do."""
+        """Run a maintenance tick, and return whether it may have produced work."""
         tick = self._maintenance.tick()
         self._flusher.flush()
-        queues = {job.queue for job in self._store.dump().all_jobs()} - self._queues  # runs may name theirs
+        queues = {job.queue for job in self._store.dump().all_jobs()} - self._queues  # chosen by runs
         self._queues |= queues
         counts = (tick.woken, tick.expired, tick.admitted, tick.queued, tick.told, tick.dead, tick.freed)
         return tick.more or any(counts) or bool(tick.repaired or queues)

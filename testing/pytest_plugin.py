@@ -1,6 +1,6 @@
-"""The pytest plugin: fixtures, options and markers. Registered by the distribution; `-p no:holdfast` turns it off.
+"""The pytest plugin: fixtures, options and markers. The distribution registers it; `-p no:holdfast` turns it off.
 
-It is imported whenever pytest starts, so what it needs is imported by the fixtures.
+pytest imports it at every start, so its fixtures import what they need.
 """
 
 import re
@@ -26,11 +26,11 @@ R = TypeVar("R")
 
 _WRITTEN: Final = pytest.StashKey[list[Path]]()
 _WITHOUT_EFFECTS: Final = ("holdfast_effects", "none")
-"""What reports of tests say, so that it is known wherever they ran."""
+"""A user property of test reports, which also reaches the summary from processes of pytest-xdist."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options."""
+    """Add the command line options."""
     group = parser.getgroup("holdfast", "durable workflows")
     group.addoption(
         "--holdfast-update",
@@ -52,13 +52,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tell of the mark, and have a place for what is written."""
+    """Register the mark, and the list of written files."""
     config.addinivalue_line("markers", "holdfast_seeds(n): how many seeds simulations of this test try")
     config.stash[_WRITTEN] = []
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Tell which golden histories were written, and which simulations could not see what happens twice."""
+    """List the golden histories that were written, and the simulations that recorded no effects."""
     for path in config.stash[_WRITTEN]:
         terminalreporter.write_line(f"golden history written: {path}")
     for report in terminalreporter.getreports("passed"):
@@ -70,7 +70,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture
 def world() -> "Iterator[World]":
-    """An engine in memory whose time passes at once: a `holdfast.testing.World`."""
+    """An engine in memory that skips time: a `holdfast.testing.World`."""
     from holdfast.testing.world import World
 
     with World() as world:
@@ -78,18 +78,18 @@ def world() -> "Iterator[World]":
 
 
 class GoldenHistory:
-    """Compares histories of runs with files that lie beside the test."""
+    """Compares histories of runs with golden files beside the test."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self._request = request
         self._unnamed = 0
 
     def __call__(self, run: "SyncRunHandle[Any]", /, name: str = "") -> None:
-        """Compare what has happened to a run with its golden file; with `--holdfast-update`, write that.
+        """Compare the history of a run with its golden file; with `--holdfast-update`, write the file.
 
         Args:
             run: The run, which should have ended.
-            name: Tells the histories of one test apart. The file is `golden/<module>/<test>[-<name>].json`.
+            name: Distinguishes several histories of one test. The file is `golden/<module>/<test>[-<name>].json`.
         """
         __tracebackhide__ = True
         from holdfast.testing.histories import check_history, recorded
@@ -110,12 +110,12 @@ class GoldenHistory:
 
 @pytest.fixture
 def golden_history(request: pytest.FixtureRequest) -> GoldenHistory:
-    """Compare what has happened to a run with a file beside the test: `golden_history(run)`."""
+    """Compare the history of a run with a file beside the test: `golden_history(run)`."""
     return GoldenHistory(request)
 
 
 class GoldenReplay:
-    """Replays histories that were recorded once, with older code, and lie beside the test."""
+    """Replays histories that older code has recorded in files beside the test."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self._request = request
@@ -127,18 +127,18 @@ class GoldenReplay:
         *workflows: "Definition[Any]",
         name: str = "",
     ) -> "Replayed":
-        """Tell durable functions what is recorded in a file; with `--holdfast-update`, record it if there is none.
+        """Replay the history in a file with the present code; with `--holdfast-update`, record it if it is missing.
 
-        A file that is there is never written again: the runs that were begun with the code of that day are still there.
+        An existing file is never overwritten: runs that the old code has started still exist.
 
         Args:
-            record: Makes a run, and returns its handle, ended or not. Called only where there is no file.
-            workflows: The functions that there are. The file says which of them it is of.
-            name: Tells the histories of one test apart, by release say. The file is
+            record: Starts a run and returns its handle, ended or not. Called only if the file is missing.
+            workflows: The durable functions. The file names the one to replay.
+            name: Distinguishes several histories of one test, for example by release. The file is
                 `golden/<module>/<test>[-<name>].history.json`.
 
         Returns:
-            What the code has come to: it ends as recorded, or waits. Where it does something else, the test fails.
+            The outcome of the replay: the function ends as recorded, or waits. If its calls differ, the test fails.
         """
         __tracebackhide__ = True
         from holdfast.hosts.functions.replay_check import replay
@@ -162,7 +162,7 @@ class GoldenReplay:
 
 @pytest.fixture
 def golden_replay(request: pytest.FixtureRequest) -> GoldenReplay:
-    """Replay a history that was recorded once, and lies beside the test: `golden_replay(record, my_workflow)`."""
+    """Replay a recorded history beside the test: `golden_replay(record, my_workflow)`."""
     return GoldenReplay(request)
 
 
@@ -173,7 +173,7 @@ def _golden_path(request: pytest.FixtureRequest, name: str, suffix: str) -> Path
 
 
 class Simulate:
-    """`holdfast.testing.simulate`, with as many seeds as the test, its mark or the command line says."""
+    """`holdfast.testing.simulate` with the number of seeds from the test, its mark or the command line."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self._request = request
@@ -209,10 +209,10 @@ class Simulate:
     def __call__(
         self, calls: Any, /, *, seeds: "int | Iterable[int] | None" = None, **options: Any
     ) -> "Simulation[Any]":
-        """Simulate a call, or several: see `holdfast.testing.simulate`.
+        """Simulate one call or several: see `holdfast.testing.simulate`.
 
-        `--holdfast-seed` and `--holdfast-seeds` of the command line count for more than `seeds`, which counts for more
-        than the mark `holdfast_seeds`. pytest says in the end which simulations have seen no effects.
+        The options `--holdfast-seed` and `--holdfast-seeds` override `seeds`, which overrides the mark
+        `holdfast_seeds`. The summary of pytest lists the simulations that recorded no effects.
         """
         __tracebackhide__ = True
         from holdfast.testing.workflow_simulation import SimulationFailedError, simulate
@@ -220,7 +220,7 @@ class Simulate:
         try:
             simulation = simulate(calls, seeds=self._seeds(seeds), **options)
         except SimulationFailedError as failed:
-            # The traceback would be that of the simulator.
+            # The traceback would only show the simulator.
             raise failed.with_traceback(None) from None
         if not simulation.effects:
             properties: list[tuple[str, object]] = self._request.node.user_properties
@@ -249,5 +249,5 @@ class Simulate:
 
 @pytest.fixture
 def simulate(request: pytest.FixtureRequest) -> Simulate:
-    """Run a workflow under crashes, once a seed: `simulate(call, effects=...)`. See `holdfast.testing.simulate`."""
+    """Run a workflow under crashes, once per seed: `simulate(call, effects=...)`. See `holdfast.testing.simulate`."""
     return Simulate(request)

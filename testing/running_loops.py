@@ -1,4 +1,4 @@
-"""Hides the event loop that runs in a thread from what is called in its midst."""
+"""Calls that must not see the event loop of their thread."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def call_outside(call: Callable[[], T]) -> T:
-    """Make a call as if no event loop ran in this thread: the call may run one of its own, or go to another fiber."""
+    """Make a call as if this thread ran no event loop: it may run a loop itself, or switch to another fiber."""
     loop = asyncio._get_running_loop()
     if loop is None:
         return call()
@@ -22,9 +22,9 @@ def call_outside(call: Callable[[], T]) -> T:
 
 
 def _leave_task(loop: asyncio.AbstractEventLoop) -> "asyncio.Task[Any] | None":
-    """Make the loop's current task nobody's, and return it: Python 3.14 keeps it by thread, not by loop."""
+    """Unset the loop's current task, and return it: Python 3.14 stores it by thread, not by loop."""
     swap = cast("Any", getattr(asyncio.tasks, "_swap_current_task", None))
-    if swap is None or asyncio.current_task(loop) is None:  # Python 3.12.1 can't swap where there is none
+    if swap is None or asyncio.current_task(loop) is None:  # Python 3.12.1 can't swap without a task
         return None
     return cast("asyncio.Task[Any] | None", swap(loop, None))
 

@@ -1,4 +1,4 @@
-"""Wake-ups that a test sends by hand."""
+"""A Scheduler whose wake-ups a test sends itself."""
 
 from datetime import datetime
 from threading import Lock
@@ -11,35 +11,38 @@ from holdfast.ports.records import Micros
 
 @attrs.frozen(kw_only=True)
 class WakeUp:
-    """A command to be sent at an instant."""
+    """A command to send at an instant."""
 
     key: str
+    """The key of the wake-up, unique."""
     command: str
+    """The command as JSON text."""
     at: datetime
+    """When to send it, aware."""
 
 
 class MemoryScheduler:
-    """A Scheduler that hands out what is due when asked. Safe to use from several threads."""
+    """A Scheduler that returns due wake-ups on request. Thread-safe."""
 
     def __init__(self, clock: Clock | None = None) -> None:
-        """`clock` says what is due where `due` is not told the time."""
+        """`clock` is the default time of `due`."""
         self._lock = Lock()
         self._clock = clock
         self._wake_ups: dict[str, WakeUp] = {}
 
     def schedule(self, key: str, command: str, at: datetime, /) -> None:
-        """Remember to send the command at `at`, instead of an earlier wake-up of this key. ValueError if naive."""
+        """Schedule a command at `at`; replaces an earlier wake-up with this key. Raises ValueError if `at` is naive."""
         micros(at)
         with self._lock:
             self._wake_ups[key] = WakeUp(key=key, command=command, at=at)
 
     def cancel(self, key: str, /) -> None:
-        """Forget a wake-up; nothing happens if there is none."""
+        """Cancel a wake-up. A missing key is not an error."""
         with self._lock:
             self._wake_ups.pop(key, None)
 
     def due(self, now: datetime | None = None) -> tuple[WakeUp, ...]:
-        """Take out and return the wake-ups whose time has come, earliest first. ValueError without any clock."""
+        """Remove and return the due wake-ups, earliest first. Raises ValueError without `now` and without a clock."""
         if now is None:
             if self._clock is None:
                 raise ValueError("say what time it is: due(now), or MemoryScheduler(clock)")
@@ -52,7 +55,7 @@ class MemoryScheduler:
 
     @property
     def pending(self) -> tuple[WakeUp, ...]:
-        """What is to be sent later, earliest first."""
+        """Scheduled wake-ups, earliest first."""
         with self._lock:
             return tuple(sorted(self._wake_ups.values(), key=_order))
 

@@ -1,4 +1,4 @@
-"""What a stub does, one thing after another."""
+"""The sequence of actions of a stub."""
 
 from collections.abc import Callable
 from typing import Final
@@ -16,21 +16,23 @@ _ERROR: Final = Wanted(
 
 @attrs.frozen
 class _Action:
-    """What is done, so many times; None: for ever."""
+    """An action of a stub."""
 
     call: Callable[..., object] | None
+    """The replacement; None for the original body."""
     times: int | None
+    """The number of calls; None for all further calls."""
 
 
 class Script:
-    """A list of actions, of which each is done so many times; after the last comes what is stubbed itself."""
+    """A sequence of actions with a number of calls each. After the last one, the original body is called."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._actions: list[_Action] = []
 
     def returns(self, values: tuple[object, ...]) -> None:
-        """Give these, one a call; the last from then on."""
+        """Return these values, one per call; repeat the last one for all further calls."""
         if not values:
             raise InvalidArgumentError(
                 "values", "returns takes the values to give, one a call; the last is given from then on"
@@ -41,7 +43,7 @@ class Script:
         self._then(_returning(last), None)
 
     def fails(self, error: Exception | type[Exception], times: int | None) -> None:
-        """Raise this error, so many times; without `times` from then on."""
+        """Raise an error for this number of calls; without `times` for all further calls."""
         check("fails", _ERROR, error=error)
 
         def fail(*_: object, **__: object) -> object:
@@ -50,16 +52,16 @@ class Script:
         self._then(fail, times)
 
     def does(self, fn: Callable[..., object], times: int | None) -> None:
-        """Call this, so many times; without `times` from then on."""
+        """Call a function for this number of calls; without `times` for all further calls."""
         check("does", FUNCTION, fn=fn)
         self._then(fn, times)
 
     def lets(self, times: int) -> None:
-        """Let what is stubbed be called itself, so many times."""
+        """Call the original body for this number of calls."""
         self._then(None, times)
 
     def take(self) -> Callable[..., object] | None:
-        """Return what the next call does; None if that is what is stubbed itself."""
+        """Return the action of the next call; None for the original body."""
         if not self._actions:
             return None
         action = self._actions[0]

@@ -1,4 +1,4 @@
-"""A sink that remembers what it was given."""
+"""A sink that stores its events in memory."""
 
 from holdfast.adapters.memory.sink import MemorySink
 

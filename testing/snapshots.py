@@ -1,4 +1,4 @@
-"""All that a store holds at one moment, for tests that ask whether the invariants hold.
+"""Snapshots of a store's contents, for tests of the invariants.
 
 assert check(snapshot_of(store)) == []
 """
@@ -26,10 +26,10 @@ _TRIES_MAX: Final = 20
 
 
 def snapshot_of(store: Persistence | Tables, namespaces: Sequence[str] = ("default",)) -> Snapshot:
-    """Return what is in a store: all of it, if it is in memory; else the runs of these namespaces.
+    """Return the contents of a store: everything of a store in memory; else the runs of these namespaces.
 
-    A database is asked one run at a time, and again where a run changed meanwhile: what is returned of each run is of
-    one moment, but not of the same for all. TimeoutError if a run changes faster than it can be read.
+    A database is read run by run, and a run is read again if it changes meanwhile: each run is consistent, but
+    different runs may be of different instants. Raises TimeoutError if a run changes faster than it can be read.
     """
     if isinstance(store, MemoryPersistence):
         store = store.dump()
@@ -70,7 +70,7 @@ def _read_run(store: Persistence, run: Run) -> tuple[Run, dict[int, Job], list[H
         while page := store.read(HistoryOf(run.key, after=history[-1].number if history else 0, limit=_PAGE)):
             history.extend(page)
             if history[-1].number > run.last_row:
-                break  # it goes on meanwhile, or it is broken
+                break  # the run continues meanwhile, or it is broken
         (again,) = store.read(RunsByKey((run.key,)))
         if again == run:
             return run, jobs, history

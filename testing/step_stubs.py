@@ -1,4 +1,4 @@
-"""Stands in for the bodies of steps in a `World`, and remembers how they were called."""
+"""Stubs of steps in a `World`, and records of their calls."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
@@ -22,15 +22,15 @@ _Key = tuple[str, Callable[..., object]]
 
 @attrs.frozen(kw_only=True)
 class StepCall:
-    """A try of a step that was started.
+    """A started attempt of a step.
 
     Attributes:
-        run_id: Of which run.
-        workflow: The name of the durable function that called it.
+        run_id: The run.
+        workflow: The name of the durable function that called the step.
         step: The name of the step.
-        attempt: The how-manieth try of that call it was, from 1.
-        idempotency_key: That of `step_context()`: the same for every try of one call.
-        at: When it was started, by the world's clock.
+        attempt: The number of the attempt at this call, from 1.
+        idempotency_key: The key in `step_context()`, the same for every attempt of one call.
+        at: When it started, by the world's clock.
     """
 
     run_id: str
@@ -44,9 +44,9 @@ class StepCall:
 
     @property
     def arguments(self) -> Mapping[str, object]:
-        """What it was called with, by the names of its parameters; those that were left out have their defaults.
+        """The arguments by parameter name, with defaults filled in.
 
-        Decoded anew from what is stored, so it is what it was then.
+        They are decoded from the stored call, so later changes of the objects do not show.
         """
         bound = self._form.decode(self._text)
         bound.apply_defaults()
@@ -54,9 +54,9 @@ class StepCall:
 
 
 class StepStub(Generic[P, R]):
-    """Stands in for a step: does one thing after another, and then what the step really does.
+    """Replaces a step: performs a sequence of actions, and then the original body.
 
-    Made by `World.stub`. What it gives is checked and stored as what the step gives.
+    Created by `World.stub`. Its results are validated and stored like those of the step.
     """
 
     def __init__(self, step: Step[P, R], calls: Callable[[], tuple[StepCall, ...]]) -> None:
@@ -66,33 +66,33 @@ class StepStub(Generic[P, R]):
 
     @property
     def calls(self) -> tuple[StepCall, ...]:
-        """Which tries of the step were started in this world, in order; also before it was stubbed."""
+        """The started attempts of the step in this world, in order, including those before it was stubbed."""
         return self._calls()
 
     def returns(self, *values: R) -> Self:
-        """Give these, one a call; the last from then on."""
+        """Return these values, one per call; repeat the last one for all further calls."""
         self._script.returns(values)
         return self
 
     def fails(self, error: Exception | type[Exception], /, *, times: int | None = None) -> Self:
-        """Raise this error, so many times; without `times` from then on."""
+        """Raise an error for this number of calls; without `times` for all further calls."""
         self._script.fails(error, times)
         return self
 
     def does(self, fn: Callable[P, Awaitable[R] | R], /, *, times: int | None = None) -> Self:
-        """Call this with what the step is called with, so many times; without `times` from then on."""
+        """Call a function with the step's arguments for this number of calls; without `times` for all further calls."""
         self._script.does(fn, times)
         return self
 
     def calls_step(self, *, times: int) -> Self:
-        """Do what the step really does, so many times: before something else."""
+        """Call the step's own body for this number of calls, before the next action."""
         self._script.lets(times)
         return self
 
     def assert_called_once_with(self, *args: P.args, **kwargs: P.kwargs) -> None:
-        """AssertionError unless a single try of the step was started, with these arguments.
+        """Assert that exactly one attempt of the step was started, with these arguments. Raises AssertionError.
 
-        To leave out an argument is to say its default. Each try counts: a call that was tried twice was not made once.
+        An omitted argument has its default. Retries count: a call with two attempts was not made once.
         """
         __tracebackhide__ = True
         expected = self._bound(args, kwargs)
@@ -106,13 +106,13 @@ class StepStub(Generic[P, R]):
             )
 
     def assert_not_called(self) -> None:
-        """AssertionError if a try of the step was started."""
+        """Assert that no attempt of the step was started. Raises AssertionError."""
         __tracebackhide__ = True
         if calls := self.calls:
             raise AssertionError(f"step {self._step.name!r} was called {_times(len(calls))}{_listed(calls)}")
 
     def take(self) -> Callable[..., object] | None:
-        """Return what the next try does; None if that is what the step really does. Called by the world."""
+        """Return the action of the next attempt; None for the original body. For the world."""
         return self._script.take()
 
     def _bound(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
@@ -122,28 +122,28 @@ class StepStub(Generic[P, R]):
 
 
 class StepStubs:
-    """All stubs of steps of a world, or of one run of a simulation, and all calls of steps."""
+    """All stubs and recorded calls of steps, of a world or of one run of a simulation."""
 
     def __init__(self) -> None:
         self._stubs: dict[_Key, StepStub[..., Any]] = {}
         self._calls: dict[_Key, list[StepCall]] = {}
 
     def add(self, step: Step[P, R]) -> StepStub[P, R]:
-        """Return a stub that stands in for a step from now on; an earlier one does so no more."""
+        """Create a stub that replaces a step from now on, and any earlier stub of it."""
         stub = StepStub(step, lambda: self.calls(step))
         self._stubs[_key(step)] = cast("StepStub[..., Any]", stub)
         return stub
 
     def calls(self, step: AnyStep) -> tuple[StepCall, ...]:
-        """Return which tries of a step were started."""
+        """Return the started attempts of a step."""
         return tuple(self._calls.get(_key(step), ()))
 
     def watched(self, step: AnyStep, clock: Clock) -> AnyStep:
-        """Return what is done in place of a step: the same, but that it is noted, or what its stub does."""
+        """Return a step to run instead: it records the call, and has the action of a stub if there is one."""
         stub = self._stubs.get(_key(step))
         action = stub.take() if stub is not None else None
         calls = self._calls.setdefault(_key(step), [])
-        # What stands in for a step needs no transaction, and is not given one.
+        # A replacement is not passed a transaction.
         stood_in = step if action is None else attrs.evolve(step, body=action, transaction=None)
         return attrs.evolve(
             stood_in,
@@ -154,7 +154,7 @@ class StepStubs:
 def noting(
     step: AnyStep, note: Callable[[tuple[object, ...], dict[str, object]], None]
 ) -> Callable[..., object]:
-    """Return the body of a step, which first tells what it is called with; async if that of the step is."""
+    """Return the body of a step that first passes its arguments to `note`; async if the step is."""
     injected = 0 if step.transaction is None else 1
 
     def call(*args: object, **kwargs: object) -> object:
@@ -169,7 +169,7 @@ def noting(
 
 
 def _key(step: AnyStep) -> _Key:
-    # `step.options(...)` gives a changed copy; its name and its function are the same.
+    # `step.options(...)` returns a changed copy, which has the same name and function.
     return step.name, step.body
 
 

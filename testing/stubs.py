@@ -1,4 +1,4 @@
-"""Stands in for the bodies of stages, and of steps, in a `World`, and remembers how bodies were called."""
+"""Stubs of stages and steps in a `World`, and records of their calls."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
@@ -30,7 +30,7 @@ In = TypeVar("In", covariant=True)
 
 AnyStage = Stage[Any, Any]
 Part: TypeAlias = Literal["body", "check", "cancel"]
-"""Which function of a stage is meant: its body, or, of an external one, what asks about its work, or cancels it."""
+"""A function of a stage: its body or, for an external stage, its check or its cancel function."""
 
 _PARTS: Final[Mapping[JobKind, Part]] = {JobKind.POLL: "check", JobKind.CANCEL: "cancel"}
 _Key = tuple[str, Callable[..., object], Part]
@@ -38,15 +38,15 @@ _Key = tuple[str, Callable[..., object], Part]
 
 @attrs.frozen(kw_only=True)
 class StageCall(Generic[In]):
-    """A body that was started.
+    """A started body.
 
     Attributes:
-        run_id: Of which run.
+        run_id: The run.
         stage: The name of the stage.
-        item: Which item of a mapped stage; None if the stage is not mapped.
-        attempt: Which attempt it was, from 1.
-        idempotency_key: That of its context: the same for every attempt.
-        at: When it was started, by the world's clock.
+        item: The index of the item if the stage is mapped; else None.
+        attempt: The number of the attempt, from 1.
+        idempotency_key: The key in its context, the same for every attempt.
+        at: When it started, by the world's clock.
     """
 
     run_id: str
@@ -60,15 +60,15 @@ class StageCall(Generic[In]):
 
     @property
     def input(self) -> In:
-        """What the body was given: decoded anew from what is stored, so it is what it was then."""
+        """The body's input, decoded from the store, so later changes of the object do not show."""
         return cast("In", decode(self._text, cast("Any", self._type)))
 
 
 class Stub(Generic[A, R]):
-    """Stands in for a stage: does one thing after another, and then what the stage really does.
+    """Replaces a stage: performs a sequence of actions, and then the original body.
 
-    Made by `World.stub`, `World.stub_check` and `World.stub_cancel`. What it gives is checked and stored as what the
-    stage gives.
+    Created by `World.stub`, `World.stub_check` and `World.stub_cancel`. Its results are validated and stored like those
+    of the stage.
     """
 
     def __init__(self, name: str, calls: "Callable[[], tuple[StageCall[A], ...]]") -> None:
@@ -77,36 +77,36 @@ class Stub(Generic[A, R]):
 
     @property
     def calls(self) -> tuple[StageCall[A], ...]:
-        """How the stage was called in this world, in order; also before it was stubbed, and what no stub answered."""
+        """The calls of the stage in this world, in order, including those before it was stubbed."""
         return self._calls()
 
     def returns(self, *values: R) -> Self:
-        """Give these, one a call; the last from then on."""
+        """Return these values, one per call; repeat the last one for all further calls."""
         self._script.returns(values)
         return self
 
     def fails(self, error: Exception | type[Exception], /, *, times: int | None = None) -> Self:
-        """Raise this error, so many times; without `times` from then on."""
+        """Raise an error for this number of calls; without `times` for all further calls."""
         self._script.fails(error, times)
         return self
 
     def does(self, fn: Callable[[A], Awaitable[R] | R], /, *, times: int | None = None) -> Self:
-        """Call this with what the stage is given, so many times; without `times` from then on."""
+        """Call a function with the stage's input for this number of calls; without `times` for all further calls."""
         self._script.does(fn, times)
         return self
 
     def calls_stage(self, *, times: int) -> Self:
-        """Do what the stage really does, so many times: before something else."""
+        """Call the stage's own body for this number of calls, before the next action."""
         self._script.lets(times)
         return self
 
     def take(self) -> Callable[[Any], object] | None:
-        """Return what the next call does; None if that is what the stage really does. Called by the world."""
+        """Return the action of the next call; None for the original body. For the world."""
         return self._script.take()
 
 
 class Stubs:
-    """All stubs of a world, or of one run of a simulation, and all calls of its bodies."""
+    """All stubs and recorded calls of bodies, of a world or of one run of a simulation."""
 
     def __init__(self) -> None:
         self.steps = StepStubs()
@@ -120,15 +120,18 @@ class Stubs:
     @overload
     def stub(self, step: Step[P, R], /) -> StepStub[P, R]: ...
     def stub(self, body: AnyStage | Step[P, R], /) -> Stub[Any, Any] | StepStub[P, R]:
-        """Have something else done in place of a stage, or of a step: see `World.stub`."""
+        """Replace a stage or a step: see `World.stub`."""
         return self.steps.add(body) if isinstance(body, Step) else self.add(body, "body")
 
     def stub_check(self, stage: ExternalStage[Any, R, Any, S], /) -> Stub[S, R | NotYet]:
-        """Have something else done in place of the check of an external stage."""
+        """Replace the check of an external stage."""
         return self.add(stage, "check")
 
     def add(self, stage: AnyStage, part: Part) -> Stub[Any, Any]:
-        """Return a stub that stands in for a part of a stage from now on; an earlier one does so no more."""
+        """Create a stub that replaces a function of a stage from now on, and any earlier stub of it.
+
+        Raises InvalidArgumentError if the stage has no such function.
+        """
         key = self._checked_key("stub" if part == "body" else f"stub_{part}", stage, part)
         if isinstance(stage, FunctionStage):
             raise InvalidArgumentError(
@@ -143,7 +146,7 @@ class Stubs:
         return stub
 
     def calls(self, stage: AnyStage, part: Part) -> tuple[StageCall[Any], ...]:
-        """Return how a part of a stage was called."""
+        """Return the calls of a function of a stage."""
         key = self._checked_key("calls" if part == "body" else f"{part}s", stage, part)
         return tuple(self._calls.get(key, ()))
 
@@ -161,7 +164,7 @@ class Stubs:
         return _key(stage, part)
 
     def substituted(self, body: Body) -> Body:
-        """Note that a body is about to be called; return what is to be called in its place."""
+        """Record that a body is about to run; return the body to run instead."""
         if body.test is not None or body.is_ours or body.work.error is not None:
             return body
         if body.attempt.kind in (JobKind.WORKFLOW, JobKind.STEP):
@@ -174,7 +177,7 @@ class Stubs:
         return body if action is None else attrs.evolve(body, stage=_standing_in(body.stage, action, part))
 
     def _of_function(self, body: Body) -> Body:
-        """Return the same function, or step of a queue, with what stands in for steps."""
+        """Return a durable function, or a queued step, with its steps replaced by stubs."""
         clock = body.parts.clock
 
         def watched(step: AnyStep) -> AnyStep:
@@ -185,7 +188,7 @@ class Stubs:
 
 
 def _key(stage: AnyStage, part: Part) -> _Key:
-    # What a pipeline holds is a changed copy of the stage; its name and its function are the same.
+    # A pipeline holds a changed copy of the stage, which has the same name and function.
     return stage.name, stage.body, part
 
 
@@ -207,7 +210,7 @@ def _call(body: Body, part: Part) -> StageCall[Any]:
 
 
 def _standing_in(stage: AnyStage, action: Callable[[Any], object], part: Part) -> AnyStage:
-    """Return a stage of which one function is another one that takes the value alone."""
+    """Return a stage in which one function is replaced by an action that takes only the value."""
     if part == "body":
         convert = _external_result if _is_external(stage) else _as_it_is
         return attrs.evolve(stage, body=_taking(action, convert), shape=_alone(stage.shape))
@@ -236,7 +239,7 @@ def _alone(shape: Shape) -> Shape:
 
 
 def _taking(action: Callable[[Any], object], convert: Callable[[object], object]) -> Callable[..., object]:
-    """Return a function that can be called without a value, and is async if the action is."""
+    """Return a function that can be called without a value; async if the action is."""
 
     def call(value: object = None) -> object:
         return convert(action(value))
@@ -248,7 +251,7 @@ def _taking(action: Callable[[Any], object], convert: Callable[[object], object]
 
 
 def _external_result(returned: object) -> object:
-    """Return what an external stage gives, where only what comes of its work was given."""
+    """Return the result of an external stage: a plain value counts as finished work."""
     return cast("object", returned) if isinstance(returned, Suspended) else finished(returned)
 
 

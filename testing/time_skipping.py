@@ -1,4 +1,4 @@
-"""An event loop on which nobody waits: when there is nothing to do before a timer, the clock is put to that timer."""
+"""An event loop that skips time: it moves the clock to the next timer instead of waiting."""
 
 import asyncio
 import selectors
@@ -16,35 +16,35 @@ R = TypeVar("R")
 Arguments = TypeVarTuple("Arguments")
 
 _OF_EXECUTORS: Final = "asyncio_"
-"""How the threads of a loop's own executor are called. They stay; whether they are busy is counted."""
+"""Name prefix of the threads of a loop's default executor. They are never idle; their calls are counted instead."""
 
 _REAL_WAIT: Final = 0.02
-"""Seconds for which others are waited for, before it is asked again whether they are still busy."""
+"""How long to wait in real time for busy threads and sockets before the next check, in seconds."""
 
 
 class TimeSkippingLoop(asyncio.SelectorEventLoop):
-    """An asyncio loop on a clock of its own: `asyncio.sleep` and timeouts take no time.
+    """An asyncio loop on a manual clock: `asyncio.sleep` and timeouts take no real time.
 
-    While a socket is open, or a thread is busy that was not there when the loop was made, time is real: they may be
-    what is waited for.
+    While a socket is open, or a thread that started after the loop is busy, time is real: the loop may be waiting for
+    them.
     """
 
     def __init__(self, clock: ManualClock) -> None:
-        """`clock` shows the loop's time, and is moved by it."""
+        """`clock` is the loop's clock, which the loop advances."""
         self._passing = clock
         self._executing = 0
         super().__init__(_SkippingSelector(clock, lambda: self._executing > 0))
 
     @override
     def time(self) -> float:
-        """Return the clock's time, in seconds."""
+        """Return the clock's time in seconds."""
         return self._passing.monotonic()
 
     @override
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[Arguments]], R], *args: *Arguments
     ) -> "asyncio.Future[R]":
-        """Make a call in a thread, and have time be real meanwhile."""
+        """Make a call in a thread. Time is real until it returns."""
         future = super().run_in_executor(executor, func, *args)
         self._executing += 1
         future.add_done_callback(self._executed)
@@ -55,7 +55,7 @@ class TimeSkippingLoop(asyncio.SelectorEventLoop):
 
 
 class _SkippingSelector(selectors.BaseSelector):
-    """Waits in real time for what is outside, and in the clock's for timers."""
+    """A selector that waits in real time for I/O and threads, and in the clock's time for timers."""
 
     def __init__(self, clock: ManualClock, is_executing: Callable[[], bool]) -> None:
         self._clock = clock
@@ -78,7 +78,7 @@ class _SkippingSelector(selectors.BaseSelector):
         return events
 
     def _is_anybody_busy(self) -> bool:
-        # The loop's own end of its wake-up socket is the one that is always there.
+        # The only permanent socket is that of the loop's own wake-up.
         if self._is_executing() or len(self._inner.get_map()) > 1:
             return True
         return any(
@@ -107,7 +107,7 @@ class _SkippingSelector(selectors.BaseSelector):
 
 
 def _is_idle(thread: threading.Thread) -> bool:
-    """Whether a thread is known to wait for its next call: anyio says so of its own, and so do we of ours."""
+    """Return whether a thread waits for its next call. Threads of anyio and of Holdfast show this."""
     if thread is threading.current_thread() or thread.name.startswith(_OF_EXECUTORS):
         return True
     idle: object = getattr(thread, "idle_workers", ())

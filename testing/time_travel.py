@@ -1,4 +1,4 @@
-"""How time passes in a world: for so long, until nothing is left to do, or until a run has ended."""
+"""Advancing time in a world: by a duration, until no work is left, or until a run ends."""
 
 import math
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from holdfast.testing.clock import ManualClock
 from holdfast.testing.manual_driver import Driver
 
 HORIZON: Final = timedelta(days=366)
-"""How much time may pass while a run is waited for. A check that never succeeds would be made for ever."""
+"""Maximum time that may pass while a run is awaited: a check that never succeeds would be repeated for ever."""
 
 
 _NUMBER: Final = Wanted(
@@ -32,11 +32,11 @@ _NUMBER: Final = Wanted(
 
 
 class RunStuckError(AssertionError):
-    """A run was waited for that does not end, however much time passes. The message says what it waits for."""
+    """A test waits for a run that does not end as time passes. The message explains what the run waits for."""
 
 
 def time_to_pass(by: Duration | None, days: float, hours: float, minutes: float, seconds: float) -> timedelta:
-    """Return how much time is to pass, of all that `advance` was told. InvalidArgumentError if it is negative."""
+    """Return the sum of the arguments of `advance`. Raises InvalidArgumentError if it is negative."""
     check("advance", _NUMBER, days=days, hours=hours, minutes=minutes, seconds=seconds)
     first = timedelta() if by is None else duration("advance", "by", by, timedelta.min)
     try:
@@ -51,7 +51,7 @@ def time_to_pass(by: Duration | None, days: float, hours: float, minutes: float,
 
 
 class Passing:
-    """Lets the clock of a driver move. What it returns is to be run by who runs bodies."""
+    """Advances the clock of a driver. Its methods return generators for a runner of bodies."""
 
     def __init__(self, driver: Driver, core: Core, clock: ManualClock, horizon: timedelta) -> None:
         self._driver = driver
@@ -60,13 +60,13 @@ class Passing:
         self._horizon = horizon
 
     def by(self, time: timedelta) -> Driving[None]:
-        """Let so much time pass, which is not negative, and do on the way what becomes due."""
+        """Advance time by a duration that is not negative, and run jobs as they become due."""
         until = self._clock.now() + time
         yield from self._driver.drive(micros(until), lambda: False)
         self._clock.advance(max(timedelta(), until - self._clock.now()))
 
     def until_quiet(self, within: Duration | None) -> Driving[None]:
-        """Let time pass until nothing is left that time alone would bring. RunStuckError."""
+        """Advance time until no job or timer is left. Raises RunStuckError."""
         passing = self._horizon if within is None else duration("run_until_quiet", "within", within, NO_TIME)
         yield from self._driver.drive(micros(self._clock.now() + passing), lambda: False)
         due = self._driver.next_due()
@@ -76,9 +76,9 @@ class Passing:
             )
 
     def until_ended(self, run: str, timeout: timedelta | None, past: int | None = None) -> Driving[Run]:
-        """Let time pass until the run of this key has ended. TimeoutError; without a timeout RunStuckError.
+        """Advance time until a run, named by its key, has ended. Raises TimeoutError; without a timeout RunStuckError.
 
-        With `past`, only until its history has got past that row.
+        With `past`, only until its history has a row after that number.
         """
 
         def is_so() -> bool:
@@ -106,7 +106,7 @@ class Passing:
 
 
 class Patience:
-    """Stands in for the thread that listens: to wait for a run lets time pass until it ends."""
+    """A listener that advances time instead of waiting for a run to end."""
 
     def __init__(self, bodies: BodiesHere) -> None:
         self._bodies = bodies
@@ -114,17 +114,17 @@ class Patience:
 
     @property
     def waiting(self) -> int:
-        """See `Listening.waiting`: nobody ever waits."""
+        """See `Listening.waiting`: always 0."""
         return 0
 
     def when_ended(self, run: str, /) -> "Future[Run]":
-        """See `Listening.when_ended`. Time passes when the future is asked for its result."""
+        """See `Listening.when_ended`. Time passes when the future's result is requested."""
         passing = self.passing
         assert passing is not None
         return _EndOfRun(lambda timeout: self._bodies.run(passing.until_ended(run, timeout)))
 
     def when_past(self, run: str, row: int, /) -> "Future[Run]":
-        """See `Listening.when_past`. Time passes when the future is asked for its result."""
+        """See `Listening.when_past`. Time passes when the future's result is requested."""
         passing = self.passing
         assert passing is not None
         return _EndOfRun(lambda timeout: self._bodies.run(passing.until_ended(run, timeout, row)))
@@ -132,7 +132,7 @@ class Patience:
     def add_worker(
         self, wake: Callable[[], None], ended: Callable[[frozenset[str]], None] = lambda _: None, /
     ) -> None:
-        """See `Listening.add_worker`. Nothing is heard: a world does its work itself."""
+        """See `Listening.add_worker`. Does nothing: a world runs its jobs itself."""
         del wake, ended
 
     def remove_worker(self, wake: Callable[[], None], /) -> None:
@@ -144,7 +144,7 @@ class Patience:
 
 
 class _EndOfRun(Future[Run]):
-    """Lets time pass when it is waited for, whether by a thread or by a callback."""
+    """A future that advances time when a thread waits for it or a callback is added."""
 
     def __init__(self, let_pass: Callable[[timedelta | None], Run]) -> None:
         super().__init__()
@@ -161,5 +161,5 @@ class _EndOfRun(Future[Run]):
         super().add_done_callback(fn)
         try:
             self.set_result(self._let_pass(None))
-        except BaseException as error:  # noqa: BLE001  # it is raised where the result is asked for
+        except BaseException as error:  # noqa: BLE001  # it is raised by `result`
             self.set_exception(error)

@@ -1,4 +1,4 @@
-"""Hints within one process under a clock of one's own, and a carrier that is as bad as the port allows."""
+"""Transports for tests: one with a manual clock, one that drops every hint, and a faulty one."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,17 +11,17 @@ from holdfast.testing.clock import ManualClock
 
 
 def memory_transport(clock: ManualClock, *, visibility_seconds: float = 30.0) -> MemoryTransport:
-    """Return an in-memory transport whose redeliveries go by a manual clock."""
+    """Return an in-memory transport whose redeliveries follow a manual clock."""
     transport = MemoryTransport(clock.monotonic, visibility_seconds=visibility_seconds)
     clock.watch(transport.wake)
     return transport
 
 
 class NullTransport:
-    """A JobTransport that loses everything: for those who look into the store themselves."""
+    """A JobTransport that drops every hint, for hosts that poll the store."""
 
     def announce(self, hints: Sequence[Hint], /) -> None:
-        """Lose hints."""
+        """Drop hints."""
 
     def receive(self, limit: int, wait: float, /) -> Sequence[Delivery]:
         """Return nothing, at once."""
@@ -42,10 +42,10 @@ class NullTransport:
 
 
 class FaultyTransport:
-    """A JobTransport that loses, repeats, delays and reorders the hints given to it, as a seed decides.
+    """A JobTransport that loses, repeats, delays and reorders hints at random, as a seed determines.
 
-    A delayed hint waits for up to eight later calls of `receive`. `heal` ends all faults. `fired` counts them, so
-    that a test can tell whether it tested anything. Safe to use from several threads, but only foreseeable from one.
+    A delayed hint is sent after up to eight further calls of `receive`. `heal` ends all faults. `fired` counts them, so
+    that a test can check that it tested anything. Thread-safe, but reproducible only within one thread.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class FaultyTransport:
         delays: float = 0.1,
         reorders: float = 0.1,
     ) -> None:
-        """`loses`, `repeats` and `delays` are the chances of each hint, `reorders` that of each batch; 0 to 1."""
+        """`loses`, `repeats` and `delays` are probabilities per hint, `reorders` per batch; 0 to 1."""
         self._inner = inner
         self._random = Random(seed)  # noqa: S311  # to be foreseeable is the point
         self._lock = Lock()
@@ -72,23 +72,23 @@ class FaultyTransport:
 
     @property
     def tells_of_runs(self) -> bool:
-        """As the inner transport does."""
+        """Whether the inner transport carries hints about runs."""
         return tells_of_runs(self._inner)
 
     @property
     def fired(self) -> Mapping[str, int]:
-        """How often each fault has fired: `lost`, `repeated`, `delayed`, `reordered`."""
+        """The number of times that each fault has fired: `lost`, `repeated`, `delayed`, `reordered`."""
         with self._lock:
             return dict(self._fired)
 
     def heal(self) -> None:
-        """Do no more harm, and send what is delayed at the next call of `receive`."""
+        """Stop all faults, and send delayed hints at the next call of `receive`."""
         with self._lock:
             self._loses = self._repeats = self._delays = self._reorders = 0.0
             self._calls += 8
 
     def announce(self, hints: Sequence[Hint], /) -> None:
-        """Send most of the hints, some of them twice, some later, in some order."""
+        """Send hints: some are lost, repeated, delayed or reordered."""
         with self._lock:
             sent = [copy for hint in hints for copy in self._fate(hint)]
             if len(sent) > 1 and self._happens("reordered", self._reorders):
@@ -96,7 +96,7 @@ class FaultyTransport:
         self._inner.announce(sent)
 
     def receive(self, limit: int, wait: float, /) -> Sequence[Delivery]:
-        """Return hints as the inner transport does, with delayed ones among them."""
+        """Return hints of the inner transport, and delayed ones."""
         with self._lock:
             self._calls += 1
             late = [hint for until, hint in self._delayed if until <= self._calls]
@@ -110,22 +110,22 @@ class FaultyTransport:
         return deliveries
 
     def ack(self, receipt: str, /) -> None:
-        """Acknowledge; or lose the acknowledgement, so that the delivery is repeated."""
+        """Acknowledge a delivery; or lose the acknowledgement, so that the delivery is repeated."""
         with self._lock:
             is_lost = self._happens("repeated", self._repeats)
         if not is_lost:
             self._inner.ack(receipt)
 
     def retry(self, receipt: str, delay: float, /) -> None:
-        """Ask for a delivery again after `delay` seconds."""
+        """Request redelivery after `delay` seconds."""
         self._inner.retry(receipt, delay)
 
     def extend(self, receipt: str, by: float, /) -> None:
-        """Keep a delivery from being repeated for another `by` seconds."""
+        """Postpone the redelivery by another `by` seconds."""
         self._inner.extend(receipt, by)
 
     def close(self) -> None:
-        """Stop."""
+        """Close the inner transport."""
         self._inner.close()
 
     def _fate(self, hint: Hint) -> list[Hint]:

@@ -1,4 +1,4 @@
-"""A user's workflows, once, in a simulated world: what came of them, whatever went wrong."""
+"""One simulated execution of a user's workflows, and its outcome."""
 
 import math
 from collections import Counter
@@ -61,18 +61,23 @@ _STAGGER: Final = 300_000
 
 
 Meanwhile = Mapping[timedelta, Callable[[Sequence[SyncRunHandle[Any]]], object]]
-"""What is done from outside, by how long after the beginning, with the runs that were started."""
+"""Actions from outside, by the time after the start; each gets the handles of the started runs."""
 
 
 @attrs.frozen(kw_only=True)
 class Subject:
-    """What is simulated: the calls, what is done meanwhile, what stands in for stages, and whatever else is started."""
+    """The workflows to simulate, with stubs and actions."""
 
     calls: Sequence[Call[Any]]
+    """The calls to start."""
     meanwhile: Meanwhile
+    """Actions from outside."""
     stubs: Callable[[Stubs], object]
+    """Sets up the stubs before each execution."""
     effects: Effects
+    """The record of external effects."""
     besides: Sequence[Definition[Any]] = ()
+    """Further workflows that the calls may start."""
 
     @property
     def ids(self) -> Sequence[str]:
@@ -82,29 +87,29 @@ class Subject:
 
     @property
     def workflows(self) -> Sequence[Definition[Any]]:
-        """The code of the calls, and of what they start besides."""
+        """The workflows of the calls, of their children, and the further ones."""
         all_ = with_children((*(call.definition for call in self.calls), *self.besides))
         return list({id(one): one for one in all_}.values())
 
 
 @attrs.frozen(kw_only=True)
 class Trial:
-    """What came of it.
+    """The outcome of one simulated execution.
 
     Attributes:
-        started: The runs that were started, in the end: their newest generations.
-        runs: They and their children, and theirs, by id.
-        rows: Their histories, by id: those of all generations, one after the other.
-        handles: Those that were started, as users see them.
-        effects: How often each effect happened.
-        broken: Promises of the engine that were not kept.
-        points: At how many points something could have gone wrong.
-        in_bodies: At how many of them a body did something.
-        fired: How often each kind of fault did.
-        places: At which points of which processes.
-        lines: What happened, line by line.
-        seconds: How much virtual time it took.
-        raised: What something that was done from outside raised, and what was done after it was not.
+        started: The started runs at the end: their newest generations.
+        runs: The newest generations of all runs, with children, by id.
+        rows: Histories by run id, of all generations, one after the other.
+        handles: Handles of the started runs.
+        effects: The number of times that each effect happened.
+        broken: Violated invariants of the engine.
+        points: Number of points at which a fault could have happened.
+        in_bodies: Number of these points that are within bodies.
+        fired: Number of faults by kind.
+        places: Processes and points of the faults.
+        lines: The trace, line by line.
+        seconds: Duration in virtual time.
+        raised: The error of an action from outside; later actions were skipped.
     """
 
     started: Sequence[Run]
@@ -123,7 +128,7 @@ class Trial:
 
     @cached_property
     def longest_body(self) -> float:
-        """How many seconds the longest body took."""
+        """Duration of the longest body, in seconds."""
         took = [0.0]
         for row in chain.from_iterable(self.rows.values()):
             facts = cast("dict[str, Any]", parse(row.data)) if row.data else {}
@@ -133,17 +138,17 @@ class Trial:
 
 
 class _Onlooker:
-    """Notes what bodies did and what was stored of it; unlike a Watch it checks nothing, which would take its time."""
+    """Traces bodies and stored history rows. Unlike a Watch it checks nothing, which would take too long."""
 
     def __init__(self, trace: Trace, now: Callable[[], Micros]) -> None:
         self._trace = trace
         self._now = now
 
     def before(self, tables: Tables, commit: Commit) -> None:
-        """Look away."""
+        """Do nothing."""
 
     def after(self, tables: Tables, commit: Commit) -> None:
-        """Note what has become history."""
+        """Trace new history rows."""
         for change in commit.changes:
             if isinstance(change, AppendHistory):
                 row = change.row
@@ -156,21 +161,21 @@ class _Onlooker:
     def answered(
         self, process: str, commands: Sequence[object], answers: Sequence[object], changed: int
     ) -> None:
-        """Note results that came too late."""
+        """Trace results that were refused because the lease was lost."""
         if any(getattr(answer, "status", None) == "fenced" for answer in answers):
             self._trace.add(self._now(), process, "TOO LATE: somebody else has the job by now")
 
     def body(self, process: str, job: str, epoch: int, what: str) -> None:
-        """Note that a body starts."""
+        """Trace the start of a body."""
         self._trace.add(self._now(), process, f"BODY {what}")
 
     def step(self, process: str, begun: Begun) -> None:
-        """Note that a step is tried."""
+        """Trace the start of an attempt of a step."""
         self._trace.add(self._now(), process, f"STEP {begun.run_id} {begun.step}, try {begun.attempt}")
 
 
 class World:
-    """A database, and two processes that run what is in it, and start again when they crash."""
+    """A simulated database with two worker processes, which restart when they crash."""
 
     def __init__(
         self,
@@ -181,7 +186,7 @@ class World:
         lease: float,
         bound: float,
     ) -> None:
-        """`lease` is in seconds, and so is `bound`, the time within which all must have ended."""
+        """`lease` and `bound`, the time limit of the execution, are in seconds."""
         self._seed = seed
         self._subject = subject
         self._faults = faults
@@ -205,7 +210,7 @@ class World:
         )
 
     def run(self) -> Trial:
-        """Start the runs, and go on until all have ended. HostError if a host raises what it must not."""
+        """Start the runs, and simulate until all have ended. Raises HostError if a host raises an unexpected error."""
         self._subject.stubs(self._stubs)
         handles = self._started()
         self._store.tables = self._inner.dump()
@@ -220,7 +225,7 @@ class World:
             self._hub.run(self._ended, self._bound)
         finally:
             self._is_past = True
-            evict_all(besides=others)  # those of processes that have crashed, of which nobody else would
+            evict_all(besides=others)  # functions cached by crashed processes, which nothing else would evict
             effects.end()
         tables = self._store.tables
         return Trial(
@@ -253,7 +258,7 @@ class World:
         return [engine.start(call, id=key) for call, key in zip(subject.calls, subject.ids, strict=True)]
 
     def _point(self, what: str) -> None:
-        """A point within a body at which its process may crash."""
+        """Pass a point within a body at which its process may crash."""
         if self._is_past:
             raise Evicted
         fiber = getcurrent()
@@ -292,7 +297,7 @@ class World:
         life.spawn(lambda: self._work(life, core))
 
     def _start_outside(self) -> None:
-        """Have somebody outside do what is to be done meanwhile: nothing goes wrong with that."""
+        """Start a process without faults that performs the actions from outside."""
         life = Life(
             self._hub,
             OUTSIDE,
@@ -317,7 +322,7 @@ class World:
                 life.hub.sleep(max(0, START + after // timedelta(microseconds=1) - life.hub.now))
                 life.log(f"does what was to be done after {after}")
                 do(runs)
-        except Exception as error:  # noqa: BLE001  # it is raised where the simulation was asked for
+        except Exception as error:  # noqa: BLE001  # `simulate` raises it again
             life.log(f"got {type(error).__name__}: {error}")
             self._raised = error
         self._is_left_alone = True
@@ -327,7 +332,7 @@ class World:
         self._hub.at(self._hub.now + wait, lambda: self._start(name))
 
     def _work(self, life: Life, core: Core) -> None:
-        """Do what is due, and wait until something is, for ever."""
+        """Do maintenance and run jobs when they are due, in an endless loop."""
         connect(life, core)
         keeps = Random(f"{self._seed}/{life.name}/keeps").choice((0, FUNCTIONS_KEPT))  # noqa: S311  # as above
         host = ServerlessHost(
@@ -340,11 +345,11 @@ class World:
         while True:
             try:
                 if self._due() <= self._hub.now:
-                    # One of them does it, mostly. Both at once do no harm, and cost twice as much.
+                    # Usually one process does it. Both at once do no harm, but cost twice as much.
                     life.hub.sleep(life.random.randrange(_STAGGER))
                     if self._due() <= self._hub.now:
                         host.run_maintenance_tick(keep_on=lambda: False)
-                # Workers ask whether there is anything to claim; that costs a simulation more than to look.
+                # A claim costs a simulation more than a look at the tables.
                 is_queued = self._is_queued()
                 if is_queued and host.process_available_jobs(max_jobs=1, concurrency=1).processed:
                     idle = 0
@@ -356,7 +361,7 @@ class World:
                 continue
             due = self._due()
             is_left = due <= self._hub.now or self._is_queued()
-            # A hint wakes it before. Where that was lost, what is left is found by looking.
+            # A hint ends the wait. If it was lost, polling finds the job.
             look = min(_POLL * 2.0**idle, _LOOK_MAX) if is_left else math.inf
             core.stores.transport.receive(100, min(look, max(0.0, (due - self._hub.now) / _SECOND) or look))
 
@@ -364,7 +369,7 @@ class World:
         return any(job.state is JobState.QUEUED for job in self._store.tables.all_jobs())
 
     def _due(self) -> Micros:
-        """Return when maintenance has something to do."""
+        """Return the next instant at which maintenance has work."""
         tables = self._store.tables
         grace = round(self._lease / 5 * _SECOND)
         held = (ends + grace for ends in lapses(tables))
@@ -372,7 +377,7 @@ class World:
 
 
 def _histories(tables: Tables) -> Mapping[str, Sequence[HistoryRow]]:
-    """Return the histories of all runs by id."""
+    """Return the histories of all runs by id, generation after generation."""
     found: dict[str, tuple[HistoryRow, ...]] = {}
     for run in sorted(tables.runs.values(), key=lambda run: run.generation):
         found[run.id] = (*found.get(run.id, ()), *tables.history[run.key])

@@ -1,4 +1,4 @@
-"""Whether runs ended as they do without faults, and if not, whether faults alone explain that."""
+"""Verdicts on simulated runs: whether they ended as without faults, and if not, whether faults explain it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ _OF_FAULTS: Final = frozenset(
         "worker_lost",
     }
 )
-"""Codes of failures for which faults suffice: lost workers, and time that passed while nobody could do anything."""
+"""Error codes that faults alone can cause: lost workers, and time that passed without a worker."""
 
 _OF_CALLS: Final = frozenset({"timer.fired", "step.failed"})
 
@@ -33,7 +33,7 @@ Node = tuple[str, str | None, int | None]
 
 
 def problems(trial: Trial, usual: Trial, same: Callable[[Any], object] | None) -> list[str]:
-    """Return what is wrong with the runs, compared with what is usual: nothing, if all is well."""
+    """Return the problems of a trial, compared with the one without faults."""
     found = [f"a promise of Holdfast's own was broken, please report it: {one}" for one in trial.broken]
     lasting = [run for run in trial.started if run.status not in TERMINAL]
     if lasting:
@@ -52,10 +52,10 @@ def problems(trial: Trial, usual: Trial, same: Callable[[Any], object] | None) -
 
 
 def is_excused(trial: Trial, usual: Trial) -> bool:
-    """Whether one of the runs has failed by what faults can do: they used up its attempts, or its time.
+    """Return whether faults alone ended a run: they used up its attempts or its time.
 
-    A body that fails more often by errors of its own than it usually does is not excused. A durable function that was
-    told that it is too late for something, and usually is not, may end otherwise.
+    A body that fails more often by its own errors than without faults is not excused. A durable function whose timer
+    fired or whose step timed out only because of faults may end in another way.
     """
     pairs = zip(trial.started, usual.started, strict=True)
     return any(_is_excused(trial, run, usual, usually) for run, usually in pairs)
@@ -94,7 +94,7 @@ def _is_by_faults(trial: Trial, run: Run, usually: Counter[Node]) -> bool:
 
 
 def _lateness(trial: Trial, run: Run) -> frozenset[tuple[str, str]]:
-    """Return which timers of a durable function have fired, and which of its steps took too long, by their calls."""
+    """Return the fired timers and the timed-out steps of a durable function, as row types with calls."""
     found: set[tuple[str, str]] = set()
     generation = 0
     for row in trial.rows[run.id]:
@@ -111,7 +111,7 @@ def _lateness(trial: Trial, run: Run) -> frozenset[tuple[str, str]]:
 
 
 def _strays(trial: Trial, run: Run, usual: Trial, usually: Run) -> bool:
-    """Whether a durable function called something else than it usually does, before it was late for anything."""
+    """Return whether a durable function made another call than usual before anything was late."""
     known = {call: what for _, call, what in _calls(usual, usually)}
     late = _lateness(trial, run) - _lateness(usual, usually)
     for type_, call, what in _calls(trial, run):
@@ -123,7 +123,7 @@ def _strays(trial: Trial, run: Run, usual: Trial, usually: Run) -> bool:
 
 
 def _calls(trial: Trial, run: Run) -> Iterator[tuple[str, str, str]]:
-    """Yield the rows about calls: their types, the generation with the call, and what that was."""
+    """Yield the rows about calls: row type, generation with call, and the name of the step."""
     generation = 0
     for row in trial.rows[run.id]:
         generation += row.type == "run.created"
@@ -133,7 +133,7 @@ def _calls(trial: Trial, run: Run) -> Iterator[tuple[str, str, str]]:
 
 
 def _why(trial: Trial, run: Run) -> str:
-    """Return why a run is blocked, in words, if it is."""
+    """Return why a run is blocked, as text; "" if it is not."""
     if run.status is not RunStatus.BLOCKED:
         return ""
     blocked = [_facts(row) for row in trial.rows[run.id] if row.type == "run.blocked"]
@@ -148,7 +148,7 @@ def _of_effects(trial: Trial, usual: Trial) -> Iterator[str]:
     )
     for what in sorted({*trial.effects, *usual.effects}):
         count, expected = trial.effects.get(what, 0), usual.effects.get(what, 0)
-        # Who is late may do something else instead, but that once.
+        # A late function may do something else instead, but only once.
         if count > (max(expected, 1) if is_late else expected) or (is_whole and count < expected):
             yield f"{what!r} happened {_times(count)}; without faults {_times(expected)}"
 
@@ -175,7 +175,7 @@ def _result(handle: SyncRunHandle[Any], run: Run, same: Callable[[Any], object] 
 
 
 def _own_errors(trial: Trial) -> Counter[Node]:
-    """Return how often bodies have failed by errors of their own, by run, stage and item."""
+    """Return the number of failures of bodies by their own errors, by run, stage and item."""
     return Counter(
         (run, row.node, row.item)
         for run, rows in trial.rows.items()

@@ -1,4 +1,4 @@
-"""A user's workflow under crashes, duplicates, delays and clocks that jump: once a seed, and each must end the same."""
+"""Simulation testing: runs a workflow under crashes, duplicates, delays and clock jumps, once per seed."""
 
 import logging
 from collections import Counter
@@ -27,7 +27,7 @@ R = TypeVar("R")
 Out = TypeVar("Out", covariant=True)
 
 SEEDS: Final = 100
-"""How many seeds are tried where nobody says."""
+"""Default number of seeds."""
 
 _OTHERS: Final = (
     Kind.SLOW,
@@ -39,27 +39,27 @@ _OTHERS: Final = (
     Kind.HINT_LATE,
     Kind.CLOCK_JUMP,
 )
-"""What goes wrong besides lost workers: what every workflow has to bear, and not a value that can't be stored, say."""
+"""Faults besides lost workers that every workflow must tolerate."""
 
 _LEASE: Final = 60.0
 _YEAR: Final = 366 * 86_400.0
-"""How long a run may take without faults, in seconds, and how long nobody can lose a job then."""
+"""Maximum duration of a run without faults, and its lease, in seconds."""
 
 _LATER: Final = 30 * 86_400.0
-"""How much longer it may take with faults, beside twice as long."""
+"""Additional time limit with faults, beyond twice the duration without them, in seconds."""
 _LOSSES: Final = (1, 1, 1, 2, 2, 3)
-"""How many times a worker is lost under a seed."""
+"""Possible numbers of lost workers under one seed; repeated ones are more likely."""
 
 _LOST_BY: Final = (Kind.CRASH, Kind.CRASH, Kind.CRASH, Kind.PAUSE, Kind.FREEZE)
 _LINES_SHOWN: Final = 60
 
 
 class SimulationFailedError(AssertionError):
-    """A workflow did not end as it does without faults. The message says how, under which seed, and what happened.
+    """A workflow did not end as it does without faults. The message has the seed, the problems and the trace.
 
     Attributes:
-        seed: Under which seed.
-        problems: What was wrong, in words.
+        seed: The seed.
+        problems: The problems, in words.
     """
 
     def __init__(self, seed: int, problems: Sequence[str], tried: int, trial: Trial) -> None:
@@ -81,14 +81,14 @@ class SimulationFailedError(AssertionError):
 
 @attrs.frozen(kw_only=True)
 class Simulation(Generic[Out]):
-    """What a simulation in which all went well has shown.
+    """The outcome of a simulation without problems.
 
     Attributes:
-        seeds: How many seeds were tried.
-        fired: How often each kind of fault fired, of all seeds together.
-        excused: In how many seeds faults used up what the run had of attempts or of time, and so ended it.
-        seconds: How much virtual time it takes without faults.
-        effects: How often each effect happens without faults. If there is none, nothing was said of what happens twice.
+        seeds: Number of seeds.
+        fired: Number of faults by kind, over all seeds.
+        excused: Number of seeds in which faults used up attempts or time of a run, and so ended it.
+        seconds: Duration in virtual time without faults.
+        effects: The number of times that each effect happens without faults. If empty, duplicates were not checked.
     """
 
     seeds: int
@@ -100,7 +100,7 @@ class Simulation(Generic[Out]):
 
     @property
     def result(self) -> Out:
-        """What the run gives; of several, the list. RunFailedError if one fails, as it does then under every seed."""
+        """The run's result; of several runs, the list of results. Raises RunFailedError if a run fails."""
         return self._result_of()
 
 
@@ -161,29 +161,28 @@ def simulate(
     workflows: Sequence[Definition[Any]] = (),
     meanwhile: Mapping[timedelta, Callable[[Any], object]] | None = None,
 ) -> Simulation[Any]:
-    """Run a call without faults, and then once a seed with them; each must end, and end the same.
+    """Run a workflow without faults, and then once per seed with faults; each run must end in the same way.
 
-    Two workers have it, on a simulated database. They crash at calls of the store and within effects, stand still for
-    longer than their leases, lose answers, and have clocks that jump; hints are lost, late, or come twice. All of it is
-    in one thread and in virtual time, and follows from the seed. Bodies are called as they are; what they use must
-    neither open sockets nor start threads, nor draw by chance.
+    Two simulated workers share a simulated database. They crash at calls of the store and around effects, freeze for
+    longer than their leases, lose answers of the store, and have clocks that jump; hints are lost, delayed or repeated.
+    Everything happens in one thread and in virtual time, and the seed determines it. Bodies are called as they are;
+    they must not open sockets, start threads or use randomness.
 
     Args:
-        calls: The workflow with its input; or several, in a list, whose runs are started together.
-        seeds: How many, from 1 on; or which ones.
-        effects: What bodies do outside. It must be the same as without faults, nothing twice and nothing left out.
-        before: Called before each run: makes what bodies use as it was.
-        after: Called after each run that ended as it should, to look at what bodies did. What it raises is raised.
-        same: Of what a run gives, what must be the same; all of it if left out.
-        stubs: Called before each run with what makes stubs, as a world does: `stubs.stub(charge).returns("paid")`.
-        workflows: The code of what the calls start besides: a function's children, and as what it goes on.
-        meanwhile: What is done from outside, by how long after the beginning, each once: a function of the run, or of
-            the list of runs. It cancels one, wakes its stage, and so on. Nothing goes wrong with that itself.
+        calls: The workflow with its input; or a list of them, whose runs are started together.
+        seeds: The number of seeds, from 1; or the seeds themselves.
+        effects: The external effects of bodies. They must be the same as without faults: none twice, none missing.
+        before: Called before each execution, to reset the fakes that bodies use.
+        after: Called after each execution that ended as it should, to check what bodies did. Its errors are raised.
+        same: Returns the part of a result that must be the same; by default all of it.
+        stubs: Called before each execution with the stubs, as in a world: `stubs.stub(charge).returns("paid")`.
+        workflows: Further workflows that the calls start: children of a function, and targets of continue-as-new.
+        meanwhile: Actions from outside by the time after the start, each done once, without faults. They get the run,
+            or the list of runs, and may cancel it, wake its stage, and so on.
 
     Raises:
-        SimulationFailedError: Something was wrong under a seed. It tells of as few faults as show it.
-        InvalidArgumentError: What is given is no call, no seeds, no Effects; or there is nothing to simulate, which
-            would show nothing.
+        SimulationFailedError: A seed has a problem. The message shows it with as few faults as possible.
+        InvalidArgumentError: An argument has the wrong type, or there are no calls or no seeds.
     """
     several = _checked_calls(calls)
     if effects is not None and not isinstance(effects, Effects):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -245,7 +244,7 @@ def _with_one(do: Callable[[Any], object], runs: Sequence[SyncRunHandle[Any]]) -
 
 
 class _Simulating:
-    """Plays the same thing again and again, and compares what comes of it."""
+    """Repeats an execution with different faults, and compares the outcomes."""
 
     def __init__(
         self,
@@ -260,7 +259,7 @@ class _Simulating:
         self._same = same
 
     def run(self, seeds: Sequence[int], *, is_one: bool) -> Simulation[Any]:
-        """Play it without faults, and then with those of each seed. SimulationFailedError."""
+        """Execute without faults, and then with those of each seed. Raises SimulationFailedError."""
         usual = self._play(0, Faults({}, Schedule(), START), _YEAR, _YEAR)
         if usual.raised is not None:
             raise usual.raised
@@ -309,14 +308,14 @@ class _Simulating:
 
 
 class _AimedFaults(Faults):
-    """Loses workers at some points that a seed chooses, all of them as likely, and has other faults by chance.
+    """Faults that lose workers at random points, equally likely, besides other random faults.
 
-    Half of the losses are aimed at bodies that do something: those are few of all points, and what is done twice is
-    done there.
+    Half of the losses are aimed at points within bodies: there are few of these, and only there can effects be
+    repeated.
     """
 
     def __init__(self, seed: int, schedule: Schedule, points: int, in_bodies: int) -> None:
-        """`points` is how many there are without faults, `in_bodies` how many of them are in bodies."""
+        """`points` is their number without faults, `in_bodies` the number of those within bodies."""
         random = Random(f"{seed}/faults")  # noqa: S311  # to be foreseeable is the point
         super().__init__(draw_strengths(random, _OTHERS), schedule, START)
         chosen = sorted(random.randint(1, max(1, points)) for _ in range(random.choice(_LOSSES)))
@@ -354,7 +353,7 @@ def _shrunk(
     wrong: Sequence[str],
     judge: Callable[[Trial], Sequence[str]],
 ) -> tuple[Trial, Sequence[str]]:
-    """Return what is wrong with as few faults as show it: leave out one after the other, as long as something is."""
+    """Reduce the faults one by one as long as a problem remains. Return the last trial with its problems."""
     needed = list(dict.fromkeys(trial.places))
     for place in tuple(needed):
         fewer = frozenset(needed) - {place}
@@ -369,14 +368,14 @@ def _shrunk(
 
 
 def _dated(line: str) -> str:
-    """Return a line of a trace with its time, in seconds, as days, hours, minutes and seconds."""
+    """Return a line of a trace with its time as days, hours, minutes and seconds."""
     seconds, _, what = line.partition(" ")
     return line if not what else f"{timedelta(seconds=float(seconds))} {what}"
 
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """Keep hosts from logging each of the faults that happen on purpose."""
+    """Silence the logs of hosts, which would report every simulated fault."""
     logger: Any = logging.getLogger("holdfast")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)

@@ -1,4 +1,4 @@
-"""An engine in memory whose time passes only when a test lets it, and then at once."""
+"""An engine in memory for tests, whose time passes without waiting when a test advances it."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -53,15 +53,15 @@ _WHY: Final[Mapping[JobKind, Literal["check", "timer"]]] = {JobKind.POLL: "check
 
 @attrs.frozen(kw_only=True)
 class Asleep:
-    """Something that goes on by itself, later.
+    """A sleeping job or run, and when it continues.
 
     Attributes:
         run_id: The run.
-        stage: The stage, or the step of a queue; None if it is the run itself that has not begun.
-        item: Which item of a mapped stage.
-        until: When it goes on.
-        why: `start`: the run has a `start_at`. `check`: a suspended stage is asked about. `retry`: the next attempt.
-            `timer`: a durable function sleeps, waits for a timeout, or tries a step again.
+        stage: The stage or queued step; None if the run has not started.
+        item: The index of the item if the stage is mapped.
+        until: When it continues.
+        why: `start`: the run has a `start_at`. `check`: a suspended stage is checked. `retry`: the next attempt.
+            `timer`: a durable function sleeps, waits for a timeout, or retries a step.
     """
 
     run_id: str
@@ -72,25 +72,25 @@ class Asleep:
 
 
 class World:
-    """An engine in memory whose clock moves when told, and which does then what workers would have done.
+    """An engine in memory with a manual clock, which also does the work of workers.
 
-    Nothing happens until time is let pass, by `work`, `advance` or `run_until_quiet`, or until a result is waited for:
-    then jobs run one after the other, in this thread, as workers run them. Waiting takes no time, however long it is.
-    The fixture `world` is one. Close it, or use it as a context manager.
+    Nothing happens until `work`, `advance` or `run_until_quiet` is called, or until a test waits for a result: then
+    jobs run one after the other, in this thread, as workers run them. Waiting takes no real time. The fixture `world`
+    is one. Close it, or use it as a context manager.
 
     Args:
-        workflows: What runs can be started of by code under test. What `start` and `run` are given need not be named,
-            nor what a durable function mentions by name and starts as a child.
-        start: What the clock shows at first. Aware.
-        horizon: How much time may pass while a run is waited for: a timedelta, or a number of seconds.
-        sinks: What takes events, by the names under which sinks are registered.
-        blobs: Where large values go; one in memory if left out.
-        interceptors: What is put around every dispatch of commands and every body.
-        namespace: Where the runs are.
-        ids: The seed of the ids, which are the same each time.
+        workflows: Workflows that code under test may start by name. Those passed to `start` and `run` need not be
+            listed, nor the children that a durable function mentions by name.
+        start: The initial time of the clock. Aware.
+        horizon: Maximum time that may pass while a run is awaited: a timedelta, or a number of seconds.
+        sinks: Event sinks by the names under which they are registered.
+        blobs: The store of large values; by default one in memory.
+        interceptors: Interceptors of command dispatch and of bodies.
+        namespace: The namespace of the runs.
+        ids: The seed of the generated ids, which makes them reproducible.
 
     Raises:
-        InvalidArgumentError: One of these is of another kind.
+        InvalidArgumentError: An argument has the wrong type.
     """
 
     def __init__(
@@ -135,57 +135,57 @@ class World:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        """Close it."""
+        """Close the world."""
         self.close()
 
     def close(self) -> None:
-        """End what bodies have left on their event loop, and take functions that were looked at out of memory."""
+        """Cancel tasks that bodies have left on their event loop, and evict cached functions."""
         drive_away(self._engine.core.followers.close)
         self._bodies.close()
 
     @property
     def engine(self) -> Engine:
-        """The engine, for code under test. It knows the workflows that the world was given so far.
+        """The engine, for code under test. It knows the workflows passed to the world so far.
 
-        To wait for a run of it lets time pass.
+        Waiting for one of its runs advances time.
         """
         return self._engine
 
     @property
     def now(self) -> datetime:
-        """What the clock shows. Aware, in UTC."""
+        """The clock's time. Aware, in UTC."""
         return self.clock.now()
 
     @property
     def aio(self) -> AsyncWorld:
-        """The same for async tests, whose bodies are to run on the event loop of the test."""
+        """The async methods, for tests whose bodies should run on the test's event loop."""
         return AsyncWorld(self.start, lambda: self.passing)
 
     # Runs.
 
     def start(self, call: Call[R], /, **options: Unpack[StartOptions]) -> SyncRunHandle[R]:
-        """Start a run, of which nothing is done yet. Raises what `SyncEngine.start` does."""
-        if isinstance(call, Call):  # pyright: ignore[reportUnnecessaryIsInstance]  # what else it may be, the engine refuses
+        """Start a run. No job of it runs yet. Raises the same errors as `SyncEngine.start`."""
+        if isinstance(call, Call):  # pyright: ignore[reportUnnecessaryIsInstance]  # the engine refuses anything else
             self._know((call.definition,))
         return self._engine.sync.start(call, **options)
 
     def run(self, call: Call[R], /, **options: Unpack[StartOptions]) -> R:
-        """Start a run, let time pass until it ends, and return what it gives.
+        """Start a run, advance time until it ends, and return its result.
 
         Raises:
             RunFailedError: It failed.
-            RunStuckError: It waits for something that time alone does not bring.
+            RunStuckError: It waits for something that the passing of time does not bring.
         """
         return self.start(call, **options).result()
 
     def wake(self, key: str, /) -> StagesWoken:
-        """Have external work checked now, by the key that `suspend` was given. See `SyncEngine.wake`."""
+        """Check external work now, by the key passed to `suspend`. See `SyncEngine.wake`."""
         return self._engine.sync.wake(key)
 
     # Time.
 
     def work(self) -> None:
-        """Do everything that is due now. The clock stands still, but for what async bodies sleep."""
+        """Run every job that is due now. The clock stands still, except for sleeps in async bodies."""
         self._bodies.run(self.passing.by(timedelta()))
 
     def advance(
@@ -198,21 +198,21 @@ class World:
         minutes: float = 0,
         seconds: float = 0,
     ) -> None:
-        """Let so much time pass, and do on the way what becomes due, each at its time.
+        """Advance time, and run each job at the time at which it becomes due.
 
-        `by` is a timedelta, or a number of seconds; what else is said is added to it.
+        `by` is a timedelta, or a number of seconds; the other arguments are added to it.
         """
         self._bodies.run(self.passing.by(time_to_pass(by, days, hours, minutes, seconds)))
 
     def run_until_quiet(self, *, within: Duration | None = None) -> None:
-        """Let time pass until nothing is left that time alone would bring.
+        """Advance time until no job or timer is left.
 
         Raises:
-            RunStuckError: There is still something to do after `within`, or after the world's horizon.
+            RunStuckError: There is still work after `within`, or after the world's horizon.
         """
         self._bodies.run(self.passing.until_quiet(within))
 
-    # What stands in for stages.
+    # Stubs.
 
     @overload
     def stub(self, stage: ExternalStage[A, R, Any, S], /) -> Stub[A, R | Suspended[S, R]]: ...
@@ -221,22 +221,22 @@ class World:
     @overload
     def stub(self, step: Step[P, R], /) -> StepStub[P, R]: ...
     def stub(self, body: Stage[Any, Any] | Step[P, R], /) -> Stub[Any, Any] | StepStub[P, R]:
-        """Have something else done in place of a stage, or of a step of durable functions: see `Stub`, `StepStub`.
+        """Replace a stage, or a step of durable functions: see `Stub`, `StepStub`.
 
-        Either is known by its name and its function. What it returns for an external stage is what comes of the work,
-        at once, unless that is a `suspend(...)`.
+        Stages and steps are identified by name and function. The result of an external stage's stub is the result of
+        its work, unless it is a `suspend(...)`.
         """
         return self._stubs.steps.add(body) if isinstance(body, Step) else self._stubs.add(body, "body")
 
     def stub_check(self, stage: ExternalStage[Any, R, Any, S], /) -> Stub[S, R | NotYet]:
-        """Have something else done in place of the check of an external stage."""
+        """Replace the check of an external stage."""
         return self._stubs.add(stage, "check")
 
     def stub_cancel(self, stage: ExternalStage[Any, Any, Any, S], /) -> Stub[S, None]:
-        """Have something else done in place of what cancels the work of an external stage."""
+        """Replace the cancel function of an external stage."""
         return self._stubs.add(stage, "cancel")
 
-    # What happened, and what will.
+    # What happened, and what is scheduled.
 
     @overload
     def calls(self, stage: Stage[A, Any], /) -> tuple[StageCall[A], ...]: ...
@@ -245,24 +245,24 @@ class World:
     def calls(
         self, body: Stage[A, Any] | Step[..., Any], /
     ) -> tuple[StageCall[A], ...] | tuple[StepCall, ...]:
-        """Return which bodies of a stage, or of a step, were started: with what, when, and at which attempt."""
+        """Return the started bodies of a stage or a step, with their inputs, times and attempts."""
         if isinstance(body, Step):
             return self._stubs.steps.calls(body)
         return self._stubs.calls(body, "body")
 
     def checks(self, stage: ExternalStage[Any, Any, Any, S], /) -> tuple[StageCall[S], ...]:
-        """Return which checks of an external stage were made; their `input` is what it is suspended with."""
+        """Return the checks of an external stage; their `input` is the state of its suspension."""
         return self._stubs.calls(stage, "check")
 
     def cancels(self, stage: ExternalStage[Any, Any, Any, S], /) -> tuple[StageCall[S], ...]:
-        """Return how work of an external stage was cancelled; their `input` is what it was suspended with.
+        """Return the cancel calls of an external stage; their `input` is the state of its suspension.
 
-        That comes after the end of its run: let time pass with `work`.
+        They follow the end of the run: call `work` first.
         """
         return self._stubs.calls(stage, "cancel")
 
     def asleep(self, run: SyncRunHandle[object] | None = None, /) -> tuple[Asleep, ...]:
-        """Return what goes on by itself later, of one run or of all, by when it does."""
+        """Return sleeping jobs and runs, of one run or of all, sorted by the time at which they continue."""
         check("asleep", an("the handle of a run", SyncRunHandle).or_none, run=run)
         tables = self.store.dump()
         found: list[Asleep] = []
@@ -286,7 +286,7 @@ class World:
         return tuple(sorted(found, key=lambda one: (one.until, one.run_id, one.stage or "", one.item or 0)))
 
     def published(self, type: str | None = None, /) -> tuple[RunEvent, ...]:
-        """Return the events that stages have published, of this type or all, by when they were stored."""
+        """Return the events that stages have published, of one type or of all, in the order of storage."""
         check("published", TEXT.or_none, type=type)
         tables = self.store.dump()
         rows = [
@@ -299,9 +299,9 @@ class World:
         return tuple(event_of(row) for _, _, row in sorted(rows, key=lambda one: (*one[:2], one[2].number)))
 
     def _know(self, workflows: Iterable[Definition[object]]) -> None:
-        """Wire all up anew if there is a workflow that was not known. The store stays, and so does its time.
+        """Rebuild the engine if a workflow is new. The store and the time stay.
 
-        What a durable function mentions that it may start as a child is known with it.
+        Children that a durable function mentions are added with it.
         """
         known = len(self._workflows)
         all_known = with_children((*workflows, *self._workflows.values()))

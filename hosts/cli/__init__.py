@@ -1,1 +1,1 @@
-"""The command line. Only this folder imports click and rich, which come with the extra `cli`."""
+"""The command line. Only this folder imports click and rich, which the extra `cli` installs."""

@@ -1,4 +1,4 @@
-"""`holdfast run ai`."""
+"""The command `holdfast run ai`."""
 
 from typing import Literal
 
@@ -36,7 +36,7 @@ def ai_command(
     calls: bool,
     texts: bool,
 ) -> None:
-    """Show what a run's calls of models come to, or list them."""
+    """Show the totals of a run's model calls, or list the calls."""
     if texts and not (calls and screen.as_json):
         raise click.UsageError("--texts goes with --calls and --json")
     spec, (run_id,) = target.split(words, "ID")

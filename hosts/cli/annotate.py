@@ -1,4 +1,4 @@
-"""`holdfast run annotate`."""
+"""The command `holdfast run annotate`."""
 
 import click
 
@@ -34,7 +34,7 @@ def annotate_command(
     stage: str | None,
     item: int | None,
 ) -> None:
-    """Say something of a run, whatever its status. `holdfast run list --annotation` finds it by that."""
+    """Annotate a run, whatever its status. `holdfast run list --annotation` finds it by the annotation."""
     pairs = [word for word in words if "=" in word and "://" not in word.partition("=")[0]]
     others = [word for word in words if word not in pairs]
     if len(others) > 1 and (len(others) > 2 or ":" not in others[0]):

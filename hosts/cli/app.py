@@ -1,4 +1,7 @@
-"""The command line itself: its groups, and what becomes of errors. Help is shown without the engine."""
+"""The command line: its groups of commands, and the conversion of errors to exit codes.
+
+`--help` does not import the engine, which takes several times as long as the rest.
+"""
 
 import os
 import sys
@@ -76,7 +79,7 @@ _add_commands()
 
 
 def run_command_line(arguments: Sequence[str]) -> int:
-    """Run one command. Return its exit code; errors are shown by then."""
+    """Run one command, show its error if it raises one, and return the exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

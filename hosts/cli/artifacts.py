@@ -1,4 +1,4 @@
-"""`holdfast run artifacts`."""
+"""The command `holdfast run artifacts`."""
 
 import re
 import sys
@@ -19,7 +19,7 @@ from holdfast.ports.clock import micros
 from holdfast.ports.records import Run
 
 _PLAIN: Final = re.compile(r"\w[\w.@ +=-]*", re.ASCII)
-"""Names that are names of files everywhere, and lead nowhere else."""
+"""Artifact names that are plain file names on every system and cannot leave the current folder."""
 
 
 @click.command(
@@ -43,7 +43,7 @@ def artifacts_command(
     stage: str | None,
     item: int | None,
 ) -> None:
-    """List what a run's stages have put as artifacts, or save one of them."""
+    """List the artifacts of a run's stages, or save one of them."""
     if name is None and (target_file is not None or stage is not None or item is not None):
         raise click.UsageError("--to, --stage and --item go with --save")
     spec, (run_id,) = target.split(words, "ID")

@@ -1,4 +1,4 @@
-"""`--all`: what commands do to one run, done to many; without `--yes` they only count them."""
+"""The options of bulk commands: `--all` applies a command to many runs, and only counts them without `--yes`."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -31,14 +31,17 @@ _DONE: Final[Mapping[str, str]] = {
 
 @attrs.frozen(kw_only=True)
 class Many:
-    """What was said of many runs: which ones, how many at most, and whether it is meant."""
+    """The values of `--all`, its filters, `--limit` and `--yes`."""
 
     filters: Mapping[str, object]
+    """Filter options by the names of their parameters, unparsed."""
     limit: int | None
+    """The maximum number of runs; None without `--limit`."""
     yes: bool
+    """Whether to act. If False, the runs are only counted."""
 
     def options(self, now: datetime, screen: Screen) -> FilterOptions:
-        """Return which runs they are. UsageError."""
+        """Return the filter of the runs; ages count back from `now`. Raises UsageError."""
         utc = screen.zone is not None
         moments = {
             name: instant_of(cast("datetime | timedelta | None", self.filters[name]), now, utc=utc)
@@ -57,7 +60,7 @@ class Many:
 
 
 def many_options(body: Callable[..., None]) -> Callable[..., None]:
-    """Give a command `--all` and what goes with it, and its body `many`: None if it is about one run."""
+    """Add `--all`, its filters, `--limit` and `--yes` to a command. Its body gets `many`: None without `--all`."""
 
     @click.option("--all", "all_runs", is_flag=True, help="All runs that the filters leave, in place of ID.")
     @filter_options
@@ -85,7 +88,7 @@ def act_on_many(
     stage: str | None = None,
     version: str | None = None,
 ) -> None:
-    """Do something to many runs and say what became of them; or only say how many there are."""
+    """Apply an action to many runs and print the counts; without `--yes` only count the runs."""
     spec, _ = target.split(words)
     with target.opened(spec) as engine:
         core = engine.core

@@ -1,4 +1,4 @@
-"""Where each command is: it is imported when it is run. `python -m tools.commands` has their help learn of changes."""
+"""The commands and where they are defined. Run `python -m tools.commands` after a change of their options or help."""
 
 from typing import Final
 
@@ -39,4 +39,4 @@ COMMANDS: Final = {
     "db upgrade": f"{_HERE}.database:upgrade_command",
     "db status": f"{_HERE}.database:status_command",
 }
-"""Each command by its path, and where it is."""
+"""Command paths, such as `run list`, mapped to `module:name` of the click command, which is imported when it runs."""

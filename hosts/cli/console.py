@@ -1,4 +1,4 @@
-"""Where a command writes: answers to stdout, all else to stderr; for people, or as JSON for programs."""
+"""Output of commands: results on stdout, all else on stderr, as text for people or as JSON for programs."""
 
 import contextlib
 import functools
@@ -43,14 +43,14 @@ STATUS_STYLES: Final[Mapping[str, str]] = {
     "limited": "magenta",
 }
 _WIDTH_ELSEWHERE: Final = 10_000
-"""How wide a line may get where no terminal bounds it: a pipe's reader wants whole lines."""
+"""Line width without a terminal: programs that read a pipe need whole lines."""
 
 
 class Screen:
-    """The two streams of one command. In `json` mode stdout gets JSON only, and stderr errors as JSON."""
+    """The output streams of one command. With `--json`, stdout gets only JSON, and errors are JSON on stderr."""
 
     secrets: ClassVar[Sequence[str]] = ()
-    """What this process was given to reach stores and sinks with: errors and logs are written without it."""
+    """Passwords and other credentials of this process. They are masked in errors and logs."""
 
     def __init__(self, *, as_json: bool = False, utc: bool = False) -> None:
         self.as_json = as_json
@@ -59,45 +59,45 @@ class Screen:
         self.err = _console(sys.stderr)
 
     def write(self, *parts: RenderableType) -> None:
-        """Write an answer for people."""
+        """Write a result for people."""
         if self.out.is_terminal:
             self.out.print(*parts, highlight=False)
             return
         with self.out.capture() as written:
             self.out.print(*parts, highlight=False, soft_wrap=True)
-        # What fills a table's last column up would only be in the way of other programs.
+        # rich pads the last column with spaces, which other programs would have to strip.
         lines = written.get().split("\n")
         _write("\n".join(line.rstrip() for line in lines))
 
     def note(self, text: str | Text) -> None:
-        """Write what is beside the answer, for people only, to stderr."""
+        """Write a remark for people to stderr; nothing with `--json`."""
         if not self.as_json:
             written = Text(safe_lines(text)) if isinstance(text, str) else text
             self.err.print(written, highlight=False, soft_wrap=True)
 
     def data(self, value: object) -> None:
-        """Write an answer for programs: one JSON document."""
+        """Write a result for programs: one JSON document."""
         _write(json.dumps(value, indent=2) + "\n")
 
     def line(self, value: object) -> None:
-        """Write one of several answers for programs: a line of JSON."""
+        """Write one of several results for programs: a line of JSON."""
         _write(compact(value) + "\n")
 
     def document(self, text: str) -> None:
-        """Write a text as it is, wherever it goes."""
+        """Write a text unchanged."""
         _write(text)
 
     def value(self, text: str) -> None:
-        """Write a stored value: as it is stored, or laid out if a person looks at it."""
+        """Write a stored JSON value: indented and coloured on a terminal, unchanged elsewhere."""
         if self.out.is_terminal and not self.as_json:
             laid_out = json.dumps(parse(text), indent=2, ensure_ascii=False)
-            # JSON may hold these only inside strings, where the escape means the same.
+            # JSON may hold these characters only inside strings, where the escape means the same.
             self.out.print(JSONHighlighter()(escape_text(laid_out)), soft_wrap=True)
         else:
             _write(text + "\n")
 
     def problem(self, problem: Problem) -> None:
-        """Write why a command did not do what it was asked to, without the secrets that it was given."""
+        """Write the error of a command to stderr, with secrets masked."""
         problem = evolve(
             problem,
             message=hide(problem.message, self.secrets),
@@ -123,22 +123,22 @@ class Screen:
             self.note(Text(safe_lines(problem.detail.rstrip()), style="dim"))
 
     def instant(self, at: Micros, *, fine: bool = False) -> str:
-        """Return an instant as people read it here."""
+        """Return an instant as local time, or as UTC with `--utc`. `fine` adds fractions of a second."""
         return shown(at, self.zone, fine=fine)
 
 
 def safe(text: str) -> str:
-    """Return a text that may come from anywhere as part of a line: it commands no terminal, and begins no line."""
+    """Return untrusted text as part of a line: without line breaks and terminal control characters."""
     return escape_line(text)
 
 
 def safe_lines(text: str) -> str:
-    """Return a text of several lines, as `safe`; all but the first are indented, and so pass for none of ours."""
+    """Return untrusted text of several lines. All but the first are indented, so they cannot imitate our own output."""
     return escape_text(text).replace("\n", "\n  ")
 
 
 def one_line(text: str, most: int = 200) -> str:
-    """Return the first line of a text, not longer than `most`."""
+    """Return the first line of a text, shortened to `most` characters."""
     lines = text.strip().splitlines() or [""]
     first = lines[0].rstrip()
     is_cut = len(lines) > 1 or len(first) > most
@@ -156,7 +156,7 @@ def heading(text: str) -> Text:
 
 
 def table(*columns: str, right: Iterable[str] = (), wraps: Iterable[str] = ()) -> Table:
-    """Return an empty table. Columns keep their lines whole but for those named in `wraps`."""
+    """Return an empty table. Only columns in `wraps` wrap their lines; those in `right` are aligned to the right."""
     made = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
     for column in columns:
         wrapping = column in wraps
@@ -170,7 +170,7 @@ def table(*columns: str, right: Iterable[str] = (), wraps: Iterable[str] = ()) -
 
 
 def screen_options(body: Callable[..., None]) -> Callable[..., None]:
-    """Give a command `--json` and `--utc`, and its body the `screen` that they ask for."""
+    """Add `--json` and `--utc` to a command. Its body gets a `screen`."""
 
     @click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs; errors too, to stderr.")
     @click.option(
@@ -184,19 +184,19 @@ def screen_options(body: Callable[..., None]) -> Callable[..., None]:
 
 
 def _write(text: str) -> None:
-    """Write to stdout. If nobody reads it any more, end without a word, as other programs do."""
+    """Write to stdout. Exit silently if the reader has closed the pipe, as other programs do."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         with contextlib.suppress(OSError, ValueError):
-            # What is still in the buffer is written when Python ends.
+            # Python flushes the buffer at exit, which must not fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(Exit.BROKEN_PIPE) from None
 
 
 class _Escaped:
-    """What is printed, without what would command a terminal, however it came to be in it."""
+    """A renderable without terminal control characters, whatever text it was made from."""
 
     def __init__(self, renderable: RenderableType) -> None:
         self._renderable = renderable

@@ -1,4 +1,4 @@
-"""`holdfast db upgrade` and `holdfast db status`."""
+"""The commands `holdfast db upgrade` and `holdfast db status`."""
 
 import click
 from rich.table import Table
@@ -17,7 +17,7 @@ _EXITS = exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.SCHEMA)
 
 @click.group("db")
 def database() -> None:
-    """Look after a store's tables."""
+    """Create, upgrade and inspect a store's tables."""
 
 
 @database.command("upgrade", epilog=_EXITS)
@@ -25,7 +25,7 @@ def database() -> None:
 @engine_options
 @screen_options
 def upgrade_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -> None:
-    """Make a store's tables, or bring them up to date. Harmless when repeated, and safe when raced."""
+    """Create a store's tables, or migrate them to this version. Safe to repeat and to run concurrently."""
     spec, _ = target.split(words)
     with target.opened(spec, checks_schema=False) as engine:
         before = schema_there(engine)
@@ -46,7 +46,7 @@ def upgrade_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -
 @engine_options
 @screen_options
 def status_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -> None:
-    """Show the version of a store's tables and how many runs and jobs there are."""
+    """Show the version of the tables, and the numbers of runs and jobs."""
     spec, _ = target.split(words)
     with target.opened(spec, checks_schema=False) as engine:
         there = schema_there(engine)

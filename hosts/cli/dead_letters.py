@@ -1,4 +1,4 @@
-"""`holdfast dead-letter list` and `replay`."""
+"""The commands `holdfast dead-letter list` and `replay`."""
 
 from itertools import islice
 from typing import Final
@@ -26,7 +26,7 @@ _EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEM
 def letters_command(
     *, screen: Screen, target: Target, words: tuple[str, ...], sink: str, run_id: str, limit: int
 ) -> None:
-    """List the runs whose events are parked, because a sink refuses one of them."""
+    """List the dead-lettered streams: the runs whose events are stopped because a sink refuses one of them."""
     spec, _ = target.split(words)
     with target.opened(spec) as engine:
         letters = list(islice(engine.sync.dead_letters(sink=sink, run_id=run_id), limit))
@@ -81,7 +81,7 @@ def replay_command(
     skip: bool,
     reason: str,
 ) -> None:
-    """Let parked events go on, from the one that was refused."""
+    """Resume dead-lettered streams, from the refused event."""
     if everything == bool(sink or run_id):
         raise click.UsageError("say which: --sink NAME, --run ID, or both; or --all")
     if reason and not skip:

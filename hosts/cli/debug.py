@@ -1,4 +1,4 @@
-"""`holdfast debug`: a recorded run of a durable function, step by step, under pdb."""
+"""The command `holdfast debug`: replays a recorded run of a durable function under pdb."""
 
 import os
 import pdb  # noqa: T100  # this is what the command is
@@ -19,7 +19,7 @@ from holdfast.hosts.functions.replay_check import Replayed, replay_here, workflo
 from holdfast.kernel.authoring.functions import Workflow
 
 _OURS: Final = sys.stdlib_module_names | {"holdfast", "attr", "attrs", "cattr", "cattrs", "typing_extensions"}
-"""Packages that are stepped over: what is between two lines of a function is none of its business."""
+"""Packages that the debugger steps over, so that `next` goes from line to line of the user's code."""
 
 
 @click.command("debug", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.DIVERGED))
@@ -34,10 +34,10 @@ _OURS: Final = sys.stdlib_module_names | {"holdfast", "attr", "attrs", "cattr", 
 )
 @screen_options
 def debug_command(*, screen: Screen, file: str, modules: tuple[str, ...]) -> None:
-    """Step through a recorded run of a durable function under pdb, from its first line on.
+    """Step through a recorded run under pdb, from the first line of the durable function.
 
-    HISTORY.json is what `holdfast history export` wrote. `next` also goes over an await, which gives what is recorded.
-    Breakpoints of the code, as `breakpoint()`, are heeded. No step is run, and no store is needed.
+    HISTORY.json is a file from `holdfast history export`. `next` also steps over an await, which returns the recorded
+    value. Breakpoints in the code, such as `breakpoint()`, work. No step is run, and no store is needed.
     """
     if file == "-":
         raise click.UsageError("give the history as a file: what comes from stdin is for the debugger")
@@ -58,29 +58,29 @@ def debug_command(*, screen: Screen, file: str, modules: tuple[str, ...]) -> Non
 
 
 class _Debugger(pdb.Pdb):
-    """Stops first where a function begins."""
+    """A pdb debugger that stops first at the start of a function, and steps over Holdfast and the standard library."""
 
     def __init__(self) -> None:
-        super().__init__(skip=("holdfast.*",))  # `is_skipped_module` says more
+        super().__init__(skip=("holdfast.*",))  # see also `is_skipped_module`
         self._was_left = False
 
     def run_from(self, code: CodeType, call: Callable[[], Replayed]) -> Replayed | None:
-        """Make a call, and stop when it gets to the first line of this code. None if the user has left."""
+        """Make a call, and stop at the first line of `code`. Returns None if the user quits. Raises CliError."""
         problem = self.set_break(code.co_filename, code.co_firstlineno, temporary=True, funcname=code.co_name)
         if problem:
             raise CliError(Exit.USAGE, "no_source", f"the code can't be stepped through: {problem}")
 
         def go_on() -> Replayed:
-            self.set_continue()  # to the breakpoint
+            self.set_continue()  # continue to the breakpoint
             return call()
 
         hook = sys.breakpointhook
-        if "PYTHONBREAKPOINT" not in os.environ:  # or else the user has said what `breakpoint()` is to do
+        if "PYTHONBREAKPOINT" not in os.environ:  # an explicit choice of `breakpoint()` wins
             sys.breakpointhook = self._break_here
         try:
             replayed: Replayed | None = self.runcall(go_on)
         except Exception:
-            if self._was_left:  # what the function makes of being left is nobody's concern
+            if self._was_left:  # the function may turn pdb's BdbQuit into any error of its own
                 return None
             raise
         finally:
@@ -98,7 +98,7 @@ class _Debugger(pdb.Pdb):
 
     @override
     def do_run(self, arg: str) -> None:
-        """Say how the run is begun anew: a function can't be left in the middle of itself."""
+        """Refuse pdb's `run` and `restart`: a replay cannot be restarted from inside."""
         self.error("leave with q, and start holdfast debug again")
 
     do_restart = do_run

@@ -1,4 +1,4 @@
-"""`holdfast doctor`."""
+"""The command `holdfast doctor`."""
 
 import click
 from rich.text import Text
@@ -36,7 +36,7 @@ def doctor_command(
     limit: int,
     all_namespaces: bool,
 ) -> None:
-    """Look through a namespace, its own or all, for what is not as it must be."""
+    """Check a namespace, or all of them, for inconsistencies."""
     spec, _ = target.split(words)
     with target.opened(spec, checks_schema=False) as engine:
         diagnosis = engine.sync.doctor(
@@ -56,7 +56,7 @@ def _print_findings(screen: Screen, diagnosis: Diagnosis) -> None:
         screen.write(
             Text.assemble((f"{state}{finding.code}", style), f" {_where(finding)}{safe(finding.text)}")
         )
-        # Of many alike the advice is given once.
+        # Findings of one kind follow each other and share their advice: print it once.
         if not finding.repaired and finding.advice != advice:
             screen.write(Text(f"    {finding.advice}", style="dim"))
         advice = None if finding.repaired else finding.advice

@@ -1,4 +1,4 @@
-"""Which store a command is about: an engine in a module, or a URL."""
+"""The options that select a store, and the import of engines, workflows and sinks by `MODULE:NAME`."""
 
 import contextlib
 import difflib
@@ -30,17 +30,23 @@ URL_VARIABLE: Final = "HOLDFAST_URL"
 
 @attrs.frozen(kw_only=True)
 class Target:
-    """What a command was told of where to work."""
+    """The values of `--url` and its related options."""
 
     url: str | None = None
+    """The store's URL; None if an ENGINE argument or the environment names the engine."""
     namespace: str | None = None
+    """The namespace; `default` if None."""
     blobs: str | None = None
+    """The URL of the blob store."""
     transport: str | None = None
+    """The URL of the transport."""
     scheduler: str | None = None
+    """The URL of the scheduler."""
     patience: float | None = None
+    """How long to retry while the database is unreachable, in seconds."""
 
     def split(self, words: Sequence[str], *wanted: str) -> tuple[str | None, tuple[str, ...]]:
-        """Part the words after a command into ENGINE, which may be left out, and as many others as are wanted."""
+        """Split a command's arguments into the optional ENGINE and one argument for each name. Raises UsageError."""
         if len(words) == len(wanted) + 1:
             return words[0], tuple(words[1:])
         if len(words) == len(wanted):
@@ -51,7 +57,10 @@ class Target:
 
     @contextlib.contextmanager
     def opened(self, spec: str | None, *, checks_schema: bool = True) -> Generator[Engine]:
-        """Open the engine that a word names or, without one, the options or the environment; close it in the end."""
+        """Open the engine that `spec`, `--url` or the environment names; close it at the end of the block.
+
+        Raises UsageError, CliError if the module cannot be imported, and SchemaError unless `checks_schema` is False.
+        """
         if spec is not None and self.url is not None:
             raise click.UsageError(f"{spec!r} and --url: give one of them")
         if spec is None and self.url is None:
@@ -62,7 +71,7 @@ class Target:
                 f"say where: MODULE:ENGINE or --url URL, or set {ENGINE_VARIABLE} or {URL_VARIABLE}"
             )
         engine = self._engine_of_module(spec or "") if url is None else self._engine_of_url(url)
-        engine.core.lifecycle.reopen()  # a program may run several commands
+        engine.core.lifecycle.reopen()  # a program may run several commands on one engine
         try:
             if url is not None and checks_schema:
                 check_schema(engine.core.stores)
@@ -95,7 +104,7 @@ class Target:
 
 
 def engine_options(body: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that needs no code `--url` and what goes with it, and its body the `target` that they name."""
+    """Add `--url` and its related options to a command. Its body gets a `target`."""
 
     @click.option("--url", metavar="URL", help=f"The store, in place of ENGINE. [{URL_VARIABLE}]")
     @click.option("--namespace", metavar="NAME", help="With a URL: the namespace.  [default: default]")
@@ -146,7 +155,7 @@ def engine_options(body: Callable[..., None]) -> Callable[..., None]:
 
 
 def default_engine() -> str:
-    """Return the MODULE:ENGINE that the environment names. UsageError if it names none."""
+    """Return `MODULE:ENGINE` from the environment. Raises UsageError if the variable is not set."""
     spec = os.environ.get(ENGINE_VARIABLE)
     if not spec:
         raise click.UsageError(f"say which engine: MODULE:ENGINE, or set {ENGINE_VARIABLE}")
@@ -154,7 +163,7 @@ def default_engine() -> str:
 
 
 def load_engine(spec: str) -> Engine:
-    """Import a module and return the engine in it that `MODULE:ENGINE` names. The folder we are in comes first."""
+    """Import `MODULE:ENGINE` and return the engine. The current folder is searched first. Raises CliError."""
     module_name, colon, path = spec.partition(":")
     if not colon or not _are_names(*module_name.split("."), *path.split(".")):
         raise _bad(f"{spec!r} is no engine: write MODULE:ENGINE, as in shop.workflows:engine")
@@ -166,10 +175,10 @@ def load_engine(spec: str) -> Engine:
 
 
 def load_code(specs: Sequence[str]) -> Registry:
-    """Import modules and return the workflows in them, and of the engines in them.
+    """Import modules and return their workflows, and the workflows of their engines.
 
-    `MODULE` stands for all that it has, `MODULE:NAME` for one engine or workflow. None at all stand for the engine that
-    the environment names.
+    `MODULE` means everything in the module, `MODULE:NAME` one engine or workflow. Without arguments, the engine that
+    the environment names is used. Raises CliError if there are no workflows.
     """
     found: dict[int, Definition[object]] = {}
     for spec in specs or (default_engine(),):
@@ -186,7 +195,7 @@ def load_code(specs: Sequence[str]) -> Registry:
 
 
 def load_object(module_name: str, path: str) -> object:
-    """Import a module and return what has this name in it; without one, the module."""
+    """Import a module and return the object at a dotted path in it; the module itself if the path is empty."""
     if module_name.endswith(".py"):
         raise _bad(
             f"{module_name!r} names a file, not a module: {module_name.removesuffix('.py')}{path and ':'}{path}"
@@ -217,7 +226,7 @@ def _workflows_of(values: Sequence[object]) -> list[Definition[object]]:
 
 
 def load_sink(spec: str) -> EventSink:
-    """Import a module and return the sink of events in it that `MODULE:OBJECT` names."""
+    """Import `MODULE:OBJECT` and return it as an event sink. Raises CliError."""
     module_name, colon, path = spec.partition(":")
     if not colon or not all(part.isidentifier() for part in (*module_name.split("."), path)):
         raise _bad(f"{spec!r} is no sink: write log, a URL, or MODULE:OBJECT")
@@ -228,7 +237,7 @@ def load_sink(spec: str) -> EventSink:
 
 
 def schema_there(engine: Engine) -> str | None:
-    """Return the version of a store's tables; None if there are none."""
+    """Return the version of a store's tables; None without tables."""
     return schema_of(engine.core.stores)
 
 
@@ -245,7 +254,7 @@ def _imported(name: str) -> ModuleType:
 
 
 def _broken(name: str, error: BaseException) -> CliError:
-    """Tell of a module that can't be imported, with the part of the traceback that is its own."""
+    """Return the error for a failed import. Its detail is the traceback without the frames of the import system."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None and _is_machinery(at.tb_frame.f_code.co_filename):
         at = at.tb_next
@@ -259,7 +268,7 @@ def _is_machinery(file: str) -> bool:
 
 
 def _others(owner: object, name: str) -> str:
-    """Say which engines a module has, if any; else what is called almost so."""
+    """Return a hint for a missing name: the engines of the module, or else a name that is spelt similarly."""
     inside: dict[str, object] = getattr(owner, "__dict__", {})
     engines = [each for each, value in inside.items() if isinstance(value, Engine)]
     if engines:

@@ -1,4 +1,4 @@
-"""How a command ends: the exit codes that scripts can rely on, and which error means which."""
+"""Exit codes of commands, which scripts can rely on, and the mapping from errors to them."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -11,7 +11,7 @@ from holdfast.ports import errors as e
 
 
 class Exit(IntEnum):
-    """The exit codes. They are part of the public contract."""
+    """The exit codes, part of the public contract."""
 
     OK = 0
     RUN_FAILED = 1
@@ -49,7 +49,7 @@ MEANINGS: Final = (
 
 
 class CliError(Exception):
-    """Why a command can't do what it was asked to. `detail` is shown below the message."""
+    """An error of the command line with its exit code. `detail` is shown below the message."""
 
     def __init__(self, exit: Exit, code: str, message: str, *, detail: str = "") -> None:
         self.exit = exit
@@ -60,16 +60,21 @@ class CliError(Exception):
 
 @attrs.frozen(kw_only=True)
 class Problem:
-    """An error as it is shown. `problems` are its parts, if it has several."""
+    """An error in the form in which commands show it."""
 
     exit: Exit
+    """The exit code."""
     code: str
+    """The error's code in JSON output."""
     message: str
+    """One line for people."""
     problems: tuple[str, ...] = ()
+    """Details that are listed below the message, such as each field that does not fit."""
     detail: str = ""
+    """Further text below the message, such as a traceback."""
 
 
-# The first that fits counts.
+# The first matching entry wins.
 _EXITS: Final[Sequence[tuple[type[Exception], Exit]]] = (
     (e.RunNotFoundError, Exit.NOT_FOUND),
     (e.UnknownWorkflowError, Exit.NOT_FOUND),
@@ -101,7 +106,7 @@ _EXITS: Final[Sequence[tuple[type[Exception], Exit]]] = (
 
 
 def problem_of(error: BaseException) -> Problem | None:
-    """Return how to show an error; None if nobody expected it."""
+    """Return how to show an error; None if the error is unexpected."""
     match _first(error):
         case CliError() as error:
             return Problem(exit=error.exit, code=error.code, message=str(error), detail=error.detail)
@@ -122,15 +127,15 @@ def problem_of(error: BaseException) -> Problem | None:
 
 
 def _first(error: BaseException) -> BaseException:
-    """Return what went wrong first, if it comes from a task group."""
+    """Return the first error inside exception groups, or the error itself."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
 
 
 def exits(*codes: Exit) -> str:
-    """Return the end of a command's help: its exit codes, all of them if none are named."""
-    # A store that can be without tables can refuse its user, too.
+    """Return the list of exit codes for the end of a command's help; all of them without arguments."""
+    # A store that can lack its tables can also refuse its user.
     shown = [
         (code, meaning)
         for code, meaning in MEANINGS

@@ -1,4 +1,4 @@
-"""What options say of runs: their attributes, and when they were created."""
+"""Options that filter runs: by status, workflow, attributes, annotations and time."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
 
 
 def named_texts(given: Iterable[str], option: str = "--attribute") -> dict[str, str]:
-    """Return what `--attribute NAME=TEXT` says, each time that it is there. UsageError."""
+    """Parse the values of a repeated option NAME=TEXT. Raises UsageError."""
     attributes: dict[str, str] = {}
     for one in given:
         name, equals, value = one.partition("=")
@@ -26,7 +26,7 @@ def named_texts(given: Iterable[str], option: str = "--attribute") -> dict[str, 
 
 
 def moment(text: str) -> datetime | timedelta:
-    """Return an instant in ISO 8601, naive if it has no zone, or how long ago it is: `90m`, `7d`. BadParameter."""
+    """Parse an ISO 8601 instant, naive if it has no zone, or an age such as `90m` or `7d`. Raises BadParameter."""
     if ago := _AGO.fullmatch(text):
         try:
             return timedelta(**{_UNITS[ago[2]]: int(ago[1])})
@@ -41,7 +41,7 @@ def moment(text: str) -> datetime | timedelta:
 
 
 def start_moment(text: str) -> datetime | timedelta:
-    """Return an instant in ISO 8601, naive if it has no zone, or in how long it is: `90m`, `7d`. BadParameter."""
+    """Parse an ISO 8601 instant, naive if it has no zone, or a delay such as `90m` or `7d`. Raises BadParameter."""
     try:
         return moment(text)
     except click.BadParameter:
@@ -51,7 +51,7 @@ def start_moment(text: str) -> datetime | timedelta:
 
 
 def length(text: str) -> timedelta:
-    """Return a length of time: `90m`, `7d`. BadParameter."""
+    """Parse a duration, such as `90m` or `7d`. Raises BadParameter."""
     found = moment(text) if _AGO.fullmatch(text) else None
     if not isinstance(found, timedelta):
         raise click.BadParameter(f"{text!r} is no length of time: write 30s, 90m, 6h or 7d")
@@ -59,7 +59,7 @@ def length(text: str) -> timedelta:
 
 
 def instant_of(moment: datetime | timedelta | None, now: datetime, *, utc: bool) -> datetime | None:
-    """Return the instant, aware. Without a zone it is one of UTC, or of where we are. UsageError if there is none."""
+    """Return an aware instant. A naive one is UTC or local time; an age counts back from `now`. Raises UsageError."""
     try:
         if isinstance(moment, timedelta):
             return now - moment
@@ -71,7 +71,7 @@ def instant_of(moment: datetime | timedelta | None, now: datetime, *, utc: bool)
 
 
 def filter_options(body: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that say which runs it is about."""
+    """Add the options that filter runs to a command."""
     statuses = click.Choice([status.value for status in RunStatus], case_sensitive=False)
     for option in reversed(
         (

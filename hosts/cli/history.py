@@ -1,4 +1,4 @@
-"""`holdfast history export`, and files of histories that other commands read."""
+"""The command `holdfast history export`, and the reader of the history files that other commands take."""
 
 import sys
 from pathlib import Path
@@ -32,9 +32,9 @@ _EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILAB
 def export_command(
     *, screen: Screen, target: Target, words: tuple[str, ...], output: Path | None, generation: int | None
 ) -> None:
-    """Write all that a run was given and that has happened to it as one JSON document, with all values.
+    """Write a run's inputs and whole history as one JSON document.
 
-    `holdfast replay` and `holdfast debug` take it. Secrets that the run was given, or that its steps gave, are in it.
+    `holdfast replay` and `holdfast debug` take it. It holds all values, including any secrets in inputs and results.
     """
     spec, (run_id,) = target.split(words, "ID")
     with target.opened(spec) as engine:
@@ -59,7 +59,7 @@ def export_command(
 
 
 def read_file(file: str) -> RunHistory:
-    """Return the history in a file, or in stdin if that is `-`. CliError."""
+    """Return the history in a file; `-` is stdin. Raises CliError."""
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
         return RunHistory.from_json(text)

@@ -1,4 +1,4 @@
-"""What commands answer in JSON. The names of the fields are part of the public contract."""
+"""JSON output of commands. Field names are part of the public contract."""
 
 from typing import cast
 
@@ -17,10 +17,10 @@ Document = dict[str, object]
 
 
 def run_document(run: Run, now: Micros) -> Document:
-    """Return a run's row. `duration_seconds` of an active run is how long it has taken so far."""
+    """Return a run's row. `duration_seconds` of an active run counts until now."""
     error = cast("Document", parse(run.error)) if run.error else None
     if error is not None:
-        error.pop("arguments", None)  # it is for programs that know the class
+        error.pop("arguments", None)  # only code that knows the error's class can use the arguments
     return {
         "id": run.id,
         "key": run.key,
@@ -48,7 +48,7 @@ def run_document(run: Run, now: Micros) -> Document:
 
 
 def facts_document(facts: RunFacts) -> Document:
-    """Return a run with its stages, its steps if it is a function, and its live jobs."""
+    """Return a run with its stages, its steps if it is a durable function, and its live jobs."""
     return {
         **run_document(facts.run, facts.now),
         "stages": [_stage_document(stage, facts.now) for stage in facts.stages],
@@ -64,7 +64,7 @@ def facts_document(facts: RunFacts) -> Document:
 
 
 def row_document(row: HistoryRow) -> Document:
-    """Return a row of a history, with its payload: the value, or the key of the blob that has it."""
+    """Return a history row with its payload: the value, or the key of the blob that holds it."""
     return {
         "number": row.number,
         "type": row.type,
@@ -78,7 +78,7 @@ def row_document(row: HistoryRow) -> Document:
 
 
 def note_document(note: OutputRow, place: Place | None) -> Document:
-    """Return what an attempt said: a line of its log, how far it was, or with a heartbeat."""
+    """Return a row of attempt output: a log line, progress or heartbeat details."""
     stage, item = place or (None, None)
     return {
         "at": iso(note.at),
@@ -96,7 +96,7 @@ def note_document(note: OutputRow, place: Place | None) -> Document:
 
 
 def annotation_document(annotation: AnnotationInfo) -> Document:
-    """Return what was said of a run."""
+    """Return an annotation of a run."""
     return {
         "name": annotation.name,
         "value": annotation.value,
@@ -129,7 +129,7 @@ def _progress_document(progress: ProgressInfo) -> Document:
 
 
 def run_length(run: Run, now: Micros) -> Micros:
-    """Return how long a run took, or has taken so far."""
+    """Return the duration of a run in microseconds; of an active run until now."""
     return max(0, (now if run.ended_at is None else run.ended_at) - run.created_at)
 
 

@@ -1,4 +1,4 @@
-"""Lengths of time and instants, as programs read them."""
+"""Durations and instants in JSON output."""
 
 from typing import Final
 
@@ -9,10 +9,10 @@ _SECOND: Final = 1_000_000
 
 
 def seconds_of(length: Micros | None) -> float | None:
-    """Return a length of time in seconds, for programs."""
+    """Return a duration in seconds."""
     return None if length is None else length / _SECOND
 
 
 def iso(at: Micros | None) -> str | None:
-    """Return an instant in ISO 8601, in UTC, for programs."""
+    """Return an instant in ISO 8601, in UTC."""
     return None if at is None else instant(at).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,7 +1,7 @@
-"""Commands whose code is imported when they are run: for their help, and to complete a line, a description is enough.
+"""Commands that are imported only when they run, so that `--help` and completion do not import the engine.
 
-The descriptions are in `commands.json`, made of the commands themselves by `python -m tools.commands`, and a test
-compares them. To import the engine takes several times as long as all else that a help does.
+Their help comes from `commands.json`, which `python -m tools.commands` generates; a test keeps it up to date.
+Importing the engine takes several times as long as everything else that `--help` does.
 """
 
 import json
@@ -19,9 +19,9 @@ _HELP: Final = frozenset({"-h", "--help"})
 
 
 class LateCommand(click.Command):
-    """A command by its description. `place` is `module:name` of the real one, which does all but show help.
+    """A command with stored help. `place` is `module:name` of the real command, which does everything else.
 
-    What the command line's `obj` is, it is called with nothing before the real one is run.
+    If `obj` of the parent context is callable, it is called without arguments before the real command runs.
     """
 
     def __init__(self, name: str, place: str, described: Mapping[str, Any]) -> None:
@@ -52,14 +52,14 @@ class LateCommand(click.Command):
 
 
 def late_commands(places: Mapping[str, str]) -> Iterator[tuple[str, click.Command]]:
-    """Yield the commands of these paths, as `run list`, each with its path. `places` are those of the real ones."""
+    """Yield each path, such as `run list`, with its command. `places` maps paths to `module:name` of real commands."""
     described = _descriptions()
     for path, place in places.items():
         yield path, LateCommand(path.rpartition(" ")[2], place, described[path])
 
 
 def describe(command: click.Command) -> dict[str, object]:
-    """Return the description of a command."""
+    """Return a command's help and parameters as JSON data."""
     context = click.Context(command, info_name=command.name)
     own = [one for one in command.params if isinstance(one, click.Option | click.Argument)]
     return {
@@ -96,7 +96,7 @@ def _described(parameter: click.Option | click.Argument, context: click.Context)
 
 
 def _joined(option: click.Option) -> Sequence[str]:
-    """Return how an option is written, with its opposite if it has one."""
+    """Return the spellings of an option; a flag is joined with its opposite."""
     if not option.secondary_opts:
         return option.opts
     return [f"{one}/{other}" for one, other in zip(option.opts, option.secondary_opts, strict=True)]

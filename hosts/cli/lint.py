@@ -1,4 +1,4 @@
-"""`holdfast lint`."""
+"""The command `holdfast lint`."""
 
 import click
 from rich.text import Text
@@ -30,9 +30,10 @@ from holdfast.hosts.devtools.lint.rules import RULES
 def lint_command(
     *, screen: Screen, named: tuple[str, ...], form: str | None, ignored: tuple[str, ...]
 ) -> None:
-    """Look for what no replay could repeat, in the text of workflows. Nothing is imported or run.
+    """Find code in workflows that a replay cannot repeat.
 
-    Files, folders, or modules as they are imported from here; the current folder if none is named.
+    Takes files, folders, or modules as they are imported from here; by default the current folder. Imports and runs
+    nothing.
     """
     if screen.as_json and form not in {None, "json"}:
         raise click.UsageError(f"--json and --format {form} exclude each other")

@@ -1,4 +1,4 @@
-"""The entry point: what runs before click and rich are known to be there."""
+"""The entry point of `holdfast`. It reports a missing extra `cli` before click and rich are imported."""
 
 import sys
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ _USAGE: Final = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line with these arguments, those of the process if None. Return the exit code."""
+    """Run the command line with these arguments, by default those of the process. Return the exit code."""
     try:
         from holdfast.hosts.cli.app import run_command_line
 

@@ -1,4 +1,4 @@
-"""`holdfast run messages`."""
+"""The command `holdfast run messages`."""
 
 from typing import Final
 
@@ -28,7 +28,7 @@ _READ: Final = ("received", "refused")
 def messages_command(
     *, screen: Screen, target: Target, words: tuple[str, ...], generation: int | None, unread: bool
 ) -> None:
-    """List the messages that a durable function was sent, and what became of each.
+    """List the messages sent to a durable function, and their states.
 
     A message is unread, received, refused (with the reason), handed on to the next generation, or left in a run that
     has ended.

@@ -1,4 +1,4 @@
-"""What a process logs, on stderr: a line for people, or a line of JSON for programs."""
+"""Logging of a process to stderr: lines for people, or JSON lines for programs."""
 
 import logging
 import sys
@@ -17,7 +17,7 @@ from holdfast.ports.urls import hide
 
 _HOLDFAST: Final = logging.getLogger("holdfast")
 _FIELDS: Final = ("run", "workflow", "step", "attempt", "error")
-"""What the records of `holdfast.hosts.execution.attempt_log` have beside their messages."""
+"""Extra fields of the log records of `holdfast.hosts.execution.attempt_log`."""
 _LEVEL_STYLES: Final = {
     "DEBUG": "dim",
     "INFO": "green",
@@ -28,7 +28,7 @@ _LEVEL_STYLES: Final = {
 
 
 class ScreenHandler(logging.Handler):
-    """Writes what is logged to a screen."""
+    """A logging handler that writes to a screen, with secrets masked and replays left out."""
 
     def __init__(self, screen: Screen) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class ScreenHandler(logging.Handler):
                 self._emit_json(record)
             else:
                 self._emit_text(record)
-        except Exception:  # noqa: BLE001  # as logging does: a log that can't be written must stop nobody
+        except Exception:  # noqa: BLE001  # as in logging: a failing log must not stop the program
             self.handleError(record)
 
     def _emit_json(self, record: logging.LogRecord) -> None:
@@ -82,14 +82,14 @@ class ScreenHandler(logging.Handler):
 
 
 def log_holdfast(screen: Screen) -> None:
-    """Show the warnings of Holdfast, and leave all other logging to whoever sets it up."""
+    """Show warnings of the logger `holdfast`; change no other logger."""
     _HOLDFAST.addHandler(ScreenHandler(screen))
     _HOLDFAST.setLevel(logging.WARNING)
     _HOLDFAST.propagate = False
 
 
 def log_all(screen: Screen, *, verbose: bool) -> None:
-    """Show what everybody logs, for a process that lives long; unless its code has set up logging by now."""
+    """Log everything, for long-lived processes. Keeps handlers of the root logger that user code has set up."""
     stop_logging()
     _HOLDFAST.setLevel(logging.DEBUG if verbose else logging.INFO)
     logging.getLogger("alembic").setLevel(logging.WARNING)
@@ -100,7 +100,7 @@ def log_all(screen: Screen, *, verbose: bool) -> None:
 
 
 def stop_logging() -> None:
-    """Show no more."""
+    """Remove our logging handlers."""
     for logger in (_HOLDFAST, logging.getLogger()):
         for handler in list(logger.handlers):
             if isinstance(handler, ScreenHandler):

@@ -1,4 +1,4 @@
-"""`holdfast run query` and `holdfast run update`."""
+"""The commands `holdfast run query` and `holdfast run update`."""
 
 import inspect
 from typing import Final, cast
@@ -15,7 +15,7 @@ from holdfast.ports.json import compact, parse
 
 _EXITS = (Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA, Exit.DIVERGED)
 _PLAIN: Final = CallForm(signature=inspect.Signature(), hints={}, arguments=object, output=object)
-"""What is said and answered here is JSON, of whatever types."""
+"""A call form that takes and returns any JSON."""
 
 _arguments = click.option(
     "--arguments", metavar="JSON", default="{}", help='What it takes, by name: \'{"address": "Oslo"}\'.'
@@ -28,10 +28,10 @@ _arguments = click.option(
 @engine_options
 @screen_options
 def query_command(*, screen: Screen, target: Target, words: tuple[str, ...], arguments: str) -> None:
-    """Ask a durable function what is, and print the answer as JSON.
+    """Query a durable function, and print the answer as JSON.
 
-    QUERY is the name of a method that is marked with @query, with that of its class: OrderState.destination. The
-    function is replayed here, so its code is needed; nothing is stored.
+    QUERY is the name of a method that is marked with @query, with its class: OrderState.destination. The command itself
+    replays the function, so it needs the workflow's code; nothing is stored.
     """
     spec, (run_id, name) = target.split(words, "ID", "QUERY")
     call = QueryCall[object](query=name, arguments=_arguments_text(arguments), form=_PLAIN)
@@ -65,10 +65,10 @@ def update_command(
     timeout: float | None,
     idempotency_key: str | None,
 ) -> None:
-    """Have a durable function change what it exposes, and print the reply as JSON.
+    """Send a durable function an update, and print the reply as JSON.
 
-    UPDATE is the name of a method that is marked with @update, with that of its class: OrderState.move_to. Whoever
-    drives the run carries it out: if no worker does, there is no reply.
+    UPDATE is the name of a method that is marked with @update, with its class: OrderState.move_to. The worker that
+    drives the run carries it out: without a worker there is no reply.
     """
     spec, (run_id, name) = target.split(words, "ID", "UPDATE")
     call = UpdateCall[object](update=name, arguments=_arguments_text(arguments), form=_PLAIN, checked=False)

@@ -1,4 +1,4 @@
-"""`holdfast replay` and `holdfast check-upgrade`: what the code that there is now makes of recorded runs."""
+"""The commands `holdfast replay` and `holdfast check-upgrade`: replay recorded runs with the current code."""
 
 import contextlib
 import sys
@@ -34,9 +34,10 @@ _WORDS: Final = {Verdict.NO_CODE: "no code"}
 )
 @screen_options
 def replay_history_command(*, screen: Screen, files: tuple[str, ...], modules: tuple[str, ...]) -> None:
-    """Tell durable functions what is recorded of their runs, and say what they make of it.
+    """Replay recorded histories with the current code.
 
-    HISTORY.json is what `holdfast history export` wrote; - is stdin. No step is run, and no store is needed.
+    HISTORY.json is a file from `holdfast history export`; - is stdin. Prints the outcome of each. No step is run, and
+    no store is needed.
     """
     code = load_code(modules)
     found: list[Upgrade] = []
@@ -86,9 +87,10 @@ def check_upgrade_command(
     sample: str,
     known_only: bool,
 ) -> None:
-    """Say whether the runs that have not ended go on with the code that is here. Run it before you deploy that.
+    """Check whether open runs can continue with this code. Run it before you deploy the code.
 
-    The histories of durable functions are replayed; no step is run, and nothing is written.
+    It replays the histories of durable functions, and checks that the code has the stages of pipelines. No step is
+    run, and nothing is written.
     """
     with Target().opened(spec or default_engine()) as engine:
         core = engine.core
@@ -127,7 +129,7 @@ def check_upgrade_command(
 
 @contextlib.contextmanager
 def _no_breakpoints() -> Generator[None]:
-    """Go past each `breakpoint()`: nobody may be there, and a debugger without anybody ends what it stands in."""
+    """Disable `breakpoint()`: a debugger without a terminal raises in the code that it stops."""
 
     def go_on(*_: object, **__: object) -> None:
         pass

@@ -1,4 +1,4 @@
-"""`holdfast run cancel`, `terminate`, `pause` and `resume`: what becomes of a run, or of many."""
+"""The commands `holdfast run cancel`, `terminate`, `pause` and `resume`, for one run or many."""
 
 from typing import Final
 

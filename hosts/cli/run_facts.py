@@ -1,6 +1,6 @@
-"""What is known of one run: read from its row, its plan, its history and its live jobs.
+"""Details of one run for `holdfast run show`, read from its row, plan, history and live jobs.
 
-No user code is needed, but for one thing: which steps a function has under way is found by a replay.
+User code is needed only to find the running steps of a durable function, by a replay.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,40 +40,50 @@ from holdfast.ports.records import (
 from holdfast.ports.references import leaves, located, reference_from, references_from
 
 ROWS_MAX: Final = 20_000
-"""How many rows of a run's history are read to tell of its stages."""
+"""Maximum number of history rows that are read for the details of stages and steps."""
 ANNOTATIONS_MAX: Final = 1_000
-"""How many annotations of a run are shown: the oldest."""
+"""Maximum number of annotations that are shown, oldest first."""
 _PAGE: Final = 500
 
 Data = Mapping[str, object]
 Place = tuple[str, int | None]
-"""A stage, and which item of it if it is mapped."""
+"""The name of a stage, and the item's index if the stage is mapped."""
 
 
 @attrs.define(kw_only=True)
 class StageStory:
-    """What happened in one stage. `total` is how many items it has if it is mapped, None if that is not known.
-
-    `kept_of` is the number of the generation that gave its output, if this one has not run it.
-    """
+    """State, attempts and times of one stage."""
 
     name: str
     mapped: bool
+    """Whether it is a map."""
     state: str = "waiting"
+    """The state as it is shown: `waiting`, `queued`, `running`, `retrying`, `done`, `kept`, `failed`, `held` ..."""
     done: int = 0
+    """Number of completed items, or of completed attempts if the stage is not mapped."""
     total: int | None = None
+    """Number of items of a map; None if not known yet."""
     attempts: int = 0
+    """Number of attempts."""
     failed: int = 0
+    """Number of failed attempts."""
     lost: int = 0
+    """Number of attempts whose worker was lost."""
     started_at: Micros | None = None
+    """When the first attempt started."""
     last_at: Micros | None = None
+    """The time of the newest history row about the stage."""
     host: str | None = None
+    """The host of the last completed attempt."""
     error: str | None = None
+    """Class or code, and message, of the last failed attempt."""
     traceback: str | None = None
+    """The traceback of the last failed attempt."""
     kept_of: int | None = None
+    """The generation that produced the output, if this one has kept it."""
 
     def length(self, now: Micros) -> Micros | None:
-        """Return how long it took or, if it is under way, has taken so far; of a map from first to last item."""
+        """Return the duration in microseconds, until now while under way; of a map from the first item to the last."""
         if self.started_at is None:
             return None
         under_way = self.state in {"running", "retrying", "queued", "sleeping"}
@@ -82,32 +92,37 @@ class StageStory:
 
 @attrs.frozen(kw_only=True)
 class RunFacts:
-    """One run, as it is now. `jobs` of maps may be many. `whole` is False if the history is longer than was read.
-
-    `slots_used` are how many of what the run or a job of it waits for others have. `steps` are those of a durable
-    function, by when they came to something last; None if the run is none. `blocked` is why it can't go on, if so.
-    `continues` says that the generation before went on as this one.
-    """
+    """One run with its details, at one instant."""
 
     run: Run
     plan: Plan
     stages: tuple[StageStory, ...]
+    """One for each stage of the plan."""
     jobs: tuple[Job, ...]
+    """Live jobs; of maps there may be many."""
     holders: Mapping[str, Session]
+    """Sessions that hold jobs, by id."""
     places: Mapping[int, Place]
+    """Stages and items, by the numbers of their jobs."""
     now: Micros
+    """When the details were read."""
     whole: bool
+    """False if the history is longer than `ROWS_MAX`, so that details are incomplete."""
     slots_used: Mapping[SlotName, int]
+    """Slots in use, for each slot that the run or one of its jobs waits for."""
     annotations: tuple[AnnotationInfo, ...] = ()
     progress: tuple[ProgressInfo, ...] = ()
     steps: tuple[StepStory, ...] | None = None
+    """Steps of a durable function, the latest change last; None for a pipeline."""
     blocked: str | None = None
+    """Why the run is blocked."""
     published: tuple[PublishedValue, ...] = ()
     continues: bool = False
+    """Whether the previous generation continued as this one."""
 
 
 def find_run(core: Core, run_id: str, generation: int | None = None) -> Run:
-    """Return a generation of a run, the newest if no number is given. RunNotFoundError."""
+    """Return a generation of a run, by default the newest. Raises RunNotFoundError."""
     core.connect()
     run = core.stores.persistence.read(FindRun(RunName(core.namespace, run_id), generation))
     if run is None:
@@ -116,7 +131,7 @@ def find_run(core: Core, run_id: str, generation: int | None = None) -> Run:
 
 
 def history_of(core: Core, run: str, most: int | None = None) -> Iterator[HistoryRow]:
-    """Yield a run's history, page by page; at most so many rows."""
+    """Yield a run's history, page by page; at most `most` rows."""
     after = 0
     while most is None or after < most:
         limit = _PAGE if most is None else min(_PAGE, most - after)
@@ -128,7 +143,7 @@ def history_of(core: Core, run: str, most: int | None = None) -> Iterator[Histor
 
 
 def read_facts(core: Core, run: Run, now: Micros) -> RunFacts:
-    """Read what is known of a run."""
+    """Read the details of a run."""
     plan = core.inputs.plan(run.plan)
     jobs = core.stores.persistence.read(JobsOfRun(run.key)) if run.status not in TERMINAL else ()
     stages = {
@@ -170,12 +185,12 @@ def read_facts(core: Core, run: Run, now: Micros) -> RunFacts:
 
 
 def result_text(core: Core, run: Run) -> str:
-    """Return the JSON text of what a completed run gave."""
+    """Return the result of a completed run as JSON text."""
     return core.inputs.text(run.key, reference_from(run.result or "null"))
 
 
 def row_data(row: HistoryRow) -> dict[str, object]:
-    """Return the small facts of a history row."""
+    """Return the data of a history row as a dict."""
     return cast("dict[str, object]", parse(row.data)) if row.data else {}
 
 
@@ -191,7 +206,7 @@ def _add_row(stages: Mapping[str, StageStory], places: dict[int, Place], row: Hi
 
 
 def add_row(stage: StageStory, row: HistoryRow) -> None:
-    """Add to a stage's story what a row of its history says."""
+    """Update a stage's details with a row of its history."""
     data = row_data(row)
     started_at = data.get("started_at")
     match row.type:
@@ -209,7 +224,7 @@ def add_row(stage: StageStory, row: HistoryRow) -> None:
             stage.attempts += 1
             stage.lost += 1
         case "stage.started" | "stage.suspended":
-            pass  # its work goes on elsewhere: that is its time, too
+            pass  # the external work continues, which counts as the stage's time
         case "stage.expanded":
             stage.total = cast("int", data.get("items"))
         case _:
@@ -237,7 +252,7 @@ def _add_open_steps(
     holders: Mapping[str, Session],
     now: Micros,
 ) -> None:
-    """Add the steps that the worker which drives a function does now."""
+    """Add the steps that the worker of a durable function is running now."""
     held = next((job for job in jobs if job.kind is JobKind.WORKFLOW and job.state is JobState.LEASED), None)
     waits = None if held is None else waits_of(core, run, now)
     if held is None or waits is None:
@@ -250,7 +265,7 @@ def _add_open_steps(
 
 
 def _add_progress(stages: Mapping[str, StageStory], run: Run, plan: Plan, jobs: Sequence[Job]) -> None:
-    """Say of each stage where it is, which the run's row knows best."""
+    """Set the state of each stage from the run's progress, which is more precise than the history."""
     progress = progress_from(run.progress)
     for number, group in enumerate(plan.groups):
         for node in group.nodes:
@@ -264,7 +279,7 @@ def _add_progress(stages: Mapping[str, StageStory], run: Run, plan: Plan, jobs: 
 
 
 def _add_kept(core: Core, stages: Mapping[str, StageStory], run: Run) -> None:
-    """Say of stages that this generation has not run where their outputs are from."""
+    """Set the generation that produced the output, for stages that this one has kept."""
     kept = references_from(run.inherited)
     keys = {name: located(run.key, leaf)[0] for name, reference in kept.items() for leaf in leaves(reference)}
     numbers = _generations(core, keys.values())
@@ -275,7 +290,7 @@ def _add_kept(core: Core, stages: Mapping[str, StageStory], run: Run) -> None:
 
 
 def _generations(core: Core, keys: Iterable[str]) -> dict[str, int]:
-    """Return the numbers of the generations of these keys."""
+    """Return the generation numbers of runs, by their keys."""
     wanted = tuple(sorted(set(keys)))
     found = core.stores.persistence.read(RunsByKey(wanted)) if wanted else ()
     return {run.key: run.generation for run in found}
@@ -318,7 +333,7 @@ def _sessions(core: Core, jobs: Sequence[Job]) -> dict[str, Session]:
 
 
 def _slots_used(core: Core, run: Run, jobs: Sequence[Job]) -> dict[SlotName, int]:
-    """Return how many have a slot of what the run, or a job of it, waits for."""
+    """Return the numbers of used slots, for each slot that the run or one of its jobs waits for."""
     waits = run.status is RunStatus.PENDING and run.concurrency_key is not None
     keys = {job.concurrency_key for job in jobs if job.state is JobState.LIMITED and job.concurrency_key}
     used: dict[SlotName, int] = {}

@@ -1,4 +1,4 @@
-"""`holdfast run list`."""
+"""The command `holdfast run list`."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta

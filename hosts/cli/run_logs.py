@@ -1,4 +1,4 @@
-"""`holdfast run logs`."""
+"""The command `holdfast run logs`."""
 
 import time
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ def logs_command(
     item: int | None,
     after: str | None,
 ) -> None:
-    """Show what a run's stages have logged. With --json each line is an object of its own."""
+    """Show the log lines of a run's stages. With --json each line is a separate object."""
     spec, (run_id,) = target.split(words, "ID")
     options: LogOptions = {"level": level, "stage": stage, "item": item, "after": after}
     with target.opened(spec) as engine:

@@ -1,4 +1,4 @@
-"""What can be seen of a run that is under way, and how people are shown it."""
+"""Progress of an active run, and its display on a terminal or as lines."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ _OPEN_SHOWN: Final = 10
 
 @attrs.frozen
 class OpenStage:
-    """A stage that is under way; of a map, how many of its items are done."""
+    """A stage that is under way. For a map: how many of its items are done."""
 
     name: str
     done: int | None = None
@@ -39,17 +39,21 @@ class OpenStage:
 
 @attrs.frozen(kw_only=True)
 class View:
-    """What can be seen of a run's progress."""
+    """The progress of a run at one instant."""
 
     run: Run
     done: tuple[str, ...]
+    """The names of completed stages."""
     open: tuple[OpenStage, ...]
+    """Stages that are under way."""
     stages: int
+    """The number of stages in the plan."""
     message: str = ""
+    """The newest progress of an attempt, as a line of text."""
 
 
 class Watch:
-    """Looks at a run that is under way."""
+    """Reads the progress of an active run, repeatedly."""
 
     def __init__(self, core: Core, run: Run) -> None:
         self._core = core
@@ -59,13 +63,13 @@ class Watch:
         self._message = ""
 
     def look(self) -> View:
-        """Return how far the run is now."""
+        """Return the current progress."""
         (run,) = self._core.stores.persistence.read(RunsByKey((self._key,)))
         self._listen()
         return attrs.evolve(view_of(run, self._plan), message=self._message)
 
     def _listen(self) -> None:
-        """Read what was said since the last look; of much, a part at each look."""
+        """Read the attempt output since the last call, at most `_PAGES_PER_LOOK` pages of it."""
         for _ in range(_PAGES_PER_LOOK):
             notes = self._core.stores.persistence.read(NotesOf(self._key, self._note, _NOTES_PAGE))
             progress_notes = [note for note in notes if note.kind == "progress"]
@@ -78,15 +82,15 @@ class Watch:
 
 
 class Display(Protocol):
-    """Shows people how far a run is."""
+    """Shows the progress of a run to people."""
 
     def show(self, view: View, now: Micros) -> None:
-        """Show it."""
+        """Show a view."""
         ...
 
 
 def view_of(run: Run, plan: Plan) -> View:
-    """Return how far a run is by its row."""
+    """Return the progress of a run as its row has it."""
     progress = progress_from(run.progress)
     done = [node.name for group in plan.groups[: progress.group] for node in group.nodes]
     under_way: list[OpenStage] = []
@@ -103,7 +107,7 @@ def view_of(run: Run, plan: Plan) -> View:
 
 
 class Bars:
-    """See `Display`: a few lines of a terminal, drawn again and again."""
+    """A display with progress bars, redrawn in place on a terminal."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
@@ -131,7 +135,7 @@ class Bars:
 
 
 class Lines:
-    """See `Display`: a line for each stage that is done, and for each tenth of a map."""
+    """A display with a line for each completed stage, and for each tenth of a map."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -161,7 +165,7 @@ class Lines:
 
 @contextmanager
 def display(screen: Screen) -> Generator[Display]:
-    """Show a run's progress in a way that fits the screen, until the block ends."""
+    """Provide a display that suits the screen, until the block ends."""
     if screen.as_json or not screen.err.is_terminal or screen.err.is_dumb_terminal:
         yield Lines(screen)
         return

@@ -1,4 +1,4 @@
-"""`holdfast run remove`."""
+"""The command `holdfast run remove`."""
 
 import click
 
@@ -18,9 +18,9 @@ from holdfast.kernel.commands import RunRemove
 @engine_options
 @screen_options
 def remove_run_command(*, screen: Screen, target: Target, words: tuple[str, ...], many: Many | None) -> None:
-    """Take a run that has ended out of the store for good, with its generations, history and blobs.
+    """Delete an ended run, with its generations, history and blobs.
 
-    Refused while others are still to hear of it: its parent, or a sink.
+    Refused until its result is delivered to its parent run and its events to all sinks.
     """
     if many is not None:
         act_on_many(screen, target, words, many, REMOVE, reason="")

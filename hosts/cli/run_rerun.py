@@ -1,4 +1,4 @@
-"""`holdfast run rerun`."""
+"""The command `holdfast run rerun`."""
 
 from collections.abc import Iterator
 
@@ -51,9 +51,9 @@ def rerun_command(
     reason: str,
     many: Many | None,
 ) -> None:
-    """Run a run again from a stage or a step on, as a new generation that keeps what comes before.
+    """Run a run again from a stage or a step, as a new generation.
 
-    If the run is still active, the generation that there is is terminated.
+    What comes before that point is kept. If the run is still active, its present generation is terminated.
     """
     if many is not None:
         if preview:
@@ -101,7 +101,7 @@ def _show(screen: Screen, preview: RerunPreview) -> None:
 
 
 def _of_function(preview: RerunPreview) -> Iterator[tuple[str, str]]:
-    """Yield what there is to say of a function besides its steps."""
+    """Yield the rows about a durable function's timers, children, messages and compensations."""
     if preview.timers:
         yield "Waits", f"anew for {len(preview.timers)} of its timers: {safe(', '.join(preview.timers))}"
     if preview.starts:

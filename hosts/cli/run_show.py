@@ -1,4 +1,4 @@
-"""`holdfast run show`."""
+"""The command `holdfast run show`."""
 
 from collections.abc import Iterator
 
@@ -81,7 +81,7 @@ def show_command(
     verbose: bool,
     output: bool,
 ) -> None:
-    """Show one run: how it is, its stages, its live jobs, and why it failed if it did."""
+    """Show one run: its status, stages or steps, and live jobs, and why it failed or is blocked."""
     if output and (history or log):
         raise click.UsageError("--output stands alone: it shows nothing but the result")
     spec, (run_id,) = target.split(words, "ID")
@@ -163,7 +163,7 @@ def _show(screen: Screen, facts: RunFacts, *, verbose: bool) -> None:
 
 
 def _show_work(screen: Screen, facts: RunFacts) -> None:
-    """Show the stages of a pipeline, or the steps of a function."""
+    """Show the stages of a pipeline, or the steps of a durable function."""
     steps = facts.steps
     if steps is None:
         _section(screen, "Stages", _stages_table(facts))
@@ -276,7 +276,7 @@ def _items(stage: StageStory) -> str:
 
 
 def _remark(stage: StageStory) -> str:
-    """Return what is special about a stage."""
+    """Return a remark on a stage: where its output is from, failed and lost attempts."""
     parts: list[str] = []
     if stage.kept_of is not None:
         parts.append(f"of generation {stage.kept_of}")
@@ -322,7 +322,7 @@ def _whereabouts(screen: Screen, facts: RunFacts, job: Job, *, verbose: bool) ->
 
 
 def _progress_table(screen: Screen, facts: RunFacts) -> Table:
-    """Return how far those are that were heard of last."""
+    """Return a table of the progress of attempts, the newest first."""
     rows = table("stage", "progress", "", "said at", right=("progress",), wraps=("",))
     for progress in sorted(facts.progress, key=lambda said: said.at, reverse=True)[:JOBS_SHOWN]:
         share = f"{progress.done / progress.of:.0%}" if progress.of else f"{progress.done:g}"
@@ -367,7 +367,7 @@ def _place(facts: RunFacts, note: OutputRow) -> Place | None:
 
 
 def _notes(core: Core, run: Run) -> Iterator[OutputRow]:
-    """Yield what attempts have said, page by page, each in the order in which it was said."""
+    """Yield the attempt output of a run, page by page, each page in order of time."""
     after = ""
     while notes := core.stores.persistence.read(NotesOf(run.key, after, _PAGE)):
         yield from sorted(notes, key=lambda note: (note.at, note.id))

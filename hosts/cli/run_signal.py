@@ -1,4 +1,4 @@
-"""`holdfast run signal`."""
+"""The command `holdfast run signal`."""
 
 import click
 from rich.text import Text
@@ -25,10 +25,10 @@ _EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILAB
 def signal_command(
     *, screen: Screen, target: Target, words: tuple[str, ...], idempotency_key: str | None
 ) -> None:
-    """Send a durable function a message.
+    """Send a message to a durable function.
 
-    MESSAGE is JSON, and must be what the function's channel takes: that is checked here if ENGINE has the code of the
-    run's workflow. If not, what does not fit is passed over when it would be received, as a row of the history says.
+    MESSAGE is JSON of the channel's type. If ENGINE has the code of the run's workflow, it is validated here; otherwise
+    when the function would receive it: a message that does not fit is skipped, and a row of the history says so.
     """
     spec, (run_id, channel, text) = target.split(words, "ID", "CHANNEL", "MESSAGE")
     signal = Signal(channel, _message(text))

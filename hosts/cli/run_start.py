@@ -1,4 +1,4 @@
-"""`holdfast run start`."""
+"""The command `holdfast run start`."""
 
 import re
 import sys
@@ -33,7 +33,7 @@ _ENGINE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*|[a-z]+(\+[a-z]+)?:
 
 
 class _IfExists(click.Choice[str]):
-    """What `--if-exists` can be; those who want more are told where it is said."""
+    """The choices of `--if-exists`. For choices of a related option, the error names that option."""
 
     @override
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -109,7 +109,7 @@ def start_command(
     timeout: float | None,
     **settings: object,
 ) -> None:
-    """Start a run, and write its id to stdout.
+    """Start a run, and print its id.
 
     INPUT is JSON, and must fit the type that the workflow declares. If it begins with a minus, write -- before it.
     """
@@ -131,7 +131,7 @@ def start_command(
 
 
 def _parted(words: tuple[str, ...]) -> tuple[str, str, str | None]:
-    """Part the words into ENGINE, WORKFLOW and INPUT. Only an engine's name has a colon."""
+    """Split the arguments into ENGINE, WORKFLOW and INPUT. Only an engine's name has a colon. Raises UsageError."""
     if _is_engine(words[1:2]) and not _is_engine(words[:1]):
         raise click.UsageError(f"the engine comes first: holdfast run start {words[1]} {words[0]} ...")
     spec, rest = (words[0], words[1:]) if ":" in "".join(words[:1]) else (default_engine(), words)
@@ -152,7 +152,7 @@ def _parted(words: tuple[str, ...]) -> tuple[str, str, str | None]:
 
 
 def _is_engine(word: tuple[str, ...]) -> bool:
-    """Whether a word, if there is one, can only be an engine or a URL: no workflow, and no JSON."""
+    """Return whether an argument can only be an engine or a URL, and neither a workflow nor JSON."""
     return any(_ENGINE.fullmatch(one) is not None for one in word)
 
 
@@ -213,7 +213,7 @@ def _pipeline(core: Core, workflow: str) -> Authored:
 
 
 def _configured(pipeline: Authored, config: str) -> ConfigurableStage[Any, object, Any]:
-    """Return a stage with the config that a word says. InvalidValueError if it is none."""
+    """Return a stage with the config of `--config STAGE=JSON`. Raises InvalidValueError if it does not fit."""
     name, equals, text = config.partition("=")
     if not equals:
         raise click.UsageError(f"--config {config!r}: write STAGE=JSON, as extract='{{\"depth\": 3}}'")

@@ -1,4 +1,4 @@
-"""Waiting for a run to end: `holdfast run wait`, and `--wait`."""
+"""The command `holdfast run wait`, and the option `--wait`."""
 
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Final
@@ -20,7 +20,7 @@ from holdfast.ports.json import parse
 from holdfast.ports.records import TERMINAL, Micros, Run, RunStatus
 
 LOOK_SECONDS: Final = 0.5
-"""How often a run that is waited for is looked at, for its progress. Its end is heard of at once."""
+"""Interval at which the run's progress is read. The listener reports its end without delay."""
 _ENDS: Final = {
     RunStatus.COMPLETED: Exit.OK,
     RunStatus.FAILED: Exit.RUN_FAILED,
@@ -48,7 +48,7 @@ _ENDS: Final = {
 @engine_options
 @screen_options
 def wait_command(*, screen: Screen, target: Target, words: tuple[str, ...], timeout: float | None) -> None:
-    """Wait until a run ends, and write its result to stdout. How far it is goes to stderr."""
+    """Wait until a run ends, and print its result. Progress goes to stderr."""
     spec, (run_id,) = target.split(words, "ID")
     with target.opened(spec) as engine:
         core = engine.core
@@ -57,11 +57,11 @@ def wait_command(*, screen: Screen, target: Target, words: tuple[str, ...], time
 
 
 def wait_for(screen: Screen, core: Core, run: Run, timeout: float | None) -> Exit:
-    """Wait until a run ends; show it meanwhile, and then its result. Return the exit code that says how it ended."""
+    """Wait until a run ends, show its progress and then its result. Return the exit code for its status."""
     until = None if timeout is None else core.stores.clock.monotonic() + timeout
     while run.status not in TERMINAL:
         run = _ended(screen, core, run, timeout, until)
-        if run.is_continued:  # as a new generation, which is waited for as well
+        if run.is_continued:  # wait for the next generation as well
             run = find_run(core, run.id)
     now = micros(core.clock.now())
     if screen.as_json:
@@ -79,7 +79,7 @@ def _ended(screen: Screen, core: Core, run: Run, timeout: float | None, until: f
     try:
         with display(screen) as shown:
             while True:
-                # It may also have ended before anybody listened for it.
+                # The run may have ended before `when_ended` was called.
                 view = watch.look()
                 shown.show(view, micros(core.clock.now()))
                 if view.run.status in TERMINAL:

@@ -1,4 +1,4 @@
-"""`holdfast run wake`."""
+"""The command `holdfast run wake`."""
 
 import click
 from rich.text import Text
@@ -20,7 +20,7 @@ _EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILAB
 def wake_command(
     *, screen: Screen, target: Target, words: tuple[str, ...], stage: str | None, item: int | None
 ) -> None:
-    """Have external work checked now: the work of this key, or that of a stage of a run."""
+    """Check external work now. ID|KEY is the key of the work or, with --stage, a run."""
     if item is not None and stage is None:
         raise click.UsageError("--item goes with --stage")
     spec, (named,) = target.split(words, "ID|KEY")

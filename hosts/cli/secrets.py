@@ -1,4 +1,4 @@
-"""What a process was given to reach stores and sinks with: it is in no error and in no log of it."""
+"""Credentials in the arguments and the environment of a process, to be masked in errors and logs."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Final
 from holdfast.ports.urls import secrets_of
 
 WEBHOOK_SECRETS: Final = "HOLDFAST_WEBHOOK_SECRETS_"
-"""With the name of a sink after it: the variable with the secrets that its webhook signs with."""
+"""Prefix of the environment variables with the signing secrets of webhooks. The suffix is the sink's name."""
 _VARIABLES: Final = ("HOLDFAST_ENGINE", "HOLDFAST_URL")
 _PASSWORDS: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "PGPASSWORD")
 _URL: Final = re.compile(
@@ -17,11 +17,11 @@ _URL: Final = re.compile(
     r"|[^/@:]*:.*@.*/.*)",
     re.DOTALL,
 )
-"""An argument with a URL in it, or with what was to be one."""
+"""An argument that contains a URL, or a misspelt one."""
 
 
 def secrets_given(arguments: Sequence[str], environment: Mapping[str, str]) -> Sequence[str]:
-    """Return what of the arguments and the environment of a process is not to be shown."""
+    """Return the credentials in the arguments and the environment of a process."""
     return tuple(dict.fromkeys(_secrets(arguments, environment)))
 
 

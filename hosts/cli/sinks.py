@@ -1,4 +1,4 @@
-"""`holdfast sink add`, `remove` and `list`."""
+"""The commands `holdfast sink add`, `remove` and `list`."""
 
 from datetime import datetime, timedelta
 
@@ -34,7 +34,7 @@ def add_command(
     since: datetime | timedelta | None,
     types: tuple[str, ...],
 ) -> None:
-    """Let events go to a sink of this name. One that is there stays as it is; with other types it is refused."""
+    """Register a sink for events. An existing sink stays as it is; other types than before are refused."""
     spec, (name,) = target.split(words, "NAME")
     with target.opened(spec) as engine:
         engine.core.connect()
@@ -51,7 +51,7 @@ def add_command(
 @engine_options
 @screen_options
 def remove_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -> None:
-    """Forget a sink, what it had to get, and its dead letters."""
+    """Delete a sink, its pending events and its dead letters."""
     spec, (name,) = target.split(words, "NAME")
     with target.opened(spec) as engine:
         removed = engine.sync.remove_sink(name)
@@ -68,7 +68,7 @@ def remove_command(*, screen: Screen, target: Target, words: tuple[str, ...]) ->
 @engine_options
 @screen_options
 def sinks_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -> None:
-    """List sinks, and how they do."""
+    """List sinks, with their failures and dead-lettered streams."""
     spec, _ = target.split(words)
     with target.opened(spec) as engine:
         sinks = engine.sync.sinks()

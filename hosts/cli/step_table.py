@@ -1,4 +1,4 @@
-"""What is known of the steps of a durable function: read from the history of its run."""
+"""The steps of a durable function for `holdfast run show`, read from the run's history."""
 
 from collections.abc import Mapping
 from typing import Final, cast
@@ -16,7 +16,7 @@ from holdfast.ports.json import parse
 from holdfast.ports.records import HistoryRow, Micros
 
 STEPS_SHOWN: Final = 20
-"""How many steps are shown: those that came to something last."""
+"""Maximum number of steps that are shown: those with the latest changes."""
 
 _STATES: Final = {
     "step.completed": "done",
@@ -31,42 +31,50 @@ _OPEN: Final = ("running", "retrying", "queued")
 
 @attrs.frozen(kw_only=True)
 class StepStory:
-    """What one call of a step has come to. `last_at` is when it did.
-
-    `length` is how long it took, from the beginning of its first try; waits between tries count. `error` is what the
-    last try raised that failed; `traceback` is where. `kept_of` is the number of the generation in which it came to
-    that, if this one keeps it. `lost_attempts` of the tries were lost with their workers.
-    """
+    """State, tries and times of one call of a step."""
 
     call: str
+    """The name of the call, such as `2` or `3.1`."""
     step: str
+    """The name of the step."""
     state: str
+    """`queued`, `running`, `retrying`, `done`, `failed` or `cancelled`."""
     tries: int
+    """Number of tries so far."""
     site: str
+    """The call's place in the source code."""
     started_at: Micros
+    """When the first try started."""
     last_at: Micros
+    """The time of the latest change."""
     retry_at: Micros | None = None
+    """When the next try is due."""
     host: str | None = None
+    """The host of the latest try."""
     error: str | None = None
+    """Class and message of the error of the last failed try."""
     traceback: str | None = None
+    """The traceback of that error."""
     kept_of: int | None = None
+    """The generation that the result was kept from, if it is not the present one."""
     lost_attempts: int = 0
+    """Number of tries whose worker was lost."""
 
     @property
     def length(self) -> Micros:
-        """How long it took until now, or until it ended."""
+        """Duration until the latest change, with waits between tries, in microseconds."""
         return max(0, self.last_at - self.started_at)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Whether the call has ended."""
         return self.state not in _OPEN
 
 
 def add_step(steps: dict[str, StepStory], row: HistoryRow, kept_of: int | None = None) -> None:
-    """Add to the stories of steps, by their calls, what a row of the history says. The latest is the last.
+    """Update the steps, a dict by call, with a history row. The latest change comes last.
 
-    `kept_of` is the number of the generation that has the row, if it is one before.
+    `kept_of` is the generation of the row, if it is an earlier one.
     """
     state = _STATES.get(row.type)
     if state is None:
@@ -81,7 +89,7 @@ def add_step(steps: dict[str, StepStory], row: HistoryRow, kept_of: int | None =
         call=call,
         step=str(facts.get("step", "")),
         state=state,
-        # One that gets into its queue was not tried yet.
+        # a step in its queue was not tried yet
         tries=0 if state == "queued" else cast("int", facts.get("attempt", before.tries if before else 1)),
         site=str(facts.get("site", "")) or (before.site if before else ""),
         started_at=before.started_at if before else (began if isinstance(began, int) else row.at),
@@ -96,7 +104,7 @@ def add_step(steps: dict[str, StepStory], row: HistoryRow, kept_of: int | None =
 
 
 def add_open_step(steps: dict[str, StepStory], one: OpenStep, began_at: Micros, host: str | None) -> None:
-    """Add a step that the worker on `host` does now. `began_at` is when its try began, or later."""
+    """Add a step that runs now on `host`. `began_at` is when its try began, or later."""
     before = steps.pop(one.call, None)
     steps[one.call] = StepStory(
         call=one.call,
@@ -114,13 +122,13 @@ def add_open_step(steps: dict[str, StepStory], one: OpenStep, began_at: Micros, 
 
 
 def step_error(facts: Mapping[str, object]) -> str:
-    """Return what a try has raised, by the facts of its row: its class and its message."""
+    """Return the error of a try, from the data of its row: class and message."""
     raised: Raised = raised_from_facts(facts)
     return f"{raised.type}: {raised.message}" if raised.message else raised.type
 
 
 def steps_table(screen: Screen, steps: tuple[StepStory, ...], now: Micros) -> Table:
-    """Return a table of the steps that came to something last."""
+    """Return a table of the steps with the latest changes."""
     rows = table(
         "call", "step", "state", "tries", "duration", "ended", "", right=("tries", "duration"), wraps=("",)
     )

@@ -1,4 +1,4 @@
-"""Rows of histories and notes, each as a line that people read."""
+"""History rows and attempt output as lines of text."""
 
 from typing import Final, cast
 
@@ -25,17 +25,17 @@ _TYPE_STYLES: Final = {
 
 
 def place_name(stage: str, item: int | None) -> str:
-    """Return what people call a stage, or an item of a mapped one: `fetch[3]`."""
+    """Return the name of a stage or, for an item of a mapped stage, `fetch[3]`."""
     return stage if item is None else f"{stage}[{item}]"
 
 
 def history_table() -> Table:
-    """Return a table for rows of a history."""
+    """Return an empty table for history rows."""
     return table("#", "time", "what", "where", "", right=("#",), wraps=("",))
 
 
 def add_history_row(rows: Table, screen: Screen, row: HistoryRow) -> None:
-    """Add one row of a history."""
+    """Add a history row to a table."""
     rows.add_row(
         str(row.number),
         screen.instant(row.at, fine=True),
@@ -46,7 +46,7 @@ def add_history_row(rows: Table, screen: Screen, row: HistoryRow) -> None:
 
 
 def note_line(screen: Screen, note: OutputRow, place: Place | None) -> Text:
-    """Return a line of a log."""
+    """Return a log line of an attempt."""
     content = cast("dict[str, object]", parse(note.data))
     line = Text.assemble(
         (screen.instant(note.at, fine=True), "dim"),
@@ -63,7 +63,7 @@ def note_line(screen: Screen, note: OutputRow, place: Place | None) -> Text:
 
 
 def progress_text(data: str) -> str:
-    """Return what an attempt said of its progress: `40%  page 3`."""
+    """Return the progress of an attempt as text: `40%  page 3`."""
     content = cast("dict[str, object]", parse(data))
     done, of = cast("float", content.get("done", 0)), cast("float", content.get("of", 0))
     share = f"{done / of:.0%}" if of else f"{done:g}"
@@ -71,7 +71,7 @@ def progress_text(data: str) -> str:
 
 
 def _where(row: HistoryRow) -> str:
-    """Return what a row is about: a step, a stage, or an item of a mapped one."""
+    """Return what a row is about: a step, a stage, or an item of a mapped stage."""
     step = row_data(row).get("step")
     if step is not None:
         return safe(str(step))

@@ -1,4 +1,4 @@
-"""A stderr that tolerates that its reader is gone, as that of `holdfast worker 2>&1 | head -1` does."""
+"""A stderr that tolerates a closed pipe, as in `holdfast worker 2>&1 | head -1`."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from typing_extensions import override
 
 
 class TolerantStream(TextIOWrapper):
-    """A text stream that drops what is written once its pipe is broken, and raises nothing."""
+    """A text stream that discards output without an error once its pipe is broken."""
 
     @override
     def write(self, text: str, /) -> int:
@@ -32,16 +32,16 @@ class TolerantStream(TextIOWrapper):
     def _forget(self) -> None:
         with suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            # What is still in the buffer goes there, when Python ends at the latest.
+            # Python flushes the buffer at exit, which must not fail again.
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)
 
 
 @contextmanager
 def tolerant_stderr() -> Generator[None]:
-    """Replace stderr by such a stream, if it is a real one."""
+    """Replace stderr by a tolerant stream for the length of the block, if it is a real stream."""
     stderr = sys.stderr
-    if stderr is None:  # it was closed when the program began
+    if stderr is None:  # stderr was closed when the program began
         with Path(os.devnull).open("w") as nowhere:
             sys.stderr = nowhere
             try:
@@ -49,7 +49,7 @@ def tolerant_stderr() -> Generator[None]:
             finally:
                 sys.stderr = stderr
         return
-    if not isinstance(stderr, TextIOWrapper):  # a test's, say
+    if not isinstance(stderr, TextIOWrapper):  # replaced, for example by a test
         yield
         return
     stderr.flush()

@@ -1,4 +1,4 @@
-"""`holdfast why`."""
+"""The command `holdfast why`."""
 
 from datetime import UTC
 
@@ -19,7 +19,7 @@ _EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEM
 @engine_options
 @screen_options
 def why_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -> None:
-    """Say in plain words what a run waits for: who holds it, when it goes on, what stands in the way."""
+    """Explain what a run waits for: which worker holds it, when it continues, what blocks it."""
     spec, (run_id,) = target.split(words, "ID")
     with target.opened(spec) as engine:
         run = find_run(engine.core, run_id)

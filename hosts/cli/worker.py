@@ -1,4 +1,4 @@
-"""`holdfast worker`."""
+"""The command `holdfast worker`."""
 
 import logging
 import os
@@ -31,7 +31,7 @@ from holdfast.ports.events import EventSink
 from holdfast.ports.records import step_of
 
 LEAVE_SECONDS: Final = 2.0
-"""How long the process lasts after the grace of its bodies is over: what ended is stored then, the rest given back."""
+"""How long the process may take after the drain grace, in seconds, to store results and release other jobs."""
 LOOK_SECONDS: Final = 0.02
 STATS_SECONDS: Final = 30.0
 
@@ -107,10 +107,10 @@ def worker_command(
     retention: timedelta | None,
     verbose: bool,
 ) -> None:
-    """Run jobs of an engine's workflows until told to stop.
+    """Run jobs of an engine's workflows until stopped.
 
-    The first SIGTERM or Ctrl-C, or SIGHUP, drains: no new work is taken, and what runs may end. The second stops at
-    once. Two seconds after the grace the process ends, whatever it waits for.
+    The first SIGTERM, SIGHUP or Ctrl-C drains: the worker claims no more jobs, and running bodies may end. The second
+    stops at once. The process exits at the latest two seconds after the drain grace.
     """
     limits = _limits(queues)
     engine = load_engine(spec or default_engine())
@@ -142,9 +142,9 @@ def worker_command(
 
 
 def _end_in_time(worker: Worker, grace: float, ended: threading.Event) -> None:
-    """End the process once a worker that was told to stop has had its time, whatever it waits for: a store, say.
+    """Exit the process two seconds after the drain grace of a stopping worker, even if the store does not answer.
 
-    What it holds is left to others once its lease is over, as that of a worker that was killed.
+    Other workers take over its jobs when its lease expires, as after a crash.
     """
     while worker.stats().phase is Phase.RUNNING:
         if ended.wait(0.2):
@@ -163,7 +163,7 @@ def _end_in_time(worker: Worker, grace: float, ended: threading.Event) -> None:
 
 
 class Reporter:
-    """Tells, from a thread of its own, of a worker's life: its start, each session that it opens, its end."""
+    """Logs the life of a worker from a thread: its start, each new session, its end."""
 
     def __init__(
         self,
@@ -188,11 +188,11 @@ class Reporter:
         self._thread = threading.Thread(target=self._watch, name="holdfast-reporter", daemon=True)
 
     def __enter__(self) -> None:
-        """Begin to watch."""
+        """Start the thread."""
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:
-        """Tell of the end."""
+        """Stop the thread, and log the end."""
         self._ended.set()
         self._thread.join()
         stats = self._worker.stats()
@@ -202,7 +202,7 @@ class Reporter:
             self._screen.line({"event": "stopped", "seconds": round(length, 3), **attrs.asdict(stats)})
 
     def _watch(self) -> None:
-        """Look for a session, which is there soon; then look less often whether it is another one."""
+        """Poll the session: often until the first one is open, then once a second."""
         logged_at = self._clock.monotonic()
         while not self._ended.wait(LOOK_SECONDS if self._session is None else 1.0):
             stats = self._worker.stats()
@@ -252,7 +252,7 @@ class Reporter:
 
 
 def sinks_of(given: Sequence[str], *, allow_internal: bool) -> dict[str, EventSink]:
-    """Return the sinks that texts of NAME=WHAT name. click.UsageError, or what the sink says that can't be."""
+    """Return the sinks of `--sink NAME=WHAT`, by name. Raises UsageError, CliError, and errors of built-in sinks."""
     sinks: dict[str, EventSink] = {}
     for text in given:
         name, equals, what = text.partition("=")
@@ -283,7 +283,7 @@ def _limits(given: tuple[str, ...]) -> dict[str, int | None]:
 
 
 def _counts(stats: WorkerStats) -> str:
-    """Return what a worker has done; what did not happen is not mentioned."""
+    """Return the counts of a worker as text, without zeros."""
     counts = (
         ("started", stats.started),
         ("settled", stats.settled),

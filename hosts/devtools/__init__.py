@@ -1,1 +1,1 @@
-"""Tools for developers. Nothing in here runs a kernel."""
+"""Developer tools. They run no kernel."""

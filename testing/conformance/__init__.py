@@ -1,17 +1,17 @@
-"""What each port promises, as tests: one abstract class a port, one test a promise.
+"""Conformance suites: the contract of each port as tests, one abstract class per port and one test per promise.
 
-Whoever writes an adapter derives a class whose name begins with `Test` and says how one is made:
+The author of an adapter derives a class whose name begins with `Test`, and defines how to create the adapter:
 
     class TestMyBlobStore(BlobStoreContract):
         def make_blob_store(self) -> BlobStore:
             return MyBlobStore(...)
 
-and pytest runs every promise against it. The fakes of `holdfast.testing` pass the same tests.
+pytest then tests every promise against it. The fakes of `holdfast.testing` pass the same tests.
 """
 
 import pytest
 
-# So that a failed assertion shows its values. Each module is named, because this package itself is imported already.
+# Show values in failed assertions. Modules are named, because this package is already imported.
 pytest.register_assert_rewrite(
     *(
         f"{__name__}.{module}"

@@ -1,4 +1,4 @@
-"""What a store of blobs promises."""
+"""The contract of `BlobStore`."""
 
 from abc import ABC, abstractmethod
 from hashlib import sha256
@@ -21,17 +21,17 @@ class BlobStoreContract(ABC):
 
     @abstractmethod
     def make_blob_store(self) -> BlobStore:
-        """Return a store without a blob."""
+        """Return an empty store."""
 
     @abstractmethod
     def damage(self, store: BlobStore, key: str, data: bytes) -> None:
-        """Put other bytes in the place of a blob, behind the store's back."""
+        """Replace the bytes of a blob without the store's methods."""
 
     @pytest.mark.parametrize(
         "data", [b"", b"x", b"\x00\xff\r\n\x1a", "é😀".encode(), bytes(range(256)) * 16_384]
     )
     def test_what_is_put_is_got(self, data: bytes) -> None:
-        """Byte for byte, whatever the bytes; and it exists."""
+        """Byte for byte, whatever the bytes; and the key exists."""
         store = self.make_blob_store()
         store.put(key_of(data), data)
 
@@ -42,7 +42,7 @@ class BlobStoreContract(ABC):
         "folder", ["a", "A-b_c.d@e=f+g", "_", "0", "a/b/c/d/e/f/g/h/i/j/k/l", "x" * 200, "a.."]
     )
     def test_every_key_that_is_well_formed_can_be_used(self, folder: str) -> None:
-        """Short, deep and long ones, of every character that is allowed."""
+        """Short, deep and long keys, with every allowed character."""
         store = self.make_blob_store()
         store.put(key_of(b"1", folder), b"1")
 
@@ -58,7 +58,7 @@ class BlobStoreContract(ABC):
         assert store.get(key_of(b"1", folder)) == b"1"
 
     def test_a_hash_may_be_part_of_another_key(self) -> None:
-        """A blob is not in the way of one whose key goes on from its own."""
+        """A blob does not block another whose key extends its own key."""
         outer = key_of(b"1", "a")
         inner = key_of(b"2", outer)
         for first, second in ((outer, inner), (inner, outer)):
@@ -80,7 +80,7 @@ class BlobStoreContract(ABC):
         assert not store.exists(key_of(b"1", "a"))
 
     def test_a_key_that_is_there_already_is_left_as_it_is(self) -> None:
-        """Even if what is there has been damaged: what was written once is not written again."""
+        """Even if its bytes are damaged: a key is written only once."""
         store = self.make_blob_store()
         store.put(key_of(b"1"), b"1")
         store.put(key_of(b"1"), b"1")
@@ -93,7 +93,7 @@ class BlobStoreContract(ABC):
 
     @pytest.mark.parametrize("damaged", [b"", b"som", b"some bytes!", b"same size!"])
     def test_a_blob_that_was_damaged_is_corrupt(self, damaged: bytes) -> None:
-        """Cut off, gone on, or changed; the error names the key, and other blobs are fine."""
+        """Truncated, extended or changed; the error has the key, and other blobs are intact."""
         store = self.make_blob_store()
         store.put(key_of(b"some bytes"), b"some bytes")
         store.put(key_of(b"others"), b"others")
@@ -106,7 +106,7 @@ class BlobStoreContract(ABC):
         assert store.get(key_of(b"others")) == b"others"
 
     def test_a_blob_that_is_not_there_is_missing(self) -> None:
-        """The error names the key; neither a prefix nor another folder is the key."""
+        """The error has the key. A prefix of the key, or another folder, does not match."""
         store = self.make_blob_store()
         store.put(key_of(b"1", "a/b"), b"1")
 
@@ -131,7 +131,7 @@ class BlobStoreContract(ABC):
         assert store.get(key_of(b"1")) == b"1"
 
     def test_deleting_what_is_not_there_does_nothing(self) -> None:
-        """Neither in an empty store nor twice."""
+        """Neither in an empty store nor the second time."""
         store = self.make_blob_store()
         store.delete(key_of(b"1"))
         store.put(key_of(b"1"), b"1")
@@ -141,7 +141,7 @@ class BlobStoreContract(ABC):
         assert list(store.list("")) == []
 
     def test_keys_are_listed_by_prefix_ascending(self) -> None:
-        """A prefix may end in the middle of a part; the order is that of the characters."""
+        """A prefix may end within a part of the key. Keys are sorted by character."""
         store = self.make_blob_store()
         folders = [
             "a",
@@ -182,14 +182,14 @@ class BlobStoreContract(ABC):
         "prefix", ["nobody", "/", "//", "../", "..", ".", "./", "a/../", "\x00", "é/", "a//b", "~"]
     )
     def test_a_prefix_of_no_key_lists_nothing(self, prefix: str) -> None:
-        """Malformed ones too."""
+        """Including malformed ones."""
         store = self.make_blob_store()
         store.put(key_of(b"1", "a/b"), b"1")
 
         assert list(store.list(prefix)) == []
 
     def test_blobs_may_be_deleted_while_they_are_listed(self) -> None:
-        """That is how garbage is collected."""
+        """The garbage collector does this."""
         store = self.make_blob_store()
         for number in range(50):
             store.put(key_of(b"1", f"a/{number}"), b"1")
@@ -219,7 +219,7 @@ class BlobStoreContract(ABC):
         assert list(store.list("")) == []
 
     def test_several_threads_put_the_same_blob(self) -> None:
-        """All succeed, and it is whole whenever it can be read."""
+        """All succeed, and the blob is complete whenever it can be read."""
         store = self.make_blob_store()
         data = bytes(range(256)) * 400
 
@@ -231,7 +231,7 @@ class BlobStoreContract(ABC):
         assert [key_of(data)] == list(store.list(""))
 
     def test_several_threads_put_and_delete_neighbours(self) -> None:
-        """Nobody's blob goes with another's."""
+        """No thread deletes a blob of another."""
         store = self.make_blob_store()
 
         def churn(thread: int) -> None:

@@ -1,4 +1,4 @@
-"""Rows for tests: complete and valid, except for what a test says."""
+"""Builders of valid rows for tests; a test names only the fields that matter to it."""
 
 from typing import Final
 
@@ -40,7 +40,7 @@ DEFINITION: Final = "orders@1"
 
 
 def a_key(number: int) -> str:
-    """Return a key shaped like a ULID; those of higher numbers are newer."""
+    """Return a key in the form of a ULID; a higher number sorts later."""
     return f"01TESTKEY{number:017d}"
 
 
@@ -128,7 +128,7 @@ class SessionFields(TypedDict, total=False):
 
 
 class ReplyFields(TypedDict, total=False):
-    """Fields of a Reply."""
+    """Fields of an IdempotencyReply."""
 
     namespace: str
     fingerprint: str
@@ -168,7 +168,7 @@ class StreamFields(TypedDict, total=False):
 
 
 class NoteFields(TypedDict, total=False):
-    """Fields of a Note."""
+    """Fields of an OutputRow."""
 
     job: int
     epoch: int
@@ -233,7 +233,7 @@ class AiCallFields(TypedDict, total=False):
 
 
 def a_run(number: int = 1, **fields: Unpack[RunFields]) -> Run:
-    """Return a running run; runs of other numbers have other keys and ids, and those of higher ones are newer."""
+    """Return a run with status running. Its key and id come from its number; higher numbers are newer."""
     run = Run(
         key=a_key(number),
         namespace=NAMESPACE,
@@ -269,7 +269,7 @@ def a_job(run: int | str = 1, number: int = 1, **fields: Unpack[JobFields]) -> J
 
 
 def a_leased_job(run: int | str = 1, number: int = 1, *, session: str) -> Job:
-    """Return a job that a session holds."""
+    """Return a job that a session has leased."""
     job = a_job(run, number, state=JobState.LEASED, session=session)
     return evolve(job, epoch=1, attempts=1, leased_at=NOW)
 
@@ -283,7 +283,7 @@ def a_row(run: int | str = 1, number: int = 1, **fields: Unpack[RowFields]) -> H
 def a_completed_row(
     run: int | str = 1, number: int = 1, *, node: str = "bill", item: int | None = None, output: str = "1"
 ) -> HistoryRow:
-    """Return the row in which a stage, or an item of a map, was completed. `output` is JSON text."""
+    """Return the history row of a completed stage or map item. `output` is JSON text."""
     payload = Payload(inline=output)
     return a_row(run, number, type="stage.completed", node=node, item=item, epoch=1, payload=payload)
 
@@ -291,7 +291,7 @@ def a_completed_row(
 def a_failed_row(
     run: int | str = 1, number: int = 1, *, node: str = "bill", item: int | None = None, why: str = "{}"
 ) -> HistoryRow:
-    """Return the row in which an item of a map that may lose some failed for good. `why` is JSON text."""
+    """Return the history row of a failed map item, in a map that tolerates failures. `why` is JSON text."""
     payload = Payload(inline=why)
     return a_row(run, number, type="stage.failed", node=node, item=item, epoch=1, payload=payload)
 
@@ -299,7 +299,7 @@ def a_failed_row(
 def a_page(
     run: int | str = 1, page: int = 0, *, node: str = "bill", items: tuple[Payload, ...] = ()
 ) -> MapItems:
-    """Return a page of what a map goes over."""
+    """Return a page of the items of a map."""
     text = compact([[item.inline, item.blob] for item in items])
     return MapItems(run=_run_key(run), node=node, page=page, items=text)
 
@@ -310,7 +310,7 @@ def a_plan(number: int = 1, body: str = '{"groups":[]}') -> PlanRow:
 
 
 def a_session(number: int = 1, **fields: Unpack[SessionFields]) -> Session:
-    """Return an open session, which has half a minute left at NOW."""
+    """Return an open session, which expires 30 seconds after NOW."""
     session = Session(
         id=a_key(number), host="host-1", state=SessionState.OPEN, opened_at=NOW, expires_at=NOW + 30 * SECOND
     )
@@ -318,7 +318,7 @@ def a_session(number: int = 1, **fields: Unpack[SessionFields]) -> Session:
 
 
 def a_reply(key: str = "key-1", **fields: Unpack[ReplyFields]) -> IdempotencyReply:
-    """Return what a command with an idempotency key was answered."""
+    """Return the stored reply to a command with an idempotency key."""
     reply = IdempotencyReply(
         namespace=NAMESPACE, key=key, fingerprint="a" * 64, body='{"ok":true}', created_at=NOW
     )
@@ -328,25 +328,25 @@ def a_reply(key: str = "key-1", **fields: Unpack[ReplyFields]) -> IdempotencyRep
 def a_leader_lease(
     name: str = "maintenance", *, session: int = 1, until: Micros = NOW + SECOND
 ) -> LeaderLease:
-    """Return a duty that a session has."""
+    """Return a leader lease that a session holds."""
     return LeaderLease(name=name, session=a_key(session), expires_at=until)
 
 
 def a_sink(name: str = "audit", **fields: Unpack[SinkFields]) -> Sink:
-    """Return a sink that gets what is stored from NOW on. Its key is made of its name."""
+    """Return a sink that receives events from NOW on. Its key is derived from its name."""
     return evolve(
         Sink(key=f"01SINK{name.upper()}", namespace=NAMESPACE, name=name, since=NOW, created_at=NOW), **fields
     )
 
 
 def a_stream(run: int | str = 1, sink: str = "audit", **fields: Unpack[StreamFields]) -> Stream:
-    """Return the stream of a run to the sink of `a_sink(sink)`, which has news of one row."""
+    """Return the stream of a run to the sink of `a_sink(sink)`, with one row to deliver."""
     stream = Stream(sink=a_sink(sink).key, run=_run_key(run), head_row=1, due_at=NOW)
     return evolve(stream, **fields)
 
 
 def a_note(number: int = 1, run: int | str = 1, **fields: Unpack[NoteFields]) -> OutputRow:
-    """Return something that an attempt said."""
+    """Return a row of attempt output."""
     note = OutputRow(
         id=a_key(number), run=_run_key(run), job=1, epoch=1, at=NOW + number, kind="log", data='"hello"'
     )
@@ -354,7 +354,7 @@ def a_note(number: int = 1, run: int | str = 1, **fields: Unpack[NoteFields]) ->
 
 
 def an_annotation(number: int = 1, run: int | str = 1, **fields: Unpack[AnnotationFields]) -> Annotation:
-    """Return something that was said of a run; what has a higher number was said later."""
+    """Return an annotation of a run; a higher number is later."""
     annotation = Annotation(
         run=_run_key(run),
         at=NOW + number,
@@ -386,7 +386,7 @@ def an_artifact(
 
 
 def an_ai_call(number: int = 1, run: int | str = 1, **fields: Unpack[AiCallFields]) -> AiCall:
-    """Return a call of a model; one of a higher number was made later."""
+    """Return a model call; a higher number is later."""
     call = AiCall(
         run=_run_key(run),
         at=NOW + number,

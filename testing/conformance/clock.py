@@ -1,4 +1,4 @@
-"""What clocks and sources of ids promise."""
+"""The contracts of `Clock` and `Ids`."""
 
 import re
 from abc import ABC, abstractmethod
@@ -36,7 +36,7 @@ class ClockContract(ABC):
         assert sorted(seen) == seen
 
     def test_monotonic_never_goes_back_between_threads(self) -> None:
-        """A later call in any thread returns no less than what an earlier one returned before it."""
+        """A later call in any thread returns no less than an earlier one."""
         clock = self.make_clock()
         start = clock.monotonic()
 
@@ -45,7 +45,7 @@ class ClockContract(ABC):
 
     @pytest.mark.parametrize("seconds", [0.02, 0.001, 1e-7, 0.0, -1.0])
     def test_sleep_takes_at_least_as_long(self, seconds: float) -> None:
-        """By `monotonic`; none at all is fine, too."""
+        """By `monotonic`. Zero and negative lengths are allowed."""
         clock = self.make_clock()
         before = clock.monotonic()
         clock.sleep(seconds)
@@ -53,7 +53,7 @@ class ClockContract(ABC):
         assert clock.monotonic() - before >= seconds
 
     def test_the_wall_clock_goes_on_during_sleep(self) -> None:
-        """Unless somebody sets it, which nobody does here."""
+        """Unless the clock is set, which does not happen here."""
         clock = self.make_clock()
         before = clock.now()
         clock.sleep(0.02)
@@ -66,11 +66,11 @@ class IdsContract(ABC):
 
     @abstractmethod
     def make_ids(self) -> Ids:
-        """Return a source that has given out no id yet."""
+        """Return a source that has not produced an id yet."""
 
     @abstractmethod
     def milliseconds(self) -> int:
-        """Return the time, in milliseconds since 1970, that the ids of a source made now should show."""
+        """Return the time, in milliseconds since 1970, that the ids of a source created now should have."""
 
     def test_an_id_is_a_ulid(self) -> None:
         """26 characters of Crockford's base 32."""
@@ -88,14 +88,14 @@ class IdsContract(ABC):
         assert all(before <= time <= self.milliseconds() + 1 for time in times)
 
     def test_no_id_comes_twice_and_later_ones_sort_after_earlier_ones(self) -> None:
-        """However many are drawn in a millisecond."""
+        """However many are generated in a millisecond."""
         ids = self.make_ids()
         drawn = [ids.new() for _ in range(20_000)]
 
         assert sorted(set(drawn)) == drawn
 
     def test_no_id_comes_twice_in_several_threads(self) -> None:
-        """And those of each thread rise."""
+        """And those of each thread ascend."""
         ids = self.make_ids()
         drawn = in_threads(4, lambda _: [ids.new() for _ in range(5_000)])
 

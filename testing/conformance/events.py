@@ -1,4 +1,4 @@
-"""What a sink of events promises."""
+"""The contract of `EventSink`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -34,16 +34,16 @@ def an_event(run: int = 1, number: int = 1, data: str = '{"attempt":1}') -> Even
 class EventSinkContract(ABC):
     """Every promise of `EventSink`. Derive a test class and define `make_sink` and `taken`.
 
-    The tests send as Holdfast does: in order for each run, and again, from the same event on, when the sink raises.
+    The tests deliver like Holdfast: in order within each run, and again from the same event if the sink raises.
     """
 
     @abstractmethod
     def make_sink(self) -> EventSink:
-        """Return a sink that has taken nothing."""
+        """Return a sink without events."""
 
     @abstractmethod
     def taken(self, sink: EventSink) -> Sequence[Event]:
-        """Return the events that came out at the far end, repeated ones too, in the order of each run."""
+        """Return the events that the receiver got, with repeats, in the order of each run."""
 
     def test_what_is_emitted_is_taken(self) -> None:
         """Every field of it."""
@@ -58,14 +58,14 @@ class EventSinkContract(ABC):
         assert set(events) == set(self.taken(sink))
 
     def test_what_was_not_emitted_is_not_taken(self) -> None:
-        """Nothing is made up, and emitting nothing is fine."""
+        """No event is made up, and an empty batch is accepted."""
         sink = self.make_sink()
         self._deliver(sink, [])
 
         assert list(self.taken(sink)) == []
 
     def test_events_of_a_run_are_taken_in_order(self) -> None:
-        """Whatever those of other runs between them, in one batch or in several."""
+        """Whatever other runs' events are in between, in one batch or in several."""
         sink = self.make_sink()
         for start in range(1, 200, 20):
             self._deliver(
@@ -76,7 +76,7 @@ class EventSinkContract(ABC):
             assert list(range(1, 201)) == self._first_numbers(sink, run)
 
     def test_events_that_come_again_are_taken_again_or_dropped(self) -> None:
-        """A repetition does not change the order in which a run's events were first seen."""
+        """A repeat does not change the order in which a run's events first arrived."""
         sink = self.make_sink()
         events = [an_event(1, number) for number in range(1, 11)]
         self._deliver(sink, events[:6])
@@ -86,7 +86,7 @@ class EventSinkContract(ABC):
         assert set(events) == set(self.taken(sink))
 
     def test_the_data_of_an_event_is_taken_to_the_letter(self) -> None:
-        """Its JSON text is not made anew."""
+        """Its JSON text is not re-encoded."""
         sink = self.make_sink()
         texts = [
             '{"b":1.0,"a":1e2}',

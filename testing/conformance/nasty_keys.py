@@ -1,4 +1,4 @@
-"""Texts that are no keys of blobs: they try to leave a root, name something special, or confuse a file system."""
+"""Malformed blob keys, which try to escape a root folder, have special meanings, or confuse a file system."""
 
 from hashlib import sha256
 from typing import Final
@@ -82,4 +82,4 @@ NASTY_KEYS: Final = (
     *(f"a/{EMPTY_HASH}{ending}" for ending in _ENDINGS),
     *(f"a/{odd}" for odd in _ODD_HASHES),
 )
-"""Where there is a right hash in one, it is that of no bytes."""
+"""Malformed keys. Valid hashes in them are those of empty bytes."""

@@ -1,4 +1,4 @@
-"""What a scheduler of wake-ups promises."""
+"""The contract of `Scheduler`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -18,19 +18,19 @@ _HOUR: Final = timedelta(hours=1)
 class SchedulerContract(ABC):
     """Every promise of `Scheduler`. Derive a test class and define `make_scheduler` and `sent`.
 
-    A real scheduler may send late, twice or never; these tests ask for what it does when nothing goes wrong. Set
-    `takes_back` to False if a wake-up that is soon due is on its way, so that it is sent though it was cancelled.
+    A real scheduler may send late, twice or never; the tests cover its behaviour without faults. Set `takes_back` to
+    False if a wake-up that is due soon may be sent although it was cancelled.
     """
 
     takes_back: bool = True
 
     @abstractmethod
     def make_scheduler(self) -> Scheduler:
-        """Return a scheduler without a wake-up, before 2026-01-01T00:00Z by its clock."""
+        """Return a scheduler without wake-ups, whose clock is before 2026-01-01T00:00Z."""
 
     @abstractmethod
     def sent(self, scheduler: Scheduler, now: datetime, /) -> Sequence[str]:
-        """Let the time be `now`, and return the commands that were sent since this was asked last."""
+        """Set the time to `now`, and return the commands sent since the last call."""
 
     def test_a_command_is_sent_at_its_time(self) -> None:
         """Not before."""
@@ -42,7 +42,7 @@ class SchedulerContract(ABC):
         assert '{"type":"x"}' in self.sent(scheduler, _START + _HOUR)
 
     def test_a_command_whose_time_has_passed_is_sent(self) -> None:
-        """It comes late rather than never."""
+        """It is sent late rather than never."""
         scheduler = self.make_scheduler()
         scheduler.schedule("key", "late", _START - _HOUR)
 
@@ -100,7 +100,7 @@ class SchedulerContract(ABC):
         assert "command" in self.sent(scheduler, _START + _HOUR)
 
     def test_a_naive_instant_is_a_value_error(self) -> None:
-        """Nobody knows when that is."""
+        """Its instant is undefined."""
         scheduler = self.make_scheduler()
         with pytest.raises(ValueError, match="time zone"):
             scheduler.schedule("key", "command", _START.replace(tzinfo=None))

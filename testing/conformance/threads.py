@@ -1,4 +1,4 @@
-"""Running the same function in several threads at once, without waiting for ever."""
+"""Concurrent calls of a function in several threads, with a deadline."""
 
 import sys
 from collections.abc import Callable, Generator
@@ -15,9 +15,9 @@ DEADLINE_SECONDS: Final = 60.0
 
 
 def in_threads(threads: int, work: Callable[[int], R]) -> list[R]:
-    """Call `work(0)`, `work(1)`, ... at the same time and return what they returned. The first error is raised.
+    """Call `work(0)`, `work(1)`, ... concurrently and return the results. Raises the first error.
 
-    AssertionError if they are not done after a minute.
+    Raises AssertionError if they do not finish within a minute.
     """
     barrier = Barrier(threads, timeout=DEADLINE_SECONDS)
     results: dict[int, R] = {}
@@ -30,7 +30,7 @@ def in_threads(threads: int, work: Callable[[int], R]) -> list[R]:
         except BaseException as error:  # noqa: BLE001  # raised again below, in the thread of the test
             errors.append(error)
 
-    # Daemons, so that a test that found a deadlock can report it and end.
+    # Daemons, so that a test that finds a deadlock can report it and end.
     started = [Thread(target=started_together, args=(number,), daemon=True) for number in range(threads)]
     with _threads_interrupted_often():
         for thread in started:
@@ -47,8 +47,8 @@ def in_threads(threads: int, work: Callable[[int], R]) -> list[R]:
 
 @contextmanager
 def _threads_interrupted_often() -> Generator[None]:
-    # The interpreter lets a thread run for 5 ms, in which most of what is tested here is over: a missing lock would
-    # hardly ever be noticed.
+    # By default a thread runs for 5 ms, in which most of these operations end, so that a missing lock would hardly
+    # show.
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:

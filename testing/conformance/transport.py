@@ -1,4 +1,4 @@
-"""What a carrier of hints promises."""
+"""The contract of `JobTransport`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -13,30 +13,30 @@ _A_WHILE_SECONDS: Final = 0.2
 
 
 def a_hint(number: int = 1, *, epoch: int = 0, queue: str = "main") -> JobHint:
-    """Return a hint at a job."""
+    """Return a hint about a job."""
     return JobHint(job=f"01TESTKEY{number:017d}.{number}", epoch=epoch, queue=queue)
 
 
 def a_run_hint(number: int = 1) -> RunHint:
-    """Return a hint at a run."""
+    """Return a hint about the end of a run."""
     return RunHint(run=f"01TESTKEY{number:017d}")
 
 
 class JobTransportContract(ABC):
     """Every promise of `JobTransport`, which may lose, repeat, delay and reorder. Define `make_transport`.
 
-    Where a delivery without a hint says only that something changed, it counts as whatever was awaited. Set
-    `tells_of_runs` to False if hints at the ends of runs are always lost, as where a message goes to one receiver.
+    A delivery without a hint means that anything may have changed, and counts as the awaited hint. Set `tells_of_runs`
+    to False if hints about the ends of runs are always lost, as where each message goes to one receiver.
     """
 
     tells_of_runs: bool = True
 
     @abstractmethod
     def make_transport(self) -> JobTransport:
-        """Return a transport on which nothing was announced. It is closed after the test."""
+        """Return a transport without announced hints. It is closed after the test."""
 
     def test_a_hint_that_is_announced_again_and_again_arrives(self) -> None:
-        """Hints of either kind: the sweep makes up for what is lost."""
+        """Hints of both kinds: repetition makes up for losses."""
         hints: list[Hint] = [a_hint(3, epoch=7, queue="größe")]
         if self.tells_of_runs:
             hints.append(a_run_hint(4))
@@ -48,7 +48,7 @@ class JobTransportContract(ABC):
                 transport.close()
 
     def test_it_says_whether_it_tells_of_runs(self) -> None:
-        """So that who only waits for runs does not take hints at jobs from those who run them."""
+        """Otherwise a process that only waits for runs would take job hints from the workers."""
         transport = self.make_transport()
         try:
             assert tells_of_runs(transport) is self.tells_of_runs
@@ -56,7 +56,7 @@ class JobTransportContract(ABC):
             transport.close()
 
     def test_only_what_was_announced_arrives(self) -> None:
-        """Nothing is made up, and every field of a hint survives."""
+        """No hint is made up, and every field survives."""
         transport = self.make_transport()
         try:
             announced = {a_hint(number, epoch=number) for number in range(20)} | {a_run_hint(1)}
@@ -80,7 +80,7 @@ class JobTransportContract(ABC):
             transport.close()
 
     def test_nothing_arrives_where_nothing_was_announced(self) -> None:
-        """Neither without a wait nor after one; announcing nothing is fine."""
+        """With and without a wait; announcing nothing is allowed."""
         transport = self.make_transport()
         try:
             transport.announce([])
@@ -91,7 +91,7 @@ class JobTransportContract(ABC):
             transport.close()
 
     def test_answers_about_unknown_deliveries_are_ignored(self) -> None:
-        """Receipts that never were, and those that are used up."""
+        """Receipts that never existed, and used ones."""
         transport = self.make_transport()
         try:
             for receipt in ("", "0", "1", "1.0", "9" * 30, "no such receipt", "é\x00"):
@@ -104,7 +104,7 @@ class JobTransportContract(ABC):
             transport.close()
 
     def test_a_receiver_that_waits_is_woken_by_an_announcement(self) -> None:
-        """Long before its wait is over, if the hint is announced again and again."""
+        """Long before its wait ends, if the hint is announced repeatedly."""
         transport = self.make_transport()
         arrived = Event()
 
@@ -128,7 +128,7 @@ class JobTransportContract(ABC):
         assert not receiver.is_alive()
 
     def test_close_ends_a_wait(self) -> None:
-        """A `receive` that waits returns without anything."""
+        """A waiting `receive` returns nothing."""
         transport = self.make_transport()
         received: list[Sequence[Delivery]] = []
         begun = Event()
@@ -148,7 +148,7 @@ class JobTransportContract(ABC):
         assert [list(deliveries) for deliveries in received] == [[]]
 
     def test_close_is_harmless_when_repeated(self) -> None:
-        """And whatever is called after it neither raises nor waits."""
+        """Later calls of any method neither raise nor wait."""
         transport = self.make_transport()
         transport.announce([a_hint()])
         transport.close()
@@ -159,7 +159,7 @@ class JobTransportContract(ABC):
         _answer_all(transport, "1")
 
     def test_several_threads_use_it_at_once(self) -> None:
-        """Each announces, receives and acknowledges; nobody is in another's way."""
+        """Each announces, receives and acknowledges, without disturbing the others."""
         transport = self.make_transport()
         try:
 
@@ -180,10 +180,11 @@ class JobTransportContract(ABC):
 
 
 class RedeliveryContract(JobTransportContract):
-    """What a transport promises that keeps each delivery until it is acknowledged (a queue rather than a bell).
+    """Further promises of a transport that keeps each delivery until it is acknowledged, as a queue does.
 
-    Define `pass_time` as well; the transport is to repeat what was not acknowledged within `visibility_seconds`. Set
-    `is_exact` to False if a delivery may go to two receivers at once, and an old receipt still count, now and then.
+    Define `pass_time` as well. The transport must repeat deliveries that are not acknowledged within
+    `visibility_seconds`. Set `is_exact` to False if a delivery may occasionally reach two receivers, or an old receipt
+    still count.
     """
 
     visibility_seconds: float = 30.0
@@ -191,10 +192,10 @@ class RedeliveryContract(JobTransportContract):
 
     @abstractmethod
     def pass_time(self, seconds: float) -> None:
-        """Let that much time pass for the transport that was made last."""
+        """Let this much time pass for the transport created last."""
 
     def test_a_delivery_that_is_not_acknowledged_is_repeated(self) -> None:
-        """After the visibility timeout, not before; as often as it takes."""
+        """After the visibility timeout, not before, and any number of times."""
         transport = self.make_transport()
         transport.announce([a_hint()])
         assert [a_hint()] == _hints(transport)
@@ -232,7 +233,7 @@ class RedeliveryContract(JobTransportContract):
             transport.close()
 
     def test_an_extended_delivery_is_not_repeated_meanwhile(self) -> None:
-        """It may be extended again and again."""
+        """It may be extended repeatedly."""
         transport = self.make_transport()
         transport.announce([a_hint()])
         (delivery,) = transport.receive(10, 0)
@@ -246,7 +247,7 @@ class RedeliveryContract(JobTransportContract):
         transport.close()
 
     def test_the_receipt_of_a_repeated_delivery_is_worth_nothing(self) -> None:
-        """Who was too slow can't take the delivery away from its successor."""
+        """A slow receiver can't take the delivery away from its successor."""
         transport = self.make_transport()
         transport.announce([a_hint()])
         (slow,) = transport.receive(10, 0)
@@ -260,7 +261,7 @@ class RedeliveryContract(JobTransportContract):
         transport.close()
 
     def test_every_hint_goes_to_one_receiver(self) -> None:
-        """Threads that receive at once share the work."""
+        """Concurrent receivers share the work."""
         transport = self.make_transport()
         transport.announce([a_hint(number) for number in range(200)])
 

@@ -1,1 +1,1 @@
-"""`holdfast lint`: looks for what no replay could repeat, in the text of workflows. Nothing is imported or run."""
+"""Static analysis for `holdfast lint`: finds code in workflows that a replay cannot repeat. It imports nothing."""

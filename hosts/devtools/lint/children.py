@@ -1,4 +1,4 @@
-"""Children that no engine of the program has: their runs would wait for a worker that knows them."""
+"""Rule HF018: child workflows that no engine of the program registers, so that their runs would wait for a worker."""
 
 import ast
 from collections.abc import Iterable, Iterator
@@ -14,14 +14,14 @@ _ENGINES = frozenset({"holdfast.Engine.open", "holdfast.Engine.on"})
 
 
 class Children:
-    """Finds them, where all engines of the program say in one list each which workflows they have."""
+    """The check for unregistered children. It works only if all engines list their workflows in a literal."""
 
     def __init__(self, program: Program, origins: Origins) -> None:
         self._program = program
         self._origins = origins
 
     def registered(self, modules: Iterable[Module]) -> frozenset[str] | None:
-        """Return the origins of the workflows that engines have; None if there is no engine, or one can't be read."""
+        """Return the origins of registered workflows; None without engines, or if a list of workflows can't be read."""
         found: set[str] = set()
         engines = 0
         for module in modules:
@@ -38,7 +38,7 @@ class Children:
         return frozenset(found) if engines else None
 
     def check(self, workflow: Definition, registered: frozenset[str]) -> Iterator[Hit]:
-        """Yield calls of children that no engine has; none of a workflow that no engine has: it is run elsewhere."""
+        """Yield calls of unregistered children. Unregistered parents are skipped: another program runs them."""
         module = workflow.module
         if workflow.origin not in registered or isinstance(workflow.node, ast.ClassDef):
             return

@@ -1,4 +1,4 @@
-"""Comments that quiet a finding: `# noqa: HF001`, `# holdfast: noqa`."""
+"""Comments that suppress findings: `# noqa: HF001`, `# holdfast: noqa`."""
 
 import io
 import re
@@ -21,14 +21,16 @@ _OURS: Final = re.compile(r"HF[0-9]+")
 
 @attrs.frozen
 class Quiet:
-    """What one comment quiets: these codes, or all if None. `unknown` are those that do not exist, with columns."""
+    """The effect of one suppression comment."""
 
     codes: frozenset[str] | None
+    """The suppressed codes; None suppresses all."""
     unknown: tuple[tuple[int, str], ...] = ()
+    """Codes in the comment that do not exist, each with its column."""
 
 
 def read_comments(source: bytes) -> Mapping[int, Quiet]:
-    """Return what is quiet in a file, by line."""
+    """Return the suppressions of a file, by line."""
     if b"noqa" not in source.lower():
         return {}
     return {
@@ -40,7 +42,7 @@ def read_comments(source: bytes) -> Mapping[int, Quiet]:
 
 
 def is_quiet(finding: Finding, quiet: Mapping[int, Quiet]) -> bool:
-    """Whether a comment in one of its lines quiets a finding. A code that there is not can't be quieted."""
+    """Return whether a comment suppresses a finding. Findings about unknown codes can't be suppressed."""
     if finding.code == UNKNOWN_CODE or not quiet:
         return False
     lines = (quiet.get(line) for line in range(finding.line, finding.end_line + 1))
@@ -48,7 +50,7 @@ def is_quiet(finding: Finding, quiet: Mapping[int, Quiet]) -> bool:
 
 
 def unknown_codes(path: str, quiet: Mapping[int, Quiet]) -> Iterator[Finding]:
-    """Yield a finding for each code of ours that a comment names and that there is not."""
+    """Yield a finding for each code of the linter in a comment that does not exist."""
     for line, one in quiet.items():
         for column, code in one.unknown:
             yield Finding(
@@ -63,7 +65,7 @@ def unknown_codes(path: str, quiet: Mapping[int, Quiet]) -> Iterator[Finding]:
 
 def _quiet(found: re.Match[str], column: int) -> Quiet | None:
     if found["list"] is None:
-        # A colon without codes after it is a slip that other tools take for "all", too.
+        # Like other linters, read a colon without codes as "all".
         return Quiet(None)
     named = [(column + one.start() + 1, one[0].upper()) for one in _named(found)]
     ours = [(at, code) for at, code in named if found["ours"] or _OURS.fullmatch(code)]
@@ -78,7 +80,7 @@ def _named(found: re.Match[str]) -> Iterator[re.Match[str]]:
 
 
 def _comments(source: bytes) -> Iterator[tuple[int, int, str]]:
-    """Yield the line, column and text of each comment, as far as a file can be read."""
+    """Yield the line, column and text of each comment, up to the first syntax error."""
     try:
         for token in tokenize.tokenize(io.BytesIO(source).readline):
             if token.type == tokenize.COMMENT:

@@ -1,4 +1,4 @@
-"""What a function goes on with is to be read when no update is being carried out any more, which might change it."""
+"""Rule HF016: state that updates change is passed to `continue_as_new` before open updates have finished."""
 
 import ast
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _WHY = "is read before updates that are being carried out have ended: what they 
 
 
 def check_continuing(definition: Definition, origins: Origins) -> Iterator[Hit]:
-    """Yield what a function hands on of an object that updates change, other than in a lambda."""
+    """Yield attributes of an exposed object that are passed to `continue_as_new` outside a lambda."""
     assert not isinstance(definition.node, ast.ClassDef)
     look = _Look(definition, origins)
     calls = [node for node in nodes_of(definition.node.body) if isinstance(node, ast.Call)]
@@ -34,7 +34,7 @@ def check_continuing(definition: Definition, origins: Origins) -> Iterator[Hit]:
 
 
 class _Look:
-    """What names mean in one function."""
+    """Name resolution within one function."""
 
     def __init__(self, definition: Definition, origins: Origins) -> None:
         self._module = definition.module
@@ -42,11 +42,11 @@ class _Look:
         self._origins = origins
 
     def origin(self, node: ast.expr) -> str | None:
-        """Return what an expression comes from, if that is known."""
+        """Return the origin of an expression; None if unknown."""
         return self._origins.of(node, self._module, self._scope)
 
     def exposed(self, node: ast.AST) -> Iterator[str]:
-        """Yield by which names an object is known that this exposes, if updates change it."""
+        """Yield the name of an object that this node exposes, if it has updates."""
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=func, args=[argument, *_])):
                 if self._is_changed(func, argument):
@@ -58,7 +58,7 @@ class _Look:
                 pass
 
     def _is_changed(self, func: ast.expr, argument: ast.expr) -> bool:
-        """Whether this exposes an object of a class with updates."""
+        """Return whether this call exposes an object of a class with updates."""
         made = self.origin(argument) if self.origin(func) == "holdfast.expose" else None
         found = None if made is None else self._origins.program.definition(made.removesuffix("()"))
         if found is None or not isinstance(found.node, ast.ClassDef):

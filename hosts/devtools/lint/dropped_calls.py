@@ -1,4 +1,4 @@
-"""What is made and then dropped: steps that nobody awaits, tasks that nobody waits for, calls that nobody gets."""
+"""Rules HF010 to HF012: steps without `await`, tasks without a reference, and calls or signals without use."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -31,13 +31,13 @@ _RAISES: Final = frozenset({"raises", "warns", "assertRaises", "assertWarns", "a
 
 
 class Dropping:
-    """Finds what is dropped."""
+    """The check for unused results."""
 
     def __init__(self, origins: Origins) -> None:
         self._origins = origins
 
     def check(self, node: ast.AST, place: Place, read: frozenset[str]) -> Iterator[Hit]:
-        """Yield what a statement of a workflow drops. `read` are all names that the function reads."""
+        """Yield the unused results in a statement of a workflow. `read` are all names that the function reads."""
         match node:
             case ast.Expr(value=value):
                 yield from self._dropped(value, place, node.end_lineno, is_workflow=True)
@@ -50,9 +50,9 @@ class Dropping:
     def check_module(
         self, module: Module, seen: Sequence[Definition], words: frozenset[str]
     ) -> Iterator[Hit]:
-        """Yield what the rest of a module drops, beside the functions that were looked at as code of workflows.
+        """Yield the unused results in a module, outside the functions that were checked as code of workflows.
 
-        `words` are the names of all that is worth looking for.
+        `words` are the names of workflows, steps and channels; other calls are skipped.
         """
         aliases = {
             name
@@ -113,7 +113,7 @@ def names_read(node: ast.AST) -> frozenset[str]:
 
 
 def _calls(value: ast.expr) -> Iterator[ast.Call]:
-    """Yield the calls whose result an expression is, or consists of."""
+    """Yield the calls that produce the value of an expression, or its elements."""
     match value:
         case ast.Call():
             yield value
@@ -132,7 +132,7 @@ def _calls(value: ast.expr) -> Iterator[ast.Call]:
 
 
 def _is_coroutine(definition: Definition | None) -> bool:
-    """Whether calling a function gives a coroutine."""
+    """Return whether a call of a function returns a coroutine."""
     if definition is None or not isinstance(definition.node, ast.AsyncFunctionDef):
         return False
     node = definition.node
@@ -142,7 +142,7 @@ def _is_coroutine(definition: Definition | None) -> bool:
 
 
 def _may_drop(body: Sequence[ast.stmt], words: frozenset[str]) -> bool:
-    """Whether a function drops the result of something that is called so: most do not, and need no closer look."""
+    """Return whether a body contains an unused call of one of these names. Most do not, which saves the full check."""
     return any(
         _last_word(call.func) in words
         for node in statements_of(body)
@@ -152,7 +152,7 @@ def _may_drop(body: Sequence[ast.stmt], words: frozenset[str]) -> bool:
 
 
 def _last_word(node: ast.expr) -> str:
-    while isinstance(node, ast.Call):  # pack.options(...)(order)
+    while isinstance(node, ast.Call):  # unwraps pack.options(...)(order)
         node = node.func
     if isinstance(node, ast.Attribute) and node.attr == "options":
         node = node.value
@@ -160,7 +160,7 @@ def _last_word(node: ast.expr) -> str:
 
 
 def _raises(item: ast.withitem) -> bool:
-    """Whether a block is there to see something raised: what it makes is not meant to be of use."""
+    """Return whether a block expects an exception, as in a test: its results are not meant to be used."""
     call = item.context_expr
     func = call.func if isinstance(call, ast.Call) else None
     name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")

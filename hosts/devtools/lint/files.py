@@ -1,4 +1,4 @@
-"""Which files are meant: by paths, or by the names of modules, which are looked up and not imported."""
+"""The files to lint: from paths, or from module names, which are resolved without an import."""
 
 import os
 import sys
@@ -15,20 +15,22 @@ _NEVER: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 @attrs.frozen
 class File:
-    """A file to look at, by its full path. `is_named` says that it was asked for by name, not found in a folder."""
+    """A file to lint."""
 
     path: Path
+    """The absolute path."""
     is_named: bool = False
+    """Whether the user named the file itself; False if it was found in a folder."""
 
 
 def find_files(named: Sequence[str]) -> list[File]:
-    """Return the Python files that are meant, each once, in the order of their paths.
+    """Return the Python files to lint, each once, sorted by path.
 
     Args:
         named: Files, folders, or modules and packages as they are imported from the current folder.
 
     Raises:
-        InvalidArgumentError: One of them is none of these.
+        InvalidArgumentError: A name is none of these.
     """
     found: dict[Path, File] = {}
     for name in named:
@@ -43,7 +45,7 @@ def find_files(named: Sequence[str]) -> list[File]:
 
 
 def _below(folder: Path) -> Iterator[File]:
-    """Yield the Python files in a folder, but for what is hidden, installed or made by Python."""
+    """Yield the Python files in a folder, without hidden ones, caches and virtual environments."""
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(
             name
@@ -58,7 +60,7 @@ def _below(folder: Path) -> Iterator[File]:
 
 
 def _module_named(name: str) -> Path:
-    """Return where a module is: the folder of a package, or a file."""
+    """Return the folder of a package, or the file of a module. Raises InvalidArgumentError."""
     parts = name.split(".")
     if all(part.isidentifier() for part in parts):
         for top in ("", *sys.path):
@@ -73,7 +75,7 @@ def _module_named(name: str) -> Path:
 
 
 def shown_path(path: Path) -> str:
-    """Return a full path as people write it here: from the current folder, if it is below it."""
+    """Return a path for messages: relative to the current folder if it is below it."""
     try:
         return path.relative_to(Path.cwd()).as_posix()
     except ValueError:

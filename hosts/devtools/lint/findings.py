@@ -1,4 +1,4 @@
-"""What the linter has come to."""
+"""Results of the linter: findings, unreadable files and the report."""
 
 import attrs
 
@@ -7,17 +7,17 @@ from holdfast.hosts.devtools.lint.rules import DOCS, RULES
 
 @attrs.frozen(kw_only=True, order=True)
 class Finding:
-    """One place in a program that a replay may not be able to repeat.
+    """A place in a program that a replay may not be able to repeat.
 
     Attributes:
-        path: The file, as it was found.
+        path: The file, relative to the current folder if it is below it.
         line: From 1.
         column: From 1, counted in characters.
         end_line: The last line of the expression or statement.
-        code: One of `holdfast.hosts.devtools.lint.rules.RULES`.
-        text: What is wrong there, without the advice.
-        workflow: The name of the workflow whose code this is; "" if it is the code of none.
-        through: The helper, as `module.function`, by which the workflow gets there; "" if it is in its own body.
+        code: A code of `holdfast.hosts.devtools.lint.rules.RULES`.
+        text: What is wrong, without the advice.
+        workflow: The name of the workflow that runs this code; "" outside workflows.
+        through: The helper, as `module.function`, through which the workflow calls the code; "" in its own body.
     """
 
     path: str
@@ -31,45 +31,47 @@ class Finding:
 
     @property
     def advice(self) -> str:
-        """What to do about it."""
+        """What to write instead."""
         return RULES[self.code].advice
 
     @property
     def is_warning(self) -> bool:
-        """Whether it may be as it is wanted."""
+        """Whether the code may be intended."""
         return RULES[self.code].is_warning
 
     @property
     def message(self) -> str:
-        """What is wrong, whose it is if that can't be seen there, and what to do."""
+        """The text, the call chain if it is not visible there, and the advice."""
         reached = f" (workflow {self.workflow} calls {self.through})" if self.through else ""
         return f"{self.text}{reached}: {self.advice}"
 
     @property
     def docs(self) -> str:
-        """Where its code is explained."""
+        """The link to the explanation of the code."""
         return f"{DOCS}#{self.code.lower()}"
 
 
 @attrs.frozen(kw_only=True, order=True)
 class Unreadable:
-    """A file that could not be looked at, and why."""
+    """A file that could not be checked."""
 
     path: str
+    """The file."""
     reason: str
+    """Why it could not be read."""
 
 
 @attrs.frozen(kw_only=True)
 class Report:
-    """What came of one look at a program.
+    """The result of linting a program.
 
     Attributes:
-        findings: In the order of files, lines and columns.
-        warnings: What may be as it is wanted, in the same order. A program that has only these passes.
-        unreadable: Files that are no Python that this Python reads.
-        files: How many files were looked at.
-        workflows: How many workflows are in them.
-        functions: How many functions are the code of workflows: their bodies, and the helpers that they call.
+        findings: Sorted by file, line and column.
+        warnings: Code that may be intended, in the same order. A program with only warnings passes.
+        unreadable: Files that this version of Python can't parse, or that can't be read.
+        files: Number of files.
+        workflows: Number of workflows in them.
+        functions: Number of functions that workflows run: their bodies, and the helpers that they call.
     """
 
     findings: tuple[Finding, ...]

@@ -1,4 +1,4 @@
-"""One function that is the code of a workflow: what is wrong in it, and which other functions it uses."""
+"""The check of one function that runs in a workflow: its findings, and the functions that it uses."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ _RECORDED = frozenset({"holdfast.side_effect"})
 
 
 class Bodies:
-    """Looks at functions, one after the other."""
+    """The checks of a function's body, shared by all functions of a program."""
 
     def __init__(self, origins: Origins) -> None:
         self.origins = origins
@@ -38,7 +38,7 @@ class Bodies:
         self._sharing = Sharing(origins)
 
     def check(self, definition: Definition) -> tuple[list[Hit], list[Definition]]:
-        """Return what is wrong in a function, and what else of the program it uses."""
+        """Return the findings in a function, and the functions of the program that it uses."""
         look = _Look(self, definition)
         scope = definition.module.scope_within(definition)
         for statement in definition.node.body:
@@ -49,7 +49,7 @@ class Bodies:
         return look.hits, look.used
 
     def check_node(self, node: ast.AST, place: Place, look: "_Look") -> Iterator[Hit]:
-        """Yield what the parts of the linter that look at single nodes find."""
+        """Yield the findings of the rules that check single nodes."""
         yield from self._orders.check(node, place)
         yield from self._sharing.check(node, place)
         yield from self.dropping.check(node, place, look.read)
@@ -57,7 +57,7 @@ class Bodies:
 
 
 class _Look:
-    """A look at one function and those inside of it."""
+    """The check of one function with the functions inside it."""
 
     def __init__(self, bodies: Bodies, definition: Definition) -> None:
         self.hits: list[Hit] = []
@@ -70,7 +70,7 @@ class _Look:
         self._definition = definition
 
     def visit(self, node: ast.AST, scope: Scope) -> None:
-        """Look at a node and all that is in it."""
+        """Check a node and its children."""
         place = Place(self._module, scope)
         self.hits += self._bodies.check_node(node, place, self)
         match node:
@@ -121,13 +121,13 @@ class _Look:
     def _visit_call(self, node: ast.Call, place: Place) -> None:
         origin = self._origins.of(node.func, place.module, place.scope)
         if origin in _RECORDED:
-            return  # what it is given runs once, and is recorded
+            return  # side_effect() calls its argument once and records the result
         count = len(node.args) + len(node.keywords)
         why = None if origin is None else why_not_mention(origin) or why_not_call(origin, count)
         if origin is not None and why is not None and not self._is_of_local(node.func, origin, place.scope):
             self._hit(node, written(node.func), origin, why)
             if why.code == THREADS:
-                return  # what runs there is one finding, whatever it does
+                return  # a call into a thread is one finding, whatever runs there
             self._visit_all([*node.args, *node.keywords], place.scope)
             return
         if origin is not None:
@@ -140,7 +140,7 @@ class _Look:
         self.hits.append(Hit(node, why.code, f"`{text}`{known} {why.text}"))
 
     def _use(self, origin: str) -> None:
-        """Note that a function of the program is used, unless it is inside of this one, and is looked at anyway."""
+        """Add a function of the program to `used`. Functions inside the present one are checked with it anyway."""
         found = self._origins.program.definition(origin)
         if found is None or isinstance(found.node, ast.ClassDef):
             return
@@ -151,7 +151,7 @@ class _Look:
             self.used.append(found)
 
     def _make(self, origin: str, call: ast.Call) -> None:
-        """Note what runs when an instance of a class of the program is made."""
+        """Add the code that runs when a class of the program is instantiated."""
         found = self._origins.program.definition(origin)
         if found is None or not isinstance(found.node, ast.ClassDef):
             return
@@ -167,7 +167,7 @@ class _Look:
                 self._make_default(one, found, call)
 
     def _make_default(self, field: ast.AnnAssign, made: Definition, call: ast.Call) -> None:
-        """Look at what a field is made by if it is left out."""
+        """Check the default factory of a field that a call leaves out."""
         if not isinstance(field.value, ast.Call):
             return
         place = Place(made.module, made.scope)
@@ -185,7 +185,7 @@ class _Look:
 
     @staticmethod
     def _is_alias(node: ast.expr, scope: Scope) -> bool:
-        """Whether this is a local variable: what it was given was looked at there."""
+        """Return whether this is a local variable: its value was checked at the assignment."""
         if not isinstance(node, ast.Name):
             return False
         where = scope.where(node.id)
@@ -197,7 +197,7 @@ class _Look:
 
     @staticmethod
     def _is_of_local(node: ast.expr, origin: str, scope: Scope) -> bool:
-        """Whether this is part of what the function has made: then that was a finding, and this is none of its own."""
+        """Return whether this belongs to a local object, whose creation was already a finding."""
         if isinstance(node, ast.Name):
             return _Look._is_alias(node, scope)
         if "()" not in origin or origin.startswith("pathlib."):

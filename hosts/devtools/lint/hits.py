@@ -1,4 +1,4 @@
-"""What a look at one function comes to, before anybody asks whose code it is."""
+"""Findings inside one function, before they are assigned to a workflow."""
 
 import ast
 from collections.abc import Callable
@@ -12,17 +12,21 @@ from holdfast.hosts.devtools.lint.scopes import Scope
 
 @attrs.frozen(eq=False)
 class Hit:
-    """A place, and what is wrong there. `end_line` is the last line whose comment can quiet it."""
+    """A finding at a node."""
 
     node: ast.expr | ast.stmt | ast.excepthandler
+    """The node with the problem."""
     code: str
+    """The code of the rule."""
     text: str
+    """What is wrong."""
     end_line: int | None = None
+    """The last line whose comment can suppress the finding; None for the node's own last line."""
 
 
 @attrs.frozen(eq=False)
 class Place:
-    """Where an expression is: in which module, and among which names."""
+    """The module and the scope of an expression."""
 
     module: Module
     scope: Scope
@@ -32,7 +36,7 @@ Found: TypeAlias = Callable[[Hit], None]
 
 
 def written(node: ast.AST) -> str:
-    """Return an expression as it is written, if it is short."""
+    """Return a short form of an expression for messages, without arguments and subscripts."""
     match node:
         case ast.Name(id=name):
             return name

@@ -1,7 +1,7 @@
-"""What is known of names outside of the program: which of them no replay could repeat, and why.
+"""Names outside the program that a replay cannot repeat, with reasons.
 
-A name is written as it would be imported: `datetime.datetime.now`, `builtins.open`. What a call of it gives is written
-with brackets: `pathlib.Path().read_text` is a method of a path.
+A name is written as it is imported: `datetime.datetime.now`, `builtins.open`. The result of a call is written with
+brackets: `pathlib.Path().read_text` is a method of a path.
 """
 
 from collections.abc import Mapping
@@ -27,14 +27,14 @@ _LOOPS: Final = ("asyncio.get_running_loop()", "asyncio.get_event_loop()", "asyn
 
 @attrs.frozen
 class Why:
-    """Why a name is not for workflows: the code of the finding, and what to say after the name."""
+    """Why workflows must not use a name: the code of the finding, and the text after the name."""
 
     code: str
     text: str
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Return the words of a text."""
+    """Split a text into words."""
     return tuple(text.split())
 
 
@@ -57,7 +57,7 @@ _ADDRESSES: Final = Why(ADDRESSES, "gives something else in every process")
 _PRINTS: Final = Why(PRINTS, "writes again in each replay")
 _SHARED: Final = Why(SHARED, "is made once, and shared by all runs in this process")
 
-# A mention of one of these is a finding, called or not: what is handed on is called by somebody else.
+# Even a mention of these names is a finding: other code may call what it is handed.
 _NAMES: Final[Mapping[str, Why]] = {
     name: why
     for why, names in (
@@ -177,7 +177,7 @@ _NAMES: Final[Mapping[str, Why]] = {
     for name in names
 }
 
-# A call of anything in these is a finding. Their classes may be mentioned: in annotations, or to catch their errors.
+# Only calls into these modules are findings: annotations and handlers may mention their classes.
 _MODULES: Final[Mapping[str, Why]] = {
     module: why
     for why, modules in (
@@ -207,7 +207,7 @@ _PLAIN_ENDINGS: Final = (
     "escape",
     "compare_digest",
 )
-"""How the names of classes and functions end that do nothing outside of the program."""
+"""Endings of names of classes and functions without external effects."""
 
 _PATH_METHODS: Final = frozenset(
     words(
@@ -223,12 +223,12 @@ _FILES: Final = frozenset(
         *_all("io", "TextIOWrapper TextIOBase IOBase RawIOBase BufferedWriter"),
     )
 )
-"""What is declared as one of these is a file that somebody else has opened, or a text that looks like one."""
+"""Types of variables that hold a file opened elsewhere, or something with the same methods."""
 _FILE_METHODS: Final = frozenset(words("write writelines truncate flush"))
 _SEEDED: Final = frozenset({"random.Random", "numpy.random.default_rng", "numpy.random.RandomState"})
-"""Sources of chance that always give the same, if they are made with a seed."""
+"""Random generators that repeat their numbers if they get a seed."""
 _OF_NOW: Final = frozenset(_all("time", "localtime gmtime ctime asctime strftime"))
-"""They read the clock if they are not given a time: `strftime` as its second argument."""
+"""Functions that read the clock when called without a time, which is the second argument of `strftime`."""
 
 _SHARED_WHEN_GLOBAL: Final = frozenset(
     (
@@ -250,7 +250,7 @@ def why_not_mention(name: str) -> Why | None:
 
 
 def why_not_call(name: str, arguments: int) -> Why | None:
-    """Return why a workflow may not call a name with so many arguments; None if it may."""
+    """Return why a workflow may not call a name with this number of arguments; None if it may."""
     if name in _OF_NOW:
         return _CLOCK if arguments < (2 if name == "time.strftime" else 1) else None
     if name in _SEEDED:
@@ -269,10 +269,10 @@ def why_not_call(name: str, arguments: int) -> Why | None:
 
 
 def why_not_share(name: str) -> Why | None:
-    """Return why a workflow may not use what a module has made once; None if it may."""
+    """Return why a workflow may not use a module-level object; None if it may."""
     return _SHARED if name in _SHARED_WHEN_GLOBAL else None
 
 
 def is_known(name: str) -> bool:
-    """Whether anything is known of a name, or of its module."""
+    """Return whether the table has an entry for a name or its module."""
     return name in _NAMES or name in _OF_NOW or name.startswith(tuple(f"{module}." for module in _MODULES))

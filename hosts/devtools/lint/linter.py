@@ -1,4 +1,4 @@
-"""The linter as a whole: from files to findings."""
+"""The linter: reads files, finds workflows, follows their calls, and collects findings."""
 
 import ast
 import re
@@ -19,27 +19,27 @@ from holdfast.hosts.devtools.lint.name_resolution import Kind, Origins
 from holdfast.hosts.devtools.lint.program import Program
 
 _FIRST: Final = re.compile(rb"\b(?:workflow|step|Channel)\b|@\s*(?:[\w.]+\.)?(?:query|update)\b")
-"""What a file has in it that makes something with Holdfast, but for those that use what others have made."""
+"""Pattern of files that define workflows, steps, channels, queries or updates."""
 _MAKERS: Final = ("holdfast.workflow", "holdfast.step", "holdfast.Channel()")
 
 
 def lint(named: Sequence[str], *, ignore: Iterable[str] = ()) -> Report:
-    """Look for what no replay could repeat, in the workflows of a program. None of it is imported or run.
+    """Find code in the workflows of a program that a replay cannot repeat. Nothing is imported or run.
 
     Args:
-        named: Files, folders, or modules and packages as they are imported from the current folder. The code of
-            helpers is looked at if it is in one of these.
-        ignore: Codes that are not wanted.
+        named: Files, folders, or modules and packages as they are imported from the current folder. Helpers are
+            checked if their files are among these.
+        ignore: Codes to omit.
 
     Raises:
-        InvalidArgumentError: One of them is no file, no folder, and no module.
+        InvalidArgumentError: A name is no file, folder or module.
     """
     return _Linter(Program(find_files(named)), frozenset(ignore)).run()
 
 
 @attrs.frozen
 class _Way:
-    """A function that is the code of a workflow, and how one gets there."""
+    """A function that runs in a workflow, with the workflow's name and the helper that calls it."""
 
     definition: Definition
     workflow: str
@@ -75,12 +75,12 @@ class _Linter:
             functions=len(seen),
         )
 
-    # Which files, which functions -----------------------------------------------------------------------------------
+    # Files and functions --------------------------------------------------------------------------------------------
 
     def _read_all(self) -> frozenset[str]:
-        """Read the files that may use Holdfast, and those that name what others have made with it.
+        """Read the files that use Holdfast, and those that mention what other files define with it.
 
-        Return the names of what they have made.
+        Return the names of workflows, steps and channels.
         """
         words: frozenset[str] = frozenset()
         left = list(self._program.files)
@@ -98,7 +98,7 @@ class _Linter:
             pattern = re.compile(rb"\b(?:" + "|".join(sorted(new)).encode() + rb")\b")
 
     def _words(self, modules: Iterable[Module | None]) -> Iterator[str]:
-        """Yield the names of what modules have made with Holdfast: other files may use them without naming it."""
+        """Yield the names of what modules define with Holdfast: whose users need not import Holdfast."""
         for module in modules:
             if module is None:
                 continue
@@ -112,7 +112,7 @@ class _Linter:
                         yield name
 
     def _roots(self, module: Module) -> Iterator[Definition]:
-        """Yield the workflows of a module, and the queries and updates of what they expose."""
+        """Yield the workflows of a module, and the queries and updates of its classes."""
         with self._guard(module):
             for definition in module.definitions.values():
                 if self._origins.kind(definition) in {Kind.WORKFLOW, Kind.MESSAGE}:
@@ -122,7 +122,7 @@ class _Linter:
                     yield from self._made_by_call(node.value, module)
 
     def _made_by_call(self, call: ast.Call, module: Module) -> Iterator[Definition]:
-        """Yield the function of which a workflow is made without the sign: `fulfil = workflow(_fulfil)`."""
+        """Yield the function of a workflow made by a call instead of a decorator: `fulfil = workflow(_fulfil)`."""
         maker = self._origins.of(call.func, module, module.scope)
         if maker in {"holdfast.workflow", "holdfast.workflow()"} and call.args:
             origin = self._origins.of(call.args[0], module, module.scope)
@@ -131,7 +131,7 @@ class _Linter:
                 yield found
 
     def _follow(self, roots: Sequence[Definition]) -> dict[int, Definition]:
-        """Look at workflows, at what they use, and so on. Each function is looked at once."""
+        """Check workflows and the functions that they use, transitively. Each function is checked once."""
         seen: dict[int, Definition] = {}
         waiting = deque(_Way(root, root.qualname.rpartition(".")[2], "") for root in roots)
         while waiting:
@@ -148,7 +148,7 @@ class _Linter:
         return seen
 
     def _check_children(self, roots: Sequence[Definition]) -> None:
-        """Look for children that no engine of the program has."""
+        """Check for children that no engine registers."""
         children = Children(self._program, self._origins)
         registered = children.registered(tuple(self._program.loaded()))
         for root in roots if registered else ():
@@ -156,7 +156,7 @@ class _Linter:
                 for hit in children.check(root, registered or frozenset()):
                     self._note(hit, root.module, root.qualname.rpartition(".")[2], "")
 
-    # What is kept ---------------------------------------------------------------------------------------------------
+    # Findings -------------------------------------------------------------------------------------------------------
 
     def _note(self, hit: Hit, module: Module, workflow: str, through: str) -> None:
         node = hit.node
@@ -184,7 +184,7 @@ class _Linter:
 
 
 class _Guard:
-    """Notes that a module is nested more deeply than this Python can follow, and goes on with the others."""
+    """A guard that records a module as unreadable if its code is nested too deeply, and lets the linter continue."""
 
     def __init__(self, program: Program, module: Module) -> None:
         self._program = program

@@ -1,4 +1,4 @@
-"""State of modules: what one run leaves there another one finds, in one process and not in the other."""
+"""Rule HF007: state of modules, which the runs of one process share and other processes do not have."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -36,18 +36,18 @@ CHANGES: Final = frozenset(
         "symmetric_difference_update"
     )
 )
-"""The methods that change a container."""
+"""Methods that change a container."""
 
 
 class Sharing:
-    """Finds what reads or writes the state of modules."""
+    """The check for reads and writes of module state."""
 
     def __init__(self, origins: Origins) -> None:
         self._origins = origins
         self._changed: dict[str, Mapping[str, Definition]] = {}
 
     def check(self, node: ast.AST, place: Place) -> Iterator[Hit]:
-        """Yield what is wrong with this node. Those around it were checked before."""
+        """Yield the findings at a node. Its parents were checked before."""
         match node:
             case ast.Name(ctx=ast.Load()) | ast.Attribute(ctx=ast.Load()):
                 yield from self._read(node, place)
@@ -80,7 +80,7 @@ class Sharing:
             yield _hit(node, why.text)
 
     def changed(self, module: Module) -> Mapping[str, Definition]:
-        """Return which names of a module its functions change, and one that does so."""
+        """Return the names in a module that its functions change, each with one such function."""
         if module.key not in self._changed:
             self._changed[module.key] = found = dict[str, Definition]()
             for definition in module.definitions.values():
@@ -114,7 +114,7 @@ class Sharing:
         return self._origins.of(node, place.module, place.scope) in _CONTAINERS
 
     def _at(self, node: ast.expr, place: Place) -> tuple[Module, str] | None:
-        """Return the module whose variable this is, and the variable's name; None if it is something else."""
+        """Return the module and the name of a module-level variable; None if the node is something else."""
         match node:
             case ast.Name(id=name):
                 where = place.scope.where(name)
@@ -131,7 +131,7 @@ class Sharing:
                 return None
 
     def _variable(self, name: str, module: Module, where: Scope) -> tuple[Module, str] | None:
-        """Follow a name to the module of the program that it is a variable of, through imports."""
+        """Follow imports from a name to the module of the program whose variable it is."""
         for _ in range(10):
             imported = next((one for one in where.names.get(name, ()) if isinstance(one, Imported)), None)
             if imported is None:
@@ -155,7 +155,7 @@ def _names_global(definition: Definition) -> set[str]:
 
 
 def _changed_name(node: ast.AST) -> str | None:
-    """Return the name of what a node changes, or rebinds."""
+    """Return the name of the variable that a node changes or rebinds."""
     match node:
         case ast.Name(ctx=ast.Store() | ast.Del(), id=name):
             return name
@@ -169,7 +169,7 @@ def _changed_name(node: ast.AST) -> str | None:
 
 
 def _top(node: ast.Attribute | ast.Subscript) -> ast.Name | None:
-    """Return the variable of which a part is changed."""
+    """Return the variable at the start of `a.b` or `a[b]`; None if it starts with another expression."""
     top: ast.expr = node
     while isinstance(top, ast.Attribute | ast.Subscript):
         top = top.value
@@ -177,7 +177,7 @@ def _top(node: ast.Attribute | ast.Subscript) -> ast.Name | None:
 
 
 def _is_decorator(definition: Definition) -> bool:
-    """Whether a function gives back what it was given: then it is called when modules are imported, and only then."""
+    """Return whether a function returns an argument, as decorators do: they run only while modules are imported."""
     node = definition.node
     if isinstance(node, ast.ClassDef):
         return False

@@ -1,4 +1,4 @@
-"""One file of a program, read: its tree, its names, and all that it defines."""
+"""A parsed source file: its syntax tree, its scope and its definitions."""
 
 import ast
 import warnings
@@ -26,11 +26,11 @@ class Definition:
     """A function or a class of the program.
 
     Attributes:
-        module: Where it is defined.
-        node: Its text.
-        qualname: As Python has it: `Order.total`, `make.<locals>.inner`.
-        scope: The names around it.
-        owner: The qualified name of the class in whose body it is defined; "" if in none.
+        module: The module that defines it.
+        node: Its syntax tree.
+        qualname: The qualified name, as in Python: `Order.total`, `make.<locals>.inner`.
+        scope: The enclosing scope.
+        owner: The qualified name of the class whose body defines it; "" outside classes.
     """
 
     module: "Module"
@@ -41,12 +41,12 @@ class Definition:
 
     @property
     def origin(self) -> str:
-        """What it is called from anywhere in the program."""
+        """The name that is unique in the program."""
         return f"{self.module.key}.{self.qualname}"
 
     @property
     def shown(self) -> str:
-        """What people call it."""
+        """The name for messages."""
         return f"{self.module.name}.{self.qualname}".replace(".<locals>", "")
 
     @property
@@ -57,7 +57,7 @@ class Definition:
 
 
 class Module:
-    """A file that was read. `key` is its name in the program, which no other has; `name` is how it is imported."""
+    """A parsed file. `key` is its unique name in the program, `name` the name by which it is imported."""
 
     def __init__(self, path: Path, shown: str, name: str, key: str, source: bytes, tree: ast.Module) -> None:
         self.path = path
@@ -69,22 +69,22 @@ class Module:
 
     @cached_property
     def scope(self) -> Scope:
-        """The names that it binds."""
+        """The module's scope."""
         return scope_of_module(self.tree, has_walrus=b":=" in self.source)
 
     @cached_property
     def definitions(self) -> Mapping[str, Definition]:
-        """All functions and classes, at any depth, by qualified name. Of several of one name, the last."""
+        """All functions and classes at any depth, by qualified name; of several with one name, the last."""
         return {one.qualname: one for one in self._defined()}
 
     @cached_property
     def quiet(self) -> Mapping[int, Quiet]:
-        """What comments quiet, by line."""
+        """Suppressions by comments, by line."""
         return read_comments(self.source)
 
     @cached_property
     def lines(self) -> Sequence[bytes]:
-        """Its lines, as they are stored."""
+        """The lines of the source, in bytes."""
         return self.source.splitlines()
 
     @cached_property
@@ -99,7 +99,7 @@ class Module:
         return found
 
     def added_to(self, name: str) -> Sequence[ast.expr]:
-        """Return what the module's code adds to a set that it calls so."""
+        """Return the arguments of all `name.add(...)` in the module."""
         return self._added.get(name, ())
 
     def column(self, line: int, offset: int) -> int:
@@ -108,14 +108,14 @@ class Module:
         return len(text[:offset].decode("utf-8", errors="replace")) + 1
 
     def scope_within(self, definition: Definition) -> Scope:
-        """Return the names of a function of this module."""
+        """Return the scope of a function of this module."""
         node = definition.node
         assert not isinstance(node, ast.ClassDef)
         owner = f"{self.key}.{definition.owner}" if definition.is_method else ""
         return scope_of_function(node, definition.scope, qualname=definition.qualname, owner=owner)
 
     def _defined(self) -> Iterator[Definition]:
-        """Yield what is defined, from the outside inwards; what is defined later comes later."""
+        """Yield the definitions, outer ones first, otherwise in the order of the source."""
         waiting: list[tuple[Sequence[ast.stmt], Scope, str, str]] = [(self.tree.body, self.scope, "", "")]
         while waiting:
             body, scope, prefix, owner = waiting.pop(0)
@@ -130,11 +130,11 @@ class Module:
 
 
 def read_module(path: Path, shown: str, name: str, key: str, source: bytes) -> Module:
-    """Read a file.
+    """Parse a file.
 
     Raises:
-        SyntaxError, ValueError: It is no Python that this Python reads.
-        RecursionError, MemoryError: It is nested more deeply than this Python can read.
+        SyntaxError, ValueError: This version of Python can't parse it.
+        RecursionError, MemoryError: It is nested too deeply for this version of Python.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,7 +1,7 @@
-"""What an expression is, as far as its text tells: the full name of what it comes from.
+"""Static name resolution: the full names, or origins, of expressions.
 
 `dt.datetime.now` is `datetime.datetime.now` after `import datetime as dt`; `Path(x)` is `pathlib.Path()`, an instance.
-What is not known for certain has no name: then nothing is said of it.
+An uncertain expression has no origin, and is never a finding.
 """
 
 import ast
@@ -24,7 +24,7 @@ from holdfast.hosts.devtools.lint.scopes import (
 )
 
 DEPTH_MAX: Final = 24
-"""How many names an expression may be behind another; what is farther away is not known."""
+"""Maximum number of names that are followed from an expression; beyond it the origin is unknown."""
 SET: Final = "builtins.set()"
 _BUILTINS: Final = frozenset(dir(builtins))
 _OURS: Final = re.compile(r"holdfast\.(?:kernel\.authoring\.\w+\.)?(?=\w)")
@@ -47,25 +47,25 @@ _WRAPPERS: Final = frozenset({"typing.Optional", "typing.Annotated", "typing.Fin
 
 
 class Kind(Enum):
-    """What a function of the program is to Holdfast."""
+    """The role of a function in Holdfast."""
 
     WORKFLOW = "workflow"
     STEP = "step"
     MESSAGE = "message"
-    """A query or an update: it is called while its workflow runs, as a part of it."""
+    """A query or an update, which runs as a part of its workflow."""
     STAGE = "stage"
     OTHER = "other"
 
 
 class Origins:
-    """Names what expressions of a program come from."""
+    """The resolver of a program."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self._kinds: dict[int, Kind] = {}
 
     def of(self, node: ast.expr, module: Module, scope: Scope, depth: int = 0) -> str | None:
-        """Return what an expression comes from; None if that is not known."""
+        """Return the origin of an expression; None if unknown."""
         if depth > DEPTH_MAX:
             return None
         deeper = depth + 1
@@ -92,20 +92,20 @@ class Origins:
                 return None
 
     def of_name(self, name: str, module: Module, scope: Scope, depth: int = 0) -> str | None:
-        """Return what a name stands for in a scope; None if that is not known."""
+        """Return the origin of a name in a scope; None if unknown."""
         where = scope.where(name)
         if where is None:
             return self._from_stars(name, module) or (f"builtins.{name}" if name in _BUILTINS else None)
         if name not in where.origins:
             where.origins[name] = None
-            # None stands in for what is given later, or for what can't be imported: it says nothing.
+            # None is a placeholder for a later value or a failed import: ignore it.
             bindings = [one for one in where.names[name] if not _is_of_none(one)]
             found = {self._of_binding(name, one, module, where, depth) for one in bindings}
             where.origins[name] = found.pop() if len(found) == 1 else None
         return where.origins[name]
 
     def of_attribute(self, base: str, attr: str, depth: int = 0) -> str | None:
-        """Return what an attribute of something is."""
+        """Return the origin of an attribute; None if unknown."""
         module, rest = self.program.split(base)
         if module is not None and not rest:
             inside = f"{base}.{attr}"
@@ -119,7 +119,7 @@ class Origins:
         return _plain(f"{base}.{attr}")
 
     def of_type(self, annotation: ast.expr, module: Module, scope: Scope, depth: int = 0) -> str | None:
-        """Return what an instance of an annotated type is; None if that is not known."""
+        """Return the origin of an instance of an annotated type; None if unknown."""
         if depth > DEPTH_MAX:
             return None
         deeper = depth + 1
@@ -146,10 +146,10 @@ class Origins:
                 return None
 
     def kind(self, definition: Definition) -> Kind:
-        """Return what a function is to Holdfast, by its decorators."""
+        """Return the role of a function, by its decorators."""
         known = self._kinds.get(id(definition.node))
         if known is None:
-            self._kinds[id(definition.node)] = known = Kind.OTHER  # of what decorates itself
+            self._kinds[id(definition.node)] = known = Kind.OTHER  # ends recursion
             for decorator in definition.node.decorator_list:
                 origin = self._of_decorator(decorator, definition)
                 if origin is not None and (found := self.makes(origin)) is not Kind.OTHER:
@@ -158,7 +158,7 @@ class Origins:
         return known
 
     def only_looks(self, definition: Definition) -> bool:
-        """Whether a function is a query, or the validator of an update."""
+        """Return whether a function is a query, or the validator of an update."""
         decorators = (self._of_decorator(node, definition) for node in definition.node.decorator_list)
         return any(
             one == "holdfast.query" or (one.endswith(".validator") and self.makes(one) is Kind.MESSAGE)
@@ -167,7 +167,7 @@ class Origins:
         )
 
     def _of_decorator(self, node: ast.expr, definition: Definition) -> str | None:
-        """Return what a decorator is. In the body of a class, it may be of what was defined there before."""
+        """Return the origin of a decorator. In the body of a class it may belong to an earlier definition there."""
         if definition.owner and isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             beside = f"{definition.owner}.{node.value.id}"
             if beside in definition.module.definitions:
@@ -175,7 +175,7 @@ class Origins:
         return self.of(node, definition.module, definition.scope)
 
     def makes(self, origin: str) -> Kind:
-        """Return what a decorator makes of a function."""
+        """Return the role of functions with this decorator."""
         origin = origin.replace(".options()", "").replace("()", "")
         if origin in {"holdfast.step", "holdfast.step.in_transaction"}:
             return Kind.STEP
@@ -200,7 +200,7 @@ class Origins:
                 return Kind.OTHER
 
     def called(self, origin: str) -> tuple[Kind, Definition | None]:
-        """Return what it is that is called by this name, and where it is defined, if it is in the program."""
+        """Return the role of a called name, and its definition if the program has it."""
         if origin.startswith("holdfast.step()"):
             return Kind.STEP, None
         if origin.startswith("holdfast.workflow()"):
@@ -209,10 +209,10 @@ class Origins:
         return (Kind.OTHER, None) if definition is None else (self.kind(definition), definition)
 
     def is_set(self, origin: str | None) -> bool:
-        """Whether something is a set."""
+        """Return whether an origin is a set."""
         return origin in _SETS
 
-    # Parts ----------------------------------------------------------------------------------------------------------
+    # Helpers --------------------------------------------------------------------------------------------------------
 
     def _of_binding(
         self, name: str, binding: Binding, module: Module, where: Scope, depth: int
@@ -232,7 +232,7 @@ class Origins:
                 return None
 
     def _of_import(self, imported: Imported, module: Module, depth: int) -> str | None:
-        """Return what an import gives. What another file has imported itself is followed to where it is from."""
+        """Return the origin of an import, followed through re-exports of other files."""
         origin = self.program.imported(imported, module)
         found, rest = self.program.split(origin)
         if found is None or not rest or depth > DEPTH_MAX:
@@ -240,7 +240,7 @@ class Origins:
         return self.of_name(rest, found, found.scope, depth + 1) if "." not in rest else None
 
     def _of_member(self, module: Module, rest: str, attr: str, depth: int) -> str | None:
-        """Return what an attribute of a class of the program, or of an instance of one, is."""
+        """Return the origin of an attribute of a class of the program, or of its instance."""
         qualname = rest.removesuffix("()")
         for _ in range(DEPTH_MAX):
             known = module.definitions.get(qualname)
@@ -259,7 +259,7 @@ class Origins:
         return None
 
     def _of_call(self, called: str, depth: int) -> str | None:
-        """Return what a call gives."""
+        """Return the origin of the result of a call."""
         definition = self.program.definition(called)
         if definition is not None and not isinstance(definition.node, ast.ClassDef):
             returns = definition.node.returns
@@ -281,7 +281,7 @@ class Origins:
         return None
 
     def _from_stars(self, name: str, module: Module) -> str | None:
-        """Return what a name is that nothing but `import *` can have bound."""
+        """Return the origin of a name that only an `import *` can have bound."""
         for star in module.scope.stars:
             origin = self.program.imported(star, module)
             found, rest = self.program.split(origin)
@@ -294,7 +294,7 @@ class Origins:
 
 
 def _plain(origin: str) -> str:
-    """Return a name of ours as users write it, wherever it was imported from."""
+    """Return the public name of a Holdfast object, independent of the module it was imported from."""
     return _OURS.sub("holdfast.", origin, count=1) if origin.startswith("holdfast.") else origin
 
 

@@ -1,4 +1,4 @@
-"""All files of a program, read when they are needed, and what the imports between them mean."""
+"""All files of a program, parsed on demand, and the imports between them."""
 
 import os
 import sys
@@ -12,11 +12,11 @@ from holdfast.hosts.devtools.lint.modules import Definition, Module, read_module
 from holdfast.hosts.devtools.lint.scopes import Imported
 
 MARK: Final = "@"
-"""What the names of the program's own modules begin with: `@random` is a file beside others, `random` is Python's."""
+"""Prefix of the program's own modules: `@random` is a file of the program, `random` is Python's."""
 
 
 class Program:
-    """The files that were given. Nothing outside of them is read."""
+    """The files to lint. No other file is read."""
 
     def __init__(self, files: Sequence[File]) -> None:
         self.files = files
@@ -32,7 +32,7 @@ class Program:
             self._register(file.path, here)
 
     def source(self, path: Path) -> bytes:
-        """Return what is in a file; nothing if it can't be read, which is noted."""
+        """Return the content of a file; empty if it can't be read, which is recorded."""
         if path not in self._sources:
             try:
                 self._sources[path] = path.read_bytes()
@@ -42,30 +42,30 @@ class Program:
         return self._sources[path]
 
     def module(self, path: Path) -> Module | None:
-        """Return a file that was read; None if it can't be, which is noted."""
+        """Return the parsed file; None if it can't be parsed, which is recorded."""
         if path not in self._read:
             self._read[path] = self._load(path)
         return self._read[path]
 
     def module_of(self, key: str) -> Module | None:
-        """Return the module of a key; None if there is none."""
+        """Return the module with a key; None without such a module."""
         path = self._paths.get(key)
         return None if path is None else self.module(path)
 
     def loaded(self) -> Iterator[Module]:
-        """Yield what was read, in the order of files."""
+        """Yield the parsed modules, in the order of files."""
         for file in self.files:
             module = self._read.get(file.path)
             if module is not None:
                 yield module
 
     def definition(self, origin: str) -> Definition | None:
-        """Return what is defined under a name; None if nothing in the program is."""
+        """Return the definition with an origin; None if the program has no such definition."""
         module, rest = self.split(origin)
         return None if module is None else module.definitions.get(rest)
 
     def split(self, origin: str) -> tuple[Module | None, str]:
-        """Return the module that a name begins with, and the rest of the name."""
+        """Split an origin into a module of the program and the name in it; None and the origin for other modules."""
         end = len(origin) if origin.startswith(MARK) else 0
         while end > 0:
             key = origin[:end]
@@ -75,7 +75,7 @@ class Program:
         return None, origin
 
     def imported(self, what: Imported, module: Module) -> str:
-        """Return what an import in a module gives: the key of a module, a name in one, or a name from elsewhere."""
+        """Return the origin of an import: the key of a module, a name in one, or an external name."""
         name = what.module
         if what.level:
             place = module.path.parent
@@ -99,7 +99,7 @@ class Program:
         return None
 
     def _find(self, name: str, importer: Path) -> str | None:
-        """Return the key of the module that is imported by a full name: the nearest, if there are several."""
+        """Return the key of an imported module: of several with this name, the one nearest to the importing file."""
         found = self._names.get(name)
         if not found or name.partition(".")[0] in sys.stdlib_module_names:
             return None
@@ -118,7 +118,7 @@ class Program:
         self._keys[path] = key
         self._paths[key] = path
         self._names.setdefault(name, []).append(path)
-        # Folders that are packages without an __init__.py: they may be named in imports, too.
+        # Also register names through namespace packages, which have no __init__.py.
         while here in top.parents:
             name = f"{top.name}.{name}"
             self._names.setdefault(name, []).append(path)
@@ -144,7 +144,7 @@ class Program:
         self.unreadable[path] = Unreadable(path=shown, reason=reason)
 
     def _place(self, path: Path) -> tuple[Path, list[str]]:
-        """Return the folder from which a file is imported, and its name from there."""
+        """Return the folder from which a file is imported, and the parts of its module name."""
         parts = [] if path.stem == "__init__" else [path.stem]
         folder = path.parent
         while self._is_package(folder) and folder.parent != folder:

@@ -1,4 +1,4 @@
-"""Queries and validators only look: what they change of their object is changed in the one process that asks."""
+"""Rule HF015: queries and validators that change their object, which changes only the copy of one process."""
 
 import ast
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _WHY = "is changed here, in the process that asks alone, and nowhere in the run"
 
 
 def check_looking(definition: Definition) -> Iterator[Hit]:
-    """Yield what a query or a validator changes of the object that it is called on."""
+    """Yield the changes that a query or a validator makes to the object on which it is called."""
     assert not isinstance(definition.node, ast.ClassDef)
     taken = definition.node.args
     first = next((one.arg for one in (*taken.posonlyargs, *taken.args)), None)
@@ -34,7 +34,7 @@ def check_looking(definition: Definition) -> Iterator[Hit]:
 
 
 def _root(node: ast.expr) -> str | None:
-    """Return the name that an expression begins with: `self` of `self.moves[0].at`. None if it makes something new."""
+    """Return the variable at the start of an expression: `self` of `self.moves[0].at`. None for other expressions."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else None

@@ -1,4 +1,4 @@
-"""What the linter looks for: a code for each kind of finding, and what to do about it."""
+"""The rules of the linter: codes, titles and advice."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -10,13 +10,13 @@ DOCS: Final = "docs/reference/lint.md"
 
 @attrs.frozen(kw_only=True)
 class Rule:
-    """One kind of finding.
+    """A kind of finding.
 
     Attributes:
-        code: What it is called. Never changes, and is never used for anything else.
+        code: Its permanent name, never reused for another rule.
         title: What is wrong, as a heading.
-        advice: What to write instead. Ends the message of a finding.
-        is_warning: Whether it may be as it is wanted: it does not count as a fault of the program.
+        advice: What to write instead. It ends the message of a finding.
+        is_warning: Whether the code may be intended. Warnings do not fail the check.
     """
 
     code: str
@@ -147,4 +147,4 @@ RULES: Final[Mapping[str, Rule]] = {
         ),
     )
 }
-"""All kinds of findings, by code."""
+"""All rules by code."""

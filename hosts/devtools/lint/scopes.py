@@ -1,4 +1,4 @@
-"""Which names a piece of code binds, and to what: the scopes of Python, without running it."""
+"""Scopes: the names that code binds, and their values, found without running it."""
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,55 +9,58 @@ import attrs
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Code: TypeAlias = Function | ast.Lambda
 OF_THEIR_OWN: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-"""What has a scope of its own, beside comprehensions."""
+"""Nodes with a scope of their own, besides comprehensions."""
 _HOLDING: Final = (
     *(ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match),
     *(ast.ExceptHandler, ast.match_case),
 )
 _HELD: Final = ("body", "orelse", "finalbody", "handlers", "cases", "items")
-"""The fields of a statement in which there are others."""
+"""Fields of a statement that hold other statements."""
 
 
 @attrs.frozen
 class Imported:
-    """A name is bound by an import: to a module, or to a name in one. `level` counts the dots of a relative one."""
+    """A binding by an import, of a module or of a name in it."""
 
     module: str
+    """The module's full name; relative to `level`."""
     name: str = ""
+    """The name in the module; "" for the module itself."""
     level: int = 0
+    """The number of dots of a relative import."""
 
 
 @attrs.frozen(eq=False)
 class Assigned:
-    """A name is bound to the value of an expression, or to what that gives when it is entered by `with`."""
+    """A binding to the value of an expression, or to the context that it enters in a `with`."""
 
     value: ast.expr
 
 
 @attrs.frozen(eq=False)
 class Annotated:
-    """A name is said to be of a type."""
+    """A binding with a type annotation, of an unknown value."""
 
     annotation: ast.expr
 
 
 @attrs.frozen(eq=False)
 class Defined:
-    """A name is bound to a function or class."""
+    """A binding to a function or class."""
 
     node: Function | ast.ClassDef
 
 
 @attrs.frozen
 class OfClass:
-    """A name is bound to an instance of the class in whose body the code is: `self`."""
+    """A binding to an instance of the class whose method this is: `self`."""
 
     qualname: str
 
 
 @attrs.frozen
 class Somehow:
-    """A name is bound to something, and nobody knows to what."""
+    """A binding to an unknown value."""
 
 
 Binding: TypeAlias = Imported | Assigned | Annotated | Defined | OfClass | Somehow
@@ -66,19 +69,21 @@ SOMEHOW: Final = Somehow()
 
 @attrs.define(eq=False)
 class Scope:
-    """The names of one function, or of a module, whose `parent` is None."""
+    """The names of a function or a module."""
 
     parent: "Scope | None" = None
+    """The enclosing scope; None for a module."""
     prefix: str = ""
-    """What the qualified names of what is defined here begin with."""
+    """Prefix of the qualified names of definitions in this scope."""
     has_walrus: bool = True
-    """Whether `:=` may bind names here. Only then are expressions looked through for names."""
+    """Whether the file uses `:=`. Only then are expressions searched for bindings."""
     names: dict[str, list[Binding]] = attrs.field(factory=dict[str, list[Binding]])
     globals: set[str] = attrs.field(factory=set[str])
+    """Names declared `global`."""
     stars: list[Imported] = attrs.field(factory=list[Imported])
-    """What `import *` takes names from, last first."""
+    """Modules of `import *`, last first."""
     origins: "dict[str, str | None]" = attrs.field(factory=dict[str, "str | None"])
-    """What is known of its names already. While it is looked for, what a name stands for is not known."""
+    """Cache of resolved names. A name that is being resolved has the value None, which ends recursion."""
 
     @property
     def is_module(self) -> bool:
@@ -86,7 +91,7 @@ class Scope:
         return self.parent is None
 
     def where(self, name: str) -> "Scope | None":
-        """Return the scope that a name is looked up in; None if no code here binds it."""
+        """Return the scope that binds a name as seen from here; None if the file does not bind it."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.globals:
@@ -98,19 +103,19 @@ class Scope:
         return None
 
     def bind(self, name: str, binding: Binding) -> None:
-        """Note that a name is bound here."""
+        """Add a binding of a name."""
         self.names.setdefault(name, []).append(binding)
 
 
 def scope_of_module(tree: ast.Module, *, has_walrus: bool = True) -> Scope:
-    """Return the names of a module."""
+    """Return the scope of a module."""
     scope = Scope(has_walrus=has_walrus)
     _bind_all(tree.body, scope)
     return scope
 
 
 def scope_of_function(node: Code, parent: Scope, *, qualname: str, owner: str = "") -> Scope:
-    """Return the names of a function. `owner` is the class whose method it is, if it is one."""
+    """Return the scope of a function. `owner` is the class of a method."""
     scope = Scope(parent, f"{qualname}.<locals>.", parent.has_walrus)
     parameters = node.args
     positional = [*parameters.posonlyargs, *parameters.args]
@@ -129,7 +134,7 @@ def scope_of_function(node: Code, parent: Scope, *, qualname: str, owner: str = 
 
 
 def scope_of_comprehension(generators: Sequence[ast.comprehension], parent: Scope) -> Scope:
-    """Return the names of a comprehension."""
+    """Return the scope of a comprehension."""
     scope = Scope(parent, parent.prefix, parent.has_walrus)
     for generator in generators:
         for name in _targets(generator.target):
@@ -138,7 +143,7 @@ def scope_of_comprehension(generators: Sequence[ast.comprehension], parent: Scop
 
 
 def nodes_of(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Yield all nodes that are the code of one function, and not of one inside of it; those are yielded themselves."""
+    """Yield all nodes of a function's code. Inner functions and classes are yielded without their contents."""
     waiting = list(nodes)
     while waiting:
         node = waiting.pop()
@@ -148,7 +153,7 @@ def nodes_of(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 
 def statements_of(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Yield all statements that are the code of one function, with their handlers, cases and `with` items."""
+    """Yield all statements of a function's code, with their handlers, cases and `with` items."""
     waiting = list(body)
     while waiting:
         node = waiting.pop()
@@ -209,7 +214,7 @@ def _bind(node: ast.AST, scope: Scope) -> None:
 
 
 def _value_is_more_precise(node: ast.AnnAssign) -> bool:
-    """Whether the value of an annotated assignment says more of its type than the annotation, as for `Final`."""
+    """Return whether the value is more precise than the annotation, as for `Final` or `Callable`."""
     annotation = node.annotation
     if isinstance(annotation, ast.Subscript):
         annotation = annotation.value
@@ -233,7 +238,7 @@ def _bind_target(target: ast.expr, value: ast.expr | None, scope: Scope) -> None
 
 
 def _targets(target: ast.expr) -> Iterator[str]:
-    """Yield the names that a target binds. What is in `a.b` or `a[b]` is read, not bound."""
+    """Yield the names that a target binds; `a.b` and `a[b]` bind none."""
     waiting = [target]
     while waiting:
         match waiting.pop():

@@ -1,4 +1,4 @@
-"""The order of sets: where a workflow depends on it. That of a set of texts differs in every process."""
+"""Rule HF008: code that depends on the order of a set, which for strings differs in every process."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ _IN_ORDER: Final = frozenset(
         ),
     }
 )
-"""What goes through its arguments in their order, and gives something that shows it."""
+"""Functions whose results show the order of their arguments."""
 _ORDER_FREE: Final = frozenset(
     f"builtins.{name}"
     for name in ("sorted", "set", "frozenset", "sum", "min", "max", "any", "all", "len", "bool")
@@ -36,14 +36,14 @@ _AS_COMPLETED: Final = "asyncio.as_completed"
 
 
 class Orders:
-    """Finds what depends on the order of a set."""
+    """The check for dependence on the order of a set."""
 
     def __init__(self, origins: Origins) -> None:
         self._origins = origins
         self._free: set[int] = set()
 
     def check(self, node: ast.AST, place: Place) -> Iterator[Hit]:
-        """Yield what is wrong with this node. Those around it were checked before."""
+        """Yield the findings at a node. Its parents were checked before."""
         match node:
             case ast.For() | ast.AsyncFor():
                 yield from self._each(node.iter, place)
@@ -93,7 +93,7 @@ class Orders:
             yield _hit(node, f"goes through {what}, in an order that differs between processes")
 
     def _is_free(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp) -> bool:
-        """Whether nobody can see in which order a comprehension went through a set."""
+        """Return whether the result of a comprehension does not show the order of the set."""
         if id(node) not in self._free and not isinstance(node, ast.SetComp):
             return False
         return not any(isinstance(one, ast.Await) for one in ast.walk(node))
@@ -107,7 +107,7 @@ class Orders:
     # Sets of tasks have an order -------------------------------------------------------------------------------------
 
     def _holds_tasks(self, node: ast.expr, place: Place) -> bool:
-        """Whether a set holds tasks only. These hash by the number in which they were made: their order is known."""
+        """Return whether a set holds only tasks. These hash by a sequence number, so that their order is repeatable."""
         match node:
             case ast.Set(elts=parts):
                 return all(self._is_task(one, place) for one in parts)
@@ -146,7 +146,7 @@ class Orders:
         return origin.removesuffix("()") in _TASKS or origin.endswith(".create_task()")
 
     def _is_made_task(self, name: str, place: Place) -> bool:
-        """Whether every value that a name is given is a task, though they come from several places."""
+        """Return whether every value assigned to a name is a task."""
         where = place.scope.where(name)
         bindings = [] if where is None else where.names[name]
         values = [one.value for one in bindings if isinstance(one, Assigned)]

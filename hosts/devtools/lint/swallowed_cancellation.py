@@ -1,4 +1,4 @@
-"""Handlers that swallow cancellation: a run that is cancelled would go on as if nothing had been."""
+"""Rule HF013: handlers that swallow cancellation, so that a cancelled run would continue."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ _LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
 def check_swallowing(
     node: ast.AST, place: Place, origins: Origins, cancelled: frozenset[str]
 ) -> Iterator[Hit]:
-    """Yield what is wrong with this statement. `cancelled` are the names on which the function calls `cancel()`."""
+    """Yield the findings in a statement. `cancelled` are the names on which the function calls `cancel()`."""
     match node:
         case ast.Try() | ast.TryStar():
             if _awaits(node.body) and not _is_end_of_cancelled(node.body, cancelled):
@@ -39,7 +39,7 @@ def check_swallowing(
 
 
 def names_cancelled(body: Sequence[ast.AST]) -> frozenset[str]:
-    """Return what `cancel()` is called on, in a function and those inside of it."""
+    """Return the names on which `cancel()` is called, in a function and those inside it."""
     return frozenset(
         written(node.func.value)
         for statement in body
@@ -56,7 +56,7 @@ def _check_handlers(node: ast.Try | ast.TryStar, place: Place, origins: Origins)
         if not any(isinstance(one, ast.Raise) for one in nodes_of(handler.body)):
             end = handler.type.end_lineno if handler.type is not None else None
             yield Hit(handler, SWALLOWED, f"`{broad}` catches cancellation, too", end or handler.lineno)
-        return  # what comes after it does not catch cancellation any more
+        return  # later handlers do not see the cancellation
 
 
 def _check_suppress(node: ast.With | ast.AsyncWith, place: Place, origins: Origins) -> Iterator[Hit]:
@@ -73,7 +73,7 @@ def _check_suppress(node: ast.With | ast.AsyncWith, place: Place, origins: Origi
 
 
 def _broad(caught: ast.expr | None, place: Place, origins: Origins) -> str | None:
-    """Return how a handler that catches cancellation is written; None if it does not."""
+    """Return the text of a handler that catches cancellation; None if it does not."""
     if caught is None:
         return "except:"
     for one in caught.elts if isinstance(caught, ast.Tuple) else [caught]:
@@ -83,7 +83,7 @@ def _broad(caught: ast.expr | None, place: Place, origins: Origins) -> str | Non
 
 
 def _awaits(body: Sequence[ast.AST]) -> bool:
-    """Whether cancellation can arrive in these statements."""
+    """Return whether cancellation can arrive in these statements."""
     return any(
         isinstance(one, ast.Await | ast.AsyncFor | ast.AsyncWith)
         or (isinstance(one, ast.comprehension) and bool(one.is_async))
@@ -92,7 +92,7 @@ def _awaits(body: Sequence[ast.AST]) -> bool:
 
 
 def _is_end_of_cancelled(body: Sequence[ast.stmt], cancelled: frozenset[str]) -> bool:
-    """Whether these statements only wait for the end of a task that the function itself has cancelled."""
+    """Return whether these statements only await a task that the function itself has cancelled."""
     match body:
         case [ast.Expr(value=ast.Await(value=value)) | ast.Assign(value=ast.Await(value=value))]:
             return written(value) in cancelled
@@ -101,7 +101,7 @@ def _is_end_of_cancelled(body: Sequence[ast.stmt], cancelled: frozenset[str]) ->
 
 
 def _leaves(body: Sequence[ast.stmt]) -> ast.stmt | None:
-    """Return the statement by which a `finally` block is left before its end; None if there is none."""
+    """Return the statement that leaves a `finally` block early; None without one."""
     waiting: list[ast.AST] = list(body)
     while waiting:
         node = waiting.pop()

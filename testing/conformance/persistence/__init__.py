@@ -1,4 +1,4 @@
-"""What a store promises (`holdfast.ports.persistence`), as tests, by topic."""
+"""The contract of `Persistence` (`holdfast.ports.persistence`) as tests, by topic."""
 
 from holdfast.testing.conformance.persistence.contract import PersistenceContract
 

@@ -1,6 +1,6 @@
-"""What a store promises about what runs say of themselves: notes in order, annotations, artifacts, calls of models."""
+"""The contract of a store for attempt output, annotations, artifacts and model calls."""
 
-# ruff: noqa: S311  # what is drawn here must be the same each time
+# ruff: noqa: S311  # the tests need the same draws each time
 
 from itertools import product
 from random import Random
@@ -58,18 +58,18 @@ RUN = a_key(1)
 def found(
     store: Persistence, *annotations: tuple[str, str], attributes: tuple[tuple[str, str], ...] = ()
 ) -> list[str]:
-    """Return the keys of the runs that are found by annotations."""
+    """Return the keys of the runs that a filter by annotations finds."""
     which = RunFilter(namespace=NAMESPACE, annotations=annotations, attributes=attributes)
     return [run.key for run in store.read(ListRuns(which))]
 
 
 class RunOutput(PersistenceCase):
-    """The queries of `holdfast.ports.queries.run_output`, and the changes that they tell of."""
+    """The queries of `holdfast.ports.queries.run_output`, and the changes behind them."""
 
     # Notes
 
     def test_notes_are_read_in_the_order_in_which_they_were_said(self, store: Persistence) -> None:
-        """Whatever ids they have, which are drawn by clocks that may be wrong; of one instant ids decide."""
+        """Not in the order of ids, whose clocks may be wrong; ids break ties."""
         notes = [
             a_note(9, at=NOW),
             a_note(1, at=NOW + 1),
@@ -86,7 +86,7 @@ class RunOutput(PersistenceCase):
         assert store.read(NotesInOrder("nobody's")) == ()
 
     def test_the_newest_progress_of_each_job_is_read(self, store: Persistence) -> None:
-        """By job, after a number, up to the limit."""
+        """By job, after a job's number, up to the limit."""
         notes = [(1, 1, NOW + 9), (2, 1, NOW + 3), (3, 1, NOW + 9), (4, 2, NOW), (5, 7, NOW + 1), (6, 7, NOW)]
         put(
             store,
@@ -142,7 +142,7 @@ class RunOutput(PersistenceCase):
         assert found(store, (text or "none", "text")) == [a_key(2)]
 
     def test_runs_are_found_by_what_was_said_of_them(self, store: Persistence) -> None:
-        """All of it, at any time, in the batch that created them or later; texts only; attributes are others."""
+        """All annotations together, added with the run or later; only text values; separate from attributes."""
         run = a_run(4, attributes='{"reviewed":"yes"}')
         put(store, *(CreateRun(a_run(number)) for number in (1, 2, 3)), CreateRun(run))
         put(
@@ -185,7 +185,7 @@ class RunOutput(PersistenceCase):
         assert [run.key for run in first + rest] == [a_key(number) for number in (6, 4, 2, 0)]
 
     def test_annotations_are_filtered_and_read_page_by_page(self, store: Persistence) -> None:
-        """Each filter, and several together, give what a look at every one does."""
+        """Each filter, and several together, match the same annotations as a full scan."""
         put(store, CreateRun(a_run(1)))
         annotations = [
             an_annotation(
@@ -227,7 +227,7 @@ class RunOutput(PersistenceCase):
             )
 
     def test_what_can_not_be_stored_was_said_of_nobody(self, store: Persistence) -> None:
-        """It is no error to ask."""
+        """Such a query is not an error."""
         for text in ("nul \0", "half \ud800"):
             assert store.read(AnnotationsOf(text)) == ()
             assert store.read(AnnotationsOf(RUN, AnnotationFilter(name=text))) == ()
@@ -237,7 +237,7 @@ class RunOutput(PersistenceCase):
             assert found(store, ("reviewed", text)) == []
 
     def test_what_is_said_under_a_key_is_said_once(self, store: Persistence) -> None:
-        """A second annotation of the name under the key is a conflict; the names said are told."""
+        """A second annotation of the same name and key is a conflict; the names under a key can be read."""
         put(store, CreateRun(a_run(1)), CreateRun(a_run(2)))
         put(
             store,
@@ -285,7 +285,7 @@ class RunOutput(PersistenceCase):
 
         assert [one.size for one in store.read(ArtifactsOf(RUN))] == [3, 3]
 
-    # Calls of models
+    # Model calls
 
     def test_ai_calls_are_added(self, store: Persistence) -> None:
         """Every field survives."""
@@ -315,7 +315,7 @@ class RunOutput(PersistenceCase):
         assert isinstance(store.read(AiCallsOf(RUN))[1].kind, AiCallKind)
 
     def test_the_result_of_a_batch_is_stored_once(self, store: Persistence) -> None:
-        """A repeat does nothing, in the same batch of changes as in a later one; other runs have their own."""
+        """A repeat does nothing, in the same batch or a later one; other runs have their own."""
 
         def result(number: int, run: int, index: int, tokens: int = 1, batch: str = "b") -> AddAiCall:
             call = an_ai_call(number, run, batch=batch, batch_index=index, input_tokens=tokens)
@@ -338,7 +338,7 @@ class RunOutput(PersistenceCase):
         assert len(store.read(AiCallsOf(a_key(2)))) == 1
 
     def test_ai_calls_are_found_and_added_up_by_topic_and_model(self, store: Persistence) -> None:
-        """Pages and totals are what a look at every call gives, with every digit."""
+        """Pages and totals equal those of a full scan, to the last digit."""
         draw = Random(3)
         topics = ("a", "a.b", "a.b.c", "a-b", "a/b", "ab", "b", "a.")
         calls = [
@@ -368,7 +368,7 @@ class RunOutput(PersistenceCase):
             assert _added_up(below, by_model=False) == store.read(AiTotalsOf(RUN, topic=topic, by="topic"))
 
     def test_all_that_is_said_is_stored_or_nothing(self, store: Persistence) -> None:
-        """With the rest of its batch."""
+        """Together with the other changes of its batch."""
         put(store, CreateRun(a_run(1)))
         with pytest.raises(ConflictError):
             put(
@@ -392,7 +392,7 @@ def _names_under_keys(store: Persistence, *keys: tuple[str, str]) -> list[tuple[
 
 
 def _matches(annotation: Annotation, which: AnnotationFilter) -> bool:
-    """Say it again in another way: by what each field must be."""
+    """A second implementation of the filter, to compare with."""
     wanted = {
         "name": which.name,
         "actor_kind": which.actor_kind,

@@ -1,4 +1,4 @@
-"""What a store promises to somebody who looks through all of it."""
+"""The contract of a store for queries that scan everything, as `holdfast doctor` does."""
 
 from attrs import evolve
 from typing_extensions import Unpack
@@ -73,7 +73,7 @@ class Inspecting(PersistenceCase):
     """WholeRuns, HistoriesOf, KinOf, RowsOfNothing, SlotsOverLimit, LiveSessions, StreamPlaces and BlobsOf."""
 
     def test_runs_are_read_with_their_jobs_by_key(self, store: Persistence) -> None:
-        """Of all namespaces, ended or not, from one key to the next; jobs by number; every field survives."""
+        """Of all namespaces, ended or not, paged by key; jobs by number; every field survives."""
         put_run(store, a_run(3), a_job(3, 10), a_job(3, 9, state=JobState.PENDING_DELIVERY))
         put_run(store, a_run(1, status=RunStatus.FAILED))
         put_run(store, a_run(2, namespace="tenant-2"), a_job(2, 1))
@@ -99,7 +99,7 @@ class Inspecting(PersistenceCase):
         assert found == (WholeRun(FULL_RUN, (evolve(FULL_JOB, run=FULL_RUN.key),)),)
 
     def test_histories_are_read_without_inline_values(self, store: Persistence) -> None:
-        """By run and number, page by page; where a value is in a blob, that is told."""
+        """By run and number, page by page; the key of a blob is included."""
         spilled = a_row(1, 2, payload=Payload(blob="a/b"), data='{"a":1}')
         put(store, *(CreateRun(a_run(number)) for number in (1, 2, 3)))
         put(store, AppendHistory(a_completed_row(1, 1, item=3)), AppendHistory(spilled))
@@ -114,7 +114,7 @@ class Inspecting(PersistenceCase):
         assert store.read(HistoriesOf(runs=())) == ()
 
     def test_the_kin_of_a_name_are_its_newest_and_who_is_waited_for(self, store: Persistence) -> None:
-        """Others of the name, and those of other namespaces, are not."""
+        """Not other generations, and not runs of other namespaces."""
         for generation in (1, 2, 3):
             parent = f"{a_key(9)}.7" if generation == 1 else None
             put(store, CreateRun(a_run(generation, id="x", generation=generation, parent=parent)))
@@ -130,7 +130,7 @@ class Inspecting(PersistenceCase):
         assert store.read(KinOf(())) == ()
 
     def test_rows_without_a_run_are_found(self, store: Persistence) -> None:
-        """Whatever they are, each once, within a range; what hangs on a run is not among them."""
+        """In every table, each once, within a range; rows of existing runs are left out."""
         for run in (2, 4):
             put(
                 store,
@@ -153,7 +153,7 @@ class Inspecting(PersistenceCase):
         assert store.read(RowsOfNothing(after="", limit=1)) == of_two[:1]
 
     def test_keys_with_too_many_runs_are_found(self, store: Persistence) -> None:
-        """Too many are more than the highest limit allows; those that wait, or have ended, do not count."""
+        """Too many means more than the highest limit; waiting and ended runs do not count."""
         put(store, CreateRun(_limited(1, 1)), CreateRun(_limited(2, 2)))
         put(store, CreateRun(_limited(3, 1, status=RunStatus.PENDING)))
         put(store, CreateRun(_limited(4, 1, status=RunStatus.FAILED)))
@@ -172,7 +172,7 @@ class Inspecting(PersistenceCase):
         assert store.read(SlotsOverLimit(Waiting.JOBS)) == ()
 
     def test_keys_with_too_many_jobs_are_found(self, store: Persistence) -> None:
-        """Those count that can be claimed, or are."""
+        """Queued and leased jobs count."""
         states = (JobState.QUEUED, JobState.LEASED, JobState.SLEEPING, JobState.PAUSED, JobState.LIMITED)
         jobs = [a_job(1, number, state=state) for number, state in enumerate(states)]
         put_jobs(store, *(evolve(job, concurrency_key="k", concurrency_limit=1) for job in jobs))
@@ -182,7 +182,7 @@ class Inspecting(PersistenceCase):
         assert store.read(SlotsOverLimit(Waiting.RUNS)) == ()
 
     def test_live_sessions_are_counted(self, store: Persistence) -> None:
-        """Those that are open and have not expired."""
+        """Sessions that are open and have not expired."""
         put(store, PutSession(a_session(1, expires_at=NOW)), PutSession(a_session(2, expires_at=NOW + 1)))
         put(store, PutSession(a_session(3, expires_at=NOW + 9, state=SessionState.DEAD)))
 
@@ -191,7 +191,7 @@ class Inspecting(PersistenceCase):
         assert store.read(LiveSessions(NOW + 1)) == 0
 
     def test_streams_are_read_with_how_far_their_runs_go(self, store: Persistence) -> None:
-        """Of one sink, by run, page by page; a stream of no run says so."""
+        """Of one sink, by run, page by page; a stream without a run has no last row."""
         put(store, AddSink(a_sink()), AddSink(a_sink("other")))
         put(store, CreateRun(a_run(1, last_row=7)), AppendHistory(a_row(1, 1)))
         put(
@@ -212,7 +212,7 @@ class Inspecting(PersistenceCase):
         assert store.read(StreamPlaces(sink="nothing")) == ()
 
     def test_the_blobs_that_runs_refer_to_are_known(self, store: Persistence) -> None:
-        """Of artifacts, calls of models, and items; a text that only looks like a blob is none."""
+        """Of artifacts, model calls and map items; a text that only looks like a blob does not count."""
         items = (Payload(inline='"[null,x"'), Payload(blob="item/1"))
         put(store, CreateRun(a_run(1)), CreateRun(a_run(2)), AddMapItems(a_page(1, items=items)))
         put(store, AddMapItems(a_page(1, 1, items=(Payload(inline='[null,"x"]'),))))

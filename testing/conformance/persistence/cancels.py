@@ -1,4 +1,4 @@
-"""What a store promises about checks of external work that are made what cancels it, and about what runs then owe."""
+"""The contract of a store for cancelling external work: checks become cancel jobs, which outlive their run."""
 
 from collections.abc import Sequence
 
@@ -64,11 +64,11 @@ NET_EFFECTS: Sequence[tuple[str, tuple[Change, ...], tuple[Job, ...]]] = (
     ("cancel of another node, close all", (CancelExternalWork(a_key(1), "ship", attempts=4), _ALL), ()),
     ("add of another kind, cancel, close all", (AddJob(a_job(1, 2)), _WORK, _ALL), (_CANCEL,)),
 )
-"""Changes to run 1, which has a check, job 1; and the jobs that it has after them."""
+"""Changes to run 1, whose job 1 is a check; and its jobs after them."""
 
 
 class CancelledWork(PersistenceCase):
-    """`CancelExternalWork`, and that jobs which cancel are none of those by which a run goes on."""
+    """`CancelExternalWork`, and the exclusion of cancel jobs from the open jobs of a run."""
 
     @pytest.mark.parametrize(
         ("changes", "expected"),
@@ -78,7 +78,7 @@ class CancelledWork(PersistenceCase):
     def test_in_one_transaction_changes_are_made_in_order(
         self, store: Persistence, changes: Sequence[Change], expected: Sequence[Job]
     ) -> None:
-        """As if each had one of its own."""
+        """As if each had its own transaction."""
         put_jobs(store, _CHECK)
         put(store, *changes)
 
@@ -86,7 +86,7 @@ class CancelledWork(PersistenceCase):
 
     @pytest.mark.parametrize("state", JobState)
     def test_a_check_is_made_what_cancels_whatever_it_was(self, store: Persistence, state: JobState) -> None:
-        """Every field is as `cancelling` says, and can be claimed at once."""
+        """The job equals the result of `cancelling`, and can be claimed at once."""
         check = evolve(FULL_JOB, kind=JobKind.POLL, state=state)
         put_jobs(store, check)
         put(store, CancelExternalWork(check.run, check.node, attempts=7))
@@ -94,7 +94,7 @@ class CancelledWork(PersistenceCase):
         assert jobs_of(store, check.run) == [cancelling(check, 7)]
 
     def test_it_can_be_claimed_at_once(self, store: Persistence) -> None:
-        """By who asks for its queue and its code, like any job."""
+        """With its queue and code, like any job."""
         put_run(store, a_run(1), evolve(_CHECK, epoch=3))
         put(store, _WORK, _ALL)
 
@@ -102,7 +102,7 @@ class CancelledWork(PersistenceCase):
         assert (job.kind, job.key, job.epoch, job.attempts) == (JobKind.CANCEL, _CHECK.key, 4, 1)
 
     def test_nothing_else_is_touched(self, store: Persistence) -> None:
-        """No other node, run or kind, however alike their names."""
+        """No other stage, run or kind, however similar the names."""
         others = [
             *(a_job(1, 10 + at, node=node, kind=JobKind.POLL) for at, node in enumerate(("Bill", "bil"))),
             *(a_job(1, 20 + at, kind=kind) for at, kind in enumerate(JobKind) if kind is not JobKind.POLL),
@@ -115,7 +115,7 @@ class CancelledWork(PersistenceCase):
         assert jobs_of(store, a_key(1), a_key(2)) == expected
 
     def test_many_nodes_of_many_runs_each_by_its_own_number(self, store: Persistence) -> None:
-        """In one transaction, with jobs that are closed beside them."""
+        """In one transaction, together with deleted jobs."""
         checks = [
             a_job(run, number, node=node, kind=JobKind.POLL, item=number)
             for run in range(1, 41)
@@ -138,14 +138,14 @@ class CancelledWork(PersistenceCase):
         assert jobs_of(store, *map(a_key, range(1, 41))) == expected
 
     def test_where_there_is_no_work_nothing_happens(self, store: Persistence) -> None:
-        """Neither in a run without jobs nor where there is no such run."""
+        """Neither in a run without jobs nor in a missing run."""
         put(store, CreateRun(a_run(1)))
         put(store, _WORK, CancelExternalWork(a_key(9), "bill", attempts=1))
 
         assert jobs_of(store, a_key(1), a_key(9)) == []
 
     def test_what_cancels_is_none_of_the_jobs_by_which_a_run_goes_on(self, store: Persistence) -> None:
-        """A run is sound with it beside its own, and unsound without any other."""
+        """A run that has other jobs as well is consistent; one that has only this job is reported."""
         put_run(store, a_run(1), a_job(1, 2))
         put(store, AddJob(_CANCEL))
         put(store, CreateRun(a_run(2, last_job=1)), AddJob(evolve(_CANCEL, run=a_key(2))))
@@ -164,7 +164,7 @@ class CancelledWork(PersistenceCase):
         assert query(store, lambda tx: tx.stage_jobs(name, _CHECK.node, None)) == []
 
     def test_what_sleeps_until_it_is_tried_again_is_due_like_any_job(self, store: Persistence) -> None:
-        """Also of a run that has ended."""
+        """Also in a run that has ended."""
         asleep = evolve(_CANCEL, state=JobState.SLEEPING, wake_at=NOW)
         put(store, CreateRun(a_run(1, status=RunStatus.CANCELLED)), AddJob(asleep))
 
@@ -172,7 +172,7 @@ class CancelledWork(PersistenceCase):
         assert query(store, lambda tx: tx.due(NOW - 1, 10)) == []
 
     def test_a_run_that_is_removed_in_the_same_transaction_leaves_nothing(self, store: Persistence) -> None:
-        """Nor does what it was about to owe."""
+        """Neither a job nor a pending cancel call."""
         put(store, CreateRun(a_run(1, status=RunStatus.CANCELLED)))
         put(store, AddJob(_CHECK), _WORK, _ALL, DeleteJob(_CHECK.key), DeleteRun(a_key(1)))
 

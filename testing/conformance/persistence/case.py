@@ -1,4 +1,4 @@
-"""What the tests of a store share: how one is made, and the few things that nearly every test does."""
+"""The base class of the store's tests, and helpers that most of them use."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -17,26 +17,26 @@ R = TypeVar("R")
 
 
 class PersistenceCase(ABC):
-    """The part of each class of tests that says which store is tested."""
+    """The base class of each group of tests; names the store under test."""
 
     serial: ClassVar[bool] = False
-    """Whether this store carries out one transaction at a time, so that none can overlap another."""
+    """Whether this store runs one transaction at a time, so that transactions never overlap."""
 
     reads_wait: ClassVar[bool] = False
-    """Whether a question waits for the transaction that is under way: fit for tests, not for production."""
+    """Whether a query waits for the open transaction: acceptable in tests, not in production."""
 
     @abstractmethod
     def make_persistence(self) -> Persistence:
-        """Return a store without a row. Each test gets its own, calls `setup` on it and, in the end, `close`."""
+        """Return an empty store. Each test gets its own, calls `setup` on it and finally `close`."""
 
     def open_again(self, store: Persistence) -> Persistence | None:
-        """Return another store on the same rows, as another process would; None if there can't be one."""
+        """Return another store on the same rows, as a second process would open; None if impossible."""
         del store
         return None
 
     @pytest.fixture
     def store(self) -> Iterator[Persistence]:
-        """A store without a row, ready for use."""
+        """An empty store, ready for use."""
         store = self.make_persistence()
         try:
             store.setup()
@@ -46,7 +46,7 @@ class PersistenceCase(ABC):
 
     @pytest.fixture
     def other(self, store: Persistence) -> Iterator[Persistence]:
-        """Another store on the rows of `store`."""
+        """A second store on the rows of `store`."""
         other = self.open_again(store)
         if other is None:
             pytest.skip("this store can't be opened twice")
@@ -57,12 +57,12 @@ class PersistenceCase(ABC):
 
 
 def put(store: Persistence, *changes: Change) -> None:
-    """Make changes, in one transaction."""
+    """Apply changes in one transaction."""
     store.transact(lambda tx: tx.apply(changes))
 
 
 def put_run(store: Persistence, run: Run, *jobs: Job) -> None:
-    """Store a run and its jobs, with the counts of them in its row."""
+    """Store a run and its jobs, with the job counts in its row."""
     last_job = max((job.number for job in jobs), default=0)
     put(store, CreateRun(evolve(run, open_jobs=len(jobs), last_job=last_job)), *map(AddJob, jobs))
 
@@ -81,7 +81,7 @@ def put_jobs(store: Persistence, *jobs: Job) -> None:
 
 
 def query(store: Persistence, question: Callable[[Transaction], Sequence[R]]) -> list[R]:
-    """Return what a read of a transaction gives."""
+    """Return the result of a read within a transaction, as a list."""
     return list(store.transact(question))
 
 
@@ -91,13 +91,13 @@ def jobs_of(store: Persistence, *runs: str) -> list[Job]:
 
 
 def the_run(store: Persistence, key: str) -> Run:
-    """Return a stored run. AssertionError if it is not there."""
+    """Return a stored run. Raises ValueError if the run is missing."""
     (run,) = store.read(RunsByKey((key,)))
     return run
 
 
 def a_lane(limit: int = 1_000, *, queue: str = QUEUE, definitions: tuple[str, ...] = (DEFINITION,)) -> Lane:
-    """Return what a worker takes from one queue."""
+    """Return a worker's claim on one queue."""
     return Lane(queue=queue, definitions=definitions, limit=limit)
 
 
@@ -113,7 +113,7 @@ def claimable(
 
 
 def claim(store: Persistence, session: str, limit: int) -> list[Job]:
-    """Lease jobs of the usual lane to a session and return them."""
+    """Lease jobs of the default queue to a session and return them."""
 
     def work(tx: Transaction) -> list[Job]:
         leased = [lease(job, session) for job in tx.claimable(NAMESPACE, (a_lane(),), limit)]
@@ -136,4 +136,4 @@ def lease(job: Job, session: str) -> Job:
 
 
 class UnknownQuery(Query[int]):
-    """A question that no store knows."""
+    """A query that no store implements."""

@@ -1,4 +1,4 @@
-"""What a store promises about each kind of change, and about several changes to one row in one batch."""
+"""The contract of a store for each kind of change, and for several changes to one row in one batch."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -134,14 +134,14 @@ NET_EFFECTS: Sequence[tuple[str, tuple[Change, ...], tuple[Job, ...]]] = (
         (a_job(1, 3, node="ship"),),
     ),
 )
-"""Changes to run 1, which has job 1; and the jobs that it has after them."""
+"""Changes to run 1, which has job 1; and its jobs after them."""
 
 
 class Changes(PersistenceCase):
-    """`apply`."""
+    """`Transaction.apply`."""
 
     def test_a_run_is_created_and_updated(self, store: Persistence) -> None:
-        """An update replaces every field but those that never change."""
+        """An update replaces every field except the fixed ones."""
         put(store, CreateRun(a_run(7)))
         full = evolve(FULL_RUN, namespace=NAMESPACE, id="run-7", generation=1)
         full = evolve(full, rerun_of=None, rerun_from=None, inherited=None)
@@ -159,7 +159,7 @@ class Changes(PersistenceCase):
         assert a_run(1) == the_run(store, a_key(1))
 
     def test_many_runs_are_updated_differently_at_once(self, store: Persistence) -> None:
-        """Each gets its own values, None among them."""
+        """Each gets its own values, including None."""
         runs = [a_run(number, ended_at=NOW) for number in range(300)]
         put(store, *map(CreateRun, runs))
         changed = [
@@ -173,7 +173,7 @@ class Changes(PersistenceCase):
 
     @pytest.mark.parametrize("name", _CHANGING_OF_RUNS)
     def test_of_a_run_that_was_read_each_field_is_updated(self, store: Persistence, name: str) -> None:
-        """Also if nothing else of it is new, or just what nearly always is."""
+        """Alone, or together with the fields that nearly every update changes."""
         put(store, CreateRun(a_run(1)))
         for fields in ({name}, {name, "last_row"}, {name, "status", "open_jobs"}):
             before = the_run(store, a_key(1))
@@ -184,7 +184,7 @@ class Changes(PersistenceCase):
 
     @pytest.mark.parametrize("name", _CHANGING_OF_JOBS)
     def test_of_a_job_that_was_read_each_field_is_updated(self, store: Persistence, name: str) -> None:
-        """As of a run."""
+        """As for a run."""
         put_jobs(store, _LEASED)
         for fields in ({name}, {name, "state", "epoch"}):
             (before,) = jobs_of(store, _LEASED.run)
@@ -194,7 +194,7 @@ class Changes(PersistenceCase):
             assert jobs_of(store, _LEASED.run) == [changed]
 
     def test_a_job_that_was_read_is_as_updated_after_its_work_was_cancelled(self, store: Persistence) -> None:
-        """What changes it before, in the same batch, is nothing to it."""
+        """Earlier changes of the batch to the same job have no effect."""
         check = evolve(_LEASED, kind=JobKind.POLL)
         put_jobs(store, check)
         changed = evolve(check, epoch=9)
@@ -204,13 +204,13 @@ class Changes(PersistenceCase):
         assert jobs_of(store, check.run) == [changed]
 
     def test_a_run_created_and_updated_in_one_batch_is_stored_as_updated(self, store: Persistence) -> None:
-        """The last change to a row is what counts."""
+        """The last change to a row wins."""
         put(store, CreateRun(a_run()), UpdateRun(a_run(last_row=1)), UpdateRun(a_run(last_row=2)))
 
         assert the_run(store, a_key(1)).last_row == 2
 
     def test_changes_are_given_in_any_order_of_tables(self, store: Persistence) -> None:
-        """A run's rows may come before the run in a batch."""
+        """A run's rows may precede the run in a batch."""
         put(
             store,
             AddJob(a_job()),
@@ -265,7 +265,7 @@ class Changes(PersistenceCase):
     def test_closing_the_jobs_of_a_node_touches_no_other_node_and_no_other_run(
         self, store: Persistence
     ) -> None:
-        """Whatever state they are in; names are compared letter by letter."""
+        """In any state. Names are compared exactly."""
         of_map = [
             a_job(1, number, item=number, state=state, wake_at=NOW)
             for number, state in enumerate(JobState, 1)
@@ -281,7 +281,7 @@ class Changes(PersistenceCase):
         assert before == the_run(store, a_key(1))
 
     def test_the_nodes_of_many_runs_are_closed_at_once(self, store: Persistence) -> None:
-        """With jobs that are added, updated and closed beside them."""
+        """Together with added, updated and deleted jobs."""
         jobs = [a_job(run, number) for run in range(50) for number in range(1, 6)]
         jobs += [a_job(run, number, node="ship") for run in range(50) for number in range(6, 9)]
         put_jobs(store, *jobs)
@@ -309,7 +309,7 @@ class Changes(PersistenceCase):
         assert {job.priority for job in found if job.number == 1} == {4}
 
     def test_closing_a_node_without_jobs_does_nothing(self, store: Persistence) -> None:
-        """Neither where the run has none nor where there is no such run."""
+        """Neither for a run without jobs of the stage nor for a missing run."""
         put(store, CreateRun(a_run()))
         put(store, DeleteJobsOfNode(a_key(1), "bill"), DeleteJobsOfNode(a_key(9), "bill"))
 
@@ -322,14 +322,14 @@ class Changes(PersistenceCase):
     def test_several_changes_to_a_job_come_to_their_net_effect(
         self, store: Persistence, changes: tuple[Change, ...], left: tuple[Job, ...]
     ) -> None:
-        """As if they had been made one by one."""
+        """As if applied one by one."""
         put_jobs(store, a_job(1, 1), a_job(2, 1))
         put(store, *changes)
 
         assert [*left, a_job(2, 1)] == jobs_of(store, a_key(1), a_key(2))
 
     def test_history_is_appended(self, store: Persistence) -> None:
-        """Every field of a row survives, and what it has not stays None."""
+        """Every field of a row survives, and missing values stay None."""
         full = a_row(
             1, 1, type="x.y", node="a b", item=0, epoch=3, payload=Payload(inline='"v"'), data='{"attempt":1}'
         )
@@ -341,7 +341,7 @@ class Changes(PersistenceCase):
         assert (full, blob, a_row(1, 3)) == store.read(HistoryOf(a_key(1)))
 
     def test_pages_of_items_are_added(self, store: Persistence) -> None:
-        """By run, map and number of the page."""
+        """By run, map and page number."""
         put_jobs(store, a_job(1, 1), a_job(2, 1))
         put(
             store,
@@ -357,7 +357,7 @@ class Changes(PersistenceCase):
         assert (Payload(inline='"2 b 1"'),) == value.payloads
 
     def test_a_plan_is_stored_once(self, store: Persistence) -> None:
-        """Storing it again does nothing, alone and among new ones."""
+        """Storing it again does nothing, alone or among new ones."""
         put(store, StorePlan(a_plan(1)))
         put(store, StorePlan(a_plan(1, body="other")))
         put(store, StorePlan(a_plan(2)), StorePlan(a_plan(1, body="other")), StorePlan(a_plan(2)))
@@ -366,7 +366,7 @@ class Changes(PersistenceCase):
         assert {a_plan(1), a_plan(2)} == set(found)
 
     def test_a_reply_is_kept_byte_for_byte(self, store: Persistence) -> None:
-        """The order of its keys, its numbers and its escapes are those that were stored."""
+        """The order of its keys, its numbers and its escapes are unchanged."""
         body = '{"b":1.0,"a":1e2,"u":"\\u00e9\\ud83d\\ude00","big":123456789012345678901234567890}'
         put(store, StoreReply(a_reply(body=body)))
 
@@ -392,7 +392,7 @@ class Changes(PersistenceCase):
         )
 
     def test_notes_are_added(self, store: Persistence) -> None:
-        """Every field of a note survives."""
+        """Every field survives."""
         put_jobs(store, a_job(1, 1), a_job(2, 1))
         note = a_note(2, job=3, epoch=4, kind="progress", data='{"done":1}')
         put(store, AddAttemptOutput(note), AddAttemptOutput(a_note(1)), AddAttemptOutput(a_note(3, run=2)))
@@ -400,14 +400,14 @@ class Changes(PersistenceCase):
         assert (a_note(1), note) == store.read(NotesOf(a_key(1)))
 
     def test_no_change_is_a_batch_too(self, store: Persistence) -> None:
-        """Nothing is written, and nothing goes wrong."""
+        """Nothing is written, and no error is raised."""
         put(store)
 
         assert query(store, lambda tx: tx.active_runs("", 10)) == []
 
 
 def _read_and_put(changes: Sequence[Change], tx: Transaction) -> None:
-    """Make changes to what was read, and so locked, before."""
+    """Apply changes to a run and a job that the transaction has read, and so locked."""
     tx.runs([a_key(1)])
     tx.jobs([_LEASED.key])
     tx.apply(changes)

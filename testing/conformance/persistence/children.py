@@ -1,4 +1,4 @@
-"""What a store promises about runs that others wait for, and about what ended runs owe."""
+"""The contract of a store for child runs, and for deliveries that ended runs have pending."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -20,7 +20,7 @@ from holdfast.testing.conformance.builders import NAMESPACE, a_job, a_key, a_run
 from holdfast.testing.conformance.persistence.case import PersistenceCase, jobs_of, put, put_jobs, put_run
 
 PREFIXES: Final = ("K", "K0", "K1", "K-", "K/", "K!", "k", "KK")
-"""Keys of runs of which one begins with another, and goes on with what is next to a dot."""
+"""Run keys of which one is a prefix of another, followed by characters next to the dot."""
 
 
 def _pending_delivery(run: int, number: int = 1, *, namespace: str = NAMESPACE) -> Job:
@@ -53,7 +53,7 @@ class Children(PersistenceCase):
     """`has_deliveries`, OwedJobs and ChildrenLeft."""
 
     def test_what_is_owed_is_read_oldest_run_first(self, store: Persistence) -> None:
-        """Of every namespace, up to the limit; jobs that are not owed are left out."""
+        """In every namespace, up to the limit; jobs in other states are left out."""
         put_jobs(
             store,
             _pending_delivery(3),
@@ -84,7 +84,7 @@ class Children(PersistenceCase):
         assert store.read(OwedJobs(after=expected[-1].key)) == ()
 
     def test_it_is_known_whether_anything_is_owed(self, store: Persistence) -> None:
-        """From when a job is added until the last one is closed, in whatever way."""
+        """From the addition of a job until the last one is deleted or updated, in whatever way."""
         assert not self._has_pending_deliveries(store)
         put_jobs(store, a_job(1, 1, kind=JobKind.DELIVER))
         assert not self._has_pending_deliveries(store)
@@ -108,7 +108,7 @@ class Children(PersistenceCase):
         assert self._has_pending_deliveries(store)
 
     def test_a_job_that_is_owed_and_closed_in_one_batch_is_not_owed(self, store: Persistence) -> None:
-        """What counts is the net effect."""
+        """The net effect counts."""
         put_run(store, a_run(1))
         put(store, AddJob(_pending_delivery(1)), DeleteJob(_pending_delivery(1).key))
 
@@ -116,7 +116,7 @@ class Children(PersistenceCase):
         assert store.read(OwedJobs()) == ()
 
     def test_what_is_owed_and_not_stored_is_not_owed(self, store: Persistence) -> None:
-        """A transaction that fails leaves no debt."""
+        """A failed transaction leaves no pending delivery."""
         put_run(store, a_run(1))
 
         def work(tx: Transaction) -> None:
@@ -129,7 +129,7 @@ class Children(PersistenceCase):
         assert not self._has_pending_deliveries(store)
 
     def test_a_child_is_left_once_its_job_is_there_no_more(self, store: Persistence) -> None:
-        """While its job is there, whatever state that is in, somebody waits for it."""
+        """While the job exists, in any state, its run waits for the child."""
         put_run(store, a_run(1, children=4), *(a_job(1, number, kind=JobKind.CHILD) for number in (1, 2, 10)))
         children = [_child(20 + job, a_key(1), job) for job in (1, 2, 10, 11)]
         put(store, *map(CreateRun, children))
@@ -153,7 +153,7 @@ class Children(PersistenceCase):
         assert store.read(ChildrenLeft(())) == ()
 
     def test_children_of_several_runs_come_by_the_jobs_that_started_them(self, store: Persistence) -> None:
-        """Up to the limit, in the order of the texts of their ids."""
+        """Up to the limit, sorted by the text of the job's id."""
         put(store, CreateRun(a_run(1)), CreateRun(a_run(2)), CreateRun(a_run(3)))
         children = [_child(10 + n, a_key(1 + n % 3), n) for n in range(15)]
         put(store, *map(CreateRun, children))
@@ -162,7 +162,7 @@ class Children(PersistenceCase):
         assert store.read(ChildrenLeft((a_key(2), a_key(1)), 7)) == ours[:7]
 
     def test_children_that_have_ended_or_are_to_be_abandoned_are_not_left(self, store: Persistence) -> None:
-        """Of every other status and policy they are."""
+        """Children of every other status and policy are."""
         children = [
             _child(10 * at + place, a_key(1), policy=policy, status=status)
             for at, policy in enumerate(ClosePolicy, 1)
@@ -180,7 +180,7 @@ class Children(PersistenceCase):
         assert len(store.read(ChildrenLeft((a_key(1),)))) == len(left) - 1
 
     def test_children_of_runs_whose_keys_begin_alike_are_told_apart(self, store: Persistence) -> None:
-        """A key may begin with another, and go on with whatever comes before or after a dot."""
+        """A key may be a prefix of another, followed by a character before or after the dot."""
         children = {key: _child(number, key, 7) for number, key in enumerate(PREFIXES, 1)}
         put(store, *map(CreateRun, children.values()))
 
@@ -189,7 +189,7 @@ class Children(PersistenceCase):
         assert store.read(ChildrenLeft(("nobody's",))) == store.read(ChildrenLeft(("K.",))) == ()
 
     def test_a_run_that_is_nobody_s_child_is_never_left(self, store: Persistence) -> None:
-        """Nor is one whose parent is taken over by another job."""
+        """Nor is a child that a job of another run has taken over."""
         put(store, CreateRun(a_run(1)), CreateRun(a_run(2)), CreateRun(_child(3, a_key(1))))
         put_run(store, a_run(4), a_job(4, 1, kind=JobKind.CHILD))
         put(store, UpdateRun(_child(3, a_key(4))))

@@ -1,4 +1,4 @@
-"""What a store promises about finding jobs to claim."""
+"""The contract of a store for finding jobs to claim."""
 
 from collections import Counter
 
@@ -26,7 +26,7 @@ def _keys(jobs: list[Job]) -> list[tuple[int, int]]:
 
 
 class Claims(PersistenceCase):
-    """`claimable`."""
+    """`Transaction.claimable`."""
 
     def test_a_queued_job_can_be_claimed(self, store: Persistence) -> None:
         """It is returned as it was stored."""
@@ -36,7 +36,7 @@ class Claims(PersistenceCase):
 
     @pytest.mark.parametrize("state", sorted(set(JobState) - {JobState.QUEUED}))
     def test_a_job_that_is_not_queued_can_not_be_claimed(self, store: Persistence, state: JobState) -> None:
-        """Neither one that sleeps (even if it is due), nor one that is leased or held."""
+        """Neither a sleeping job (even if it is due), nor a leased or paused one."""
         put_jobs(
             store,
             a_leased_job(session=a_key(1)) if state is JobState.LEASED else a_job(state=state, wake_at=0),
@@ -45,7 +45,7 @@ class Claims(PersistenceCase):
         assert claimable(store, a_lane()) == []
 
     def test_nothing_can_be_claimed_from_an_empty_store(self, store: Persistence) -> None:
-        """No job, no lane, or no limit: no job."""
+        """Without jobs, claim requests or a limit nothing is returned."""
         assert claimable(store, a_lane()) == []
         put_jobs(store, a_job())
 
@@ -55,7 +55,7 @@ class Claims(PersistenceCase):
         assert claimable(store, a_lane(definitions=())) == []
 
     def test_jobs_that_were_lost_are_passed_over_if_that_is_asked_for(self, store: Persistence) -> None:
-        """A suspect was lost twice or more. What is passed over takes nobody's place."""
+        """A suspect was lost at least twice. Jobs that are passed over do not count towards a limit."""
         suspect = a_job(1, 1, lost_attempts=2, attempts=2, max_attempts=3)
         lost_once = a_job(1, 2, lost_attempts=1, attempts=1, max_attempts=3)
         last_try = a_job(1, 3, lost_attempts=0, attempts=2, max_attempts=3)
@@ -67,7 +67,7 @@ class Claims(PersistenceCase):
         assert [last_try, only_try] == claimable(store, a_lane(2), pass_over=PassOver.LOST)
 
     def test_what_is_passed_over_follows_every_change(self, store: Persistence) -> None:
-        """A job becomes a suspect by being lost once more, whatever attempts it has left, and a driven one as well."""
+        """A second loss makes any job a suspect, whatever its remaining attempts; also a workflow job."""
         job = a_job(lost_attempts=1, attempts=1, max_attempts=3)
         driven = a_job(1, 2, lost_attempts=1, attempts=1, max_attempts=10, kind=JobKind.WORKFLOW)
         put_jobs(store, job, driven)
@@ -84,27 +84,27 @@ class Claims(PersistenceCase):
             assert left == {how for how in PassOver if claimable(store, a_lane(2), pass_over=how) == changed}
 
     def test_other_queues_are_left_alone(self, store: Persistence) -> None:
-        """A lane takes from its own queue only."""
+        """A claim request takes jobs only from its own queue."""
         put_jobs(store, a_job(1, 1), a_job(1, 2, queue="reports"))
 
         assert _keys(claimable(store, a_lane(queue="reports"))) == [(1, 2)]
         assert claimable(store, a_lane(queue="nobody's")) == []
 
     def test_other_definitions_are_left_alone(self, store: Persistence) -> None:
-        """A lane takes jobs of the code that the worker has; a version is part of its name."""
+        """A claim request takes jobs of the definitions that the worker has; the version is part of the name."""
         put_jobs(store, a_job(1, 1), a_job(1, 2, definition="orders@2"), a_job(1, 3, definition="users@1"))
 
         assert _keys(claimable(store, a_lane(definitions=("orders@2",)))) == [(1, 2)]
         assert _keys(claimable(store, a_lane(definitions=("users@1", "orders@1")))) == [(1, 1), (1, 3)]
 
     def test_other_namespaces_are_left_alone(self, store: Persistence) -> None:
-        """A worker of one namespace sees nothing of another's jobs."""
+        """A worker does not see the jobs of other namespaces."""
         put_jobs(store, a_job(1, 1), a_job(2, 1, namespace="tenant-2"))
 
         assert _keys(claimable(store, a_lane(), namespace="tenant-2")) == [(2, 1)]
 
     def test_a_lane_is_a_queue_and_definitions_together(self, store: Persistence) -> None:
-        """Two lanes do not lend each other their queues."""
+        """Two claim requests do not share their queues."""
         put_jobs(store, a_job(1, 1, queue="a", definition="x@1"), a_job(1, 2, queue="b", definition="y@1"))
         put_jobs(store, a_job(2, 1, queue="a", definition="y@1"), a_job(2, 2, queue="b", definition="x@1"))
 
@@ -125,7 +125,7 @@ class Claims(PersistenceCase):
         assert expected == _keys(claimable(store, a_lane()))
 
     def test_a_lane_gives_at_most_its_limit(self, store: Persistence) -> None:
-        """Of a lane that has more, its first jobs are taken, whichever definition they are of."""
+        """The first jobs of a longer queue are taken, over all its definitions."""
         put_jobs(store, *(a_job(run, 1, definition=f"d{run % 2}@1") for run in range(1, 7)))
         put_jobs(store, *(a_job(run, 1, queue="reports") for run in range(7, 12)))
 
@@ -134,7 +134,7 @@ class Claims(PersistenceCase):
         assert _keys(found) == [(1, 1), (2, 1), (3, 1), (7, 1), (8, 1)]
 
     def test_all_lanes_together_give_at_most_the_limit(self, store: Persistence) -> None:
-        """The lanes are merged in the order of the jobs, not one lane after the other."""
+        """Queues are merged in the order of the jobs, not one after the other."""
         put_jobs(store, *(a_job(run, 1, queue="a", priority=run) for run in (2, 4, 6)))
         put_jobs(store, *(a_job(run, 1, queue="b", priority=run) for run in (1, 3, 5)))
 
@@ -149,7 +149,7 @@ class Claims(PersistenceCase):
         assert _keys(claimable(store, a_lane(), a_lane())) == [(1, 1), (1, 2)]
 
     def test_many_lanes_are_asked_at_once(self, store: Persistence) -> None:
-        """A worker of fifty workflows on four queues claims in one call."""
+        """A worker with fifty workflows on four queues claims in one call."""
         definitions = tuple(f"workflow-{number}@1" for number in range(50))
         queues = ("a", "b", "c", "d")
         put_jobs(
@@ -166,7 +166,7 @@ class Claims(PersistenceCase):
         assert [(number, 1) for number in range(40)] == _keys(found)
 
     def test_what_can_be_claimed_follows_every_change(self, store: Persistence) -> None:
-        """A job comes and goes as it is added, leased, put to sleep, woken, given another priority, and closed."""
+        """When a job is added, leased, put to sleep, woken, reprioritized, moved to another queue, or deleted."""
         put_jobs(store, a_job(1, 1), a_job(2, 1))
         put(store, UpdateJob(lease(a_job(1, 1), a_key(9))))
         assert _keys(claimable(store, a_lane())) == [(2, 1)]
@@ -190,7 +190,7 @@ class Claims(PersistenceCase):
         assert claimable(store, a_lane()) == []
 
     def test_jobs_that_are_gone_take_no_place(self, store: Persistence) -> None:
-        """The limit counts those that are there, however those before them were closed."""
+        """The limit counts existing jobs, not deleted ones before them."""
         put_jobs(store, *(a_job(run, number) for run in (1, 2, 3) for number in (1, 2)))
         put(store, DeleteJobs(a_key(1)), DeleteJob(JobKey(a_key(2), 1)), DeleteJob(JobKey(a_key(2), 2)))
 
@@ -198,7 +198,7 @@ class Claims(PersistenceCase):
         assert _keys(claimable(store, a_lane(), limit=1)) == [(3, 1)]
 
     def test_looking_does_not_take(self, store: Persistence) -> None:
-        """A transaction that changes nothing leaves the jobs to the next."""
+        """A transaction that changes nothing leaves the jobs to the next one."""
         put_jobs(store, a_job())
 
         assert claimable(store, a_lane()) == claimable(store, a_lane())
@@ -224,7 +224,7 @@ class Claims(PersistenceCase):
     def test_stores_on_the_same_rows_never_claim_the_same_job(
         self, store: Persistence, other: Persistence
     ) -> None:
-        """As above, where the claims come from two processes."""
+        """The same with claims from two processes."""
         put_jobs(store, *(a_job(run, number) for run in range(25) for number in range(1, 5)))
 
         def claim_until_empty(at: int) -> list[JobKey]:

@@ -1,7 +1,7 @@
-"""What a store promises about transactions at the same time.
+"""The contract of a store for concurrent transactions.
 
-The threads of these tests meet only outside of transactions, or wait inside of one for a moment at most: so the
-tests end on a store that carries out one transaction at a time, too.
+The threads of these tests meet only outside transactions, or wait inside one for a moment at most: so the tests also
+end on a store that runs one transaction at a time.
 """
 
 from collections.abc import Callable, Sequence
@@ -68,14 +68,14 @@ from holdfast.testing.conformance.persistence.case import (
 from holdfast.testing.conformance.threads import DEADLINE_SECONDS, in_threads
 
 _MOMENT_SECONDS: Final = 0.2
-"""How long a transaction waits for what can't happen on a store that carries out one at a time."""
+"""How long a transaction waits for an event that can't happen on a store that runs one at a time."""
 
 
 class Concurrency(PersistenceCase):
     """Locks, races and isolation."""
 
     def test_two_transactions_on_one_run_wait_for_each_other(self, store: Persistence) -> None:
-        """What one has locked and then writes is never overwritten by what another read before."""
+        """A write to a locked row is never overwritten with values that another transaction read before."""
         put_run(store, a_run(), a_job())
 
         def append(thread: int) -> None:
@@ -90,7 +90,7 @@ class Concurrency(PersistenceCase):
         assert {15} == {sum(row.type == f"thread-{thread}" for row in rows) for thread in range(6)}
 
     def test_two_stores_on_one_run_wait_for_each_other(self, store: Persistence, other: Persistence) -> None:
-        """As above, where the transactions come from two processes."""
+        """The same with transactions from two processes."""
         put_run(store, a_run(), a_job())
 
         def append(at: int) -> None:
@@ -117,7 +117,7 @@ class Concurrency(PersistenceCase):
         ],
     )
     def test_what_a_read_returned_stays_locked(self, store: Persistence, how: str) -> None:
-        """Counting up in whatever was read loses no count."""
+        """Concurrent increments in locked rows lose no count."""
         put_run(store, a_run(), a_job())
         put(store, PutSession(a_session(expires_at=0)), AddLeader(a_leader_lease(until=0)))
         put(
@@ -136,7 +136,7 @@ class Concurrency(PersistenceCase):
         assert _count_in(counted) == 41
 
     def test_the_order_in_which_keys_are_given_makes_no_deadlock(self, store: Persistence) -> None:
-        """Locks are taken in the order of the keys, whichever way they are asked for."""
+        """Locks are taken in the order of the keys, independent of the order of arguments."""
         keys = [a_key(number) for number in range(20)]
         put_jobs(store, *(a_job(key, 1) for key in keys))
 
@@ -150,7 +150,7 @@ class Concurrency(PersistenceCase):
         assert {40} == {run.last_row for run in store.read(RunsByKey(tuple(keys)))}
 
     def test_a_deadlock_is_resolved(self, store: Persistence) -> None:
-        """Two transactions that lock the same runs one by one, in opposite orders, both go through."""
+        """Two transactions that lock the same runs one by one, in opposite orders, both succeed."""
         put_run(store, a_run(1), a_job(1))
         put_run(store, a_run(2), a_job(2))
         met = [Event(), Event()]
@@ -172,7 +172,7 @@ class Concurrency(PersistenceCase):
 
     @pytest.mark.parametrize("threads", [2, 8])
     def test_one_of_those_who_create_the_same_run_wins(self, store: Persistence, threads: int) -> None:
-        """The others find the winner's run, and nothing of theirs is stored."""
+        """The others find the winner's run, and none of their changes are stored."""
 
         def get_or_create(thread: int) -> list[str]:
             return [
@@ -188,7 +188,7 @@ class Concurrency(PersistenceCase):
         assert sorted(found[0]) == [job.run for job in jobs_of(store, *found[0])]
 
     def test_one_of_those_who_use_the_same_idempotency_key_wins(self, store: Persistence) -> None:
-        """The others are given the winner's reply."""
+        """The others get the winner's reply."""
 
         def dispatch(thread: int) -> str:
             return store.transact(lambda tx: _replay_or_store(tx, thread))
@@ -212,7 +212,7 @@ class Concurrency(PersistenceCase):
     def test_who_waits_for_a_run_finds_what_was_committed_meanwhile(
         self, store: Persistence, how: str
     ) -> None:
-        """The newest generation, too, that was not there when the wait began."""
+        """Including a new generation that did not exist when the wait began."""
         put_run(store, a_run(id="order"))
         found: list[Run] = []
 
@@ -240,7 +240,7 @@ class Concurrency(PersistenceCase):
         assert (run.key, run.status) == expected
 
     def test_nobody_reads_what_is_not_committed(self, store: Persistence) -> None:
-        """A change that is rolled back was never seen, by a question nor by another transaction."""
+        """No query or transaction sees a change that is rolled back."""
         put_run(store, a_run(), a_job())
         seen: list[object] = []
         read = Event()
@@ -265,7 +265,7 @@ class Concurrency(PersistenceCase):
         assert [(evolve(a_run(), open_jobs=1, last_job=1),), (a_job(),), []] == seen
 
     def test_a_read_sees_what_another_committed_meanwhile(self, store: Persistence) -> None:
-        """A transaction is not bound to the moment at which it began."""
+        """A transaction is not a snapshot of the instant at which it began."""
         self._skip_if_serial()
         put(store, CreateRun(a_run(1)))
 
@@ -279,7 +279,7 @@ class Concurrency(PersistenceCase):
 
     @pytest.mark.parametrize("what", ["claimable", "due", "expired_sessions", "due_streams"])
     def test_what_others_have_locked_is_skipped(self, store: Persistence, what: str) -> None:
-        """Nobody waits for it."""
+        """The search does not wait for the lock."""
         self._skip_if_serial()
         put_jobs(store, *(a_job(run, 1) for run in range(4)))
         put_jobs(store, *(a_job(run, 1, state=JobState.SLEEPING, wake_at=run) for run in range(4, 8)))
@@ -300,7 +300,7 @@ class Concurrency(PersistenceCase):
         assert not set(mine) & set(theirs)
 
     def test_a_question_waits_for_no_lock(self, store: Persistence) -> None:
-        """It is answered from what was committed before."""
+        """The answer is from the rows committed before."""
         if self.reads_wait:
             pytest.skip("questions to this store wait for the transaction that is under way")
         put_run(store, a_run(), a_job())
@@ -313,7 +313,7 @@ class Concurrency(PersistenceCase):
         assert [(a_job(),)] == store.transact(work)
 
     def test_searches_without_locks_wait_for_none(self, store: Persistence) -> None:
-        """`lost_jobs`, `active_runs` and `unsound_runs` pass by what others hold; so do reads without a lock."""
+        """Searches for lost jobs, active runs and inconsistent runs ignore locks; so do reads without a lock."""
         self._skip_if_serial()
         put(store, CreateRun(a_run(open_jobs=2)), AddJob(a_job()), PutSession(a_session()), AddSink(a_sink()))
 
@@ -442,7 +442,7 @@ COUNTERS: Final[dict[str, Callable[[Transaction], Change]]] = {
     "sinks": _count_sink,
     "streams": _count_stream,
 }
-"""For each read that locks, how it is used to count up in what it returns."""
+"""For each locking read: a function that increments a number in the row that it returns."""
 
 SEARCHES: Final[dict[str, Callable[[Transaction, int], list[str]]]] = {
     "claimable": lambda tx, limit: [job.run for job in tx.claimable(NAMESPACE, [a_lane()], limit)],
@@ -450,4 +450,4 @@ SEARCHES: Final[dict[str, Callable[[Transaction, int], list[str]]]] = {
     "expired_sessions": lambda tx, limit: [session.id for session in tx.expired_sessions(NOW, limit)],
     "due_streams": lambda tx, limit: [one.run for one in tx.due_streams(a_sink().sink_name, NOW, limit)],
 }
-"""For each read that skips what is locked, how it is used."""
+"""For each read that skips locked rows: a function that calls it."""

@@ -1,4 +1,4 @@
-"""What a store promises about rows that were there already, and about values that it can't keep."""
+"""The contract of a store for rows that exist already, and for values that it can't store."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -65,7 +65,7 @@ TAKEN: Final[dict[str, Change]] = {
     "name of a sink": AddSink(a_sink("audit", key="01OTHER")),
     "id of a note": AddAttemptOutput(a_note(1, data='"other"')),
 }
-"""Rows to be added, each of which has something that a row of THERE has taken."""
+"""Rows to add, each of which has a unique value in common with a row of THERE."""
 
 NEAR_MISSES: Final[Sequence[Change]] = (
     CreateRun(a_run(9, id="order", generation=2)),
@@ -84,7 +84,7 @@ NEAR_MISSES: Final[Sequence[Change]] = (
     AddSink(a_sink("other")),
     AddSink(a_sink("audit", key="01OTHER", namespace="tenant-2")),
 )
-"""Rows to be added that have nothing that a row of THERE has taken."""
+"""Rows to add that have no unique value in common with a row of THERE."""
 
 ODD_TEXTS: Final[dict[str, str]] = {
     "NUL": "a\x00b",
@@ -107,7 +107,7 @@ class Conflicts(PersistenceCase):
 
     @pytest.mark.parametrize("what", TAKEN)
     def test_a_row_that_another_has_taken_is_a_conflict(self, store: Persistence, what: str) -> None:
-        """Work is run again, and then finds what is there; nothing of its first batch is stored."""
+        """The work runs again, and then finds the other row; nothing of its first batch is stored."""
         put(store, *THERE)
         before = _contents(store)
         tries: list[list[Run]] = []
@@ -126,7 +126,7 @@ class Conflicts(PersistenceCase):
 
     @pytest.mark.parametrize("what", TAKEN)
     def test_a_conflict_that_comes_every_time_goes_to_the_caller(self, store: Persistence, what: str) -> None:
-        """After some tries, and nothing is stored."""
+        """After several attempts, and nothing is stored."""
         put(store, *THERE)
         before = _contents(store)
 
@@ -136,7 +136,7 @@ class Conflicts(PersistenceCase):
         assert before == _contents(store)
 
     def test_two_new_runs_of_one_name_in_a_batch_are_a_conflict(self, store: Persistence) -> None:
-        """Neither is stored, nor is what comes before them."""
+        """Neither is stored, nor are the changes before them."""
         with pytest.raises(ConflictError):
             put(store, StoreReply(a_reply("new")), CreateRun(a_run(1, id="x")), CreateRun(a_run(2, id="x")))
 
@@ -144,7 +144,7 @@ class Conflicts(PersistenceCase):
         assert query(store, lambda tx: tx.replies([(NAMESPACE, "new")])) == []
 
     def test_two_new_replies_to_one_key_in_a_batch_are_a_conflict(self, store: Persistence) -> None:
-        """Neither is stored, nor is what comes before them."""
+        """Neither is stored, nor are the changes before them."""
         with pytest.raises(ConflictError):
             put(store, CreateRun(a_run(1)), StoreReply(a_reply("x")), StoreReply(a_reply("x", body="other")))
 
@@ -161,7 +161,7 @@ class Conflicts(PersistenceCase):
 
     @pytest.mark.parametrize("what", ODD_TEXTS)
     def test_an_odd_text_is_kept_or_refused(self, store: Persistence, what: str) -> None:
-        """If it is kept, then exactly; if it is refused, nothing of its batch is stored."""
+        """Exactly, or nothing of its batch is stored."""
         text = ODD_TEXTS[what]
         run = a_run(1, progress=text, error=text)
         try:
@@ -185,7 +185,7 @@ class Conflicts(PersistenceCase):
             assert run == the_run(store, run.key)
 
     def test_a_refusal_is_not_tried_again_and_harms_nobody(self, store: Persistence) -> None:
-        """The next transaction on the same rows goes through."""
+        """The next transaction on the same rows succeeds."""
         put_jobs(store, a_job())
         tries: list[int] = []
 

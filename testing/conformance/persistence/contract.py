@@ -1,4 +1,4 @@
-"""The whole contract of a store."""
+"""The complete contract of a store."""
 
 from holdfast.testing.conformance.persistence.attempt_output import RunOutput
 from holdfast.testing.conformance.persistence.audit import Inspecting
@@ -48,6 +48,6 @@ class PersistenceContract(
 ):
     """Every promise of `Persistence` and `Transaction`. Derive a test class and define `make_persistence`.
 
-    Where one transaction at a time is carried out (one lock, one writer), set `serial`, and where questions wait
-    for it, `reads_wait`; where the same rows can be opened twice, define `open_again`.
+    Set `serial` if the store runs one transaction at a time (one lock, one writer), and `reads_wait` if queries wait
+    for the open transaction. Define `open_again` if the same rows can be opened twice.
     """

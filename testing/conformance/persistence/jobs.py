@@ -1,4 +1,4 @@
-"""What a store promises about reading jobs, sessions, duties, plans and replies in a transaction."""
+"""The contract of a store for reading jobs, sessions, leader leases, plans and replies in a transaction."""
 
 from collections.abc import Sequence
 
@@ -65,10 +65,10 @@ FULL_JOB = Job(
 
 
 class JobReads(PersistenceCase):
-    """`jobs`, `jobs_of`, `sessions`, `duties`, `plans` and `replies`."""
+    """Reads of jobs, sessions, leader leases, plans and replies by key."""
 
     def test_a_job_is_read_as_it_was_stored(self, store: Persistence) -> None:
-        """Every field of a job survives."""
+        """Every field survives."""
         assert not [field.name for field in attrs.fields(Job) if getattr(FULL_JOB, field.name) is None]
         put_jobs(store, FULL_JOB)
 
@@ -94,7 +94,7 @@ class JobReads(PersistenceCase):
     def test_every_state_and_kind_is_read_as_it_was_stored(
         self, store: Persistence, state: JobState, kind: JobKind
     ) -> None:
-        """A state and a kind come back as members of their enumerations."""
+        """Both come back as members of their enumerations."""
         put_jobs(store, a_job(state=state, kind=kind, wake_at=NOW))
 
         (job,) = query(store, lambda tx: tx.jobs([JobKey(a_key(1), 1)]))
@@ -103,7 +103,7 @@ class JobReads(PersistenceCase):
         assert job.kind is kind
 
     def test_many_jobs_are_read_at_once(self, store: Persistence) -> None:
-        """Jobs of several runs are asked for in one call; what does not exist is passed over."""
+        """Jobs of several runs in one call; missing ones are left out."""
         jobs = [a_job(run, number) for run in range(20) for number in range(1, 26)]
         put_jobs(store, *jobs)
         wanted = {job.key for job in jobs} | {JobKey(a_key(1), 26), JobKey(a_key(20), 1)}
@@ -112,7 +112,7 @@ class JobReads(PersistenceCase):
         assert jobs == sorted(query(store, lambda tx: tx.jobs(wanted, lock=False)), key=lambda job: job.key)
 
     def test_a_job_is_named_by_its_run_and_number_together(self, store: Persistence) -> None:
-        """Asking for (1, 2) and (2, 1) finds neither (1, 1) nor (2, 2)."""
+        """A query for (1, 2) and (2, 1) finds neither (1, 1) nor (2, 2)."""
         put_jobs(store, a_job(1, 1), a_job(2, 2), a_job(1, 2))
 
         found = query(store, lambda tx: tx.jobs([JobKey(a_key(1), 2), JobKey(a_key(2), 1)]))
@@ -120,7 +120,7 @@ class JobReads(PersistenceCase):
         assert [JobKey(a_key(1), 2)] == [job.key for job in found]
 
     def test_all_jobs_of_runs_are_read(self, store: Persistence) -> None:
-        """Whatever state they are in; those of other runs are left out."""
+        """In any state; those of other runs are left out."""
         jobs = [a_job(1, number, state=state, wake_at=NOW) for number, state in enumerate(JobState, 1)]
         put_jobs(store, *jobs, a_job(2, 1), a_job(3, 1))
 
@@ -129,7 +129,7 @@ class JobReads(PersistenceCase):
         assert [*jobs, a_job(3, 1)] == sorted(found, key=lambda job: job.key)
 
     def test_nothing_is_asked_and_nothing_answered(self, store: Persistence) -> None:
-        """An empty collection is a question, too."""
+        """An empty collection is allowed."""
         assert query(store, lambda tx: tx.jobs([])) == []
         assert query(store, lambda tx: tx.jobs([], lock=False)) == []
         assert query(store, lambda tx: tx.jobs_of([])) == []
@@ -140,7 +140,7 @@ class JobReads(PersistenceCase):
 
     @pytest.mark.parametrize("lock", [True, False])
     def test_sessions_are_read_by_id(self, store: Persistence, lock: bool) -> None:
-        """With and without a lock; unknown ids are passed over."""
+        """With and without a lock; unknown ids are left out."""
         dead = Session(
             id=a_key(2), host="höst", state=SessionState.DEAD, opened_at=NOW - SECOND, expires_at=NOW + SECOND
         )
@@ -151,7 +151,7 @@ class JobReads(PersistenceCase):
         assert [a_session(1), dead] == sorted(found, key=lambda session: session.id)
 
     def test_runs_jobs_and_sessions_are_read_together(self, store: Persistence) -> None:
-        """The same as one after the other: by key, ascending; unknown ones are passed over."""
+        """The same as separate reads: by key, ascending; unknown ones are left out."""
         put_jobs(store, a_job(1, 1), a_job(2, 1), a_job(2, 2))
         put(store, PutSession(a_session(1)))
         runs, jobs, sessions = (
@@ -177,7 +177,7 @@ class JobReads(PersistenceCase):
         assert [list(part) for part in store.transact(lambda tx: tx.held([], [], []))] == [[], [], []]
 
     def test_jobs_to_claim_are_read_with_the_session_that_is_to_have_them(self, store: Persistence) -> None:
-        """The same as one after the other. An unknown session is passed over; without jobs none is looked for."""
+        """The same as separate reads. An unknown session is left out; without jobs the session is not read."""
         put_jobs(store, a_job(1, 1), a_job(2, 1))
         put(store, PutSession(a_session(1)))
 
@@ -195,7 +195,7 @@ class JobReads(PersistenceCase):
         assert found(a_key(1), 0) == [[], [], []]
 
     def test_duties_are_read_by_name(self, store: Persistence) -> None:
-        """Unknown names are passed over."""
+        """Unknown names are left out."""
         put(store, AddLeader(a_leader_lease("maintenance")), AddLeader(a_leader_lease("other", session=2)))
 
         assert [a_leader_lease("maintenance")] == query(
@@ -203,7 +203,7 @@ class JobReads(PersistenceCase):
         )
 
     def test_plans_are_read_by_fingerprint(self, store: Persistence) -> None:
-        """Unknown fingerprints are passed over."""
+        """Unknown fingerprints are left out."""
         put(store, *(StorePlan(a_plan(number)) for number in (1, 2, 3)))
 
         found = query(store, lambda tx: tx.plans([a_plan(3).fingerprint, a_plan(1).fingerprint, "0" * 64]))
@@ -211,7 +211,7 @@ class JobReads(PersistenceCase):
         assert [a_plan(1), a_plan(3)] == sorted(found, key=lambda plan: plan.fingerprint)
 
     def test_replies_are_read_by_namespace_and_key(self, store: Persistence) -> None:
-        """Asking for (a, x) and (b, y) finds neither (a, y) nor (b, x)."""
+        """A query for (a, x) and (b, y) finds neither (a, y) nor (b, x)."""
         wanted = a_reply("x", namespace="a", body='{"n":1}')
         others = (a_reply("y", namespace="a"), a_reply("x", namespace="b"))
         put(store, *map(StoreReply, (wanted, *others)))
@@ -219,7 +219,7 @@ class JobReads(PersistenceCase):
         assert [wanted] == query(store, lambda tx: tx.replies([("a", "x"), ("b", "y")]))
 
     def test_a_transaction_sees_what_was_committed_before_it(self, store: Persistence) -> None:
-        """The next transaction reads what the one before it wrote."""
+        """The next transaction reads the changes of the one before."""
         put_jobs(store, a_job(1, 1))
         put(store, UpdateJob(a_leased_job(1, 1, session=a_key(5))), AddJob(a_job(1, 2)))
 

@@ -1,4 +1,4 @@
-"""What a store promises about finding what is due, and what somebody left behind."""
+"""The contract of a store for finding due jobs, expired sessions, lost jobs and overdue heartbeats."""
 
 from typing import Final
 
@@ -39,7 +39,7 @@ class Maintenance(PersistenceCase):
         assert query(store, lambda tx: tx.due(NOW, 0)) == []
 
     def test_only_sleepers_are_due(self, store: Persistence) -> None:
-        """A job in another state may still say when it slept."""
+        """A job in another state may still have its wake-up time."""
         states = sorted(set(JobState) - {JobState.SLEEPING})
         put_jobs(
             store, *(a_job(1, number, state=state, wake_at=NOW - 1) for number, state in enumerate(states))
@@ -48,7 +48,7 @@ class Maintenance(PersistenceCase):
         assert query(store, lambda tx: tx.due(NOW, 10)) == []
 
     def test_what_is_due_follows_every_change(self, store: Persistence) -> None:
-        """A sleeper comes and goes as it is woken, put to sleep for longer, and closed."""
+        """When a job is woken, put to sleep for longer, or deleted."""
         put_jobs(store, _asleep(1, 1, NOW), _asleep(1, 2, NOW), _asleep(1, 3, NOW), a_job(1, 4))
         put(store, UpdateJob(a_job(1, 1)), UpdateJob(_asleep(1, 2, NOW + 5)), DeleteJob(JobKey(a_key(1), 3)))
         put(store, UpdateJob(_asleep(1, 4, NOW - 5)))
@@ -57,20 +57,20 @@ class Maintenance(PersistenceCase):
         assert [job.number for job in query(store, lambda tx: tx.due(NOW + 5, 10))] == [4, 2]
 
     def test_a_session_has_expired_after_its_instant(self, store: Persistence) -> None:
-        """Not at it: it holds its leases until then."""
+        """Not at it: the session holds its leases until then."""
         put(store, PutSession(a_session(1, expires_at=NOW)))
 
         assert query(store, lambda tx: tx.expired_sessions(NOW, 10)) == []
         assert [a_session(1, expires_at=NOW)] == query(store, lambda tx: tx.expired_sessions(NOW + 1, 10))
 
     def test_a_dead_session_does_not_expire_again(self, store: Persistence) -> None:
-        """Only open ones are returned."""
+        """Only open sessions are returned."""
         put(store, PutSession(a_session(1, expires_at=NOW, state=SessionState.DEAD)))
 
         assert query(store, lambda tx: tx.expired_sessions(NOW + SECOND, 10)) == []
 
     def test_a_renewed_session_has_not_expired(self, store: Persistence) -> None:
-        """What counts is the last renewal."""
+        """The last renewal counts."""
         put(store, PutSession(a_session(1, expires_at=NOW)), PutSession(a_session(2, expires_at=NOW)))
         put(store, PutSession(a_session(1, expires_at=NOW + SECOND)))
 
@@ -95,7 +95,7 @@ class Maintenance(PersistenceCase):
         assert [a_key(number) for number in range(1, 6)] == sorted(session.id for session in seen)
 
     def test_a_job_leased_to_a_dead_session_is_lost(self, store: Persistence) -> None:
-        """One that is leased to an open session is not, expired or not; nor is one that is not leased."""
+        """A job of an open session is not, expired or not; nor is one without a lease."""
         put(store, PutSession(a_session(1, state=SessionState.DEAD)), PutSession(a_session(2, expires_at=0)))
         put_jobs(store, a_leased_job(1, 1, session=a_key(1)), a_leased_job(1, 2, session=a_key(2)))
         put_jobs(store, a_job(2, 1), a_job(2, 2, state=JobState.PAUSED))
@@ -117,7 +117,7 @@ class Maintenance(PersistenceCase):
         assert sorted(key.number for key in seen) == [1, 2, 3, 4, 5]
 
     def test_a_lost_job_is_found_until_it_is_freed(self, store: Persistence) -> None:
-        """A session that dies loses what it holds at that moment."""
+        """A session that dies loses the jobs that it holds then."""
         put(store, PutSession(a_session(1)))
         put_jobs(store, a_leased_job(1, 1, session=a_key(1)), a_leased_job(1, 2, session=a_key(1)))
         assert query(store, lambda tx: tx.lost_jobs(10)) == []
@@ -148,7 +148,7 @@ class Maintenance(PersistenceCase):
         assert query(store, lambda tx: tx.silent_jobs(NOW, 0)) == []
 
     def test_a_job_that_was_heard_from_is_not_silent(self, store: Persistence) -> None:
-        """What counts is the last change; and one that is closed is gone."""
+        """The last change counts; a deleted job is not found."""
         jobs = [
             evolve(a_leased_job(1, number, session=a_key(1)), heartbeat_by=NOW - 1) for number in (1, 2, 3)
         ]

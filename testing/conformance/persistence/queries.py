@@ -1,4 +1,4 @@
-"""What a store promises about questions: `read`."""
+"""The contract of a store for queries: `Persistence.read`."""
 
 import pytest
 from attrs import evolve
@@ -53,7 +53,7 @@ from holdfast.testing.conformance.persistence.runs import FULL_RUN
 
 
 class Queries(PersistenceCase):
-    """Each class of question."""
+    """Each class of query."""
 
     def test_the_newest_generation_of_a_run_is_found(self, store: Persistence) -> None:
         """FindRun without a generation."""
@@ -80,7 +80,7 @@ class Queries(PersistenceCase):
         assert None is store.read(FindRun(RunName(NAMESPACE, "Order")))
 
     def test_runs_are_found_by_key(self, store: Persistence) -> None:
-        """RunsByKey passes over what is not there; every field survives."""
+        """RunsByKey leaves out missing runs; every field survives."""
         put(store, CreateRun(FULL_RUN), CreateRun(a_run(1)), CreateRun(a_run(2)))
 
         found = store.read(RunsByKey((a_key(1), FULL_RUN.key, a_key(9))))
@@ -98,7 +98,7 @@ class Queries(PersistenceCase):
         assert store.read(JobsOfRun(a_key(3))) == ()
 
     def test_queued_jobs_of_quiet_runs_are_found_by_key(self, store: Persistence) -> None:
-        """QueuedJobs passes over other states, definitions and namespaces, and runs that changed since; 9 before 10."""
+        """QueuedJobs leaves out other states, definitions and namespaces, and runs changed since; 9 comes before 10."""
         put_run(
             store,
             a_run(2, updated_at=NOW),
@@ -124,7 +124,7 @@ class Queries(PersistenceCase):
         ) == found
 
     def test_queued_jobs_are_read_page_by_page(self, store: Persistence) -> None:
-        """QueuedJobs begins after a job and ends at the limit."""
+        """QueuedJobs starts after a job and ends at the limit."""
         keys: list[JobKey] = []
         for run in (1, 2, 3):
             put_run(store, a_run(run, updated_at=NOW), *(a_job(run, number) for number in range(1, 12)))
@@ -138,7 +138,7 @@ class Queries(PersistenceCase):
         assert [JobKey(a_key(run), number) for run in (1, 2, 3) for number in range(1, 12)] == keys
 
     def test_no_queued_job_is_found_where_nothing_is_asked_for(self, store: Persistence) -> None:
-        """QueuedJobs of no definition, of texts that can't be stored, or of none at all."""
+        """QueuedJobs without definitions, with texts that can't be stored, or with limit 0."""
         put_run(store, a_run(1, updated_at=NOW), a_job(1, 1))
 
         assert store.read(self._queued(definitions=())) == ()
@@ -147,7 +147,7 @@ class Queries(PersistenceCase):
         assert store.read(self._queued(limit=0)) == ()
 
     def test_history_is_read_page_by_page(self, store: Persistence) -> None:
-        """HistoryOf begins after a row and ends at the limit; 9 comes before 10."""
+        """HistoryOf starts after a row and ends at the limit; 9 comes before 10."""
         put_jobs(store, a_job(1, 1), a_job(2, 1))
         rows = tuple(a_row(1, number) for number in range(1, 13))
         put(store, *map(AppendHistory, rows), AppendHistory(a_row(2, 1)))
@@ -160,7 +160,7 @@ class Queries(PersistenceCase):
         assert store.read(HistoryOf(a_key(3))) == ()
 
     def test_the_newest_rows_of_a_type_are_read_page_by_page(self, store: Persistence) -> None:
-        """NewestRows gives those of one type, the last first, before a row, up to the limit."""
+        """NewestRows returns rows of one type, the last first, before a row, up to the limit."""
         put_jobs(store, a_job(1, 1), a_job(2, 1))
         kinds = ("stage.completed", "value.published", "value.published", "run.paused", "value.published")
         shown = [evolve(a_row(1, number), type=kind) for number, kind in enumerate(kinds, 1)]
@@ -177,7 +177,7 @@ class Queries(PersistenceCase):
         assert store.read(NewestRows(run=a_key(1), type="value.published"))[0] == shown[4]
 
     def test_notes_are_read_page_by_page(self, store: Persistence) -> None:
-        """NotesOf gives them by id, after an id, up to the limit."""
+        """NotesOf returns them by id, after an id, up to the limit."""
         put_jobs(store, a_job(1, 1), a_job(2, 1))
         put(
             store,
@@ -191,7 +191,7 @@ class Queries(PersistenceCase):
         assert store.read(NotesOf(a_key(1), after=a_key(4))) == ()
 
     def test_the_last_heartbeat_before_an_attempt_is_the_newest_of_its_job(self, store: Persistence) -> None:
-        """LastHeartbeat looks at one job, at notes of that kind, and at earlier epochs only."""
+        """LastHeartbeat reads one job, heartbeats only, and earlier epochs only."""
         put_jobs(store, a_job(1, 1), a_job(1, 2))
         put(
             store,
@@ -221,7 +221,7 @@ class Queries(PersistenceCase):
         ]
 
     def test_plans_are_read_by_fingerprint(self, store: Persistence) -> None:
-        """PlansByFingerprint passes over what is not there."""
+        """PlansByFingerprint leaves out missing plans."""
         put(store, StorePlan(a_plan(1)), StorePlan(a_plan(2)))
 
         assert (a_plan(2),) == store.read(PlansByFingerprint((a_plan(2).fingerprint, "0" * 64)))
@@ -237,7 +237,7 @@ class Queries(PersistenceCase):
         assert [(Payload(inline='{"b":1,"a":1.0}'),), (blob,)] == self._load(store, 1, 2)
 
     def test_the_value_of_an_item_is_loaded(self, store: Persistence) -> None:
-        """The one at its place of its page; inline or in a blob."""
+        """At its place in its page; inline or in a blob."""
         blob = Payload(blob=f"a/{'0' * 64}")
         put_jobs(store, a_job(1, 1))
         put(store, AddMapItems(a_page(1, 0, items=(Payload(inline="0"), Payload(inline='"é"')))))
@@ -249,7 +249,7 @@ class Queries(PersistenceCase):
         assert expected == self._load(store, *wanted)
 
     def test_the_values_of_a_map_are_loaded_in_the_order_of_its_items(self, store: Persistence) -> None:
-        """Whatever the order in which they were completed; rows of others between them are left out."""
+        """Whatever the order of completion; rows of other stages in between are left out."""
         put_jobs(store, a_job(1, 1))
         rows = [
             a_completed_row(1, 1, node="bill", item=99, output='"before"'),
@@ -267,7 +267,7 @@ class Queries(PersistenceCase):
         assert [str(number) for number in range(12)] == [payload.inline for payload in loaded]
 
     def test_values_of_several_runs_are_loaded_at_once(self, store: Persistence) -> None:
-        """Each answer says of which run and reference it is; they may come in any order."""
+        """Each value has its run and reference; their order is free."""
         put_jobs(store, *(a_job(run, 1) for run in range(1, 51)))
         put(
             store,
@@ -291,7 +291,7 @@ class Queries(PersistenceCase):
             ]
 
     def test_a_value_of_another_run_is_loaded_from_there(self, store: Persistence) -> None:
-        """A row, an item and a map; the answer is by what was asked for."""
+        """A row, an item and a map; the value has the requested reference."""
         put_jobs(store, a_job(1, 1), a_job(2, 1))
         for run in (1, 2):
             put(
@@ -315,7 +315,7 @@ class Queries(PersistenceCase):
         assert found[a_key(1), 1] == ['"of 1"']
 
     def test_the_failures_of_a_map_are_loaded_in_the_order_of_its_items(self, store: Persistence) -> None:
-        """What was completed is left out, as failures are of what the map gave; so is what is beside these rows."""
+        """Completed items are left out, as failures are of the map's outputs; so are rows outside the range."""
         blob = Payload(blob=f"a/{'0' * 64}")
         put_jobs(store, a_job(1, 1), a_job(2, 1))
         rows = [
@@ -340,7 +340,7 @@ class Queries(PersistenceCase):
         assert none == ()
 
     def test_the_failures_of_a_map_of_another_run_are_loaded_from_there(self, store: Persistence) -> None:
-        """By what was asked for, beside those of the run's own."""
+        """Under the requested reference, beside those of the run itself."""
         put_jobs(store, a_job(1, 1), a_job(2, 1))
         for run in (1, 2):
             rows = (a_failed_row(run, 1 + at, item=2 - at, why=f"{run}{2 - at}") for at in range(3))
@@ -359,16 +359,16 @@ class Queries(PersistenceCase):
         ]
 
     def test_what_a_partial_reference_stands_for_is_asked_for_by_its_parts(self, store: Persistence) -> None:
-        """As a list is: it is none that is stored."""
+        """Like a list: it is not stored as a whole."""
         with pytest.raises(TypeError):
             store.read(LoadValues(((a_key(1), partial_reference("bill", 1, 2)),)))
 
     def test_no_value_is_loaded_where_none_is_wanted(self, store: Persistence) -> None:
-        """An empty question has an empty answer."""
+        """An empty query has an empty answer."""
         assert store.read(LoadValues(())) == ()
 
     def test_what_attempts_need_is_read_together(self, store: Persistence) -> None:
-        """LoadWork: runs once each, in no order, and values as LoadValues; what is not there is passed over."""
+        """LoadWork: each run once, in any order, and values as in LoadValues; missing ones are left out."""
         put_jobs(store, a_job(1, 1), a_job(2, 1), a_job(2, 2))
         put(store, AppendHistory(a_row(a_key(1), 1, payload=Payload(inline="1"))))
         jobs = tuple(
@@ -388,7 +388,7 @@ class Queries(PersistenceCase):
         assert store.read(LoadWork((), ())) == LoadedWork((), ())
 
     def test_the_rows_in_which_a_stage_was_completed_are_told(self, store: Persistence) -> None:
-        """OutputRows gives one for a stage, one for each item of a map, and no other row."""
+        """OutputRows returns one for a stage, one for each item of a map, and no other row."""
         put_jobs(store, a_job(1, 1), a_job(2, 1))
         put(store, AppendHistory(a_row(1, 1, node="read")), AppendHistory(a_completed_row(1, 2, node="read")))
         put(store, *(AppendHistory(a_completed_row(1, 3 + at, node="bill", item=at)) for at in range(3)))
@@ -417,13 +417,13 @@ class Queries(PersistenceCase):
         }
 
     def test_an_empty_namespace_counts_nothing(self, store: Persistence) -> None:
-        """CountAll of a namespace that nobody has used."""
+        """CountAll of an unused namespace."""
         counts = store.read(CountAll("nobody's"))
 
         assert sum(counts.runs.values()) + sum(counts.jobs.values()) == 0
 
     def test_the_time_of_the_store_goes_on_or_is_unknown(self, store: Persistence) -> None:
-        """StoreTime is None, or microseconds since 1970 that do not go back."""
+        """StoreTime is unknown, or microseconds since 1970 that never decrease."""
         first = store.read(StoreTime())
         second = store.read(StoreTime())
 
@@ -432,7 +432,7 @@ class Queries(PersistenceCase):
             assert NOW - 10 * 365 * 86_400_000_000 < first <= second
 
     def test_the_version_of_the_tables_is_told(self, store: Persistence) -> None:
-        """SchemaVersion is there after `setup`, and stays the same."""
+        """SchemaVersion exists after `setup`, and stays the same."""
         version = store.read(SchemaVersion())
 
         assert version
@@ -440,7 +440,7 @@ class Queries(PersistenceCase):
         assert version == store.read(SchemaVersion())
 
     def test_an_unknown_question_is_a_type_error(self, store: Persistence) -> None:
-        """And nothing else happens."""
+        """And has no effect."""
         with pytest.raises(TypeError):
             store.read(UnknownQuery())
 

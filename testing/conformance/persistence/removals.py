@@ -1,4 +1,4 @@
-"""What a store promises about runs that are removed: nothing of them is left, and nothing else is gone."""
+"""The contract of a store for deleted runs: all their rows are deleted, and no others."""
 
 from typing import Final
 
@@ -58,7 +58,7 @@ ITEM: Final = item_reference(a_page().node, 0, 0)
 
 
 def _everything(number: int) -> list[Change]:
-    """A run that has ended, and a row of each kind that hangs on it."""
+    """A run that has ended, and a row of each kind that belongs to it."""
     run = a_run(number, status=RunStatus.COMPLETED, attributes='{"color":"red"}', ended_at=NOW + number)
     annotation = evolve(an_annotation(1, number), name="mood", value='"good"', key=None)
     return [
@@ -75,7 +75,7 @@ def _everything(number: int) -> list[Change]:
 
 
 def _left(store: Persistence, number: int) -> list[str]:
-    """What can still be seen of a run."""
+    """The names of the queries that still find a run."""
     key = a_key(number)
     by_attribute = RunFilter(namespace=NAMESPACE, attributes=(("color", "red"),))
     by_annotation = RunFilter(namespace=NAMESPACE, annotations=(("mood", "good"),))
@@ -98,10 +98,10 @@ def _left(store: Persistence, number: int) -> list[str]:
 
 
 class Removals(PersistenceCase):
-    """DeleteRun, `generations`, and the filter that removals go by."""
+    """DeleteRun, `generations`, and the filter for removals."""
 
     def test_a_removed_run_leaves_nothing(self, store: Persistence) -> None:
-        """Others have all that they had."""
+        """Other runs keep all their rows."""
         put(store, AddSink(SINK), *_everything(1), *_everything(2), *_everything(3))
         whole = _left(store, 2)
         assert whole == _left(store, 1)
@@ -113,14 +113,14 @@ class Removals(PersistenceCase):
         assert _left(store, 2) == whole
 
     def test_a_run_that_is_not_there_is_removed_without_effect(self, store: Persistence) -> None:
-        """As often as one likes."""
+        """Any number of times."""
         put(store, AddSink(SINK), *_everything(1))
         put(store, DeleteRun("nobody's"), DeleteRun("nobody's"))
 
         assert len(_left(store, 1)) == 12
 
     def test_what_the_same_transaction_did_to_it_comes_to_nothing(self, store: Persistence) -> None:
-        """Whether the run was there before, or not."""
+        """Whether the run existed before, or not."""
         old, new = a_run(1), a_run(2)
         put(store, CreateRun(old))
         put(
@@ -156,7 +156,7 @@ class Removals(PersistenceCase):
         assert query(store, lambda tx: tx.generations([])) == []
 
     def test_runs_are_found_by_when_they_ended(self, store: Persistence) -> None:
-        """One that has not ended did not end before anything."""
+        """A run that has not ended does not match."""
         put(
             store,
             *(

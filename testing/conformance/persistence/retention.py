@@ -1,4 +1,4 @@
-"""What a store promises about rows that are kept for a time: until then all of them, and then none."""
+"""The contract of a store for `prune`, which deletes rows after a retention period."""
 
 from collections.abc import Callable
 from typing import Final
@@ -40,7 +40,7 @@ OLD: Final[dict[str, tuple[Change, Callable[[Transaction], int]]]] = {
         lambda tx: len(tx.rates([_WINDOW.rate_name], lock=False)),
     ),
 }
-"""What is as old as it has to be to be removed, and how many of it are there."""
+"""Rows just old enough to be deleted, with functions that count them."""
 
 YOUNG: Final[dict[str, tuple[Change, Callable[[Transaction], int]]]] = {
     "a reply": (StoreReply(a_reply(created_at=BEFORE)), OLD["a reply"][1]),
@@ -55,7 +55,7 @@ YOUNG: Final[dict[str, tuple[Change, Callable[[Transaction], int]]]] = {
         lambda tx: len(tx.due_streams(a_sink().sink_name, NOW, 9)),
     ),
 }
-"""What is one microsecond too young, or is kept whatever its age is."""
+"""Rows one microsecond too young, or kept at any age, with functions that count them."""
 
 
 class Retention(PersistenceCase):
@@ -91,7 +91,7 @@ class Retention(PersistenceCase):
 
     @pytest.mark.parametrize("state", [JobState.LEASED, JobState.QUEUED])
     def test_a_dead_session_that_holds_a_job_stays(self, store: Persistence, state: JobState) -> None:
-        """Until its jobs are freed: who holds a job could not be told otherwise."""
+        """Until its jobs are freed: the holder of a job must be known."""
         holder = evolve(_DEAD, expires_at=BEFORE - 1_000 * SECOND)
         is_held = state is JobState.LEASED
         put(store, PutSession(holder))

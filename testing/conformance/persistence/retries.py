@@ -1,4 +1,4 @@
-"""What a store promises about running work: results, errors, rollback, and being used again."""
+"""The contract of a store for running work: results, errors, rollback, and reuse."""
 
 import pytest
 
@@ -34,13 +34,13 @@ class Retries(PersistenceCase):
         assert result == store.transact(lambda _: result)
 
     def test_the_very_object_is_returned(self, store: Persistence) -> None:
-        """It is not copied on its way."""
+        """It is not copied."""
         result = object()
 
         assert result is store.transact(lambda _: result)
 
     def test_what_is_returned_is_stored(self, store: Persistence) -> None:
-        """Once `transact` has returned, everybody sees the changes: transactions, reads, other threads."""
+        """When `transact` has returned, all transactions, queries and threads see the changes."""
         put(store, CreateRun(a_run()))
 
         assert a_run() == store.read(FindRun(a_run().name))
@@ -64,7 +64,7 @@ class Retries(PersistenceCase):
     def test_an_error_of_work_goes_to_the_caller_and_nothing_is_stored(
         self, store: Persistence, error: BaseException
     ) -> None:
-        """The very error, whatever its class; every change of the batch is undone; work is not tried again."""
+        """The same error, of any class; every change of the batch is undone; the work is not retried."""
         put_run(store, a_run(), a_job())
         tries: list[int] = []
 
@@ -95,7 +95,7 @@ class Retries(PersistenceCase):
         assert query(store, lambda tx: tx.replies([(NAMESPACE, "key-1")])) == []
 
     def test_an_error_before_any_change_goes_to_the_caller(self, store: Persistence) -> None:
-        """And releases what was locked: the next transaction gets it."""
+        """And releases locks: the next transaction gets them."""
         put(store, CreateRun(a_run()))
 
         def work(tx: Transaction) -> None:
@@ -110,7 +110,7 @@ class Retries(PersistenceCase):
         put(store, UpdateRun(a_run(last_row=1)))
 
     def test_a_transaction_that_changes_nothing_ends(self, store: Persistence) -> None:
-        """And releases what was locked."""
+        """And releases locks."""
         put(store, CreateRun(a_run()))
         for _ in range(20):
             query(store, lambda tx: tx.runs([a_key(1)]))
@@ -118,13 +118,13 @@ class Retries(PersistenceCase):
         in_threads(2, lambda number: put(store, UpdateRun(a_run(last_row=number))))
 
     def test_work_that_finds_the_row_of_a_conflict_goes_on_from_it(self, store: Persistence) -> None:
-        """Get or create: the second try reads what the first ran into."""
+        """Get or create: the second attempt reads the row that the first one conflicted with."""
         put(store, CreateRun(a_run(1, id="order")))
         tries: list[int] = []
 
         def get_or_create(tx: Transaction) -> str:
             tries.append(1)
-            # The first try stands for one that looked just before the other run was committed.
+            # The first attempt acts as if it had looked just before the other run was committed.
             found = tx.latest_runs([RunName(NAMESPACE, "order")]) if len(tries) > 1 else ()
             if found:
                 return found[0].key
@@ -142,7 +142,7 @@ class Retries(PersistenceCase):
         assert (a_job(),) == store.read(JobsOfRun(a_key(1)))
 
     def test_setup_is_safe_when_raced(self) -> None:
-        """Several threads prepare the same store at once, and it can be used."""
+        """Several threads call it on the same store at once; the store then works."""
         store = self.make_persistence()
         try:
             in_threads(4, lambda _: store.setup())

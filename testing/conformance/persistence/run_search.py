@@ -1,4 +1,4 @@
-"""What a store promises about finding runs: filters, orders, pages and counts."""
+"""The contract of a store for finding runs: filters, orders, pages and counts."""
 
 from collections import Counter
 from itertools import product
@@ -19,12 +19,12 @@ EVERYTHING = RunFilter(namespace=NAMESPACE)
 
 
 def with_attributes(number: int, **attributes: str) -> Run:
-    """Return a run that was started with these."""
+    """Return a run with these attributes."""
     return a_run(number, attributes=canonical(attributes))
 
 
 def keys(store: Persistence, query: ListRuns) -> list[str]:
-    """Return the keys of runs as they are listed."""
+    """Return the keys of the listed runs."""
     return [run.key for run in store.read(query)]
 
 
@@ -42,14 +42,14 @@ class Finding(PersistenceCase):
         assert store.read(ListRuns(RunFilter(namespace="nobody's"))) == ()
 
     def test_runs_are_listed_oldest_first_if_asked(self, store: Persistence) -> None:
-        """The other way round, up to the limit."""
+        """The reverse order, up to the limit."""
         put(store, *(CreateRun(a_run(number)) for number in (3, 1, 2)))
 
         assert (a_run(1), a_run(2), a_run(3)) == store.read(ListRuns(EVERYTHING, oldest_first=True))
         assert (a_run(1),) == store.read(ListRuns(EVERYTHING, oldest_first=True, limit=1))
 
     def test_runs_are_in_the_order_of_their_creation_and_then_of_their_keys(self, store: Persistence) -> None:
-        """A key of a process whose clock goes before says nothing; of one instant keys decide."""
+        """A key does not decide, because its clock may be ahead; keys break ties."""
         put(store, CreateRun(a_run(9, created_at=NOW)), CreateRun(a_run(1, created_at=NOW + 1)))
         put(store, CreateRun(a_run(2, created_at=NOW + 1)), CreateRun(a_run(3, created_at=-1)))
 
@@ -75,7 +75,7 @@ class Finding(PersistenceCase):
         assert listed("Users") == []
 
     def test_runs_of_several_statuses_are_listed_in_one_order(self, store: Persistence) -> None:
-        """Whichever they are; up to the limit over all of them."""
+        """Any statuses; up to the limit over all of them."""
         runs = [a_run(number, status=status) for number, status in enumerate([*RunStatus, *RunStatus])]
         put(store, *map(CreateRun, runs))
         for wanted in (
@@ -99,7 +99,7 @@ class Finding(PersistenceCase):
                 assert found == keys(store, ListRuns(which))
 
     def test_runs_of_a_span_of_time_are_listed(self, store: Persistence) -> None:
-        """From its first instant on, and without its end."""
+        """Including its start, excluding its end."""
         put(store, *(CreateRun(a_run(number, created_at=NOW + number)) for number in range(5)))
 
         def listed(first: int | None, end: int | None) -> list[str]:
@@ -116,7 +116,7 @@ class Finding(PersistenceCase):
         assert listed(3, 3) == listed(4, 2) == listed(5, None) == []
 
     def test_runs_are_listed_by_what_they_were_started_with(self, store: Persistence) -> None:
-        """Each name and text to the letter, and all of them; a run may have others beside."""
+        """Names and texts match exactly, and all must match; a run may have further ones."""
         put(store, CreateRun(with_attributes(1, who="me", what="x")), CreateRun(with_attributes(2, who="me")))
         put(store, CreateRun(with_attributes(3, who="Me")), CreateRun(with_attributes(4, what="me")))
         put(store, CreateRun(a_run(5)), CreateRun(a_run(6, namespace="tenant-2", attributes='{"who":"me"}')))
@@ -130,7 +130,7 @@ class Finding(PersistenceCase):
 
     @pytest.mark.parametrize("what", [*TEXTS, "long", "nul"])
     def test_attributes_may_be_any_texts(self, store: Persistence, what: str) -> None:
-        """Of any length too, in names as in texts."""
+        """Of any length, in names as in texts."""
         text = {**TEXTS, "long": "x" * 20_000, "nul": "\0"}[what]
         put(store, CreateRun(with_attributes(1, name=text)), CreateRun(with_attributes(2, **{text: "text"})))
 
@@ -141,7 +141,7 @@ class Finding(PersistenceCase):
 
     @pytest.mark.parametrize("attributes", ["", "[]", "7", "{", '{"a":1,"b":null}', "[" * 100_000])
     def test_attributes_that_are_no_texts_find_nothing(self, store: Persistence, attributes: str) -> None:
-        """They are kept as they are and are in nobody's way."""
+        """They are stored as they are and disturb no query."""
         run = a_run(1, attributes=attributes)
         put(store, CreateRun(run))
 
@@ -150,7 +150,7 @@ class Finding(PersistenceCase):
             assert store.read(ListRuns(RunFilter(namespace=NAMESPACE, attributes=(pair,)))) == ()
 
     def test_what_is_asked_for_together_holds_together(self, store: Persistence) -> None:
-        """Each filter, in each order, gives and counts what a look at every run does."""
+        """Each filter, in each order, returns and counts the same runs as a full scan."""
         statuses = (RunStatus.RUNNING, RunStatus.FAILED, RunStatus.COMPLETED)
         runs = [
             a_run(
@@ -243,7 +243,7 @@ class Finding(PersistenceCase):
     def test_a_page_begins_where_the_last_one_ended_whatever_has_become_of_its_runs(
         self, store: Persistence
     ) -> None:
-        """The run of that place may have another status by now, or be gone."""
+        """The run at that place may have another status by then, or be deleted."""
         put(store, *(CreateRun(a_run(number)) for number in (1, 2, 4)))
         put(store, UpdateRun(a_run(2, status=RunStatus.FAILED)))
         running = RunFilter(namespace=NAMESPACE, statuses=frozenset({RunStatus.RUNNING}))
@@ -253,7 +253,7 @@ class Finding(PersistenceCase):
         assert [a_key(4)] == keys(store, ListRuns(running, after=a_run(3).place, oldest_first=True))
 
     def test_only_newest_generations_are_found_if_asked(self, store: Persistence) -> None:
-        """An older one is not found even where the newest does not fit: all filters are about the newest."""
+        """An older one is not found even if the newest does not match: all filters apply to the newest."""
         failed, running = RunStatus.FAILED, RunStatus.RUNNING
         who = canonical({"who": "me"})
         put(
@@ -288,7 +288,7 @@ class Finding(PersistenceCase):
         assert [a_key(2)] == keys(store, ListRuns(newest, after=a_run(4).place))
 
     def test_runs_are_counted_by_status(self, store: Persistence) -> None:
-        """Those of the filter, however many there are; no status of which there is none."""
+        """Those of the filter, any number of them; statuses without runs are left out."""
         put(store, *(CreateRun(a_run(number)) for number in range(120)))
         put(store, *(CreateRun(a_run(number, status=RunStatus.FAILED)) for number in range(120, 123)))
         put(store, CreateRun(a_run(123, namespace="tenant-2", status=RunStatus.PAUSED)))
@@ -301,7 +301,7 @@ class Finding(PersistenceCase):
 
     @pytest.mark.parametrize("text", ["nul \0", "half \ud800"])
     def test_no_run_is_found_by_a_text_that_can_not_be_stored(self, store: Persistence, text: str) -> None:
-        """It is no error to ask."""
+        """Such a query is not an error."""
         put(store, CreateRun(with_attributes(1, who="me")))
         for which in (
             RunFilter(namespace=text),

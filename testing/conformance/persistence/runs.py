@@ -1,4 +1,4 @@
-"""What a store promises about reading runs in a transaction."""
+"""The contract of a store for reading runs in a transaction."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -72,10 +72,10 @@ FULL_RUN = Run(
 
 
 class RunReads(PersistenceCase):
-    """`runs`, `latest_runs`, `active_runs`, `unsound_runs`, `completed`, `node_rows` and `history`."""
+    """Reads of runs by key and name, searches for active and inconsistent runs, and reads of their histories."""
 
     def test_a_run_is_read_as_it_was_stored(self, store: Persistence) -> None:
-        """Every field of a run survives."""
+        """Every field survives."""
         assert not [field.name for field in attrs.fields(Run) if getattr(FULL_RUN, field.name) is None]
         put(store, CreateRun(FULL_RUN))
 
@@ -89,7 +89,7 @@ class RunReads(PersistenceCase):
         assert (a_run().parent, a_run().close_policy, a_run().children) == (None, ClosePolicy.CANCEL, 0)
 
     def test_what_is_unread_of_a_run_changes_with_its_rows(self, store: Persistence) -> None:
-        """A mailbox is written with a message, and with what has received it."""
+        """The mailbox changes with a new message, and with its receipt."""
         put(store, CreateRun(a_run()))
         for number, unread in ((1, '{"unread":[[1,1]]}'), (2, '{"unread":[[1,2]]}'), (3, None)):
             run = a_run(last_row=number, updated_at=number, mailbox=unread)
@@ -105,7 +105,7 @@ class RunReads(PersistenceCase):
     def test_every_close_policy_is_read_as_it_was_stored(
         self, store: Persistence, policy: ClosePolicy
     ) -> None:
-        """It comes back as a member of its enumeration, also once it has changed."""
+        """It comes back as a member of its enumeration, also after a change."""
         put(store, CreateRun(a_run(1)), CreateRun(a_run(2, close_policy=policy)))
         put(store, UpdateRun(a_run(1, close_policy=policy, parent="k.1", children=3)))
 
@@ -116,7 +116,7 @@ class RunReads(PersistenceCase):
 
     @pytest.mark.parametrize("status", RunStatus)
     def test_every_status_is_read_as_it_was_stored(self, store: Persistence, status: RunStatus) -> None:
-        """A status comes back as a member of its enumeration."""
+        """It comes back as a member of its enumeration."""
         put(store, CreateRun(a_run(status=status)))
 
         (run,) = query(store, lambda tx: tx.runs([a_key(1)]))
@@ -124,7 +124,7 @@ class RunReads(PersistenceCase):
         assert run.status is status
 
     def test_many_runs_are_read_at_once(self, store: Persistence) -> None:
-        """A thousand runs are asked for in one call."""
+        """A thousand runs in one call."""
         runs = [a_run(number) for number in range(1_000)]
         put(store, *map(CreateRun, runs))
 
@@ -133,14 +133,14 @@ class RunReads(PersistenceCase):
         assert runs == sorted(found, key=lambda run: run.key)
 
     def test_a_run_that_does_not_exist_is_not_in_the_answer(self, store: Persistence) -> None:
-        """Unknown keys are passed over."""
+        """Unknown keys are left out."""
         put(store, CreateRun(a_run(1)))
 
         assert [a_run(1)] == query(store, lambda tx: tx.runs([a_key(1), a_key(2)]))
         assert query(store, lambda tx: tx.runs([a_key(2)])) == []
 
     def test_nothing_is_asked_and_nothing_answered(self, store: Persistence) -> None:
-        """An empty collection is a question, too."""
+        """An empty collection is allowed."""
         assert query(store, lambda tx: tx.runs([])) == []
         assert query(store, lambda tx: tx.latest_runs([])) == []
         assert query(store, lambda tx: tx.unsound_runs([])) == []
@@ -156,7 +156,7 @@ class RunReads(PersistenceCase):
         assert [attrs.evolve(FULL_RUN, last_row=13)] == query(store, lambda tx: tx.runs([FULL_RUN.key]))
 
     def test_what_a_history_has_about_nodes_is_counted_by_type(self, store: Persistence) -> None:
-        """First row, last row and how many; rows about no node do not count, nor do those of other runs."""
+        """First row, last row and number; rows without a stage do not count, nor do those of other runs."""
         put(store, *(CreateRun(a_run(run)) for run in (1, 2, 3)))
         rows = [
             a_row(1, 1, type="run.created"),
@@ -184,7 +184,7 @@ class RunReads(PersistenceCase):
         assert store.read(NodeRowsOf(a_key(9))) == ()
 
     def test_rows_of_a_history_are_read_by_number(self, store: Persistence) -> None:
-        """Of many runs at once, ascending; what is not there is passed over."""
+        """Of many runs at once, ascending; missing ones are left out."""
         put(store, *(CreateRun(a_run(run)) for run in (1, 2)))
         rows = {(run, number): a_completed_row(run, number) for run in (1, 2) for number in (1, 2, 3)}
         put(store, *map(AppendHistory, rows.values()))
@@ -195,7 +195,7 @@ class RunReads(PersistenceCase):
         assert found == [rows[1, 1], rows[1, 3], rows[2, 1]]
 
     def test_rows_of_a_history_that_begins_later_are_read_by_number(self, store: Persistence) -> None:
-        """A function that is run again may have its first row behind those that it keeps of other generations."""
+        """A fork may start its history after the rows that it keeps of other generations."""
         put(store, CreateRun(a_run(1, last_row=9, inherited=f'[["{a_key(7)}",6]]')))
         rows = [a_row(1, number) for number in (7, 8, 9)]
         put(store, *map(AppendHistory, rows))
@@ -211,7 +211,7 @@ class RunReads(PersistenceCase):
         assert (run.first_row, run.kept_rows) == (7, (KeptRows(a_key(7), 6),))
 
     def test_the_newest_generation_of_a_name_is_returned(self, store: Persistence) -> None:
-        """Older generations are not in the answer."""
+        """Older generations are left out."""
         old = a_run(1, id="order", status=RunStatus.FAILED)
         new = a_run(2, id="order", generation=2)
         put(store, CreateRun(old))
@@ -229,7 +229,7 @@ class RunReads(PersistenceCase):
         assert run.generation == 10
 
     def test_an_older_generation_that_is_updated_is_not_the_newest(self, store: Persistence) -> None:
-        """Whichever was written last."""
+        """Even if it was written last."""
         put(store, CreateRun(a_run(1, id="order")))
         put(store, CreateRun(a_run(2, id="order", generation=2)))
         put(store, UpdateRun(a_run(1, id="order", status=RunStatus.CANCELLED)))
@@ -239,14 +239,14 @@ class RunReads(PersistenceCase):
         assert run.key == a_key(2)
 
     def test_several_names_are_looked_up_at_once(self, store: Persistence) -> None:
-        """Unknown names are passed over."""
+        """Unknown names are left out."""
         put(store, CreateRun(a_run(1, id="a")), CreateRun(a_run(2, id="b")), CreateRun(a_run(3, id="c")))
         names = [RunName(NAMESPACE, "c"), RunName(NAMESPACE, "a"), RunName(NAMESPACE, "nobody")]
 
         assert {"a", "c"} == {run.id for run in query(store, lambda tx: tx.latest_runs(names))}
 
     def test_a_name_is_a_namespace_and_an_id_together(self, store: Persistence) -> None:
-        """Asking for (a, x) and (b, y) finds neither (a, y) nor (b, x)."""
+        """A query for (a, x) and (b, y) finds neither (a, y) nor (b, x)."""
         put(store, CreateRun(a_run(1, namespace="a", id="y")), CreateRun(a_run(2, namespace="b", id="x")))
         put(store, CreateRun(a_run(3, namespace="a", id="x")))
 
@@ -264,7 +264,7 @@ class RunReads(PersistenceCase):
             assert [a_key(number)] == [run.key for run in found]
 
     def test_active_runs_are_those_that_have_not_ended(self, store: Persistence) -> None:
-        """Every status but the terminal ones is active."""
+        """Every status except the terminal ones is active."""
         runs = [a_run(number, status=status) for number, status in enumerate(RunStatus)]
         put(store, *map(CreateRun, runs))
 
@@ -272,7 +272,7 @@ class RunReads(PersistenceCase):
         assert active == query(store, lambda tx: tx.active_runs("", 100))
 
     def test_active_runs_are_paged_by_key(self, store: Persistence) -> None:
-        """The next page begins after the last key of this one; the order is ascending."""
+        """The next page starts after the last key of this one; the order is ascending."""
         put(store, *(CreateRun(a_run(number)) for number in (5, 3, 1, 4, 2)))
 
         assert [a_key(1), a_key(2)] == query(store, lambda tx: tx.active_runs("", 2))
@@ -281,19 +281,19 @@ class RunReads(PersistenceCase):
         assert query(store, lambda tx: tx.active_runs(a_key(5), 2)) == []
 
     def test_a_run_with_the_jobs_that_its_row_says_is_sound(self, store: Persistence) -> None:
-        """Nothing is reported where nothing is wrong, and unknown keys are passed over."""
+        """Nothing is reported without a problem; unknown keys are left out."""
         put_run(store, a_run(1), a_job(1, 1), a_job(1, 2))
 
         assert query(store, lambda tx: tx.unsound_runs([a_key(1), a_key(2)])) == []
 
     def test_a_run_without_a_job_is_unsound(self, store: Persistence) -> None:
-        """A running run whose row says that it has no job has nothing that could move it on."""
+        """A running run without a job can't continue."""
         put(store, CreateRun(a_run(1, open_jobs=0)))
 
         assert [a_key(1)] == query(store, lambda tx: tx.unsound_runs([a_key(1)]))
 
     def test_a_run_with_other_than_its_number_of_jobs_is_unsound(self, store: Persistence) -> None:
-        """Too few and too many are reported, of the runs that were asked about."""
+        """Too few and too many jobs are reported, for the requested runs only."""
         put_run(store, a_run(1), a_job(1, 1))
         put_run(store, a_run(2), a_job(2, 1))
         put_run(store, a_run(3), a_job(3, 1))
@@ -305,7 +305,7 @@ class RunReads(PersistenceCase):
         assert [a_key(2)] == query(store, lambda tx: tx.unsound_runs([a_key(2)]))
 
     def test_completed_stages_come_in_the_order_of_the_history(self, store: Persistence) -> None:
-        """Stages and items that were completed are told, and no other row."""
+        """Completed stages and items, and no other row."""
         put_run(store, a_run(1), a_job(1, 1))
         put(store, AppendHistory(a_row(1, 1, type="stage.retrying", node="read")))
         put(store, AppendHistory(a_completed_row(1, 2, node="read")))
@@ -330,7 +330,7 @@ class RunReads(PersistenceCase):
         assert {a_key(1), a_key(3)} == {row.run for row in found}
 
     def test_what_else_became_of_stages_is_told_by_type(self, store: Persistence) -> None:
-        """Rows of the types that are asked for, with their types, in the order of the history."""
+        """Rows of the requested types, with their types, in the order of the history."""
         types = (STAGE_FAILED, STAGE_COMPLETED, STAGE_SUSPENDED, STAGE_SKIPPED, "stage.failed.not")
         for run in (1, 2, 3):
             put_run(store, a_run(run), a_job(run, 1))
@@ -354,14 +354,14 @@ class RunReads(PersistenceCase):
         assert noted_rows("nothing of the kind") == noted_rows() == []
 
     def test_a_run_with_jobs_that_are_owed_beside_its_own_is_sound(self, store: Persistence) -> None:
-        """What it owes others is none of its open jobs."""
+        """Pending deliveries to others do not count as open jobs."""
         put_run(store, a_run(1), a_job(1, 1))
         put(store, AddJob(a_job(1, 2, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)))
 
         assert query(store, lambda tx: tx.unsound_runs([a_key(1)])) == []
 
     def test_a_run_whose_only_jobs_are_owed_is_unsound(self, store: Persistence) -> None:
-        """They do not move it on, whether its row counts them or not."""
+        """They can't continue the run, whether its row counts them or not."""
         for run, open_jobs in ((1, 0), (2, 1)):
             put(store, CreateRun(a_run(run, open_jobs=open_jobs, last_job=1)))
             put(store, AddJob(a_job(run, 1, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)))
@@ -369,7 +369,7 @@ class RunReads(PersistenceCase):
         assert [a_key(1), a_key(2)] == sorted(query(store, lambda tx: tx.unsound_runs([a_key(1), a_key(2)])))
 
     def test_a_run_that_has_ended_is_sound_whatever_it_owes(self, store: Persistence) -> None:
-        """As if it owed nothing."""
+        """Whatever deliveries are pending."""
         put(store, CreateRun(a_run(1, status=RunStatus.COMPLETED)))
         put(store, AddJob(a_job(1, 1, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)))
 

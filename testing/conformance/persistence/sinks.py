@@ -1,4 +1,4 @@
-"""What a store promises about sinks of events, and about what is on its way to them."""
+"""The contract of a store for event sinks, and for the streams of events to them."""
 
 from typing import Final
 
@@ -41,7 +41,7 @@ AUDIT: Final = SinkName(NAMESPACE, "audit")
 
 
 def an_advance(run: int = 1, number: int = 1, *, sink: str = "audit", at: int = NOW) -> AdvanceStreams:
-    """Return the change that lets a sink know of rows."""
+    """Return the change that announces new history rows to a sink."""
     return AdvanceStreams(StreamHead(sink=a_sink(sink).key, run=a_key(run), head_row=number, at=at))
 
 
@@ -65,7 +65,7 @@ def due(store: Persistence, now: int = NOW, limit: int = 10, name: SinkName = AU
 
 
 class Sinks(PersistenceCase):
-    """Sinks, streams, and the questions about them."""
+    """Sinks, streams, and their queries."""
 
     def test_sinks_come_back_as_they_were_stored(self, store: Persistence) -> None:
         """All of them, those of given names, and those of a namespace."""
@@ -101,20 +101,20 @@ class Sinks(PersistenceCase):
         assert store.read(ListSinks(NAMESPACE)) == (a_sink("a", failures=2),)
 
     def test_news_make_a_stream_that_is_due(self, store: Persistence) -> None:
-        """Of several news in one transaction the first says when, and the highest what."""
+        """Of several announcements in one transaction the first sets the time, and the highest sets the row."""
         put(store, an_advance(1, 1), an_advance(1, 3, at=NOW + 5), an_advance(1, 2), an_advance(2, 1))
 
         assert streams_of(store, 2, 1) == [a_stream(1, head_row=3), a_stream(2)]
 
     def test_news_never_go_back(self, store: Persistence) -> None:
-        """A sweep may say what was said long since."""
+        """A repair may announce old rows again."""
         put(store, an_advance(1, 5))
         put(store, an_advance(1, 3, at=NOW + 9))
 
         assert streams_of(store, 1) == [a_stream(1, head_row=5)]
 
     def test_news_wake_an_idle_stream_and_no_other(self, store: Persistence) -> None:
-        """One that is held, or waits to be tried again, is looked at in its time; a parked one never."""
+        """A stream that is held or waits for a retry keeps its time; a dead-lettered one is never due."""
         put_streams(
             store,
             a_stream(1, delivered=1, due_at=None),
@@ -149,7 +149,7 @@ class Sinks(PersistenceCase):
         assert streams_of(store, 1, 2, 3) == [full, a_stream(2)]
 
     def test_news_and_a_change_of_one_stream_come_to_both(self, store: Persistence) -> None:
-        """Whoever says how far it is delivered does not wipe out what is said in the same transaction."""
+        """A delivery's update does not overwrite an announcement in the same transaction."""
         put(store, an_advance())
         put(store, UpdateStream(a_stream(1, delivered=1, due_at=None)), an_advance(1, 2, at=NOW + 7))
 
@@ -168,7 +168,7 @@ class Sinks(PersistenceCase):
         assert due(store, NOW, name=SinkName("tenant-2", "audit")) == []
 
     def test_a_sink_that_is_to_be_left_alone_has_nothing_due(self, store: Persistence) -> None:
-        """Until its time."""
+        """Until its retry time."""
         put(store, AddSink(a_sink(retry_at=NOW + 5)), an_advance())
 
         assert due(store, NOW + 4) == []
@@ -178,7 +178,7 @@ class Sinks(PersistenceCase):
         assert store.read(evolve(question, now=NOW + 5)) == ("audit",)
 
     def test_sinks_with_news_are_those_with_a_due_stream(self, store: Persistence) -> None:
-        """Of the names that were asked for."""
+        """Among the requested names."""
         put(store, *(AddSink(a_sink(name)) for name in ("a", "b", "c", "d")))
         put(store, an_advance(sink="a"), an_advance(sink="b"), an_advance(sink="c", at=NOW + 1))
 
@@ -187,7 +187,7 @@ class Sinks(PersistenceCase):
         assert store.read(SinksWithNews("tenant-2", ("a",), NOW)) == ()
 
     def test_rows_of_streams_come_by_run_and_number_and_so_many_of_each(self, store: Persistence) -> None:
-        """From after a row on."""
+        """Starting after a given row."""
         put(store, *(AppendHistory(a_row(run, number)) for run in (1, 2, 3) for number in range(1, 11)))
         starts = (StreamStart(a_key(2), 8, NOW), StreamStart(a_key(1), 3, NOW), StreamStart(a_key(9), 1, NOW))
 
@@ -200,7 +200,7 @@ class Sinks(PersistenceCase):
         assert found[0] == a_row(1, 4)
 
     def test_rows_of_a_new_stream_begin_with_the_first_one_from_since_on(self, store: Persistence) -> None:
-        """After that one, none is left out for the time that it has."""
+        """After that one, rows are included whatever their time."""
         instants = (NOW - 9, NOW - 1, NOW, NOW - 1, NOW + 1)
         put(store, *(AppendHistory(a_row(1, number, at=at)) for number, at in enumerate(instants, 1)))
 
@@ -213,7 +213,7 @@ class Sinks(PersistenceCase):
         assert numbers(NOW + 2) == []
 
     def test_dead_letters_are_the_parked_streams(self, store: Persistence) -> None:
-        """By sink and run, page by page, those of a sink or a run if asked."""
+        """By sink and run, page by page; optionally of one sink or run."""
         put(store, AddSink(a_sink("b")), AddSink(a_sink("a")), *(CreateRun(a_run(run)) for run in (1, 2, 3)))
         put_streams(
             store,
@@ -273,7 +273,7 @@ class Sinks(PersistenceCase):
         assert dead_lettered(sink="c") == dead_lettered(run_id="run-3") == []
 
     def test_what_sinks_have_not_heard_of_is_found(self, store: Persistence) -> None:
-        """Runs to which something has happened since the sink counts, with rows past what it knows."""
+        """Runs updated since the sink's start, with rows beyond its stream."""
         put(store, AddSink(a_sink(since=NOW + 3)), AddSink(a_sink("other")), AddSink(a_sink("third")))
         runs = [a_run(number, last_row=5) for number in range(1, 7)]
         put(store, *map(CreateRun, runs), CreateRun(a_run(7)), CreateRun(a_run(8, namespace="tenant-2")))
@@ -304,7 +304,7 @@ class Sinks(PersistenceCase):
         assert streams_of(store, 1, 2, sink="gone") == []
 
     def test_nasty_names_are_found_or_not_there(self, store: Persistence) -> None:
-        """No text breaks a question."""
+        """No text breaks a query."""
         for text in ("nul \0", "half \ud800", "'; DROP TABLE holdfast_runs; --", "%", "x" * 10_000):
             assert store.read(ListSinks(text)) == ()
             assert store.read(SinksWithNews(text, (text,), NOW)) == ()

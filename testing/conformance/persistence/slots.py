@@ -1,4 +1,4 @@
-"""What a store promises about runs and jobs that wait for slots, and about runs that wait for a time."""
+"""The contract of a store for runs and jobs that wait for slots, and for runs that wait for a time."""
 
 from collections.abc import Sequence
 
@@ -41,22 +41,22 @@ def pending(number: int, key: str | None = "k", *, limit: int = 1, priority: int
 
 
 def under_way(number: int, key: str = "k") -> Run:
-    """Return a run that has a slot."""
+    """Return a run that holds a slot."""
     return evolve(pending(number, key), status=RunStatus.RUNNING, last_job=1)
 
 
 def of_stage(job: Job) -> Job:
-    """Return a job of a stage of which so many may be under way."""
+    """Return a job of a stage with a concurrency limit."""
     return evolve(job, concurrency_key="w/a", concurrency_limit=7)
 
 
 def rated(job: Job) -> Job:
-    """Return a job of which so many may start in a time."""
+    """Return a job with a rate limit."""
     return evolve(job, concurrency_key="/r", rate_limit=5, rate_period=60)
 
 
 def a_window(name: str) -> RateWindow:
-    """Return a row in which starts are counted."""
+    """Return a row that counts starts under a rate limit."""
     return RateWindow(namespace=NAMESPACE, name=name, updated_at=NOW)
 
 
@@ -71,10 +71,10 @@ def put_runs(store: Persistence, *runs: Run) -> None:
 
 
 class Slots(PersistenceCase):
-    """Who waits for slots and who has one, and what is due."""
+    """Waiting for slots, used slots, and due runs."""
 
     def test_the_first_who_waits_for_a_key_says_its_limit(self, store: Persistence) -> None:
-        """That is the one of the highest priority, and of those the oldest; beside it, how many slots are used."""
+        """The first is the oldest of the highest priority. The number of used slots is included."""
         put_runs(store, pending(3, limit=3), pending(2, limit=2), pending(4, limit=4, priority=1))
         put_runs(store, under_way(8), under_way(9), pending(5, "other"), pending(6, "third"))
 
@@ -90,7 +90,7 @@ class Slots(PersistenceCase):
         assert [one.free for one in found("other", "k")] == [2, 1]
 
     def test_keys_are_gone_through_in_order(self, store: Persistence) -> None:
-        """Of all namespaces, from a place on, up to a limit; each once, however many wait."""
+        """Of all namespaces, after a place, up to a limit; each once, however many wait."""
         put_runs(store, *(pending(number, f"k{number % 3}") for number in range(12)))
         put_runs(store, evolve(pending(20, "a"), namespace=OTHER), under_way(21, "alone"))
 
@@ -107,7 +107,7 @@ class Slots(PersistenceCase):
         assert found(SlotPlace("", ""), 0) == []
 
     def test_runs_wait_for_slots_only_while_they_are_pending_and_due(self, store: Persistence) -> None:
-        """Those that are to start later, are paused, or have ended wait for none."""
+        """Delayed, paused and ended runs do not wait."""
         put_runs(store, evolve(pending(1, "later"), start_at=NOW))
         put_runs(store, *(evolve(pending(2 + n), status=status) for n, status in enumerate(RunStatus)))
 
@@ -115,7 +115,7 @@ class Slots(PersistenceCase):
         assert len(store.transact(lambda tx: tx.first_pending([(place(), 9), (place("later"), 9)]))) == 1
 
     def test_so_many_who_wait_are_found_for_each_key(self, store: Persistence) -> None:
-        """The first of each; for a key of which none is wanted, none."""
+        """The first of each key; none if the number is 0."""
         put_runs(store, *(pending(number, priority=number % 2) for number in range(1, 7)))
         put_runs(store, *(pending(number, "other") for number in range(11, 14)), pending(15, "third"))
 
@@ -129,7 +129,7 @@ class Slots(PersistenceCase):
         assert found() == set()
 
     def test_runs_use_slots_from_their_admission_to_their_end(self, store: Persistence) -> None:
-        """Whatever their status is meanwhile; not those that were paused before they began."""
+        """In any status meanwhile; not if they were paused before their admission."""
         put_runs(store, *(evolve(under_way(n), status=status) for n, status in enumerate(RunStatus)))
         put_runs(store, evolve(pending(20), status=RunStatus.PAUSED), under_way(21, "other"))
         put_runs(store, evolve(under_way(22), namespace=OTHER))
@@ -141,7 +141,7 @@ class Slots(PersistenceCase):
     def test_jobs_wait_while_they_are_limited_and_use_slots_while_queued_or_leased(
         self, store: Persistence
     ) -> None:
-        """In the same order as runs; by run and number among those of one priority."""
+        """In the same order as runs; by run and number within one priority."""
         limited = [
             of_stage(a_job(run, number, state=JobState.LIMITED, priority=priority))
             for run, number, priority in ((2, 1, 0), (1, 2, 0), (1, 10, 0), (3, 1, 5))
@@ -162,7 +162,7 @@ class Slots(PersistenceCase):
         assert store.transact(lambda tx: tx.used_slots(Waiting.RUNS, {place("w/a")})) == {place("w/a"): 0}
 
     def test_the_first_who_waits_under_a_rate_limit_says_it(self, store: Persistence) -> None:
-        """Where slots are not limited they are not counted either."""
+        """Without a concurrency limit, used slots are not counted."""
         put_jobs(store, rated(a_job(1, 1, state=JobState.LIMITED)), rated(a_job(2, 1)), rated(a_job(3, 1)))
         both = evolve(of_stage(a_job(4, 1, state=JobState.LIMITED)), rate_limit=9, rate_period=8)
         put_jobs(store, both, of_stage(a_job(4, 2)))
@@ -173,7 +173,7 @@ class Slots(PersistenceCase):
         assert [one.free for one in found] == [None, 6]
 
     def test_jobs_that_may_start_are_counted_by_their_rate(self, store: Persistence) -> None:
-        """Those that are queued, and no others."""
+        """Queued ones, and no others."""
         put_jobs(store, *(rated(a_job(1, n, state=state)) for n, state in enumerate(JobState, 1)))
         put_jobs(
             store, rated(a_job(2, 1)), of_stage(a_job(2, 2)), evolve(rated(a_job(3, 1)), namespace=OTHER)
@@ -186,7 +186,7 @@ class Slots(PersistenceCase):
 
     @pytest.mark.parametrize("lock", [True, False])
     def test_counts_of_starts_are_kept_as_they_are(self, store: Persistence, lock: bool) -> None:
-        """Added once, then changed; given in the order of their names."""
+        """Added once, then updated; returned in the order of their names."""
         a, b = a_window("a"), evolve(a_window("b"), starts="[[1,2]]", wakes_at=NOW + 1)
         put(store, AddRateLimit(b), AddRateLimit(a))
         changed = evolve(a, starts="[[3,4],[5,6]]", wakes_at=None, updated_at=NOW + 7)
@@ -207,7 +207,7 @@ class Slots(PersistenceCase):
             put(store, AddRateLimit(a_window("a")))
 
     def test_no_more_start_than_are_counted(self, store: Persistence) -> None:
-        """Not even by a rate of which nobody has started before: of those who add it all but one count again."""
+        """Not even in a new window: of its concurrent creators all but one retry."""
 
         def start_some(_: int) -> None:
             for _ in range(5):
@@ -219,7 +219,7 @@ class Slots(PersistenceCase):
         assert window.starts == "20"
 
     def test_counts_that_are_old_are_pruned(self, store: Persistence) -> None:
-        """Those that were last changed before the instant."""
+        """Windows last changed before the instant."""
         put(store, AddRateLimit(a_window("old")), AddRateLimit(evolve(a_window("new"), updated_at=NOW + 1)))
         assert store.prune(NOW + 1) == 1
 
@@ -228,7 +228,7 @@ class Slots(PersistenceCase):
 
     @pytest.mark.parametrize("text", TEXTS)
     def test_a_key_may_be_any_text(self, store: Persistence, text: str) -> None:
-        """It is found, counted and locked as it is."""
+        """It is found, counted and locked exactly."""
         put_runs(store, pending(1, text), under_way(2, text))
         slot = run_slot(NAMESPACE, text)
         put(store, AddConcurrencyLimit(slot))
@@ -240,7 +240,7 @@ class Slots(PersistenceCase):
         assert query(store, lambda tx: tx.first_pending([(place(text), 1)])) == [a_key(1)]
 
     def test_slots_that_are_there_are_given_in_order(self, store: Persistence) -> None:
-        """Others are not. Each is there once."""
+        """Missing ones are left out, repeated ones appear once."""
         names = [run_slot(NAMESPACE, "b"), run_slot(NAMESPACE, "a"), stage_slot(NAMESPACE, "a")]
         put(store, *map(AddConcurrencyLimit, names))
 
@@ -250,7 +250,7 @@ class Slots(PersistenceCase):
 
     @pytest.mark.parametrize("limit", [1, 3])
     def test_no_more_are_let_in_than_there_are_slots(self, store: Persistence, limit: int) -> None:
-        """Not even for a slot that nobody has had before: of those who add it all but one try again."""
+        """Not even for a new slot row: of its concurrent creators all but one retry."""
         put_runs(store, *(pending(number, limit=limit) for number in range(30)))
 
         def let_one_in(_: int) -> None:
@@ -262,7 +262,7 @@ class Slots(PersistenceCase):
         assert store.transact(lambda tx: tx.used_slots(Waiting.RUNS, {place()})) == {place(): limit}
 
     def test_runs_that_are_due_are_found_earliest_first(self, store: Persistence) -> None:
-        """Those that are pending and have waited until now."""
+        """Pending runs whose start time has passed."""
         starts = {1: NOW + 2, 2: NOW, 3: NOW - 5, 4: NOW + 1}
         put_runs(store, *(evolve(pending(number, None), start_at=at) for number, at in starts.items()))
         put_runs(store, evolve(pending(5, None), start_at=NOW, status=RunStatus.PAUSED), pending(6))
@@ -275,7 +275,7 @@ class Slots(PersistenceCase):
         assert due(NOW - 6, 100) == due(NOW, 0) == []
 
     def test_runs_past_their_deadline_are_found_earliest_first(self, store: Persistence) -> None:
-        """Those that have not ended, whatever else they do, and were not told to: these have an error already."""
+        """Runs that have not ended, in any state, and have no error: an error shows that the deadline was handled."""
         put_runs(store, *(evolve(a_run(n, status=s), deadline=NOW - n) for n, s in enumerate(RunStatus)))
         put_runs(store, evolve(a_run(20), deadline=NOW + 1), a_run(21))
         put_runs(store, evolve(a_run(22, status=RunStatus.CANCELLING), deadline=NOW, error="{}"))
@@ -289,7 +289,7 @@ class Slots(PersistenceCase):
         assert overdue(NOW + 1, 100)[-1] == a_key(20)
 
     def test_a_run_that_has_not_begun_lacks_no_job(self, store: Persistence) -> None:
-        """While it is pending, or is paused; a run that claims to be running does, and so does one that has begun."""
+        """While it is pending, or paused before its start; a running run does, and so does one that has started."""
         put_runs(store, pending(1), evolve(pending(2), status=RunStatus.PAUSED))
         put_runs(store, evolve(pending(3), status=RunStatus.RUNNING), evolve(pending(4), last_job=1))
 
@@ -302,7 +302,7 @@ def _all(tx: Transaction, waiting: Waiting) -> Sequence[WaitedFor]:
 
 
 def _counted(tx: Transaction) -> list[Change]:
-    """Count one more start: as the kernel does it."""
+    """Count one more start, as the kernel does."""
     found = tx.rates([RateName(NAMESPACE, "a")], lock=True)
     if not found:
         return [AddRateLimit(evolve(a_window("a"), starts="1"))]
@@ -310,7 +310,7 @@ def _counted(tx: Transaction) -> list[Change]:
 
 
 def _let_in(tx: Transaction, limit: int) -> list[Change]:
-    """Let the first who waits in, if there is a slot: as the kernel does it."""
+    """Admit the first waiting run if there is a slot, as the kernel does."""
     slot = run_slot(NAMESPACE, "k")
     candidates = tx.first_pending([(place(), 1)])
     runs = [run for run in tx.runs(candidates) if run.status is RunStatus.PENDING]

@@ -1,4 +1,4 @@
-"""What a store promises about finding the jobs of work that is done elsewhere."""
+"""The contract of a store for finding the jobs of external work."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -42,7 +42,7 @@ class Suspensions(PersistenceCase):
         assert [job.key for job in checks] == self._of_stage(store, "bill")
 
     def test_a_body_is_found_while_it_runs(self, store: Persistence) -> None:
-        """It may be about to be suspended. One that has not begun can't be."""
+        """It may be about to suspend. A body that has not started can't be."""
         bodies = [a_job(1, number, state=state, wake_at=NOW) for number, state in enumerate(JobState, 1)]
         put_run(store, a_run(1, id="order"), *bodies)
 
@@ -51,7 +51,7 @@ class Suspensions(PersistenceCase):
 
     @pytest.mark.parametrize("state", [JobState.LEASED, JobState.SLEEPING, JobState.QUEUED])
     def test_no_job_of_another_kind_is_found(self, store: Persistence, state: JobState) -> None:
-        """What reads items, tests, starts children or delivers waits for no external work."""
+        """Other kinds of jobs do not wait for external work."""
         kinds = [kind for kind in JobKind if kind not in {JobKind.STAGE, JobKind.POLL}]
         jobs = [
             a_job(1, number, kind=kind, state=state, wake_at=NOW, waiting_for="work")
@@ -63,7 +63,7 @@ class Suspensions(PersistenceCase):
         assert query(store, lambda tx: tx.external_jobs(NAMESPACE, "work")) == []
 
     def test_of_a_map_the_jobs_of_one_item_are_found_or_those_of_all(self, store: Persistence) -> None:
-        """Item 0 is an item; one that is none has no jobs."""
+        """Item 0 is an item; a missing item has no jobs."""
         checks = [a_job(1, 1 + item, kind=JobKind.POLL, item=item) for item in range(12)]
         put_run(store, a_run(1, id="order"), *checks, a_job(1, 50, kind=JobKind.POLL, node="other", item=1))
 
@@ -74,14 +74,14 @@ class Suspensions(PersistenceCase):
         assert self._of_stage(store, "bill", 2**63) == self._of_stage(store, "bill", -(2**63) - 1) == []
 
     def test_a_job_of_no_item_is_not_that_of_item_0(self, store: Persistence) -> None:
-        """A stage that is no map has no items."""
+        """A stage that is not mapped has no items."""
         put_run(store, a_run(1, id="order"), a_job(1, 1, kind=JobKind.POLL))
 
         assert self._of_stage(store, "bill", 0) == []
         assert self._of_stage(store, "bill") == [JobKey(a_key(1), 1)]
 
     def test_only_jobs_of_the_newest_generation_are_found(self, store: Persistence) -> None:
-        """Also where that has none. Generation 10 is newer than generation 2."""
+        """Even if it has no jobs. Generation 10 is newer than generation 2."""
         put_run(store, a_run(9, id="order"), a_job(9, 1, kind=JobKind.POLL))
         assert self._of_stage(store, "bill") == [JobKey(a_key(9), 1)]
         put(store, CreateRun(a_run(10, id="order", generation=2)))
@@ -91,7 +91,7 @@ class Suspensions(PersistenceCase):
         assert self._of_stage(store, "bill") == [JobKey(a_key(20), 1)]
 
     def test_no_job_of_another_run_stage_or_namespace_is_found(self, store: Persistence) -> None:
-        """Names are compared letter by letter."""
+        """Names are compared exactly."""
         put_run(store, a_run(1, id="order"), a_job(1, 1, kind=JobKind.POLL))
         put_run(store, a_run(2, id="Order"), a_job(2, 1, kind=JobKind.POLL))
         put_run(
@@ -107,7 +107,7 @@ class Suspensions(PersistenceCase):
         assert self._of_stage(store, "a\0b") == self._of_stage(store, "\ud800") == []
 
     def test_external_work_is_found_by_its_key(self, store: Persistence) -> None:
-        """Of every run of the namespace, whatever state its check is in, ascending."""
+        """In every run of the namespace, in any state of the check, ascending."""
         states = [
             a_job(3, number, kind=JobKind.POLL, state=state, waiting_for="work")
             for number, state in enumerate(_WAKEABLE_STATES, 1)
@@ -118,7 +118,7 @@ class Suspensions(PersistenceCase):
         assert expected == query(store, lambda tx: tx.external_jobs(NAMESPACE, "work"))
 
     def test_external_work_of_another_key_or_namespace_is_not_found(self, store: Persistence) -> None:
-        """Keys are compared letter by letter; a job that waits for nothing has none."""
+        """Keys are compared exactly; a job without external work has no key."""
         keys: Sequence[str | None] = ("work", "Work", "work ", "wor", "w%", None, "")
         put_jobs(store, *(_check(1, number, key=key) for number, key in enumerate(keys, 1)))
         put_jobs(store, _check(2, 1, namespace="tenant-2"))
@@ -130,14 +130,14 @@ class Suspensions(PersistenceCase):
         assert _external(store, "wo") == _external(store, "a\0b") == _external(store, "\ud800") == []
 
     def test_external_work_is_not_found_by_the_run_that_a_job_waits_for(self, store: Persistence) -> None:
-        """The id of a child may be the key of somebody's work."""
+        """The id of a child run may equal the key of external work."""
         put_jobs(store, a_job(1, 1, kind=JobKind.CHILD, state=JobState.SLEEPING, waiting_for="work"))
         put_jobs(store, a_job(2, 1, state=JobState.LEASED, waiting_for="work"), _check(3, 1))
 
         assert _external(store, "work") == [JobKey(a_key(3), 1)]
 
     def test_what_is_found_follows_every_change(self, store: Persistence) -> None:
-        """A check comes and goes as it is added, given another key, and closed."""
+        """When a check is added, given another key, or deleted."""
         put_run(store, a_run(1, id="order"), _check(1, 1), _check(1, 2), a_job(1, 3))
         put(store, UpdateJob(_check(1, 1, key="other")), DeleteJob(JobKey(a_key(1), 2)))
         put(store, UpdateJob(_check(1, 3)))
@@ -147,13 +147,13 @@ class Suspensions(PersistenceCase):
         assert self._of_stage(store, "bill") == [JobKey(a_key(1), 1), JobKey(a_key(1), 3)]
 
     def test_the_jobs_of_a_run_that_waits_or_is_paused_are_found(self, store: Persistence) -> None:
-        """What is said of external work is not lost meanwhile."""
+        """A wake-up is not lost meanwhile."""
         put_run(store, a_run(1, id="order", status=RunStatus.PAUSED), _check(1, 1))
 
         assert self._of_stage(store, "bill") == _external(store, "work") == [JobKey(a_key(1), 1)]
 
     def test_sleepers_of_one_kind_are_due_without_the_others(self, store: Persistence) -> None:
-        """The earliest first, up to the limit, however many others are due before them."""
+        """The earliest first, up to the limit, however many jobs of other kinds are due before them."""
         others = [
             a_job(run, 1, kind=kind, state=JobState.SLEEPING, wake_at=NOW - 100)
             for run, kind in enumerate(JobKind, 10)
@@ -173,7 +173,7 @@ class Suspensions(PersistenceCase):
         assert len(self._due(store, None, 100)) == len(others) + 4
 
     def test_a_sleeper_that_is_not_to_wake_at_any_time_is_never_due(self, store: Persistence) -> None:
-        """It waits for the end of a run. Once it has an instant it is due then, and no more without."""
+        """It waits for the end of a run. It is due only while it has a wake-up time."""
         waiting = a_job(1, 1, kind=JobKind.CHILD, state=JobState.SLEEPING, waiting_for="child")
         put_jobs(store, waiting, a_job(2, 1, kind=JobKind.CHILD, state=JobState.SLEEPING, wake_at=0))
         assert self._due(store, None, 10) == self._due(store, JobKind.CHILD, 10) == [a_key(2)]

@@ -1,4 +1,4 @@
-"""What a store promises about rows that can't be read: they are found, and their runs are blocked unread."""
+"""The contract of a store for unreadable rows: they are found, and their runs can be blocked without being read."""
 
 import pytest
 from attrs import evolve
@@ -26,7 +26,7 @@ class UnreadableRuns(PersistenceCase):
     """UnreadableRows, Transaction.outlines and BlockRun."""
 
     def test_what_can_be_read_is_not_found(self, store: Persistence) -> None:
-        """Neither is what is not there."""
+        """Nor are missing runs."""
         put(store, CreateRun(FULL_RUN), AddJob(evolve(FULL_JOB, run=FULL_RUN.key)))
         put_run(store, a_run(8), a_job(8, 1))
         put(store, AppendHistory(a_row(8, 1, data='{"a":[]}', payload=Payload(blob=f"t/s/e/1/{'a' * 64}"))))
@@ -35,7 +35,7 @@ class UnreadableRuns(PersistenceCase):
         assert store.read(UnreadableRows(())) == ()
 
     def test_each_column_that_can_not_be_read_is_found_once(self, store: Persistence) -> None:
-        """With the reason; in the order of tables, runs and columns; of the runs that are asked for only."""
+        """With the reason; sorted by table, run and column; only of the requested runs."""
         put_run(store, a_run(1, progress="["), a_job(1, 1, input="{"), a_job(1, 2, input='["map"]'))
         put(store, AppendHistory(a_row(1, 1, data="[]", payload=Payload(blob="no key"))))
         put(store, AddMapItems(evolve(a_page(1), items="{")))
@@ -53,7 +53,7 @@ class UnreadableRuns(PersistenceCase):
         assert found[-1] == Unreadable("holdfast_runs", a_key(1), "progress", "it is '[', and no JSON object")
 
     def test_jobs_without_a_run_are_found(self, store: Persistence) -> None:
-        """By the column that names it."""
+        """By the column that refers to the run."""
         put(store, AddJob(a_job(5, 1)))
 
         (found,) = store.read(UnreadableRows((a_key(5),)))
@@ -63,7 +63,7 @@ class UnreadableRuns(PersistenceCase):
     def test_an_outline_is_what_can_be_read_whatever_a_row_holds(
         self, store: Persistence, *, lock: bool
     ) -> None:
-        """The last row is that of the history, whatever the row of the run says."""
+        """The last row comes from the history, not from the row of the run."""
         put_run(store, a_run(1, progress="[", last_row=7))
         put(store, AppendHistory(a_row(1, 1)), AppendHistory(a_row(1, 3)))
         run = a_run(2)
@@ -78,7 +78,7 @@ class UnreadableRuns(PersistenceCase):
         ]
 
     def test_a_run_is_blocked_and_its_jobs_are_held(self, store: Persistence) -> None:
-        """But for those that a worker has, and what is owed to others; nothing else of it changes."""
+        """Except leased jobs and pending deliveries; other fields do not change."""
         states = (
             JobState.QUEUED,
             JobState.SLEEPING,
@@ -104,7 +104,7 @@ class UnreadableRuns(PersistenceCase):
         assert [job.state for job in jobs_of(store, a_key(2))] == [JobState.QUEUED]
 
     def test_a_run_that_has_ended_stays_so(self, store: Persistence) -> None:
-        """Its jobs are held."""
+        """Its jobs are paused."""
         put_run(store, a_run(1, status=RunStatus.FAILED), a_job(1, 1))
 
         put(store, BlockRun(a_key(1), LATER, 1))
@@ -113,7 +113,7 @@ class UnreadableRuns(PersistenceCase):
         assert [job.state for job in jobs_of(store, a_key(1))] == [JobState.PAUSED]
 
     def test_jobs_are_held_that_have_no_run(self, store: Persistence) -> None:
-        """There is nothing to block."""
+        """Only the jobs change."""
         put(store, AddJob(a_job(5, 1)))
 
         put(store, BlockRun(a_key(5), LATER, None))
@@ -121,7 +121,7 @@ class UnreadableRuns(PersistenceCase):
         assert [job.state for job in jobs_of(store, a_key(5))] == [JobState.PAUSED]
 
     def test_what_was_blocked_can_be_ended(self, store: Persistence) -> None:
-        """Held jobs are closed as others are."""
+        """Paused jobs are deleted like others."""
         put_run(store, a_run(1), a_job(1, 1))
         put(store, BlockRun(a_key(1), LATER, 1))
 

@@ -1,4 +1,4 @@
-"""What a store promises about the values in its rows: what goes in comes out, to the letter."""
+"""The contract of a store for values in its rows: they come back unchanged."""
 
 from typing import Final
 
@@ -29,10 +29,10 @@ TEXTS: Final[dict[str, str]] = {
     "a number": "007.50",
     "a word that means something": "null",
 }
-"""Texts that every store keeps."""
+"""Texts that every store can hold."""
 
 NUMBERS: Final = (0, 1, -1, 2**31 - 1, 2**31, 2**53 + 1, 2**62, 2**63 - 1, -(2**63), 1_767_225_600_123_457)
-"""Instants that every store keeps."""
+"""Instants that every store can hold."""
 
 
 class Values(PersistenceCase):
@@ -40,7 +40,7 @@ class Values(PersistenceCase):
 
     @pytest.mark.parametrize("what", TEXTS)
     def test_a_text_comes_out_as_it_went_in(self, store: Persistence, what: str) -> None:
-        """In the fields that hold what users gave."""
+        """In the fields that hold user data."""
         text = TEXTS[what]
         run = a_run(1, progress=text, error=text, result=text)
         put(store, CreateRun(run), StorePlan(a_plan(1, body=text)))
@@ -53,7 +53,7 @@ class Values(PersistenceCase):
 
     @pytest.mark.parametrize("what", sorted(set(TEXTS) - {"empty"}))
     def test_a_name_is_found_as_it_was_given(self, store: Persistence, what: str) -> None:
-        """In the fields by which rows are looked for."""
+        """In the fields of search keys."""
         text = TEXTS[what]
         run = a_run(1, id=text, namespace=text)
         put(store, CreateRun(run))
@@ -97,7 +97,7 @@ class Values(PersistenceCase):
         assert row == found
 
     def test_rows_of_a_batch_may_differ_in_what_they_have(self, store: Persistence) -> None:
-        """A None in one row takes nothing from the next."""
+        """A None in one row does not affect the next."""
         put_jobs(store, a_job())
         full = a_row(1, 1, node="a", item=1, epoch=1, payload=Payload(inline="1"), data="{}")
         bare = a_row(1, 2)
