@@ -1,4 +1,4 @@
-"""Text for people: lengths of time, instants, and characters that every database can store."""
+"""Formatting for people: durations, instants, and text without characters that databases reject."""
 
 import re
 from datetime import UTC, tzinfo
@@ -11,7 +11,7 @@ _UNPRINTABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
-    """Return the text with what no database can keep replaced."""
+    """Return the text with NUL characters and surrogates replaced, which databases can't store."""
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
@@ -22,7 +22,7 @@ _DAY: Final = 24 * _HOUR
 
 
 def span(length: Micros) -> str:
-    """Return a length of time as people say it, in two units at most: `3m 12s`, `2d 4h`, `1.4s`, `85ms`."""
+    """Return a duration in at most two units: `3m 12s`, `2d 4h`, `1.4s`, `85ms`."""
     if length < 0:
         return f"-{span(-length)}"
     if length < _SECOND // 1000:
@@ -42,7 +42,7 @@ def span(length: Micros) -> str:
 
 
 def shown(at: Micros, zone: tzinfo | None, *, fine: bool = False) -> str:
-    """Return an instant as people read it: in this zone, the local one if None. `fine` adds milliseconds."""
+    """Return an instant as text in a time zone, the local one if None. `fine` adds milliseconds."""
     there = instant(at).astimezone(zone)
     text = there.strftime("%Y-%m-%d %H:%M:%S")
     if fine:

@@ -1,1 +1,1 @@
-"""What an application holds: the engine, handles of runs, actions on many runs."""
+"""The application's API: engines, run handles, and bulk actions on many runs."""

@@ -1,4 +1,7 @@
-"""Acts on many runs: finds them page by page, and sends one command for each; a page is one transaction."""
+"""Bulk actions (cancel, pause, rerun, remove and so on): pages through runs and dispatches one command per run.
+
+Each page is one transaction.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
@@ -25,13 +28,13 @@ from holdfast.ports.persistence import ListRuns, RunFilter
 from holdfast.ports.records import ACTIVE, HELD, TERMINAL, Run, RunStatus
 
 AT_ONCE: Final = 500
-"""How many runs are changed in one transaction, at most."""
+"""The maximum number of runs changed in one transaction."""
 RERUNS_AT_ONCE: Final = 100
-"""Of reruns fewer: each carries what its run was given."""
+"""The same for reruns, which carry the input of each run."""
 REMOVALS_AT_ONCE: Final = 100
-"""Of removals too: each takes as many rows as its run has."""
+"""The same for removals, which delete all rows of each run."""
 REFUSALS_MAX: Final = 10
-"""How many of the runs that were refused are named."""
+"""How many refusals a `BulkResult` lists."""
 
 ManyCommand: TypeAlias = RunCancel | RunTerminate | RunPause | RunResume | RunRerunFrom | RunRemove
 Answer: TypeAlias = RunEnded | RunPaused | RunRerun | RunRemoved | CommandError
@@ -39,22 +42,25 @@ Answer: TypeAlias = RunEnded | RunPaused | RunRerun | RunRemoved | CommandError
 
 @attrs.frozen(kw_only=True)
 class Refusal:
-    """A run that was left as it was, and why."""
+    """A run on which a bulk action was refused."""
 
     id: str
+    """The run id."""
     code: str
+    """The `code` of the error."""
     message: str
+    """The reason, for people."""
 
 
 @attrs.frozen(kw_only=True)
 class BulkResult:
-    """What became of many runs.
+    """The result of a bulk action.
 
     Attributes:
-        changed: How many were changed.
-        unchanged: How many were so already, or became something else meanwhile, and were left as they are.
-        refused: How many were refused.
-        refusals: The first ten of these, and why.
+        changed: How many runs were changed.
+        unchanged: How many runs already had the requested state, or changed otherwise in the meantime.
+        refused: How many runs could not be changed.
+        refusals: The first ten refused runs, with the reasons.
     """
 
     changed: int = 0
@@ -64,11 +70,11 @@ class BulkResult:
 
     @property
     def seen(self) -> int:
-        """How many there were in all."""
+        """The total number of runs."""
         return self.changed + self.unchanged + self.refused
 
     def with_page(self, runs: "list[Run] | tuple[Run, ...]", answers: list[Answer]) -> "BulkResult":
-        """Return the same with what became of some more."""
+        """Return this result plus the replies for a page of runs."""
         refusals = [
             Refusal(id=run.id, code=answer.code, message=str(answer))
             for run, answer in zip(runs, answers, strict=True)
@@ -85,13 +91,13 @@ class BulkResult:
 
 @attrs.frozen(kw_only=True)
 class Action:
-    """Something that can be done to runs.
+    """An action on runs.
 
     Attributes:
-        name: What it is called: `cancel`.
-        of: The statuses of the runs to which it can be done.
-        default_statuses: Those of the runs to which it is done if no status is asked for.
-        at_once: To how many in one transaction.
+        name: The verb, as in `cancel`.
+        of: The statuses of the runs that allow the action.
+        default_statuses: The statuses to act on if the caller does not filter by status.
+        at_once: The maximum number of runs in one transaction.
     """
 
     name: str
@@ -104,7 +110,7 @@ CANCEL: Final = Action(name="cancel", of=ACTIVE, default_statuses=ACTIVE)
 TERMINATE: Final = Action(name="terminate", of=ACTIVE, default_statuses=ACTIVE)
 _CAN_PAUSE: Final = ACTIVE - {RunStatus.PAUSED, RunStatus.CANCELLING}
 PAUSE: Final = Action(name="pause", of=_CAN_PAUSE, default_statuses=_CAN_PAUSE)
-# What is blocked needs somebody who has looked: it is resumed when it is asked for.
+# Blocked runs need an operator's attention, so they are resumed only with status="blocked".
 RESUME: Final = Action(name="resume", of=HELD, default_statuses=frozenset({RunStatus.PAUSED}))
 RERUN: Final = Action(
     name="run again",
@@ -118,10 +124,10 @@ REMOVE: Final = Action(name="remove", of=TERMINAL, default_statuses=TERMINAL, at
 
 
 def chosen_runs(core: Core, action: Action, options: FilterOptions, where: str) -> RunFilter:
-    """Return to which runs something is to be done: newest generations, of statuses to which it can be done.
+    """Return the filter for the runs to act on: newest generations, with statuses that allow the action.
 
-    Only those that there are now: what is created from now on does not count, or there might be no end of it.
-    InvalidFilterError if there can be none.
+    Only runs that exist now match; otherwise a bulk action could run for ever. Raises InvalidFilterError if the
+    statuses asked for exclude the action.
     """
     which = run_filter(core.namespace, options, where)
     statuses = (which.statuses & action.of) if which.statuses else action.default_statuses
@@ -144,9 +150,10 @@ def act_on_all(
     limit: int | None = None,
     on_page: Callable[[BulkResult], None] = lambda _: None,
 ) -> BulkResult:
-    """Do something to all these runs, oldest first, and return what became of them.
+    """Apply an action to all runs that match, oldest first, and return the result.
 
-    `told` is called after each page. If it ends half-way, the pages until then are done; to repeat it does no harm.
+    `on_page` is called with the result so far after each page. If an error interrupts the call, the earlier pages are
+    stored; it is safe to repeat the call.
     """
     result = BulkResult()
     for page in _pages(core, which, action.at_once, checked_limit(limit)):
@@ -160,7 +167,7 @@ def act_on_all(
 def command_for(
     action: Action, *, reason: str = "", stage: str | None = None, version: str | None = None
 ) -> Callable[[Run], ManyCommand]:
-    """Return what gives the command for a run: for this generation of it, whatever becomes of it meanwhile."""
+    """Return a factory of the command for a run. The command applies only to the generation it was built from."""
     if action is REMOVE:
         return lambda run: RunRemove(namespace=run.namespace, run_id=run.id, generation=run.generation)
     if action is RERUN:
@@ -180,7 +187,7 @@ def command_for(
 def steering(
     action: Action, *, namespace: str, run_id: str, reason: str, generation: int | None = None
 ) -> RunCancel | RunTerminate | RunPause | RunResume:
-    """Return the command that does this to one run: any of CANCEL, TERMINATE, PAUSE and RESUME."""
+    """Return the command for one run, for one of the actions CANCEL, TERMINATE, PAUSE and RESUME."""
     return _KINDS[action.name](namespace=namespace, run_id=run_id, generation=generation, reason=reason)
 
 
@@ -193,7 +200,7 @@ _KINDS: Final[Mapping[str, type[RunCancel] | type[RunTerminate] | type[RunPause]
 
 
 def _pages(core: Core, which: RunFilter, size: int, limit: int | None) -> Iterator[tuple[Run, ...]]:
-    """Yield runs, each once: a page goes on where the last one ended, whatever became of the runs of that."""
+    """Yield pages of runs. Paging by position visits each run once, even if its status changes in between."""
     after, left = None, limit
     while left is None or left > 0:
         wanted = size if left is None else min(size, left)

@@ -1,7 +1,6 @@
-"""Which channels the code of a durable function receives from, as far as that can be seen without running it.
+"""Finds the channels that a durable function receives from, by inspecting its code without running it.
 
-What can be reached from the function is looked at: what it and the functions and classes that it names refer to. It is
-only read, never called.
+Follows references from the function to the functions, classes and objects that it names. Nothing is called.
 """
 
 import inspect
@@ -23,25 +22,27 @@ from holdfast.kernel.authoring.queries import Query, Update
 
 _OURS: Final = ("holdfast.adapters.", "holdfast.hosts.", "holdfast.kernel.", "holdfast.ports.")
 _OBJECTS_MAX: Final = 2_000
-"""At how many functions, classes and objects is looked; what names more is not known."""
+"""The maximum number of objects inspected; beyond it the result is incomplete."""
 _HIDES: Final = frozenset(
     {"__import__", "eval", "exec", "getattr", "globals", "import_module", "locals", "vars"}
 )
-"""With which names code gets at what it does not name."""
+"""Builtins through which code can reach objects that it does not name."""
 _HOLDERS: Final = (Mapping, Sequence, AbstractSet, partial, SimpleNamespace, Workflow, Query, Update)
-"""What is Python's or Holdfast's own, and may hold something of the user's."""
+"""Types of the standard library and of Holdfast that may hold objects of the application."""
 
 
 @attrs.frozen
 class KnownChannels:
-    """The channels of a function, by name. `are_all` says that there can be no others."""
+    """The channels that a durable function receives from."""
 
     by_name: dict[str, tuple[Inbox[object], ...]]
+    """By the name of the channel. Several channels may share a name."""
     are_all: bool
+    """Whether these are certainly all: False if the function may create channels or get them from outside."""
 
 
 def channels_of(function: Callable[..., object]) -> KnownChannels:
-    """Return the channels that the code of a function names, or that of what it names."""
+    """Return the channels that a function names, directly or through the code that it names."""
     search = _Search(str(getattr(function, "__module__", "")))
     search.add(function)
     search.run()
@@ -52,7 +53,7 @@ def channels_of(function: Callable[..., object]) -> KnownChannels:
 
 
 class _Search:
-    """Looks at what can be reached; `home` is the module of the function, which is the user's whatever its name."""
+    """Walks the objects reachable from a function. `home` is its module, which is inspected whatever its name."""
 
     def __init__(self, home: str) -> None:
         self._home = home
@@ -74,7 +75,7 @@ class _Search:
                 self._seen.add(id(channel))
                 self.channels.append(channel)
         elif found is Channel or found is Inbox or isinstance(found, ContextVar):
-            self.is_complete = False  # it makes some when it runs, or is given them
+            self.is_complete = False  # the function may create channels at run time, or get them from outside
         elif inspect.ismethod(found):
             self.add(found.__self__)
             self.add(found.__func__)
@@ -87,7 +88,7 @@ class _Search:
             self._left.append(found)
 
     def _referred(self, one: object) -> Iterator[object]:
-        """Yield what an object refers to."""
+        """Yield the objects that an object refers to."""
         if isinstance(one, FunctionType):
             yield from self._named(one)
         elif isinstance(one, staticmethod | classmethod):
@@ -98,7 +99,7 @@ class _Search:
             for kind in one.__mro__[:-1]:
                 yield from vars(kind).values()
         elif isinstance(one, Workflow):
-            yield one.function  # the run may go on as that, with what it has not received
+            yield one.function  # the run may continue as this workflow, which then gets the unread messages
         elif isinstance(one, Query | Update):
             yield one.method
         elif isinstance(one, partial):
@@ -114,7 +115,7 @@ class _Search:
             yield from (inspect.getattr_static(one, name, None) for name in slots if name != "__dict__")
 
     def _named(self, function: FunctionType) -> Iterator[object]:
-        """Yield what a function names: of modules what it names of them."""
+        """Yield the objects that a function names, including attributes of modules."""
         wrapped = getattr(function, "__wrapped__", None)
         if wrapped is not None:
             yield wrapped
@@ -123,7 +124,7 @@ class _Search:
         for cell in function.__closure__ or ():
             try:
                 yield cast("object", cell.cell_contents)
-            except ValueError:  # nothing is in it yet
+            except ValueError:  # the cell is empty: the variable is not assigned yet
                 self.is_complete = False
         names = [name for code in _codes(function.__code__) for name in code.co_names]
         modules: list[ModuleType] = []
@@ -150,7 +151,7 @@ class _Search:
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
-    """Yield the code of a function and of those in it."""
+    """Yield the code of a function and of the functions nested in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -162,7 +163,7 @@ def _imports(code: CodeType) -> bool:
 
 
 def _is_foreign(found: object, home: str) -> bool:
-    """Whether something is of Python's or of Holdfast's own, or plain data: no channel is behind that."""
+    """Whether an object belongs to Python or Holdfast, or is plain data, and so leads to no channel."""
     if found is None or isinstance(found, str | bytes | int | float | complex | range | type(Ellipsis)):
         return True
     if isinstance(found, ModuleType):

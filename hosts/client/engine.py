@@ -1,4 +1,4 @@
-"""The application's side: open it, and use it from async code."""
+"""The engine, the application's client of a store, for async code."""
 
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from datetime import datetime
@@ -56,7 +56,11 @@ Out = TypeVar("Out", covariant=True)
 
 
 class Engine:
-    """An application's way to its runs. Connects when it is first used, so it may be a global."""
+    """The application's client of a store: starts runs, lists them and acts on them.
+
+    It connects at its first use, so it may be a module global. Use it as an async context manager to close its
+    connections. `engine.sync` is the same for synchronous code.
+    """
 
     def __init__(self, core: Core) -> None:
         self.core = core
@@ -80,34 +84,34 @@ class Engine:
         interceptors: Iterable[Interceptor] = (),
         patience: Duration = PATIENCE,
     ) -> Self:
-        """Return an engine on a store.
+        """Return an engine for the store at a URL. Nothing is connected to yet.
 
         Args:
             url: `memory://`, `sqlite:///path/to/file.db` or `postgresql://user@host/database`.
-            workflows: What runs can be started of here, and what a worker of this engine runs.
-            steps: Steps of queues that a worker of this engine does, whatever workflows they are called in. Those that
-                durable functions among `workflows` mention by their names need not be given.
-            blobs: Where large values go, as `file:///an/absolute/folder` or `s3://bucket/prefix`, or a blob store of
-                your own.
-            transport: What carries hints, if it is not to be what comes with the store: the URL of a queue of SQS,
-                `nats://host:4222/stream`, or a transport of your own.
-            scheduler: What is asked to wake what sleeps, where no worker lives that does: as
-                `eventbridge://group?role=arn:aws:iam::...`, or a scheduler of your own. Its wake-ups are for those who
-                take the transport's messages.
-            namespace: Runs, keys and jobs of one namespace are not seen from another. 1 to 200 of
+            workflows: The workflows that this engine can start and that its workers run.
+            steps: Steps with a queue that a worker of this engine runs, whatever workflows call them. Steps that
+                durable functions in `workflows` mention by name are included.
+            blobs: Where to keep large values: `file:///an/absolute/folder`, `s3://bucket/prefix` or a `BlobStore`. By
+                default in `<file>.blobs` beside a SQLite file, and inline in other stores.
+            transport: What carries hints, instead of the store's own transport: the URL of an SQS queue,
+                `nats://host:4222/stream` or a `JobTransport`.
+            scheduler: What wakes sleeping jobs where no worker runs permanently:
+                `eventbridge://group?role=arn:aws:iam::...` or a `Scheduler`. Its wake-ups go to the consumers of the
+                transport.
+            namespace: Runs, keys and jobs of one namespace are invisible in another. 1 to 200 of
                 `A-Z a-z 0-9 _ . @ = + -`, the first a letter, a digit or `_`.
-            migrate: Whether to make or update the tables at the first use; otherwise `holdfast db upgrade` does it.
-            prices: What models cost, by name, for calls that stages log without a cost.
-            redact: What takes out of prompts, responses, errors and metadata of such calls what is not to be stored.
-            interceptors: What is put around every dispatch of commands and every body, the first outermost.
-            patience: How long a call goes on trying while the database can't be used, before it raises
-                UnavailableError: a timedelta, or a number of seconds.
+            migrate: Create or upgrade the tables at the first use; if False, run `holdfast db upgrade`.
+            prices: Prices by model name, for model calls that are logged without a cost.
+            redact: Removes data from the prompts, responses, errors and metadata of model calls before they are stored.
+            interceptors: Wrap every dispatch of commands and every body; the first is the outermost.
+            patience: How long a call retries while the database is unavailable before it raises UnavailableError, a
+                timedelta or a number of seconds; 30 s if omitted.
 
         Raises:
-            InvalidArgumentError: An argument is of another kind.
+            InvalidArgumentError: An argument has the wrong type.
             InvalidUrlError: A URL has none of these forms.
-            InvalidNamespaceError: The namespace has other characters, or too many.
-            DefinitionError: Two workflows have one name and version, or two steps of queues one name.
+            InvalidNamespaceError: The namespace is too long or has other characters.
+            DefinitionError: Two workflows have the same name and version, or two steps with a queue the same name.
         """
         return cls.on(
             open_stores(url, blobs, transport, patience, scheduler),
@@ -134,7 +138,10 @@ class Engine:
         redact: Redact | None = None,
         interceptors: Iterable[Interceptor] = (),
     ) -> Self:
-        """Return an engine on adapters of your own."""
+        """Return an engine on your own adapters: the `Stores` that `open_stores(url)` returns, or changed ones.
+
+        The other arguments are those of `open`.
+        """
         check("Engine", an("stores, as open_stores(url) gives them", Stores), stores=stores)
         check("Engine", FUNCTION.or_none, redact=redact)
         words = "a dict of Price(...) by the names of models"
@@ -153,20 +160,20 @@ class Engine:
         )
 
     async def __aenter__(self) -> Self:
-        """Connect."""
+        """Connect to the store."""
         await in_thread(self.core.open)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        """Give up all connections."""
+        """Close all connections, unless the engine was opened more than once or one of its workers still runs."""
         with anyio.CancelScope(shield=True):
             await in_thread(self.core.close)
 
     @property
     def sync(self) -> SyncEngine:
-        """The same engine for code without an event loop."""
+        """The same engine for synchronous code."""
         return self._sync
 
     @property
@@ -175,14 +182,48 @@ class Engine:
         return self.core.kernel
 
     async def start(self, call: Call[R], /, **options: Unpack[StartOptions]) -> RunHandle[R]:
-        """Start a run. It is stored when this returns. Raises what `SyncEngine.start` does."""
+        """Start a run and return its handle. The run is stored when this returns; a worker executes it.
+
+        Args:
+            call: The call of a workflow: `my_workflow(argument)`.
+            options: `id`, `if_exists`, `if_active`, `if_ended`, `idempotency_key`, `queue`, `priority`, `start_at`,
+                `deadline`, `concurrency_key`, `concurrency_limit`, `attributes`, `annotations`, `overrides` and
+                `signals`. See `StartOptions`.
+
+        Raises:
+            InvalidArgumentError: `call` is not the call of a workflow, or an option has an invalid value.
+            InvalidValueError: The input does not have the declared type.
+            UnstorableValueError: The input can't be stored as JSON.
+            InvalidOverrideError: A stage in `overrides` can't be changed like this.
+            SignalRefusedError: A message in `signals` is for a pipeline, or for a channel that the function does not
+                have.
+            RunExistsError: A run with this id exists.
+            IdempotencyConflictError: The key was used for another command.
+            UnknownWorkflowError: The engine does not have this workflow.
+            UnavailableError: The store can't be reached. With an idempotency key it is safe to start again.
+        """
         handle = await in_thread(partial(self._sync.start, call, **options))
         return RunHandle(self.core, handle.id, call.definition.output_type, handle.known)
 
     async def start_all(
         self, calls: Iterable[Call[R]], /, **options: Unpack[StartAllOptions]
     ) -> list[RunHandle[R]]:
-        """Start many runs, up to 500 in one transaction. See `SyncEngine.start_all`."""
+        """Start many runs, up to 500 in one transaction, and return their handles in the same order.
+
+        Faster than one `start` per run. All calls are checked before any is stored. If the store becomes unavailable
+        half-way, only the first runs are stored; with an idempotency key it is safe to repeat the call.
+
+        Args:
+            calls: The calls, of one workflow or several.
+            options: As for `start`, except `id`, `if_exists`, `if_active` and `if_ended`; they apply to each run. With
+                an idempotency key the n-th call, from 0, has this key with `/n` appended: repeat the same calls in the
+                same order.
+
+        Raises:
+            InvalidArgumentError, InvalidValueError, UnstorableValueError, UnknownWorkflowError: As `start`.
+            IdempotencyConflictError: The key was used for another command. Other runs of this call may be stored.
+            UnavailableError: The store can't be reached.
+        """
         wanted = list(calls)
         handles = await in_thread(partial(self._sync.start_all, wanted, **options))
         return [
@@ -191,56 +232,111 @@ class Engine:
         ]
 
     async def run(self, call: Call[R], /, **options: Unpack[StartOptions]) -> R:
-        """Start a run and wait for its result. Some worker must be running."""
+        """Start a run, wait for its result and return it. A worker must be running.
+
+        Takes the options and raises the errors of `start`, and raises those of `RunHandle.result`.
+        """
         handle = await self.start(call, **options)
         return await handle.result()
 
     def handle(self, workflow: Definition[R], id: str, /) -> RunHandle[R]:
-        """Return a handle of a run, which need not exist. Raises what `SyncEngine.handle` does."""
+        """Return a handle to a run, without checking that the run exists.
+
+        Args:
+            workflow: The workflow of the run, which gives the type of its result.
+            id: The run id.
+
+        Raises:
+            InvalidArgumentError: `workflow` is not a workflow, or `id` is not a string.
+        """
         return RunHandle(self.core, self._sync.handle(workflow, id).id, workflow.output_type)
 
     async def wake(self, key: str, /) -> StagesWoken:
-        """Have external work checked now, by its key. See `SyncEngine.wake`."""
+        """Check external work now, instead of at its next poll. For webhooks, for instance.
+
+        Args:
+            key: The key that the stage passed to `suspend`.
+
+        Returns:
+            How many stages or map items are `woken`.
+
+        Raises:
+            NothingToWakeError: No suspended stage has this key. If the stage may not be suspended yet, try again later.
+            InvalidArgumentError: `key` is not a string.
+        """
         return await in_thread(self._sync.wake, key)
 
     def runs(self, **options: Unpack[ListOptions]) -> AsyncIterator[RunInfo]:
-        """Return the runs of this namespace one by one. See `SyncEngine.runs`."""
+        """Return the runs of this namespace, newest first. They are read page by page.
+
+        Args:
+            options: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until`, `ended_before` and
+                `all_generations`; the order: `oldest_first`; and `after` and `limit`. See `ListOptions`.
+
+        Raises:
+            InvalidFilterError: An option has an invalid value; raised before the store is read.
+        """
         return awaited(self._sync.runs(**options))
 
     async def count(self, **options: Unpack[CountOptions]) -> dict[RunStatus, int]:
-        """Return how many runs there are of each status. See `SyncEngine.count`."""
+        """Count the runs of this namespace by status. Each requested status has an entry, 0 if no run has it.
+
+        Args:
+            options: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until`, `ended_before` and
+                `all_generations`. See `CountOptions`.
+
+        Raises:
+            InvalidFilterError: An option has an invalid value; raised before the store is read.
+        """
         return await in_thread(partial(self._sync.count, **options))
 
     async def cancel_all(
         self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
     ) -> BulkResult:
-        """End all these runs as cancelled. See `SyncEngine.cancel_all`."""
+        """Cancel all runs that match, oldest first, in transactions of at most 500 runs. See `RunHandle.cancel`.
+
+        Runs that are created after the call began are not included. It is safe to repeat the call.
+
+        Args:
+            reason: A text for the histories.
+            limit: The maximum number of runs; no limit if omitted.
+            which: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until` and `ended_before`.
+                Without `status`, all active runs. See `FilterOptions`.
+
+        Raises:
+            InvalidFilterError: A filter has an invalid value, or runs of this status can't be cancelled.
+            UnavailableError: The store can't be reached. Some of the runs may be cancelled.
+        """
         call = partial(self._sync.cancel_all, reason=reason, limit=limit, **which)
         return await in_thread(call)
 
     async def terminate_all(
         self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
     ) -> BulkResult:
-        """End all these runs as cancelled at once. See `SyncEngine.terminate_all`."""
+        """End all runs that match at once as cancelled, without cleanup. Otherwise as `cancel_all`."""
         call = partial(self._sync.terminate_all, reason=reason, limit=limit, **which)
         return await in_thread(call)
 
     async def pause_all(
         self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
     ) -> BulkResult:
-        """Start nothing more of all these runs until they are resumed. See `SyncEngine.pause_all`."""
+        """Pause all runs that match: nothing new starts until they are resumed. Otherwise as `cancel_all`."""
         call = partial(self._sync.pause_all, reason=reason, limit=limit, **which)
         return await in_thread(call)
 
     async def resume_all(
         self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
     ) -> BulkResult:
-        """Let all these runs go on: paused ones, or those with `status="blocked"`. See `SyncEngine.resume_all`."""
+        """Resume all paused runs that match, or with `status="blocked"` the blocked ones. Otherwise as `cancel_all`."""
         call = partial(self._sync.resume_all, reason=reason, limit=limit, **which)
         return await in_thread(call)
 
     async def remove_all(self, *, limit: int | None = None, **which: Unpack[FilterOptions]) -> BulkResult:
-        """Take all these runs, which have ended, out of the store for good. See `SyncEngine.remove_all`."""
+        """Delete all ended runs that match from the store. See `RunHandle.remove`; otherwise as `cancel_all`.
+
+        Runs that can't be removed yet are refused. Without `status`, ended runs of any status; pass `ended_before` to
+        keep recent ones.
+        """
         return await in_thread(partial(self._sync.remove_all, limit=limit, **which))
 
     async def rerun_all(
@@ -253,36 +349,84 @@ class Engine:
         limit: int | None = None,
         **which: Unpack[FilterOptions],
     ) -> BulkResult:
-        """Run all these runs again. See `SyncEngine.rerun_all`."""
+        """Run all runs that match again, in transactions of at most 100 runs. Without `status`, the failed ones.
+
+        Runs that can't be rerun from this point are refused; this does not affect the others. See
+        `RunHandle.rerun_from`; otherwise as `cancel_all`.
+
+        Args:
+            stage: The stage to start from, or its name, as for `RunHandle.rerun_from`.
+            version: The version of the workflow to run; the same one if omitted.
+            reason: A text for the histories.
+            limit: The maximum number of runs; no limit if omitted.
+            which: Filters, as for `cancel_all`.
+        """
         call = partial(self._sync.rerun_all, stage, version=version, reason=reason, limit=limit, **which)
         return await in_thread(call)
 
     async def register_sink(
         self, name: str, /, *, since: datetime | None = None, types: Collection[str] = ()
     ) -> SinkInfo:
-        """Let events go to the sink of this name. See `SyncEngine.register_sink`."""
+        """Register a sink under a name, so that events are delivered to it. An existing sink is not changed.
+
+        Args:
+            name: 1 to 100 of `a-z 0-9 _ . -`. Workers get the `EventSink` under this name.
+            since: Deliver events stored at this instant or later, an aware datetime; from now on if omitted.
+            types: Deliver only these types of events: `run.failed`, or `user.*` for a prefix. All types if empty.
+
+        Raises:
+            InvalidCommandError: The name or a type is not valid.
+            SinkExistsError: The sink is registered with other types.
+            InvalidArgumentError: An argument has the wrong type.
+        """
         return await in_thread(partial(self._sync.register_sink, name, since=since, types=types))
 
     async def remove_sink(self, name: str, /) -> bool:
-        """Forget a sink. See `SyncEngine.remove_sink`."""
+        """Remove a sink, with its undelivered events and its dead letters. Return whether it existed."""
         return await in_thread(self._sync.remove_sink, name)
 
     async def sinks(self) -> list[SinkInfo]:
-        """Return the sinks of this namespace, by name."""
+        """Return the sinks of this namespace, sorted by name."""
         return await in_thread(self._sync.sinks)
 
     async def flush(self, sinks: Mapping[str, EventSink], /) -> Flushed:
-        """Bring what has happened to these sinks. See `SyncEngine.flush`."""
+        """Deliver events to these sinks until none is due, and return what was delivered.
+
+        Workers do this continuously for the sinks that they have.
+
+        Args:
+            sinks: The `EventSink`s, by the names under which they are registered.
+        """
         return await in_thread(self._sync.flush, sinks)
 
     def dead_letters(self, *, sink: str = "", run_id: str = "") -> AsyncIterator[DeadLetterInfo]:
-        """Return one by one the runs whose events are parked. See `SyncEngine.dead_letters`."""
+        """Return the dead-lettered streams: the runs with an event that a sink refused. They are read page by page.
+
+        Args:
+            sink: Only those of this sink; of all sinks if omitted.
+            run_id: Only those of this run; of all runs if omitted.
+
+        Raises:
+            SinkNotFoundError: The sink does not exist.
+            RunNotFoundError: The run does not exist.
+        """
         return awaited(self._sync.dead_letters(sink=sink, run_id=run_id))
 
     async def replay_dead_letters(
         self, *, sink: str = "", run_id: str = "", skip: bool = False, reason: str = ""
     ) -> int:
-        """Let parked events go on. See `SyncEngine.replay_dead_letters`."""
+        """Deliver dead-lettered streams again, from the refused event on. Return the number of streams.
+
+        Args:
+            sink: Only those of this sink; of all sinks if omitted.
+            run_id: Only those of this run; of all runs if omitted.
+            skip: Skip the refused event. The sink gets an `event.skipped` with the `reason` in its place.
+            reason: A text for operators.
+
+        Raises:
+            SinkNotFoundError: The sink does not exist.
+            RunNotFoundError: The run does not exist.
+        """
         replay = partial(self._sync.replay_dead_letters, sink=sink, run_id=run_id, skip=skip, reason=reason)
         return await in_thread(replay)
 
@@ -294,7 +438,24 @@ class Engine:
         sample: Sample = "both",
         known_only: bool = False,
     ) -> AsyncIterator[Upgrade]:
-        """Return what this engine's code would make of runs that have not ended. See `SyncEngine.check_upgrade`."""
+        """Check whether this engine's code can continue the runs that have not ended. Nothing is written.
+
+        Histories of durable functions are replayed, without running steps. For a pipeline's run, the code must have all
+        stages of its plan.
+
+        Args:
+            workflow: Only runs of this workflow, or of the one with this name, in any version.
+            limit: The maximum number of runs to check; None for all.
+            sample: Which runs to check if there are more: the `newest`, the `oldest`, or `both`, half of each.
+            known_only: Leave out runs of workflows that the engine does not have in any version.
+
+        Returns:
+            An iterator with the verdict on each run.
+
+        Raises:
+            InvalidArgumentError: An argument has an invalid value; raised before the store is read.
+            SchemaError: The store has no tables.
+        """
         return awaited(
             self._sync.check_upgrade(workflow=workflow, limit=limit, sample=sample, known_only=known_only)
         )
@@ -307,7 +468,20 @@ class Engine:
         limit: int = FINDINGS,
         all_namespaces: bool = False,
     ) -> Diagnosis:
-        """Look through this namespace for what is not as it must be. See `SyncEngine.doctor`."""
+        """Check the runs, limits and sinks of this namespace against the invariants.
+
+        It takes no locks and uses bounded memory. Each finding is checked twice before it is reported.
+
+        Args:
+            repair: Repair what can be repaired without guessing. It never fails a run only because it makes no
+                progress.
+            blobs: Read every referenced blob too.
+            limit: The maximum number of findings in the result; all are counted.
+            all_namespaces: Check, and repair, all namespaces of the store.
+
+        Raises:
+            UnavailableError: The store can't be reached.
+        """
         call = partial(
             self._sync.doctor, repair=repair, blobs=blobs, limit=limit, all_namespaces=all_namespaces
         )

@@ -1,4 +1,4 @@
-"""What a message must be, where its sender has the code of the function that it is for."""
+"""Checks of messages before they are sent, where the sender has the code of the receiving function."""
 
 from difflib import get_close_matches
 from typing import Any, Final
@@ -15,28 +15,28 @@ _NAMED_MAX: Final = 10
 
 
 class MessageChecks:
-    """Knows which channels the workflows of a registry receive from."""
+    """Checks messages against the channels of the workflows in a registry."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._known: dict[str, KnownChannels] = {}
 
     def are_needed(self, signal: Signal) -> bool:
-        """Whether a message may be none that its run takes: it was made by hand, or no workflow has that channel."""
+        """Whether a message may be invalid: it was built by hand, or no workflow has its channel."""
         workflows = [one for one in self._registry.workflows if isinstance(one, Workflow)]
         if not workflows:
             return False
         return not (signal.checked and any(signal.channel in self._of(one).by_name for one in workflows))
 
     def checked(self, signal: Signal, run_id: str, workflow: Workflow[..., Any]) -> Signal:
-        """Return a message for a run as it is to be sent: with the defaults of what it leaves out.
+        """Return the message as it is to be sent: validated, with defaults filled in.
 
-        What channels a function has that makes some when it runs, or is given them by what can't be looked into, nobody
-        knows: then a message for a name that is not found is taken as it is.
+        A message for an unknown channel is passed unchecked if the function's channels can't all be found by
+        inspection.
 
         Raises:
             UnknownChannelError: The function has no such channel.
-            InvalidValueError: It is not what the channel takes.
+            InvalidValueError: The message does not have the type of the channel.
         """
         known = self._of(workflow)
         channels = known.by_name.get(signal.channel, ())

@@ -1,7 +1,7 @@
-"""What is asked of a run from outside: its function is replayed here, in this process, and looked at.
+"""Queries and updates: replays a run's function in this process and calls the object that it exposes.
 
-A query is answered by that alone, without a worker. An update is checked so before it is stored, and answered by
-whoever drives the run.
+A query needs no worker. An update is validated on the replay before it is stored; the worker that drives the run
+carries it out.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -50,14 +50,14 @@ _PAGE: Final = 1_000
 
 
 def answer_query(core: Core, run: Run, name: str, arguments: str) -> str:
-    """Return the JSON text of what the function of a run, as it is now, says to a query.
+    """Return the reply to a query as JSON text, computed on a replay of the run's function.
 
     Raises:
-        NotExposedError: It exposes no such query, or is a pipeline.
-        UnknownWorkflowError: The engine has no such code.
-        QueryFailedError: The query raises an error, or changes something.
-        InvalidValueError: The arguments are not what it takes.
-        NondeterminismError: The code asks for something else than is recorded.
+        NotExposedError: The function exposes no such query, or the run is a pipeline.
+        UnknownWorkflowError: The engine does not have the workflow in the run's version.
+        QueryFailedError: The query raises an exception or changes the object.
+        InvalidValueError: The arguments do not have the types of the query.
+        NondeterminismError: The code does not make the calls that the history records.
     """
     workflow = _code(core, run, name)
     if workflow is None:
@@ -68,26 +68,28 @@ def answer_query(core: Core, run: Run, name: str, arguments: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class StoredUpdate:
-    """An update that is a row of a run's history, and what comes of which is waited for."""
+    """An update in a run's history, and the ids for finding its reply."""
 
     run_id: str
+    """The run id."""
     run: str
+    """The key of the generation that has the update."""
     update: str
+    """The name of the update."""
     number: int
+    """The number of its history row."""
 
 
 def store_update(core: Core, run: Run, call: UpdateCall[object], idempotency_key: str | None) -> StoredUpdate:
-    """Check an update against the function as it is now, if it may have a validator, and store it.
+    """Validate an update on a replay of the function and store it. A rejected update is not stored.
 
-    What is rejected is not stored. Where the engine has not the code, nothing is checked here, but when it is carried
-    out; and so is all but what the validator says, so that no function is replayed here that nobody has to look at.
-
-    Where it is replayed, what the arguments leave out is stored as the default that it has now.
+    The replay is skipped if the engine lacks the code, or the update has no validator; everything is checked again when
+    the update is carried out. If the function is replayed, the defaults of omitted arguments are stored too.
 
     Raises:
-        UpdateRejectedError: The validator says no.
-        UpdateRefusedError: The run has ended, or is a pipeline.
-        NotExposedError: As `answer_query`, and the like.
+        UpdateRejectedError: The validator rejects the update.
+        UpdateRefusedError: The run has ended or is a pipeline.
+        NotExposedError, InvalidValueError, NondeterminismError: As `answer_query`.
     """
     name, arguments = call.update, call.arguments
     workflow = _code(core, run, name)
@@ -108,30 +110,34 @@ def store_update(core: Core, run: Run, call: UpdateCall[object], idempotency_key
 
 
 class Reply:
-    """What comes of an update that is stored, read on and on until it is there."""
+    """A reader of the reply to a stored update.
+
+    It reads each history row once, and follows the run to later generations.
+    """
 
     def __init__(self, core: Core, stored: StoredUpdate) -> None:
         self._core = core
         self._stored: StoredUpdate = stored
         self.seen: int = stored.number
-        """The last row that was looked at."""
+        """The number of the last history row read."""
 
     @property
     def run(self) -> str:
-        """The key of the run."""
+        """The key of the generation that has the update."""
         return self._stored.run
 
     def look(self) -> str | None:
-        """Return the JSON text of the reply; None if it is not there yet.
+        """Return the JSON text of the reply; None if there is no reply yet.
 
         Raises:
-            UpdateRejectedError: The validator has said no, when it was to be carried out.
-            UpdateFailedError: It has raised an error.
-            UpdateLostError: The run has ended without.
+            UpdateRejectedError: The validator rejected the update when it was to be carried out.
+            UpdateFailedError: The update raised an exception.
+            NotExposedError: The function exposes no object with this update.
+            UpdateLostError: The run ended before the update was carried out.
         """
         read = self._core.stores.persistence.read
         while True:
-            # The row of the run before its history: what that has not, the history may have by then.
+            # The run's row first: if it has ended then, the history read afterwards is complete.
             runs = read(RunsByKey((self.run,)))
             while rows := read(HistoryOf(self.run, self.seen, _PAGE)):
                 self.seen = rows[-1].number
@@ -146,7 +152,7 @@ class Reply:
             return None
 
     def _follow(self, run: Run) -> bool:
-        """Look at the next generation from here on, if that has been told of the update. Return whether it has."""
+        """Move to the next generation if the update was handed on to it. Return whether it was."""
         read = self._core.stores.persistence.read
         following = read(FindRun(run.name, run.generation + 1))
         if following is None:
@@ -249,15 +255,15 @@ def _check(
     call: UpdateCall[object],
     idempotency_key: str | None,
 ) -> str:
-    """Ask the validator of an update; return its arguments with the defaults of those that they leave out.
+    """Run the validator of an update; return its arguments with the defaults of omitted ones.
 
-    The function is kept, so who asks next tells it only what has come since.
+    The replayed function is cached, so the next check only applies the new history rows.
     """
     follower = _followed(core, run, workflow)
     is_kept = False
     try:
         if idempotency_key is not None and idempotency_key in follower.keys:
-            is_kept = True  # it was checked before, and what it said may be true no more
+            is_kept = True  # the first call with this key was validated, and the state may have changed since
             return call.arguments
         state, update = _found(run.id, follower.machine, call.update, update_of)
         before = holdings(state)
@@ -265,7 +271,7 @@ def _check(
             follower.machine.looked_at(lambda: update.check(state, call.arguments))
         except RejectedError as error:
             _reject(run.id, update.named, error.reason)
-        finally:  # a validator that has changed something has changed it here only
+        finally:  # if the validator changed the state, this replay is no longer valid
             is_kept = before is not None and holdings(state) == before
         return update.recoded(call.arguments)
     finally:
@@ -276,7 +282,7 @@ def _check(
 
 
 def _followed(core: Core, run: Run, workflow: Workflow[..., object]) -> Follower:
-    """Return the function of a run as it is now: as it was kept, told what has come since, or else replayed."""
+    """Return the replayed function of a run up to its last row, from the cache if possible."""
     follower = core.followers.take(run.key, workflow)
     new_rows: Sequence[HistoryRow] = ()
     if follower is not None:
@@ -308,7 +314,7 @@ def _followed(core: Core, run: Run, workflow: Workflow[..., object]) -> Follower
 
 
 def _reject(run_id: str, update: str, reason: Exception) -> NoReturn:
-    if isinstance(reason, HoldfastError):  # the arguments are not what it takes
+    if isinstance(reason, HoldfastError):  # the arguments do not have the types of the update
         raise reason
     raise UpdateRejectedError(run_id, update, error_words(reason)) from reason
 
@@ -316,7 +322,7 @@ def _reject(run_id: str, update: str, reason: Exception) -> NoReturn:
 def _found(
     run_id: str, machine: FunctionMachine, name: str, found_in: Callable[[object, str], T | None]
 ) -> tuple[object, T]:
-    """Return what is exposed that can be asked for this. NotExposedError."""
+    """Return the exposed object with this query or update, and the method. Raises NotExposedError."""
     for state in reversed(machine.exposed):
         if (found := found_in(state, name)) is not None:
             return state, found

@@ -1,4 +1,4 @@
-"""One run, seen from async code: each call is that of `SyncRunHandle`, made in a thread."""
+"""The handle to one run, for async code. Each method calls the one of `SyncRunHandle` in a thread."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
@@ -52,7 +52,14 @@ Out = TypeVar("Out", covariant=True)
 
 
 class RunHandle(Generic[Out]):
-    """One run, seen from async code. Always its newest generation."""
+    """A handle to one run, for async code. It refers to the newest generation of the run.
+
+    `Engine.start` and `Engine.handle` return handles. Each method reads the store, and raises UnavailableError if the
+    store can't be reached.
+
+    Attributes:
+        id: The run id.
+    """
 
     def __init__(self, core: Core, id: str, output_type: object, key: str | None = None) -> None:
         self._core = core
@@ -60,15 +67,38 @@ class RunHandle(Generic[Out]):
         self.id = id
 
     async def info(self, *, generation: int | None = None) -> RunInfo:
-        """Return where the run is, or where an older generation of it ended. RunNotFoundError."""
+        """Return the status of the run and when it started, changed and ended.
+
+        Args:
+            generation: The number of a generation, from 1; the newest one if omitted.
+
+        Raises:
+            RunNotFoundError: The run or the generation does not exist.
+        """
         return await in_thread(partial(self._sync.info, generation=generation))
 
     async def result(self, *, timeout: Duration | None = None) -> Out:
-        """Wait until the run ends, and return what it gave. Raises what `SyncRunHandle.result` does."""
+        """Wait until the run ends, and return its result.
+
+        Waits for the generation that is the newest at the time of the call, and follows continue-as-new. If the run is
+        rerun in the meantime, the call raises RunCancelledError; call it again to wait for the new generation.
+
+        Args:
+            timeout: How long to wait, a timedelta or a number of seconds; no limit if omitted.
+
+        Raises:
+            TimeoutError: The run did not end within `timeout`. It continues.
+            RunFailedError: The run failed. If the original exception is known, it is the `__cause__`.
+            RunCancelledError: The run was cancelled or terminated.
+            RunNotFoundError: The run does not exist.
+            InvalidArgumentError: `timeout` is not a duration.
+            InvalidValueError: The result does not have the output type of the workflow.
+            EngineClosedError: The engine was closed during the wait.
+        """
         seconds = seconds_of(timeout)
         until = None if seconds is None else anyio.current_time() + seconds
         while True:
-            # Before it is read: or else it may end before anybody listens for that.
+            # Subscribe before reading: a run that ends in between would go unnoticed.
             listened = self._sync.known
             end = None if listened is None else self._core.listener.when_ended(listened)
             try:
@@ -90,28 +120,84 @@ class RunHandle(Generic[Out]):
     async def history(
         self, *, after: int = 0, limit: int = 1_000, generation: int | None = None
     ) -> list[RunEvent]:
-        """Return what has happened to the run since event `after`. See `SyncRunHandle.history`."""
+        """Return the history of the run as events, in order.
+
+        Args:
+            after: Return only events with a greater number; 0 for all.
+            limit: The maximum number of events.
+            generation: The number of a generation, from 1; the newest one if omitted. Each has its own history.
+
+        Raises:
+            RunNotFoundError: The run or the generation does not exist.
+            InvalidArgumentError: An argument is not an integer, or out of bounds.
+        """
         call = partial(self._sync.history, after=after, limit=limit, generation=generation)
         return await in_thread(call)
 
     async def export_history(self, *, generation: int | None = None) -> RunHistory:
-        """Return all that the run was given and that has happened to it. See `SyncRunHandle.export_history`."""
+        """Return the input and the whole history of the run, with all values, as one document.
+
+        Pass it to `holdfast.testing.replay`, or save its `to_json()`, which is what `holdfast history export` writes.
+        It contains the secrets in the inputs and results of the run.
+
+        Args:
+            generation: The number of a generation, from 1; the newest one if omitted.
+
+        Raises:
+            RunNotFoundError: The run or the generation does not exist.
+            BlobMissingError: The blob of a value is missing.
+        """
         return await in_thread(partial(self._sync.export_history, generation=generation))
 
     async def annotate(
         self, said: Mapping[str, object], /, **options: Unpack[AnnotateOptions]
     ) -> RunAnnotated:
-        """Say something of the run. See `SyncRunHandle.annotate`."""
+        """Attach annotations to the run: JSON values by name. They are never changed; annotating again adds new ones.
+
+        Runs are found by annotations that are strings: `engine.runs(annotations={...})`.
+
+        Args:
+            said: 1 to 100 values by name. A name has at most 200 characters, a value at most 16,384 characters as JSON.
+            options: `actor` (the author), `reason`, `stage` and `item` (what it is about, if not the whole run), and
+                `key` (annotate only once under this key). See `AnnotateOptions`.
+
+        Returns:
+            Its `stored` is the number of annotations stored, 0 if the `key` was used before.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+            UnstorableValueError: A value can't be stored as JSON.
+            InvalidCommandError: A name or value is too long, or the stage does not exist.
+            InvalidArgumentError: An option has the wrong type.
+        """
         return await in_thread(partial(self._sync.annotate, said, **options))
 
     async def annotations(self, **options: Unpack[AnnotationOptions]) -> AsyncIterator[AnnotationInfo]:
-        """Return what was said of the run. See `SyncRunHandle.annotations`."""
+        """Return the annotations of the run, oldest first. They are read page by page.
+
+        Args:
+            options: Filters: `name`, `prefix`, `actor_kind`, `actor_id`, `scope`, `stage`, `item`, `since` and `until`;
+                and `after` and `limit`. See `AnnotationOptions`.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+            InvalidFilterError: An option has an invalid value.
+        """
         found = await in_thread(partial(self._sync.annotations, **options))
         async for one in awaited(found):
             yield one
 
     async def logs(self, *, follow: bool = False, **options: Unpack[LogOptions]) -> AsyncIterator[LogLine]:
-        """Return what the run's stages have logged. See `SyncRunHandle.logs`."""
+        """Return the log lines of the run's stages, in order of time. They are read page by page.
+
+        Args:
+            follow: Wait for further lines until the run ends. A line arrives within about two seconds.
+            options: Filters: `level`, `stage`, `item` and `after`. See `LogOptions`.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+            InvalidFilterError: An option has an invalid value.
+        """
         reader = await in_thread(self._sync.log_reader, options)
         if not follow:
             async for line in awaited(reader.all()):
@@ -124,19 +210,41 @@ class RunHandle(Generic[Out]):
             await anyio.sleep(FOLLOW_INTERVAL)
 
     async def progress(self) -> list[ProgressInfo]:
-        """Return how far the run's stages said that they are. See `SyncRunHandle.progress`."""
+        """Return the latest progress of each stage, and of each item of a mapped stage. Raises RunNotFoundError."""
         return await in_thread(self._sync.progress)
 
     async def artifacts(self) -> list[ArtifactInfo]:
-        """Return the artifacts that stages of the run have put. See `SyncRunHandle.artifacts`."""
+        """Return the artifacts of the run, without their bytes, in the order of the jobs. Raises RunNotFoundError."""
         return await in_thread(self._sync.artifacts)
 
     async def artifact(self, name: str, /, *, stage: str | None = None, item: int | None = None) -> bytes:
-        """Return the bytes of an artifact. See `SyncRunHandle.artifact`."""
+        """Return the bytes of an artifact.
+
+        Args:
+            name: The name of the artifact.
+            stage: The stage that stored it; required if several stages stored one of this name.
+            item: The index of the map item that stored it.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+            ArtifactMissingError: No artifact matches, or more than one does.
+            BlobMissingError: The blob of the artifact is missing.
+            BlobCorruptError: The blob does not have the content that was stored.
+            NoBlobStoreError: The engine has no blob store.
+        """
         return await in_thread(partial(self._sync.artifact, name, stage=stage, item=item))
 
     async def ai_calls(self, **options: Unpack[AiCallFilter]) -> AsyncIterator[AiCallInfo]:
-        """Return the calls of models of the run. See `SyncRunHandle.ai_calls`."""
+        """Return the model calls that the run's stages logged, oldest first. They are read page by page.
+
+        Args:
+            options: Filters: `topic` and `model`; `texts` to include prompts and responses; and `after` and `limit`.
+                See `AiCallFilter`.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+            InvalidFilterError: An option has an invalid value.
+        """
         found = await in_thread(partial(self._sync.ai_calls, **options))
         async for one in awaited(found):
             yield one
@@ -144,37 +252,149 @@ class RunHandle(Generic[Out]):
     async def ai_totals(
         self, *, topic: str | None = None, by: Literal["model", "topic"] = "model"
     ) -> AiTotals:
-        """Return what the calls of models of the run come to. See `SyncRunHandle.ai_totals`."""
+        """Return the number, tokens, cost and duration of the run's model calls. The store adds them up.
+
+        Args:
+            topic: Only calls of this topic and of the topics below it.
+            by: Whether `parts` has the totals per `model` or per `topic`.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+            InvalidFilterError: `by` is neither.
+        """
         return await in_thread(partial(self._sync.ai_totals, topic=topic, by=by))
 
     async def cancel(self, *, reason: str = "") -> RunEnded:
-        """End the run as cancelled, unless it has ended. See `SyncRunHandle.cancel`."""
+        """Cancel the run. Does nothing if it has ended.
+
+        A durable function gets a CancelledError at the point where it waits, and may clean up and run its
+        compensations. The run is `cancelling` until it has finished.
+
+        Args:
+            reason: A text for the history.
+
+        Returns:
+            The `status` of the run now, and whether it has `changed`.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+        """
         return await in_thread(partial(self._sync.cancel, reason=reason))
 
     async def terminate(self, *, reason: str = "") -> RunEnded:
-        """End the run as cancelled at once, whatever it has left to clean up. RunNotFoundError."""
+        """End the run at once as cancelled, without cleanup or compensations. Does nothing if it has ended.
+
+        Args:
+            reason: A text for the history.
+
+        Returns:
+            The `status` of the run now, and whether it has `changed`.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+        """
         return await in_thread(partial(self._sync.terminate, reason=reason))
 
     async def signal(self, signal: Signal, /, *, idempotency_key: str | None = None) -> RunSignalled:
-        """Send the run a message: `await run.signal(approval(decision))`. See `SyncRunHandle.signal`."""
+        """Send a message to the run: `await run.signal(approval(decision))`. The message is stored when this returns.
+
+        The function receives it from its channel, whether it waits there already or receives later; paused and pending
+        runs get it too. If the run ends without receiving it, its next generation gets it, if there is one. `message`
+        returns the state of the message.
+
+        Args:
+            signal: A message with its channel.
+            idempotency_key: Sending again with the same key sends nothing and returns the first reply.
+
+        Returns:
+            The position of the message, for `message`; its `status` is that of the run.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+            SignalRefusedError: The run has ended or is a pipeline; or this engine has the code of its function, which
+                has no such channel.
+            ChannelClosedError: The function has closed the channel, and is about to end.
+            InvalidValueError: The message does not have the type of the channel.
+            IdempotencyConflictError: The key was used for another command.
+            InvalidArgumentError: `signal` is not a signal.
+        """
         return await in_thread(partial(self._sync.signal, signal, idempotency_key=idempotency_key))
 
     async def messages(self, *, generation: int | None = None) -> list[MessageInfo]:
-        """Return the messages of the run, and whether each was received. See `SyncRunHandle.messages`."""
+        """Return the messages of one generation in the order of arrival, each with its state.
+
+        A generation has the messages that were sent to it and those handed on to it.
+
+        Args:
+            generation: The number of a generation, from 1; the newest one if omitted.
+
+        Raises:
+            RunNotFoundError: The run or the generation does not exist.
+        """
         return await in_thread(partial(self._sync.messages, generation=generation))
 
     async def message(self, sent: RunSignalled, /) -> MessageInfo:
-        """Return what became of a message, by what `signal` returned. See `SyncRunHandle.message`."""
+        """Return a message and its state: `(await run.message(sent)).state`. Follows it to later generations.
+
+        Args:
+            sent: What `signal` returned.
+
+        Raises:
+            RunNotFoundError: The run was removed.
+            InvalidArgumentError: `sent` is not what `signal` returned.
+        """
         return await in_thread(self._sync.message, sent)
 
     async def query(self, call: QueryCall[T], /) -> T:
-        """Ask the run what is: `await run.query(Board.status())`. See `SyncRunHandle.query`."""
+        """Query the run: `await run.query(Board.status())`. Nothing is stored, and no worker is needed.
+
+        Replays the function in this process up to the end of its history and calls the query on the object that it
+        exposes. So it takes as long as a replay, and the engine must have the workflow's code. It works for ended runs
+        too.
+
+        Args:
+            call: A query with its arguments.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+            UnknownWorkflowError: The engine does not have the run's workflow in its version.
+            NotExposedError: The function exposes no object with this query, or not yet; or the run is a pipeline.
+            QueryFailedError: The query raised an error, changed the object, or made a call that only a workflow may
+                make.
+            NondeterminismError: The code does not make the calls that the history records.
+            InvalidValueError: The arguments do not have the types of the query.
+            InvalidArgumentError: `call` is not a query with its arguments.
+        """
         return await in_thread(self._sync.query, call)
 
     async def update(
         self, call: UpdateCall[T], /, *, timeout: Duration | None = None, idempotency_key: str | None = None
     ) -> T:
-        """Have the run change what it exposes: `await run.update(Board.move_to("e4"))`. See `SyncRunHandle.update`."""
+        """Send an update to the run and return its reply: `await run.update(Board.move_to("e4"))`.
+
+        If the update has a validator, and the engine has the code, the validator runs here first, on a replay of the
+        function; a rejected update is not stored. A stored update is never lost. The worker that drives the run runs
+        the validator again, then the update. An update that arrives before the function has exposed an object waits for
+        it.
+
+        Args:
+            call: An update with its arguments.
+            timeout: How long to wait for the reply, a timedelta or a number of seconds; no limit if omitted.
+            idempotency_key: Sending again with the same key stores nothing and waits for the same reply.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+            UpdateRefusedError: The run has ended or is a pipeline.
+            NotExposedError: The function exposes no object with this update, or not yet.
+            UpdateRejectedError: The validator rejected the update; its exception is the `__cause__`.
+            UpdateFailedError: The update raised an exception, which is the `__cause__`.
+            UpdateLostError: The run ended before the update was carried out.
+            TimeoutError: No reply within `timeout`. The update stays stored and will be carried out.
+            NondeterminismError: The code does not make the calls that the history records.
+            InvalidValueError: The arguments do not have the types of the update.
+            InvalidArgumentError: `call` is not an update with its arguments, or `timeout` is not a duration.
+            EngineClosedError: The engine was closed during the wait.
+        """
         seconds = seconds_of(timeout, "update")
         send = partial(self._sync.ask_update, call, idempotency_key=idempotency_key)
         reply = await in_thread(send)
@@ -195,19 +415,61 @@ class RunHandle(Generic[Out]):
     @overload
     async def published(self, name: str, type: TypeForm[T], /) -> T | None: ...
     async def published(self, name: str, type: Any = object, /) -> object:
-        """Return what the run's function showed last by `publish(name, ...)`. See `SyncRunHandle.published`."""
+        """Return the latest value that the function published under a name; None if it has published none.
+
+        The value is available as soon as it is stored, and after the run has ended. The run's code is not needed.
+
+        Args:
+            name: The name given to `publish`.
+            type: The type of the value; plain JSON if omitted.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+            InvalidValueError: The value does not have this type.
+        """
         return await in_thread(partial(self._sync.published, name, type))
 
     async def pause(self, *, reason: str = "") -> RunPaused:
-        """Start nothing more of the run until it is resumed; what is under way ends as ever. RunNotFoundError."""
+        """Pause the run: nothing new starts until it is resumed. Bodies that are running finish as usual.
+
+        Args:
+            reason: A text for the history.
+
+        Returns:
+            The `status` of the run now, and whether it has `changed`.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+        """
         return await in_thread(partial(self._sync.pause, reason=reason))
 
     async def resume(self, *, reason: str = "") -> RunPaused:
-        """Let a paused run go on where it is. RunNotFoundError."""
+        """Resume a paused or blocked run where it stopped.
+
+        Args:
+            reason: A text for the history.
+
+        Returns:
+            The `status` of the run now, and whether it has `changed`.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+        """
         return await in_thread(partial(self._sync.resume, reason=reason))
 
     async def remove(self) -> bool:
-        """Take the run out of the store for good. See `SyncRunHandle.remove`."""
+        """Delete an ended run from the store, with all its generations, annotations and blobs.
+
+        Its child runs stay, and so does what it delivered to others, such as its result in its parent's history.
+
+        Returns:
+            Whether it was removed; False if the run was rerun in the meantime.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+            RemoveRefusedError: The run has not ended; its end is not delivered yet to its parent or to a sink; or
+                external work is still to be cancelled.
+        """
         return await in_thread(self._sync.remove)
 
     async def rerun_from(
@@ -219,7 +481,32 @@ class RunHandle(Generic[Out]):
         reason: str = "",
         version: str | None = None,
     ) -> RunRerun:
-        """Run it again from a stage or a step on, as a new generation. See `SyncRunHandle.rerun_from`."""
+        """Run the run again from a stage, step or history row, as a new generation that keeps what comes before.
+
+        An active generation is terminated. The new one has idempotency keys of its own, so external effects are
+        repeated; `preview_rerun` shows which stages or steps would run again.
+
+        Args:
+            point: Where to start. For a pipeline: a stage, or its name. Completed stages of the same `parallel` are
+                kept; a mapped stage runs whole. For a durable function: a step, its name, `"charge#2"` for the second
+                of its calls, or a call as `holdfast run show` lists it, `"3.1"`; all rows before the first row of this
+                call are kept. If omitted, the run continues where it failed or stopped, and a completed run starts from
+                the beginning.
+            row: For a durable function, instead of `point`: the number of the first history row not to keep. 1 keeps
+                nothing.
+            reason: A text for the history.
+            version: The version of the workflow to run; the same one if omitted.
+
+        Returns:
+            The new `generation`, and the stages that it `runs` and `keeps`.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+            RerunRefusedError: The plan has no such stage, or the history no such call or row; or what comes before
+                can't be kept.
+            UnknownWorkflowError: The engine does not have this version of the workflow.
+            InvalidCommandError: Both `point` and `row` are given.
+        """
         call = partial(self._sync.rerun_from, point, row=row, reason=reason, version=version)
         return await in_thread(call)
 
@@ -231,20 +518,34 @@ class RunHandle(Generic[Out]):
         row: int | None = None,
         version: str | None = None,
     ) -> RerunPreview:
-        """Return what `rerun_from` would do now, and change nothing. Raises what that does."""
+        """Return what `rerun_from` would do now, without changing anything. Raises the same errors."""
         return await in_thread(partial(self._sync.preview_rerun, point, row=row, version=version))
 
     async def why(self) -> tuple[Reason, ...]:
-        """Return in plain words what the run waits for. See `SyncRunHandle.why`."""
+        """Explain what the run waits for, or how it ended: one reason per cause. Raises RunNotFoundError."""
         return await in_thread(self._sync.why)
 
     async def wake(self, stage: AnyNode[object] | str, /, *, item: int | None = None) -> StagesWoken:
-        """Have the external work of a stage checked now. See `SyncRunHandle.wake`."""
+        """Check the external work of a stage now, instead of at its next poll.
+
+        If the stage's body is still running, the work is checked as soon as the body has submitted it.
+
+        Args:
+            stage: The external stage, or its name.
+            item: The index of one item of a mapped stage; all items if omitted.
+
+        Returns:
+            How many stages or items are `woken`, and how many of these are `early`: not suspended yet.
+
+        Raises:
+            NothingToWakeError: The stage is not suspended, and its body is not running.
+            RunNotFoundError: The run does not exist.
+        """
         return await in_thread(partial(self._sync.wake, stage, item=item))
 
 
 async def awaited(found: Iterator[T]) -> AsyncIterator[T]:
-    """Yield what an iterator gives, each of it asked for in a thread."""
+    """Yield the elements of a blocking iterator; each is fetched in a thread."""
     nothing = object()
     following: Callable[[], object] = partial(next, found, nothing)
     while (one := await in_thread(following)) is not nothing:
@@ -252,7 +553,7 @@ async def awaited(found: Iterator[T]) -> AsyncIterator[T]:
 
 
 async def _resolved(future: "Future[T]") -> T:
-    """Wait for a future of another thread without one of our own."""
+    """Wait for a future of another thread, without a thread of our own."""
     done = anyio.Event()
     in_loop = caller_into_loop()
     future.add_done_callback(lambda _: in_loop(done.set))

@@ -1,4 +1,4 @@
-"""Commands of many threads in few transactions: those that come while others are under way go with the next one."""
+"""Group commit: commands that several threads dispatch at the same time share transactions."""
 
 import threading
 from collections import deque
@@ -13,13 +13,12 @@ from holdfast.ports.errors import CommandError
 R = TypeVar("R")
 
 COMMANDS_MAX: Final = 100
-"""How many commands go together."""
+"""The maximum number of commands in one transaction."""
 UNDER_WAY_MAX: Final = 2
-"""How many transactions are under way at most: while the store works on one, the next is made.
+"""The maximum number of concurrent transactions: while the store executes one, the next is prepared.
 
-The next is begun once as many wait as went with the last one, or none is under way. If it were begun with whoever waits
-when another ends, there would be more of them with fewer commands each; and to make a transaction costs as much as ten
-commands in it.
+The next one starts when as many commands wait as the last one had, or when none is running. Starting it whenever one
+ends would give more and smaller transactions, and preparing a transaction costs as much as ten commands in it.
 """
 
 
@@ -33,17 +32,20 @@ def _locked() -> threading.Lock:
 class _One:
     command: Command[Any]
     woken: threading.Lock = attrs.field(factory=_locked)
-    """Free once it has an answer, or is to be sent by whoever waits for it. An event takes several times as long."""
+    """Released when the command has an answer, or when its thread is to send the next batch.
+
+    A lock, because a `threading.Event` takes several times as long.
+    """
     sends: bool = False
-    """Whether its thread is to send it, with others that wait by then."""
+    """Whether its thread sends the next batch, with the other waiting commands."""
     answer: object = None
     error: BaseException | None = None
 
 
 class GroupCommit:
-    """Has commands carried out by `dispatch_many`, which answers each with its reply or its CommandError.
+    """Dispatches commands in batches. Thread-safe; a command that arrives alone is sent at once.
 
-    Safe from any thread. A command that comes alone is sent at once.
+    `dispatch_many` returns a reply or a CommandError for each command.
     """
 
     def __init__(self, dispatch_many: Callable[[Sequence[Command[Any]]], Sequence[object]]) -> None:
@@ -51,17 +53,17 @@ class GroupCommit:
         self.renew()
 
     def renew(self) -> None:
-        """Begin anew. In a forked child: those who wait are threads of its parent's."""
+        """Reset the state. A forked child calls this: the waiting threads exist only in its parent."""
         self._lock = threading.Lock()
         self._waiting: deque[_One] = deque()
         self._under_way = 0
         self._is_called = False
-        """Whether a thread is about to send what waits by then."""
+        """Whether a thread is about to send the waiting commands."""
         self._last_size = 1
-        """With how many commands the last transaction was begun."""
+        """The number of commands in the last transaction."""
 
     def dispatch(self, command: Command[R]) -> R:
-        """Carry out a command and return its reply. Raises its CommandError, or what those sent with it have met."""
+        """Dispatch a command and return its reply. Raises its CommandError, or the error of the whole batch."""
         one = _One(command)
         with self._lock:
             if not self._under_way:
@@ -95,7 +97,7 @@ class GroupCommit:
             raise
 
     def _send(self, one: _One) -> None:
-        """Send a command, with those that wait."""
+        """Send a command together with the waiting ones."""
         with self._lock:
             others = [self._waiting.popleft() for _ in range(min(len(self._waiting), COMMANDS_MAX - 1))]
             batch = (one, *others)
@@ -106,10 +108,10 @@ class GroupCommit:
             answers = self._dispatch_many([each.command for each in batch])
             for each, answer in zip(batch, answers, strict=True):
                 each.answer = answer
-        except BaseException as error:  # noqa: BLE001  # each of those who wait raises it
+        except BaseException as error:  # noqa: BLE001  # every waiting thread raises it
             for each in batch:
                 each.error = error
-        # First those who have an answer: what they come with next may go along with what is sent next.
+        # Release the answered threads first: their next commands may join the next batch.
         for each in others:
             each.woken.release()
         with self._lock:
@@ -117,7 +119,7 @@ class GroupCommit:
             self._wake_sender()
 
     def _wake_sender(self) -> None:
-        """If it is time, have the thread of the first that waits send it, with those that wait then. With the lock."""
+        """Let the first waiting thread send the next batch, if it is time. Call with the lock held."""
         enough = 1 if not self._under_way else self._last_size
         if not self._is_called and self._under_way < UNDER_WAY_MAX and len(self._waiting) >= enough:
             self._under_way += 1

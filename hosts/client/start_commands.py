@@ -1,4 +1,4 @@
-"""From calls of workflows to the commands that start them: what is said of all of them is read once."""
+"""Builds the commands that start runs from calls of workflows. Options shared by many calls are evaluated once."""
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
@@ -25,7 +25,7 @@ from holdfast.ports.structs import frozen
 
 @frozen
 class _Started:
-    """A workflow whose calls are started, and how its stages are treated."""
+    """A workflow to be started, with the overrides of its stages."""
 
     definition: Definition[object]
     name: str
@@ -35,7 +35,7 @@ class _Started:
 
 
 class _SharedFields(TypedDict):
-    """What commands have that is the same for all calls."""
+    """The fields of `RunCreate` that are the same for all calls."""
 
     namespace: str
     id: str | None
@@ -53,9 +53,9 @@ class _SharedFields(TypedDict):
 
 
 class Starting:
-    """Makes the commands that start calls.
+    """Builds the commands that start runs.
 
-    `stored` gives the payload of what a run is given, from its text, what it is in a word, and the idempotency key.
+    `stored` returns the payload of a text, given what it is (`input`, `signal`) and the idempotency key.
     """
 
     def __init__(
@@ -69,9 +69,10 @@ class Starting:
     def commands(
         self, calls: Iterable[tuple[Call[object], str | None]], options: StartOptions
     ) -> list[RunCreate]:
-        """Return what starts these calls, each with its idempotency key. The names and values of options were checked.
+        """Return the commands that start calls, each paired with its idempotency key. `options` must be checked.
 
-        InvalidArgumentError, UnknownWorkflowError, InvalidValueError, UnstorableValueError, InvalidOverrideError.
+        Raises InvalidArgumentError, UnknownWorkflowError, InvalidValueError, UnstorableValueError or
+        InvalidOverrideError.
         """
         made: list[RunCreate] = []
         shared: _SharedFields | None = None
@@ -114,9 +115,9 @@ class Starting:
         run_id: str = "",
         workflow: Callable[[], Definition[object] | None] = lambda: None,
     ) -> ChannelMessage:
-        """Return what is to be stored of a message for a run, of which `workflow` gives the code, if it is here.
+        """Return a message to a run as it is stored. It is checked if `workflow` returns the code of the run.
 
-        SignalRefusedError, InvalidValueError.
+        Raises SignalRefusedError or InvalidValueError.
         """
         as_made = signal.text
         if self._checks.are_needed(signal) and isinstance(code := workflow(), Workflow):
@@ -159,9 +160,9 @@ class Starting:
 
 
 def as_given(given: str, text: str) -> Payload | None:
-    """Return what a command with a key is known by, if what is stored has more than was given; None if it has not.
+    """Return what identifies a repeated command if its stored text has defaults added; None if it has not.
 
-    It is stored nowhere. Of a long text the hash stands for it.
+    The payload is only compared, never stored. A long text is replaced by its hash.
     """
     if given == text:
         return None
@@ -171,7 +172,7 @@ def as_given(given: str, text: str) -> Payload | None:
 
 
 def check_call(call: object) -> None:
-    """Raise InvalidArgumentError if this is no call of a workflow."""
+    """Raise InvalidArgumentError if this is not the call of a workflow."""
     if not isinstance(call, Call):
         hint = f"; call it with its input: {call.name}(...)" if isinstance(call, Definition) else ""
         raise InvalidArgumentError("call", f"a start takes the call of a workflow, not {call!r}{hint}")

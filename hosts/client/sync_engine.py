@@ -1,4 +1,4 @@
-"""The application's side for sync code: start runs, find them, act on many."""
+"""The engine for synchronous code: starts runs, lists them and acts on many of them."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -66,20 +66,20 @@ _PAGE = 100
 
 
 class SyncEngine:
-    """`Engine` for code without an event loop."""
+    """`Engine` for synchronous code: the same methods, blocking. `engine.sync` returns it."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
 
     def __enter__(self) -> Self:
-        """Connect."""
+        """Connect to the store."""
         self.core.open()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        """Give up all connections."""
+        """Close all connections, unless the engine was opened more than once or one of its workers still runs."""
         self.core.close()
 
     @property
@@ -88,46 +88,56 @@ class SyncEngine:
         return self.core.kernel
 
     def start(self, call: Call[R], /, **options: Unpack[StartOptions]) -> SyncRunHandle[R]:
-        """Start a run. It is stored when this returns.
+        """Start a run and return its handle. The run is stored when this returns; a worker executes it.
+
+        Args:
+            call: The call of a workflow: `my_workflow(argument)`.
+            options: `id`, `if_exists`, `if_active`, `if_ended`, `idempotency_key`, `queue`, `priority`, `start_at`,
+                `deadline`, `concurrency_key`, `concurrency_limit`, `attributes`, `annotations`, `overrides` and
+                `signals`. See `StartOptions`.
 
         Raises:
-            InvalidArgumentError: It is no call, or an option can't be.
-            InvalidValueError: The input is not of the declared type.
-            UnstorableValueError: The input is of its type, but can't be stored.
-            RunExistsError: There is a run of this id.
-            IdempotencyConflictError: The key was used for another start.
-            UnknownWorkflowError: The engine was not given this workflow.
-            UnavailableError: The store did not answer; with an idempotency key, starting again is safe.
+            InvalidArgumentError: `call` is not the call of a workflow, or an option has an invalid value.
+            InvalidValueError: The input does not have the declared type.
+            UnstorableValueError: The input can't be stored as JSON.
+            InvalidOverrideError: A stage in `overrides` can't be changed like this.
+            SignalRefusedError: A message in `signals` is for a pipeline, or for a channel that the function does not
+                have.
+            RunExistsError: A run with this id exists.
+            IdempotencyConflictError: The key was used for another command.
+            UnknownWorkflowError: The engine does not have this workflow.
+            UnavailableError: The store can't be reached. With an idempotency key it is safe to start again.
         """
         return self._start(call, options)[0]
 
     def _start(self, call: Call[R], options: StartOptions) -> tuple[SyncRunHandle[R], bool]:
-        """Start a run. Return whether it is certain that it was not there before."""
+        """Start a run. Also return whether it is certainly new."""
         command = self.core.create(call, options)
         created = self.core.dispatch(command)
         handle: SyncRunHandle[R] = SyncRunHandle(
             self.core, created.run_id, call.definition.output_type, created.run
         )
-        # With a key it may be the answer to an earlier start.
+        # With a key the reply may be that of an earlier start.
         return handle, created.created and command.idempotency_key is None
 
     def start_all(
         self, calls: Iterable[Call[R]], /, **options: Unpack[StartAllOptions]
     ) -> list[SyncRunHandle[R]]:
-        """Start many runs, up to 500 in one transaction: faster than one by one. They are stored when this returns.
+        """Start many runs, up to 500 in one transaction, and return their handles in the same order.
 
-        Everything is checked before anything is stored. If the store can't be reached half-way, the first ones are
-        there and the others are not: with an idempotency key it is safe to do it again.
+        Faster than one `start` per run. All calls are checked before any is stored. If the store becomes unavailable
+        half-way, only the first runs are stored; with an idempotency key it is safe to repeat the call.
 
         Args:
-            calls: The calls, of one workflow or of several.
-            options: As for `start`, for each of them. With an idempotency key the n-th call, from 0 on, has that
-                key with `/n` at its end: to start again, give the same calls in the same order.
+            calls: The calls, of one workflow or several.
+            options: As for `start`, except `id`, `if_exists`, `if_active` and `if_ended`; they apply to each run. With
+                an idempotency key the n-th call, from 0, has this key with `/n` appended: repeat the same calls in the
+                same order.
 
         Raises:
             InvalidArgumentError, InvalidValueError, UnstorableValueError, UnknownWorkflowError: As `start`.
-            IdempotencyConflictError: The key was used for another start. Others of these may be stored.
-            UnavailableError: The store did not answer.
+            IdempotencyConflictError: The key was used for another command. Other runs of this call may be stored.
+            UnavailableError: The store can't be reached.
         """
         check_options(options, StartAllOptions, "start_all")
         wanted = list(calls)
@@ -139,16 +149,23 @@ class SyncEngine:
         ]
 
     def run(self, call: Call[R], /, **options: Unpack[StartOptions]) -> R:
-        """Start a run and wait for its result. Some worker must be running."""
+        """Start a run, wait for its result and return it. A worker must be running.
+
+        Takes the options and raises the errors of `start`, and raises those of `SyncRunHandle.result`.
+        """
         self.core.lifecycle.check_may_block("run()")
         handle, is_new = self._start(call, options)
         return result_of_new(handle) if is_new else handle.result()
 
     def handle(self, workflow: Definition[R], id: str, /) -> SyncRunHandle[R]:
-        """Return a handle of a run, which need not exist.
+        """Return a handle to a run, without checking that the run exists.
+
+        Args:
+            workflow: The workflow of the run, which gives the type of its result.
+            id: The run id.
 
         Raises:
-            InvalidArgumentError: The first is no workflow, or the second no string.
+            InvalidArgumentError: `workflow` is not a workflow, or `id` is not a string.
         """
         is_workflow = an("a workflow, as the pipeline that was started, and not its name", Definition)
         check("handle", is_workflow, workflow=workflow)
@@ -156,37 +173,42 @@ class SyncEngine:
         return SyncRunHandle(self.core, id, workflow.output_type)
 
     def wake(self, key: str, /) -> StagesWoken:
-        """Have external work checked now, by the key that `suspend` was given: for webhooks, say.
+        """Check external work now, instead of at its next poll. For webhooks, for instance.
+
+        Args:
+            key: The key that the stage passed to `suspend`.
+
+        Returns:
+            How many stages or map items are `woken`.
 
         Raises:
-            NothingToWakeError: No stage waits for work of this key. If it may not be suspended yet, try again later.
-            InvalidArgumentError: The key is no string.
+            NothingToWakeError: No suspended stage has this key. If the stage may not be suspended yet, try again later.
+            InvalidArgumentError: `key` is not a string.
         """
         check("wake", TEXT, key=key)
         return self.core.kernel.dispatch(StageWake(namespace=self.core.namespace, key=key))
 
     def runs(self, **options: Unpack[ListOptions]) -> Iterator[RunInfo]:
-        """Return the runs of this namespace one by one, newest first, read some at a time.
+        """Return the runs of this namespace, newest first. They are read page by page.
 
         Args:
-            options: Which ones, by `workflow`, `status`, `attributes`, `since` and `until`, and whether with
-                `all_generations`; in what order, by `oldest_first`; and how many, by `after` and `limit`. See
-                `ListOptions`.
+            options: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until`, `ended_before` and
+                `all_generations`; the order: `oldest_first`; and `after` and `limit`. See `ListOptions`.
 
         Raises:
-            InvalidFilterError: One of these can't be. Nothing was asked of the store.
+            InvalidFilterError: An option has an invalid value; raised before the store is read.
         """
         return self._listed(wanted_runs(self.core.namespace, options, "runs"))
 
     def count(self, **options: Unpack[CountOptions]) -> dict[RunStatus, int]:
-        """Return how many runs there are of each status: of each that is asked for, or of all; 0 where there are none.
+        """Count the runs of this namespace by status. Each requested status has an entry, 0 if no run has it.
 
         Args:
-            options: Which ones, by `workflow`, `status`, `attributes`, `since` and `until`, and whether with
+            options: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until`, `ended_before` and
                 `all_generations`. See `CountOptions`.
 
         Raises:
-            InvalidFilterError: One of these can't be. Nothing was asked of the store.
+            InvalidFilterError: An option has an invalid value; raised before the store is read.
         """
         which = run_filter(self.core.namespace, options, "count")
         self.core.connect()
@@ -198,46 +220,45 @@ class SyncEngine:
     def cancel_all(
         self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
     ) -> BulkResult:
-        """End all these runs as cancelled, oldest first, in transactions of at most 500.
+        """Cancel all runs that match, oldest first, in transactions of at most 500 runs. See `SyncRunHandle.cancel`.
 
-        To repeat it does no harm, and it has an end: runs that are started meanwhile do not count.
+        Runs that are created after the call began are not included. It is safe to repeat the call.
 
         Args:
-            reason: For people; kept in the histories.
-            limit: How many runs at most.
-            which: Which ones, by `workflow`, `status`, `attributes`, `annotations`, `since`, `until` and
-                `ended_before`. Without a
-                status all that are active.
+            reason: A text for the histories.
+            limit: The maximum number of runs; no limit if omitted.
+            which: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until` and `ended_before`.
+                Without `status`, all active runs. See `FilterOptions`.
 
         Raises:
-            InvalidFilterError: One of these can't be, or no run of such a status can be cancelled.
-            UnavailableError: The store did not answer; some may be cancelled, and some not.
+            InvalidFilterError: A filter has an invalid value, or runs of this status can't be cancelled.
+            UnavailableError: The store can't be reached. Some of the runs may be cancelled.
         """
         return self._act(CANCEL, which, reason, limit)
 
     def terminate_all(
         self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
     ) -> BulkResult:
-        """End all these runs as cancelled at once, whatever they have left to clean up. Otherwise as `cancel_all`."""
+        """End all runs that match at once as cancelled, without cleanup. Otherwise as `cancel_all`."""
         return self._act(TERMINATE, which, reason, limit)
 
     def pause_all(
         self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
     ) -> BulkResult:
-        """Start nothing more of all these runs until they are resumed. Otherwise as `cancel_all`."""
+        """Pause all runs that match: nothing new starts until they are resumed. Otherwise as `cancel_all`."""
         return self._act(PAUSE, which, reason, limit)
 
     def resume_all(
         self, *, reason: str = "", limit: int | None = None, **which: Unpack[FilterOptions]
     ) -> BulkResult:
-        """Let all these runs go on: paused ones, or those with `status="blocked"`. Otherwise as `cancel_all`."""
+        """Resume all paused runs that match, or with `status="blocked"` the blocked ones. Otherwise as `cancel_all`."""
         return self._act(RESUME, which, reason, limit)
 
     def remove_all(self, *, limit: int | None = None, **which: Unpack[FilterOptions]) -> BulkResult:
-        """Take all these runs, which have ended, out of the store for good. Without a status, of any in which runs end.
+        """Delete all ended runs that match from the store. See `SyncRunHandle.remove`; otherwise as `cancel_all`.
 
-        What becomes of each is as with `remove` of its handle; those that can't be removed yet are refused.
-        `ended_before` is how to keep those that ended lately. Otherwise as `cancel_all`.
+        Runs that can't be removed yet are refused. Without `status`, ended runs of any status; pass `ended_before` to
+        keep recent ones.
         """
         return self._act(REMOVE, which, "", limit)
 
@@ -251,10 +272,17 @@ class SyncEngine:
         limit: int | None = None,
         **which: Unpack[FilterOptions],
     ) -> BulkResult:
-        """Run all these runs again, in transactions of at most 100. Without a status, those that have failed.
+        """Run all runs that match again, in transactions of at most 100 runs. Without `status`, the failed ones.
 
-        What becomes of each is as with `rerun_from` of its handle; those from which it can't be done are refused, and
-        the others are not affected. Otherwise as `cancel_all`.
+        Runs that can't be rerun from this point are refused; this does not affect the others. See
+        `SyncRunHandle.rerun_from`; otherwise as `cancel_all`.
+
+        Args:
+            stage: The stage to start from, or its name, as for `SyncRunHandle.rerun_from`.
+            version: The version of the workflow to run; the same one if omitted.
+            reason: A text for the histories.
+            limit: The maximum number of runs; no limit if omitted.
+            which: Filters, as for `cancel_all`.
         """
         name = stage.name if isinstance(stage, Node) else stage
         return self._act(RERUN, which, reason, limit, stage=name, version=version)
@@ -280,45 +308,52 @@ class SyncEngine:
     def register_sink(
         self, name: str, /, *, since: datetime | None = None, types: Collection[str] = ()
     ) -> SinkInfo:
-        """Let events go to the sink of this name. One that is there stays as it is.
+        """Register a sink under a name, so that events are delivered to it. An existing sink is not changed.
 
         Args:
-            name: 1 to 100 of `a-z 0-9 _ . -`. What takes the events is given to workers under this name.
-            since: Events stored from then on go there; from now on if not given. Aware.
-            types: Only these types of events: `run.failed`, or `user.*` for all that begin so. All if there are none.
+            name: 1 to 100 of `a-z 0-9 _ . -`. Workers get the `EventSink` under this name.
+            since: Deliver events stored at this instant or later, an aware datetime; from now on if omitted.
+            types: Deliver only these types of events: `run.failed`, or `user.*` for a prefix. All types if empty.
 
         Raises:
-            InvalidCommandError: The name or a type can't be.
-            SinkExistsError: It is there with other types.
-            InvalidArgumentError: An argument is of another kind.
+            InvalidCommandError: The name or a type is not valid.
+            SinkExistsError: The sink is registered with other types.
+            InvalidArgumentError: An argument has the wrong type.
         """
         register_sink(self.core, name, since, types)
         return next(sink for sink in list_sinks(self.core) if sink.name == name)
 
     def remove_sink(self, name: str, /) -> bool:
-        """Forget a sink, what it had to get, and its dead letters. Return whether there was one."""
+        """Remove a sink, with its undelivered events and its dead letters. Return whether it existed."""
         check("remove_sink", TEXT, name=name)
         return remove_sink(self.core, name)
 
     def sinks(self) -> list[SinkInfo]:
-        """Return the sinks of this namespace, by name."""
+        """Return the sinks of this namespace, sorted by name."""
         return list_sinks(self.core)
 
     def flush(self, sinks: Mapping[str, EventSink], /) -> Flushed:
-        """Bring what has happened to these sinks, until there is nothing left that they take now.
+        """Deliver events to these sinks until none is due, and return what was delivered.
 
-        Workers do this all the time for the sinks that they are given.
+        Workers do this continuously for the sinks that they have.
+
+        Args:
+            sinks: The `EventSink`s, by the names under which they are registered.
         """
         taken = by_name("flush", "sinks", sinks, "a dict of sinks by their names", SINK)
         self.core.connect()
         return Flusher(self.core, taken).flush()
 
     def dead_letters(self, *, sink: str = "", run_id: str = "") -> Iterator[DeadLetterInfo]:
-        """Return one by one the runs whose events are parked: of one sink, of one run, or all.
+        """Return the dead-lettered streams: the runs with an event that a sink refused. They are read page by page.
+
+        Args:
+            sink: Only those of this sink; of all sinks if omitted.
+            run_id: Only those of this run; of all runs if omitted.
 
         Raises:
-            SinkNotFoundError: There is no such sink.
-            RunNotFoundError: There is no such run.
+            SinkNotFoundError: The sink does not exist.
+            RunNotFoundError: The run does not exist.
         """
         check("dead_letters", TEXT, sink=sink, run_id=run_id)
         return dead_letters(self.core, sink, run_id)
@@ -326,17 +361,17 @@ class SyncEngine:
     def replay_dead_letters(
         self, *, sink: str = "", run_id: str = "", skip: bool = False, reason: str = ""
     ) -> int:
-        """Let parked events go on from the one that was refused: of one sink, one run, or all. Return of how many runs.
+        """Deliver dead-lettered streams again, from the refused event on. Return the number of streams.
 
         Args:
-            sink: Only those of this sink.
-            run_id: Only those of this run.
-            skip: Leave the refused event out. The sink gets an `event.skipped` in its place, with the `reason`.
-            reason: For people.
+            sink: Only those of this sink; of all sinks if omitted.
+            run_id: Only those of this run; of all runs if omitted.
+            skip: Skip the refused event. The sink gets an `event.skipped` with the `reason` in its place.
+            reason: A text for operators.
 
         Raises:
-            SinkNotFoundError: There is no such sink.
-            RunNotFoundError: There is no such run.
+            SinkNotFoundError: The sink does not exist.
+            RunNotFoundError: The run does not exist.
         """
         check("replay_dead_letters", TEXT, sink=sink, run_id=run_id, reason=reason)
         check("replay_dead_letters", TRUTH, skip=skip)
@@ -350,19 +385,22 @@ class SyncEngine:
         sample: Sample = "both",
         known_only: bool = False,
     ) -> Iterator[Upgrade]:
-        """Return what this engine's code would make of runs that have not ended, one by one. Nothing is written.
+        """Check whether this engine's code can continue the runs that have not ended. Nothing is written.
 
-        The histories of durable functions are replayed; of a pipeline's run it is looked whether the code has all
-        stages of its plan. No step is run.
+        Histories of durable functions are replayed, without running steps. For a pipeline's run, the code must have all
+        stages of its plan.
 
         Args:
-            workflow: Only runs of this workflow, of any version.
-            limit: At how many runs to look at most; None for all.
-            sample: At which ones, if there are more: the `newest`, the `oldest`, or half of each, `both`.
-            known_only: Leave out runs of workflows that this engine has in no version.
+            workflow: Only runs of this workflow, or of the one with this name, in any version.
+            limit: The maximum number of runs to check; None for all.
+            sample: Which runs to check if there are more: the `newest`, the `oldest`, or `both`, half of each.
+            known_only: Leave out runs of workflows that the engine does not have in any version.
+
+        Returns:
+            An iterator with the verdict on each run.
 
         Raises:
-            InvalidArgumentError: One of these can't be. Nothing was asked of the store.
+            InvalidArgumentError: An argument has an invalid value; raised before the store is read.
             SchemaError: The store has no tables.
         """
         return check_upgrade(self.core, workflow=workflow, limit=limit, sample=sample, known_only=known_only)
@@ -375,18 +413,19 @@ class SyncEngine:
         limit: int = FINDINGS,
         all_namespaces: bool = False,
     ) -> Diagnosis:
-        """Look through the runs, limits and sinks of this namespace for what is not as it must be.
+        """Check the runs, limits and sinks of this namespace against the invariants.
 
-        It locks nothing and keeps a bounded part in memory; what seems to be wrong is looked at twice.
+        It takes no locks and uses bounded memory. Each finding is checked twice before it is reported.
 
         Args:
-            repair: Put right what can be put right without guessing. No run is failed for being quiet.
-            blobs: Read every blob that is referred to.
-            limit: How many findings are listed at most; all are counted.
-            all_namespaces: Look through all namespaces of the store, and put things right in all.
+            repair: Repair what can be repaired without guessing. It never fails a run only because it makes no
+                progress.
+            blobs: Read every referenced blob too.
+            limit: The maximum number of findings in the result; all are counted.
+            all_namespaces: Check, and repair, all namespaces of the store.
 
         Raises:
-            UnavailableError: The store did not answer.
+            UnavailableError: The store can't be reached.
         """
         check("doctor", TRUTH, repair=repair, blobs=blobs, all_namespaces=all_namespaces)
         return examine(self.core, repair=repair, blobs=blobs, limit=limit, all_namespaces=all_namespaces)

@@ -1,4 +1,4 @@
-"""One run, seen from sync code: waited for, looked at, acted on."""
+"""The handle to one run, for synchronous code."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -90,48 +90,67 @@ Out = TypeVar("Out", covariant=True)
 
 CLOSED: Final = "the engine was closed while a run was waited for"
 NEW_SECONDS: Final = 0.02
-"""For how long nobody looks whether a run has ended that was started just now: it is waited for to be told."""
+"""Seconds for which `result_of_new` waits for a notification before it reads a run that was just started."""
 
 
 class SyncRunHandle(Generic[Out]):
-    """One run, seen from sync code. Always its newest generation."""
+    """A handle to one run, for synchronous code. It refers to the newest generation of the run.
+
+    `Engine.start` and `Engine.handle` return handles. Each method reads the store, and raises UnavailableError if the
+    store can't be reached.
+
+    Attributes:
+        id: The run id.
+    """
 
     def __init__(self, core: Core, id: str, output_type: object, key: str | None = None) -> None:
         self._core = core
         self._output_type = output_type
         self.id = id
         self.known = key
-        """The key of the generation that is the newest as far as is known."""
+        """The key of the newest generation that this handle has read; None before the first read."""
 
     @property
     def core(self) -> Core:
-        """What the engine is made of, for what a handle has no method for."""
+        """The services of the engine, for operations that the handle has no method for."""
         return self._core
 
     def info(self, *, generation: int | None = None) -> RunInfo:
-        """Return where the run is, or where an older generation of it ended. RunNotFoundError."""
+        """Return the status of the run and when it started, changed and ended.
+
+        Args:
+            generation: The number of a generation, from 1; the newest one if omitted.
+
+        Raises:
+            RunNotFoundError: The run or the generation does not exist.
+        """
         return info_of(self._row(generation))
 
     def result(self, *, timeout: Duration | None = None) -> Out:
-        """Wait until the run ends, and return what it gave.
+        """Wait until the run ends, and return its result.
 
-        That is the generation of it which is the newest when this is called, and those as which that goes on. If it is
-        run again meanwhile, what is waited for ends with a RunCancelledError that says so, and the next call waits for
-        the new one.
+        Waits for the generation that is the newest at the time of the call, and follows continue-as-new. If the run is
+        rerun in the meantime, the call raises RunCancelledError; call it again to wait for the new generation.
+
+        Args:
+            timeout: How long to wait, a timedelta or a number of seconds; no limit if omitted.
 
         Raises:
-            TimeoutError: It has not ended within `timeout`. It goes on.
-            InvalidArgumentError: `timeout` is no length of time.
-            RunFailedError: It failed.
-            RunCancelledError: It was cancelled.
-            RunNotFoundError: There is no such run.
+            TimeoutError: The run did not end within `timeout`. It continues.
+            RunFailedError: The run failed. If the original exception is known, it is the `__cause__`.
+            RunCancelledError: The run was cancelled or terminated.
+            RunNotFoundError: The run does not exist.
+            InvalidArgumentError: `timeout` is not a duration.
+            InvalidValueError: The result does not have the output type of the workflow.
+            EngineClosedError: The engine was closed during the wait.
+            BlockedLoopError: The call would block the event loop of a worker of this engine.
         """
         seconds = seconds_of(timeout)
         self._core.lifecycle.check_may_block("result()")
         monotonic = self._core.stores.clock.monotonic
         until = None if seconds is None else monotonic() + seconds
         while True:
-            # Before it is read: or else it may end before anybody listens for that.
+            # Subscribe before reading: a run that ends in between would go unnoticed.
             listened = self.known
             end = None if listened is None else self._core.listener.when_ended(listened)
             try:
@@ -152,9 +171,16 @@ class SyncRunHandle(Generic[Out]):
         return self.output(run)
 
     def history(self, *, after: int = 0, limit: int = 1_000, generation: int | None = None) -> list[RunEvent]:
-        """Return what has happened to the run since event `after`, at most `limit` events. RunNotFoundError.
+        """Return the history of the run as events, in order.
 
-        Each generation has a history of its own; without a number it is that of the newest.
+        Args:
+            after: Return only events with a greater number; 0 for all.
+            limit: The maximum number of events.
+            generation: The number of a generation, from 1; the newest one if omitted. Each has its own history.
+
+        Raises:
+            RunNotFoundError: The run or the generation does not exist.
+            InvalidArgumentError: An argument is not an integer, or out of bounds.
         """
         check("history", integer(0), after=after)
         check("history", integer(1), limit=limit)
@@ -163,71 +189,76 @@ class SyncRunHandle(Generic[Out]):
         return [event_of(row) for row in self._core.stores.persistence.read(query)]
 
     def export_history(self, *, generation: int | None = None) -> RunHistory:
-        """Return all that the run was given and that has happened to it, with all values, as one document.
+        """Return the input and the whole history of the run, with all values, as one document.
 
-        What `holdfast.testing.replay` takes; `to_json` gives what `holdfast history export` writes. Secrets that were
-        given to the run, or came of its steps, are in it.
+        Pass it to `holdfast.testing.replay`, or save its `to_json()`, which is what `holdfast history export` writes.
+        It contains the secrets in the inputs and results of the run.
+
+        Args:
+            generation: The number of a generation, from 1; the newest one if omitted.
 
         Raises:
-            RunNotFoundError: There is no such run, or no such generation of it.
-            BlobMissingError: A value of it is lost.
+            RunNotFoundError: The run or the generation does not exist.
+            BlobMissingError: The blob of a value is missing.
         """
         check("export_history", integer(1).or_none, generation=generation)
         return read_history(self._core, self._row(generation))
 
     def annotate(self, said: Mapping[str, object], /, **options: Unpack[AnnotateOptions]) -> RunAnnotated:
-        """Say something of the run, for those who look at it or look for it: plain JSON by name.
+        """Attach annotations to the run: JSON values by name. They are never changed; annotating again adds new ones.
 
-        What was said is never changed. Runs are found by texts that were said of them: `runs(annotations=...)`.
+        Runs are found by annotations that are strings: `engine.runs(annotations={...})`.
 
         Args:
-            said: 1 to 100 names, each of at most 200 characters, with values of at most 16,384 characters as JSON.
-            options: Who says it, as `actor`, and why, as `reason`; of which `stage` and `item`, if not of the run; and
-                under which `key`, so that it is said once. See `AnnotateOptions`.
+            said: 1 to 100 values by name. A name has at most 200 characters, a value at most 16,384 characters as JSON.
+            options: `actor` (the author), `reason`, `stage` and `item` (what it is about, if not the whole run), and
+                `key` (annotate only once under this key). See `AnnotateOptions`.
+
+        Returns:
+            Its `stored` is the number of annotations stored, 0 if the `key` was used before.
 
         Raises:
-            RunNotFoundError: There is no such run.
-            UnstorableValueError: A value is no plain JSON.
-            InvalidCommandError: Something is too long, or there is no such stage.
+            RunNotFoundError: The run does not exist.
+            UnstorableValueError: A value can't be stored as JSON.
+            InvalidCommandError: A name or value is too long, or the stage does not exist.
+            InvalidArgumentError: An option has the wrong type.
         """
         command = annotate_command(self._core.namespace, self.id, said, options)
         return self._core.kernel.dispatch(command)
 
     def annotations(self, **options: Unpack[AnnotationOptions]) -> Iterator[AnnotationInfo]:
-        """Return what was said of the run, oldest first, read some at a time.
+        """Return the annotations of the run, oldest first. They are read page by page.
 
         Args:
-            options: Which of it, by `name`, `prefix`, `actor_kind`, `actor_id`, `scope`, `stage`, `item`, `since` and
-                `until`; and how many, by `after` and `limit`. See `AnnotationOptions`.
+            options: Filters: `name`, `prefix`, `actor_kind`, `actor_id`, `scope`, `stage`, `item`, `since` and `until`;
+                and `after` and `limit`. See `AnnotationOptions`.
 
         Raises:
-            RunNotFoundError: There is no such run.
-            InvalidFilterError: An option can't be.
+            RunNotFoundError: The run does not exist.
+            InvalidFilterError: An option has an invalid value.
         """
         return annotations_of(self._core, self._row().key, options)
 
     def logs(self, *, follow: bool = False, **options: Unpack[LogOptions]) -> Iterator[LogLine]:
-        """Return what the run's stages have logged, in the order in which it was said.
-
-        With `follow` the lines go on until the run ends, each within about two seconds.
+        """Return the log lines of the run's stages, in order of time. They are read page by page.
 
         Args:
-            follow: Wait for more until the run ends.
-            options: Which lines, by `level`, `stage`, `item` and `after`. See `LogOptions`.
+            follow: Wait for further lines until the run ends. A line arrives within about two seconds.
+            options: Filters: `level`, `stage`, `item` and `after`. See `LogOptions`.
 
         Raises:
-            RunNotFoundError: There is no such run.
-            InvalidFilterError: An option can't be.
+            RunNotFoundError: The run does not exist.
+            InvalidFilterError: An option has an invalid value.
         """
         reader = self.log_reader(options)
         return _followed(reader) if follow else reader.all()
 
     def progress(self) -> list[ProgressInfo]:
-        """Return how far stages, and items of mapped ones, said that they are: the newest of each. RunNotFoundError."""
+        """Return the latest progress of each stage, and of each item of a mapped stage. Raises RunNotFoundError."""
         return progress_of(self._core, self._row().key)
 
     def artifacts(self) -> list[ArtifactInfo]:
-        """Return the artifacts that stages of the run have put, in the order of their jobs. RunNotFoundError."""
+        """Return the artifacts of the run, without their bytes, in the order of the jobs. Raises RunNotFoundError."""
         run = self._row()
         return [
             artifact_info(one) for one in artifacts_of(self._core.stores.persistence, run.key, run.inherited)
@@ -237,16 +268,16 @@ class SyncRunHandle(Generic[Out]):
         """Return the bytes of an artifact.
 
         Args:
-            name: Its name.
-            stage: Which stage put it, if several put one of this name.
-            item: Which item of a mapped stage put it.
+            name: The name of the artifact.
+            stage: The stage that stored it; required if several stages stored one of this name.
+            item: The index of the map item that stored it.
 
         Raises:
-            RunNotFoundError: There is no such run.
-            ArtifactMissingError: There is no such artifact, or there are several.
-            BlobMissingError: Its bytes are not there any more.
-            BlobCorruptError: Its bytes are not those that were put.
-            NoBlobStoreError: This process has no blob store.
+            RunNotFoundError: The run does not exist.
+            ArtifactMissingError: No artifact matches, or more than one does.
+            BlobMissingError: The blob of the artifact is missing.
+            BlobCorruptError: The blob does not have the content that was stored.
+            NoBlobStoreError: The engine has no blob store.
         """
         check_artifact_query("artifact", name, stage, item)
         run, core = self._row(), self._core
@@ -255,68 +286,93 @@ class SyncRunHandle(Generic[Out]):
         )
 
     def ai_calls(self, **options: Unpack[AiCallFilter]) -> Iterator[AiCallInfo]:
-        """Return the calls of models that stages of the run have logged, oldest first, read some at a time.
+        """Return the model calls that the run's stages logged, oldest first. They are read page by page.
 
         Args:
-            options: Which ones, by `topic` and `model`; with `texts` also prompts and responses; and how many, by
-                `after` and `limit`. See `AiCallFilter`.
+            options: Filters: `topic` and `model`; `texts` to include prompts and responses; and `after` and `limit`.
+                See `AiCallFilter`.
 
         Raises:
-            RunNotFoundError: There is no such run.
-            InvalidFilterError: An option can't be.
+            RunNotFoundError: The run does not exist.
+            InvalidFilterError: An option has an invalid value.
         """
         return ai_calls_of(self._core, self._row().key, options)
 
     def ai_totals(self, *, topic: str | None = None, by: Literal["model", "topic"] = "model") -> AiTotals:
-        """Return what the calls of models of the run come to, added up by the store.
+        """Return the number, tokens, cost and duration of the run's model calls. The store adds them up.
 
         Args:
-            topic: Only those of this topic, and those below it.
-            by: What the parts are by: `model` or `topic`.
+            topic: Only calls of this topic and of the topics below it.
+            by: Whether `parts` has the totals per `model` or per `topic`.
 
         Raises:
-            RunNotFoundError: There is no such run.
+            RunNotFoundError: The run does not exist.
+            InvalidFilterError: `by` is neither.
         """
         check("ai_totals", TEXT.or_none, topic=topic)
         return ai_totals_of(self._core, self._row().key, topic, by)
 
     def log_reader(self, options: LogOptions) -> LogReader:
-        """Return what reads the run's log. RunNotFoundError, InvalidFilterError."""
+        """Return a reader of the run's log. Raises RunNotFoundError and InvalidFilterError."""
         return LogReader(self._core, self._row().key, options)
 
     def cancel(self, *, reason: str = "") -> RunEnded:
-        """End the run as cancelled, unless it has ended. RunNotFoundError.
+        """Cancel the run. Does nothing if it has ended.
 
-        A durable function gets a CancelledError where it waits, and may clean up and take back what it has done: the
-        run is `cancelling` until it has.
+        A durable function gets a CancelledError at the point where it waits, and may clean up and run its
+        compensations. The run is `cancelling` until it has finished.
+
+        Args:
+            reason: A text for the history.
+
+        Returns:
+            The `status` of the run now, and whether it has `changed`.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
         """
         check("cancel", TEXT, reason=reason)
         command = RunCancel(namespace=self._core.namespace, run_id=self.id, reason=reason)
         return self._core.dispatch(command)
 
     def terminate(self, *, reason: str = "") -> RunEnded:
-        """End the run as cancelled at once, whatever it has left to clean up. RunNotFoundError."""
+        """End the run at once as cancelled, without cleanup or compensations. Does nothing if it has ended.
+
+        Args:
+            reason: A text for the history.
+
+        Returns:
+            The `status` of the run now, and whether it has `changed`.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+        """
         check("terminate", TEXT, reason=reason)
         command = RunTerminate(namespace=self._core.namespace, run_id=self.id, reason=reason)
         return self._core.dispatch(command)
 
     def signal(self, signal: Signal, /, *, idempotency_key: str | None = None) -> RunSignalled:
-        """Send the run a message: `run.signal(approval(decision))`. It is stored when this returns, and not lost.
+        """Send a message to the run: `run.signal(approval(decision))`. The message is stored when this returns.
 
-        The function has it when it asks, or has asked, its channel; a run that is paused, or has not begun, too. If it
-        ends without, the next generation of the run gets it, if there is one. `message` says what became of it.
+        The function receives it from its channel, whether it waits there already or receives later; paused and pending
+        runs get it too. If the run ends without receiving it, its next generation gets it, if there is one. `message`
+        returns the state of the message.
 
         Args:
             signal: A message with its channel.
-            idempotency_key: Sending again with this key sends nothing, and is answered as the first time.
+            idempotency_key: Sending again with the same key sends nothing and returns the first reply.
+
+        Returns:
+            The position of the message, for `message`; its `status` is that of the run.
 
         Raises:
-            RunNotFoundError: There is no such run.
-            SignalRefusedError: It has ended, or is a pipeline; or its function, whose code this engine has, has no such
-                channel.
-            ChannelClosedError: It has closed the channel, and is about to end.
-            InvalidValueError: It was made by hand, and is not what the channel takes.
-            InvalidArgumentError: It is no signal.
+            RunNotFoundError: The run does not exist.
+            SignalRefusedError: The run has ended or is a pipeline; or this engine has the code of its function, which
+                has no such channel.
+            ChannelClosedError: The function has closed the channel, and is about to end.
+            InvalidValueError: The message does not have the type of the channel.
+            IdempotencyConflictError: The key was used for another command.
+            InvalidArgumentError: `signal` is not a signal.
         """
         check("signal", an("a message with its channel, as channel(message) gives it", Signal), signal=signal)
         check("signal", TEXT.or_none, idempotency_key=idempotency_key)
@@ -329,43 +385,51 @@ class SyncRunHandle(Generic[Out]):
         return self._core.dispatch(command)
 
     def messages(self, *, generation: int | None = None) -> list[MessageInfo]:
-        """Return the messages of the run, in the order in which they came, and whether each was received.
+        """Return the messages of one generation in the order of arrival, each with its state.
 
-        Each generation has its own, with those that were handed on to it; without a number it is that of the newest.
-        RunNotFoundError.
+        A generation has the messages that were sent to it and those handed on to it.
+
+        Args:
+            generation: The number of a generation, from 1; the newest one if omitted.
+
+        Raises:
+            RunNotFoundError: The run or the generation does not exist.
         """
         check("messages", integer(1).or_none, generation=generation)
         return messages_of(self._core, self._row(generation))
 
     def message(self, sent: RunSignalled, /) -> MessageInfo:
-        """Return what became of a message, by what `signal` returned when it was sent: `run.message(sent).state`.
+        """Return a message and its state: `run.message(sent).state`. Follows it to later generations.
 
-        It is followed to whichever generation of the run it was handed on to.
+        Args:
+            sent: What `signal` returned.
 
         Raises:
             RunNotFoundError: The run was removed.
-            InvalidArgumentError: It is not what `signal` returned.
+            InvalidArgumentError: `sent` is not what `signal` returned.
         """
         check("message", an("what signal returned", RunSignalled), sent=sent)
         return message_of(self._core, sent)
 
     def query(self, call: QueryCall[T], /) -> T:
-        """Ask the run what is: `run.query(Board.status())`. Nothing is stored, and no worker is needed.
+        """Query the run: `run.query(Board.status())`. Nothing is stored, and no worker is needed.
 
-        The function is replayed here, in this process, up to the last row of its history, and its object that it
-        exposes is asked: so this takes as long as a wake-up does. It needs the workflow's code, and works for a run
-        that has ended, too.
+        Replays the function in this process up to the end of its history and calls the query on the object that it
+        exposes. So it takes as long as a replay, and the engine must have the workflow's code. It works for ended runs
+        too.
 
         Args:
             call: A query with its arguments.
 
         Raises:
-            RunNotFoundError: There is no such run.
-            UnknownWorkflowError: This engine was not given the run's workflow, or not in its version.
-            NotExposedError: The function exposes no object with that query, or not yet.
-            QueryFailedError: The query raises an error, changes something, or calls what only a workflow may.
-            NondeterminismError: The code asks for something else than is recorded.
-            InvalidArgumentError: It is no query.
+            RunNotFoundError: The run does not exist.
+            UnknownWorkflowError: The engine does not have the run's workflow in its version.
+            NotExposedError: The function exposes no object with this query, or not yet; or the run is a pipeline.
+            QueryFailedError: The query raised an error, changed the object, or made a call that only a workflow may
+                make.
+            NondeterminismError: The code does not make the calls that the history records.
+            InvalidValueError: The arguments do not have the types of the query.
+            InvalidArgumentError: `call` is not a query with its arguments.
         """
         check("query", _QUERY, call=call)
         return call.decoded(answer_query(self._core, self._row(), call.query, call.arguments))
@@ -373,27 +437,31 @@ class SyncRunHandle(Generic[Out]):
     def update(
         self, call: UpdateCall[T], /, *, timeout: Duration | None = None, idempotency_key: str | None = None
     ) -> T:
-        """Have the run change what it exposes: `run.update(Board.move_to("e4"))`. Return the reply.
+        """Send an update to the run and return its reply: `run.update(Board.move_to("e4"))`.
 
-        The validator is asked here, as a query is, if there is one: what it rejects is stored nowhere. Then the update
-        is a row of the run's history, and not lost. Whoever drives the run asks the validator again, and carries the
-        update out; one that comes before the function has exposed anything waits for that.
+        If the update has a validator, and the engine has the code, the validator runs here first, on a replay of the
+        function; a rejected update is not stored. A stored update is never lost. The worker that drives the run runs
+        the validator again, then the update. An update that arrives before the function has exposed an object waits for
+        it.
 
         Args:
             call: An update with its arguments.
-            timeout: How long to wait for the reply: a timedelta or a number of seconds; for ever if left out.
-            idempotency_key: Asking again with this key asks for nothing new, and waits for the same reply.
+            timeout: How long to wait for the reply, a timedelta or a number of seconds; no limit if omitted.
+            idempotency_key: Sending again with the same key stores nothing and waits for the same reply.
 
         Raises:
-            RunNotFoundError: There is no such run.
-            UpdateRefusedError: It has ended, or is a pipeline.
-            NotExposedError: The function exposes no object with that update, or not yet.
-            UpdateRejectedError: The validator says no. What it raised is the `__cause__`.
-            UpdateFailedError: It was carried out, and raised what is the `__cause__`.
-            UpdateLostError: The run has ended before it was done.
-            TimeoutError: There is no reply yet. The update is stored, and will be carried out.
-            NondeterminismError: The code asks for something else than is recorded.
-            InvalidArgumentError: It is no update, or `timeout` is no length of time.
+            RunNotFoundError: The run does not exist.
+            UpdateRefusedError: The run has ended or is a pipeline.
+            NotExposedError: The function exposes no object with this update, or not yet.
+            UpdateRejectedError: The validator rejected the update; its exception is the `__cause__`.
+            UpdateFailedError: The update raised an exception, which is the `__cause__`.
+            UpdateLostError: The run ended before the update was carried out.
+            TimeoutError: No reply within `timeout`. The update stays stored and will be carried out.
+            NondeterminismError: The code does not make the calls that the history records.
+            InvalidValueError: The arguments do not have the types of the update.
+            InvalidArgumentError: `call` is not an update with its arguments, or `timeout` is not a duration.
+            EngineClosedError: The engine was closed during the wait.
+            BlockedLoopError: The call would block the event loop of a worker of this engine.
         """
         seconds = seconds_of(timeout, "update")
         self._core.lifecycle.check_may_block("update()")
@@ -413,7 +481,7 @@ class SyncRunHandle(Generic[Out]):
         return call.decoded(text)
 
     def ask_update(self, call: UpdateCall[object], *, idempotency_key: str | None = None) -> Reply:
-        """Store an update, and return what looks for the reply to it. Raises what `update` does before it waits."""
+        """Store an update and return a reader of its reply. Raises the errors that `update` raises before it waits."""
         check("update", _UPDATE, call=call)
         check("update", TEXT.or_none, idempotency_key=idempotency_key)
         stored = store_update(self._core, self._row(), call, idempotency_key)
@@ -424,42 +492,65 @@ class SyncRunHandle(Generic[Out]):
     @overload
     def published(self, name: str, type: TypeForm[T], /) -> T | None: ...
     def published(self, name: str, type: object = object, /) -> object:
-        """Return what the run's function showed last by `publish(name, ...)`; None if it has shown nothing by then.
+        """Return the latest value that the function published under a name; None if it has published none.
 
-        It can be read as soon as it is stored, and when the run has ended. No code of the run is needed.
+        The value is available as soon as it is stored, and after the run has ended. The run's code is not needed.
 
         Args:
-            name: Under which name.
-            type: Of which type it is; plain JSON if left out.
+            name: The name given to `publish`.
+            type: The type of the value; plain JSON if omitted.
 
         Raises:
-            RunNotFoundError: There is no such run.
-            InvalidValueError: It is not of that type.
+            RunNotFoundError: The run does not exist.
+            InvalidValueError: The value does not have this type.
         """
         check("published", TEXT, name=name)
         return published_value(self._core, self._row(), name, type)
 
     def pause(self, *, reason: str = "") -> RunPaused:
-        """Start nothing more of the run until it is resumed; what is under way ends as ever. RunNotFoundError."""
+        """Pause the run: nothing new starts until it is resumed. Bodies that are running finish as usual.
+
+        Args:
+            reason: A text for the history.
+
+        Returns:
+            The `status` of the run now, and whether it has `changed`.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+        """
         check("pause", TEXT, reason=reason)
         command = RunPause(namespace=self._core.namespace, run_id=self.id, reason=reason)
         return self._core.dispatch(command)
 
     def resume(self, *, reason: str = "") -> RunPaused:
-        """Let a paused run go on where it is. RunNotFoundError."""
+        """Resume a paused or blocked run where it stopped.
+
+        Args:
+            reason: A text for the history.
+
+        Returns:
+            The `status` of the run now, and whether it has `changed`.
+
+        Raises:
+            RunNotFoundError: The run does not exist.
+        """
         check("resume", TEXT, reason=reason)
         command = RunResume(namespace=self._core.namespace, run_id=self.id, reason=reason)
         return self._core.dispatch(command)
 
     def remove(self) -> bool:
-        """Take the run out of the store for good, with all its generations, what was said of them, and their blobs.
+        """Delete an ended run from the store, with all its generations, annotations and blobs.
 
-        Its children are runs of their own, and stay. What it gave others, its parent for instance, is theirs. Return
-        False if it was run again meanwhile.
+        Its child runs stay, and so does what it delivered to others, such as its result in its parent's history.
+
+        Returns:
+            Whether it was removed; False if the run was rerun in the meantime.
 
         Raises:
-            RunNotFoundError: There is no such run.
-            RemoveRefusedError: It has not ended, or others are still to hear of it: its parent, or a sink.
+            RunNotFoundError: The run does not exist.
+            RemoveRefusedError: The run has not ended; its end is not delivered yet to its parent or to a sink; or
+                external work is still to be cancelled.
         """
         return self._core.dispatch(RunRemove(namespace=self._core.namespace, run_id=self.id)).removed
 
@@ -472,29 +563,31 @@ class SyncRunHandle(Generic[Out]):
         reason: str = "",
         version: str | None = None,
     ) -> RunRerun:
-        """Run it again from a stage or a step on, as a new generation that keeps what comes before.
+        """Run the run again from a stage, step or history row, as a new generation that keeps what comes before.
 
-        A generation that is active is terminated by it. What runs has idempotency keys of its own, so whatever it does
-        outside is done again: `preview_rerun` tells what that would be.
+        An active generation is terminated. The new one has idempotency keys of its own, so external effects are
+        repeated; `preview_rerun` shows which stages or steps would run again.
 
         Args:
-            point: Of a pipeline the stage, or its name. Of the stages beside it, in a `parallel`, those that were
-                completed are kept. A mapped stage runs whole. Of a durable function the step, or its name: `charge`,
-                `"charge#2"` for the second of several calls, or a call as `holdfast run show` lists it, `"3.1"`. All
-                that its history tells before the first row about that call is kept.
-                Without a point the run goes on where it failed or stopped; if it was completed, it runs again from the
-                start.
-            row: The number of the row of a function's history to begin with, in place of a point: those before it are
-                kept. 1 is the start.
-            reason: For people; kept in the history.
-            version: The version of the code to run it with; the same if left out.
+            point: Where to start. For a pipeline: a stage, or its name. Completed stages of the same `parallel` are
+                kept; a mapped stage runs whole. For a durable function: a step, its name, `"charge#2"` for the second
+                of its calls, or a call as `holdfast run show` lists it, `"3.1"`; all rows before the first row of this
+                call are kept. If omitted, the run continues where it failed or stopped, and a completed run starts from
+                the beginning.
+            row: For a durable function, instead of `point`: the number of the first history row not to keep. 1 keeps
+                nothing.
+            reason: A text for the history.
+            version: The version of the workflow to run; the same one if omitted.
+
+        Returns:
+            The new `generation`, and the stages that it `runs` and `keeps`.
 
         Raises:
-            RunNotFoundError: There is no such run.
-            RerunRefusedError: The plan has no such stage, or the history no such call or row; or what comes before it
+            RunNotFoundError: The run does not exist.
+            RerunRefusedError: The plan has no such stage, or the history no such call or row; or what comes before
                 can't be kept.
-            UnknownWorkflowError: The engine was not given this version of the workflow.
-            InvalidCommandError: There are both a point and a row.
+            UnknownWorkflowError: The engine does not have this version of the workflow.
+            InvalidCommandError: Both `point` and `row` are given.
         """
         return self._core.dispatch(self._rerun(point, row, reason, version))
 
@@ -506,17 +599,24 @@ class SyncRunHandle(Generic[Out]):
         row: int | None = None,
         version: str | None = None,
     ) -> RerunPreview:
-        """Return what `rerun_from` would do now, and change nothing. Raises what that does."""
+        """Return what `rerun_from` would do now, without changing anything. Raises the same errors."""
         return self._core.kernel.preview(self._rerun(point, row, "", version))
 
     def wake(self, stage: AnyNode[object] | str, /, *, item: int | None = None) -> StagesWoken:
-        """Have the external work of a stage checked now: of all its items, or of one, if it is mapped.
+        """Check the external work of a stage now, instead of at its next poll.
 
-        If its body runs still, the work is checked as soon as that has handed it on.
+        If the stage's body is still running, the work is checked as soon as the body has submitted it.
+
+        Args:
+            stage: The external stage, or its name.
+            item: The index of one item of a mapped stage; all items if omitted.
+
+        Returns:
+            How many stages or items are `woken`, and how many of these are `early`: not suspended yet.
 
         Raises:
-            NothingToWakeError: The stage is not suspended, and no body of it runs.
-            RunNotFoundError: There is no such run.
+            NothingToWakeError: The stage is not suspended, and its body is not running.
+            RunNotFoundError: The run does not exist.
         """
         check("wake", STAGE, stage=stage)
         check("wake", integer(0).or_none, item=item)
@@ -529,20 +629,20 @@ class SyncRunHandle(Generic[Out]):
             raise
 
     def why(self) -> tuple[Reason, ...]:
-        """Return in plain words what the run waits for, or how it ended. RunNotFoundError."""
+        """Explain what the run waits for, or how it ended: one reason per cause. Raises RunNotFoundError."""
         try:
             return why_of(self._core, self._row())
         except UnreadableRowError as error:
             return (Reason(code="unreadable", text=f"{error}."),)
 
     def row(self) -> Run:
-        """Return the run's row in the store. RunNotFoundError."""
+        """Return the row of the newest generation. Raises RunNotFoundError."""
         run = self._row()
         self.known = run.key
         return run
 
     def output(self, run: Run) -> Out:
-        """Return what a run that has ended gave, or raise why it gave nothing."""
+        """Return the result of an ended run. Raises RunFailedError or RunCancelledError if it has none."""
         if run.status is RunStatus.COMPLETED:
             text = self._core.inputs.text(run.key, reference_from(run.result or "null"))
             return cast("Out", decode(text, cast("Any", self._output_type)))
@@ -583,7 +683,7 @@ _QUERY: Final = an("a query with its arguments, as Board.status()", QueryCall)
 _UPDATE: Final = an('an update with its arguments, as Board.move_to("e4")', UpdateCall)
 _POINT: Final = an("a stage, a step, or the name of one", Node, Step, str)
 STAGE: Final = an("a stage, or the name of one", Node, str)
-"""What names a stage."""
+"""The check for an argument that names a stage."""
 
 
 def _followed(reader: LogReader) -> Iterator[LogLine]:
@@ -595,10 +695,10 @@ def _followed(reader: LogReader) -> Iterator[LogLine]:
 
 
 def result_of_new(handle: SyncRunHandle[Out]) -> Out:
-    """Wait for the result of a run that was started just now, and was not there before: as `SyncRunHandle.result`.
+    """Wait for the result of a run that this call has just created; otherwise as `SyncRunHandle.result`.
 
-    Most likely it has not ended yet, and to look would keep the hint waiting that has it begin. If it has all the same,
-    unheard, it is found a moment later.
+    Skips the first read: the run has hardly ended, and the read would delay the hint that starts it. If the end was
+    missed, `handle.result` finds it after `NEW_SECONDS`.
     """
     core, known = handle.core, handle.known
     end = None if known is None else core.listener.when_ended(known)
@@ -615,14 +715,14 @@ def result_of_new(handle: SyncRunHandle[Out]) -> Out:
 
 
 def seconds_of(timeout: Duration | None, what: str = "result") -> float | None:
-    """Return a time to wait in seconds, none if it is negative. InvalidArgumentError."""
+    """Return a timeout in seconds, at least 0; None for no limit. Raises InvalidArgumentError."""
     if timeout is None:
         return None
     return max(0.0, duration(what, "timeout", timeout, least=timedelta.min).total_seconds())
 
 
 def no_reply(id: str, update: str, timeout: Duration | None) -> str:
-    """Return what a TimeoutError says of an update."""
+    """Return the message of the TimeoutError of an update."""
     return (
         f"run {id!r} has not answered update {update!r} within {length_of(timeout)}; it is stored, and will be carried"
         " out: ask again with the same idempotency_key to wait on"
@@ -630,5 +730,5 @@ def no_reply(id: str, update: str, timeout: Duration | None) -> str:
 
 
 def too_long(id: str, timeout: Duration | None) -> str:
-    """Return what a TimeoutError says."""
+    """Return the message of the TimeoutError of `result`."""
     return f"run {id!r} has not ended within {length_of(timeout)}; it goes on"

@@ -1,1 +1,1 @@
-"""Sinks of events: registration, delivery, and the flusher that empties the outbox."""
+"""Event sinks: registration, delivery, and the flusher that empties the outbox."""

@@ -1,4 +1,4 @@
-"""Hands events to a sink, and finds out what it is that fails: the sink, or one event."""
+"""Delivers events to a sink, and isolates failures: whether the sink fails or one event is refused."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -11,33 +11,47 @@ from holdfast.ports.errors import EventRefusedError, SinkUnavailableError, Unava
 from holdfast.ports.events import Event, EventSink
 
 EVENTS_AT_ONCE: Final = 500
+"""The maximum number of events in one call of a sink."""
 ERROR_MAX: Final = 2_000
+"""The maximum length of a stored error, in characters."""
 FAILURES_MAX: Final = 3
-"""How many runs' events a sink may fail at, one after the other, before it is the sink that fails."""
+"""After failing on this many runs in a row, with no success, the sink itself counts as failing."""
 
 
 @attrs.frozen(kw_only=True)
 class Pending:
-    """Events of one run, in order, and the rows before and after them. A `suspect` failed the last time."""
+    """The pending events of one run."""
 
     run: str
+    """The key of the run."""
     events: tuple[Event, ...]
+    """The events, in order."""
     before: int
+    """The number of the history row before the first event."""
     end: int
+    """The number of the last history row, which may be no event."""
     suspect: bool = False
+    """Whether the last delivery of this run failed."""
 
 
 @attrs.define
 class Delivery:
-    """How far each run's events have come: `took` is whether the sink took any, `error` why it failed as a whole."""
+    """The progress of a delivery to one sink."""
 
     delivered: list[Delivered] = attrs.field(factory=list[Delivered])
+    """Up to which row each run's events were taken."""
     refused: list[Refused] = attrs.field(factory=list[Refused])
+    """The runs at whose events the sink failed."""
     untouched: list[str] = attrs.field(factory=list[str])
+    """The keys of runs whose events were not tried."""
     events: int = 0
+    """How many events the sink took."""
     took: bool = False
+    """Whether the sink took any event."""
     error: str | None = None
+    """Why the sink failed as a whole; None if it did not."""
     retry_after: float = 0.0
+    """The delay before the next delivery that the sink requested, in seconds."""
 
 
 def deliver(
@@ -48,11 +62,11 @@ def deliver(
     failing: bool,
     may_go_on: Callable[[], bool],
 ) -> None:
-    """Hand over events, in few calls while all goes well, and add to `delivery` what came of it.
+    """Deliver events in as few calls as possible, and record the outcome in `delivery`.
 
-    Where a call fails, runs are tried one by one, and those that failed before event by event: a sink that takes any of
-    them is not to blame for the others. One that takes none of the first few is left alone. Nothing is begun once
-    `may_go_on` says no, or the sink has failed.
+    If a call fails, its runs are tried one by one, and runs that failed before event by event. A sink that takes some
+    of the events is healthy, and the others are refused; one that takes none of the first few is failing. No call is
+    started after `may_go_on` returns False or the sink has failed.
     """
     waiting = [one for one in pending if one.events]
     delivery.delivered += [Delivered(run=one.run, number=one.end) for one in pending if not one.events]
@@ -78,7 +92,7 @@ def deliver(
 
 
 def _split(together: Sequence[Pending], error: UnavailableError, delivery: Delivery) -> None:
-    """Part what a sink has taken, before it could take no more, from what is left as it is."""
+    """Divide the runs of a failed call into those whose events the sink took before failing and the untouched ones."""
     left = _taken(error)
     for one in together:
         taken = min(left, len(one.events))
@@ -107,7 +121,7 @@ def _one_by_one(
 def _run_delivered(
     sink: EventSink, one: Pending, delivery: Delivery, may_go_on: Callable[[], bool]
 ) -> Exception | None:
-    """Hand over one run's events: together if that goes well, else up to the one at which the sink fails."""
+    """Deliver one run's events in one call; if that fails, up to the event at which the sink fails."""
     if one.suspect:
         return _event_by_event(sink, one, delivery, may_go_on, None)
     error = _emitted(sink, one.events, delivery)
@@ -124,7 +138,7 @@ def _event_by_event(
     may_go_on: Callable[[], bool],
     error: Exception | None,
 ) -> Exception | None:
-    """Hand over one run's events up to the one at which the sink fails. `error` is how all together failed, if so."""
+    """Deliver one run's events up to the one at which the sink fails. `error` is that of a call with all of them."""
     number = one.before
     taken = _taken(error)
     if taken:
@@ -150,7 +164,7 @@ def _event_by_event(
 def _emitted(sink: EventSink, events: Sequence[Event], delivery: Delivery) -> Exception | None:
     try:
         sink.emit(events)
-    except Exception as error:  # noqa: BLE001  # whatever it is, the sink has failed
+    except Exception as error:  # noqa: BLE001  # any error means that the sink has failed
         return error
     delivery.took = True
     delivery.events += len(events)
@@ -176,7 +190,7 @@ def _text(error: Exception) -> str:
 
 
 def _batches(pending: Sequence[Pending]) -> list[list[Pending]]:
-    """Part runs so that few calls are made, none of them with more events than a sink must take."""
+    """Divide runs into batches of at most `EVENTS_AT_ONCE` events."""
     batches: list[list[Pending]] = []
     size = EVENTS_AT_ONCE
     for one in pending:

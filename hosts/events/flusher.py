@@ -1,4 +1,4 @@
-"""Brings what has happened to runs to sinks of events: a round at a time, for any host."""
+"""The flusher of the outbox: delivers the events of runs to sinks, one round at a time, in any host."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,28 +29,33 @@ from holdfast.ports.records import HistoryRow, Micros, Run
 from holdfast.ports.unreadable import PARSE_ERRORS
 
 LEASE: Final = 60.0
+"""How long streams are leased for a flush, in seconds."""
 FLUSH_SECONDS: Final = 0.5
-"""How long a flush goes on with the streams that it has leased, before it gives back those that are left."""
+"""How long a flush delivers leased streams before it releases the remaining ones, in seconds."""
 SETTLE_AFTER: Final = 0.015
-"""Seconds after which it is said how far a flush went, so that not much comes again if the process is killed."""
+"""Seconds after which a flush stores its progress, to limit duplicates if the process is killed."""
 ROWS_EACH: Final = 100
+"""The maximum number of history rows read of one run."""
 ROWS_AT_ONCE: Final = 500
-"""How many rows are read at once. Between two such portions it can be said how far a flush went."""
+"""The maximum number of history rows read at a time. Between two reads a flush can store its progress."""
 SWEEP_INTERVAL: Final = 10.0
+"""Seconds between two sweeps."""
 PAGES_AT_ONCE: Final = 20
+"""The maximum number of pages in one sweep, if a sink is new."""
 SKIPPED: Final = "event.skipped"
+"""The type of the event that replaces a skipped one."""
 
 _log = logging.getLogger("holdfast.events")
 
 
 @attrs.frozen(kw_only=True)
 class Flushed:
-    """What a flush did.
+    """The result of a flush.
 
     Attributes:
-        events: How many events sinks have taken.
-        parked: How many runs' streams were parked, because their sink refuses an event again and again.
-        failing: The names of sinks that took nothing and are left alone for a while.
+        events: How many events the sinks took.
+        parked: How many streams were dead-lettered, because their sink repeatedly refused an event.
+        failing: The names of sinks that took nothing and will be retried later.
         more: Whether there may be more to deliver at once.
     """
 
@@ -61,9 +66,9 @@ class Flushed:
 
 
 class Flusher:
-    """Flushes to some sinks. Keeps no truth: only when to look again for what nobody has said.
+    """Delivers events to some sinks. Its state is only the position of the sweep, so losing it does no harm.
 
-    Safe to use from several threads, for different sinks.
+    Several threads may use it for different sinks.
     """
 
     def __init__(self, core: Core, sinks: Mapping[str, EventSink], *, lease: float = LEASE) -> None:
@@ -78,11 +83,11 @@ class Flusher:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The sinks that it can flush to."""
+        """The names of the sinks."""
         return tuple(self._sinks)
 
     def look(self) -> tuple[str, ...]:
-        """Return the sinks that have news. Every ten seconds also look for what nobody has said."""
+        """Return the sinks with events due. Every ten seconds, sweep for events that no stream records first."""
         if not self._sinks:
             return ()
         if self._core.clock.monotonic() >= self._sweep_at:
@@ -91,7 +96,7 @@ class Flusher:
         return self._core.stores.persistence.read(SinksWithNews(self._core.namespace, self.names, now))
 
     def flush(self, *, keep_on: Callable[[], bool] = lambda: True) -> Flushed:
-        """Flush until nothing is left that is due, or `keep_on` says no."""
+        """Deliver events until none is due or `keep_on` returns False."""
         total = Flushed()
         while keep_on():
             names = self.look()
@@ -108,9 +113,9 @@ class Flusher:
         return total
 
     def flush_once(self, name: str, keep_on: Callable[[], bool] = lambda: True) -> Flushed:
-        """Lease some streams of one sink, hand their events over, and say how far that went, portion by portion."""
+        """Lease some streams of one sink, deliver their events, and store the progress."""
         clock = self._core.clock
-        # Half of the lease is left for the call that has been begun, and for the store.
+        # Half of the lease is reserved for the call in progress and for the store.
         began = clock.monotonic()
         until = began + self._lease / 2
         command = OutboxFlush(namespace=self._core.namespace, sink=name, lease=round(self._lease * 1_000_000))
@@ -176,7 +181,7 @@ class Flusher:
         )
 
     def _ids(self, runs: tuple[str, ...]) -> dict[str, str]:
-        """Return the ids of runs by their keys, for people: a key means nothing to them."""
+        """Return run ids by run key, for log messages."""
         if not runs:
             return {}
         return {run.key: run.id for run in self._core.stores.persistence.read(RunsByKey(runs))}
@@ -184,7 +189,7 @@ class Flusher:
     def _readable_pending(
         self, leased: OutboxFlushed, streams: Sequence[StreamLease], delivery: Delivery
     ) -> list[Pending]:
-        """Return what is pending. The events of a run that can't be read are parked, and the others go on."""
+        """Return the pending events. A run whose events can't be read is dead-lettered; the others proceed."""
         try:
             return self._pending(leased, streams)
         except (UnreadableRowError, *PARSE_ERRORS) as error:
@@ -211,7 +216,7 @@ class Flusher:
         return [_pending_of(one, rows.get(one.run, []), runs.get(one.run), leased.types) for one in streams]
 
     def _log_unknown(self, sinks: tuple[str, ...]) -> None:
-        """Log, once for each, which sinks get nothing because nobody has registered them."""
+        """Log once for each sink of this process that is not registered and so gets no events."""
         for name in sorted({*sinks} - self._logged_unknown):
             _log.warning(
                 "no sink %r is registered in the namespace %r, so it gets no events: `holdfast sink add %s`, or "
@@ -223,7 +228,7 @@ class Flusher:
         self._logged_unknown = {*sinks}
 
     def _sweep(self) -> None:
-        """Walk on over the runs: a page, or, if a sink is new, a good part of the way at once, from the start."""
+        """Check the next page of runs for events that no stream records; for a new sink, many pages, from the start."""
         for _ in range(PAGES_AT_ONCE):
             if not self._sweep_after:
                 self._began = micros(self._core.clock.now())
@@ -250,7 +255,7 @@ class Flusher:
 
 @attrs.define
 class _Settling:
-    """Says in the store, a portion at a time, how far a delivery went. What was said once is not said again."""
+    """Stores the progress of a delivery in portions, each part of it once."""
 
     core: Core
     sink: str
@@ -261,12 +266,12 @@ class _Settling:
     so_far: OutboxSettled = attrs.field(factory=OutboxSettled)
 
     def settle_new(self) -> None:
-        """Say what is new, if anything is."""
+        """Store the progress since the last call, if there is any."""
         if len(self.delivery.delivered) > self.delivered or len(self.delivery.refused) > self.refused:
             self._settle((), None)
 
     def settle_all(self) -> OutboxSettled:
-        """Say the rest, give back what is left, and return what became of all."""
+        """Store the remaining progress, release the untouched streams, and return the overall outcome."""
         self._settle(tuple(self.delivery.untouched), self.delivery.error)
         return self.so_far
 
@@ -301,7 +306,7 @@ def _matched(delivery: Delivery, streams: Sequence[StreamLease]) -> Iterator[tup
 
 
 def _groups(streams: Sequence[StreamLease]) -> Iterator[Sequence[StreamLease]]:
-    """Part streams so that not too many rows are read at once."""
+    """Divide streams into groups of at most `ROWS_AT_ONCE` rows."""
     group: list[StreamLease] = []
     size = 0
     for stream in streams:
@@ -317,7 +322,7 @@ def _groups(streams: Sequence[StreamLease]) -> Iterator[Sequence[StreamLease]]:
 def _pending_of(
     stream: StreamLease, rows: Sequence[HistoryRow], run: Run | None, types: tuple[str, ...]
 ) -> Pending:
-    """Return the events in rows. With none left from `since` on, the stream is where the news is."""
+    """Return the pending events in the history rows of one run. Without rows, the stream is up to date."""
     skips = cast("dict[str, str]", parse(stream.skipped_rows)) if stream.skipped_rows else {}
     events = [
         event_of(row, run, skips.get(str(row.number)))
@@ -329,7 +334,7 @@ def _pending_of(
 
 
 def event_of(row: HistoryRow, run: Run, skipped: str | None = None) -> Event:
-    """Return a history row as others see it; if it is to be left out, the event that says so in its place."""
+    """Return the event for a history row; if it was skipped for a reason, an `event.skipped` with that reason."""
     if skipped is not None:
         kind, data = SKIPPED, canonical({"type": row.type, "reason": skipped})
     elif row.type.startswith(USER_EVENTS) and row.payload is not None:

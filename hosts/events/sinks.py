@@ -1,4 +1,4 @@
-"""Sinks of events as users see them: registering them, and what they refuse."""
+"""Registration of sinks, and their dead letters."""
 
 from collections.abc import Collection, Iterator
 from datetime import datetime
@@ -19,17 +19,17 @@ _PAGE = 100
 
 @attrs.frozen(kw_only=True)
 class SinkInfo:
-    """A sink as it was when it was asked for. Instants are aware, in UTC.
+    """A registered sink as it was when it was read. Instants are aware, in UTC.
 
     Attributes:
-        name: What it is called; what takes its events is given to workers under this name.
-        since: Events stored from then on go there.
+        name: The name under which workers get the sink.
+        since: It gets events stored at this instant or later.
         created_at: When it was registered.
-        types: The types of events that it gets, as `run.failed` or `user.*`; none stands for all.
-        failures: How often in a row it has taken nothing.
-        retry_at: It is left alone until then, because it failed.
-        error: How it failed the last time; None if it takes events.
-        parked: How many runs' events are parked, because it refuses one of them.
+        types: The types of events that it gets, such as `run.failed` or `user.*`; empty for all.
+        failures: How many times in a row it took nothing.
+        retry_at: When delivery is tried again after a failure; None if it is not failing.
+        error: The last failure; None if it takes events.
+        parked: The number of its dead-lettered streams.
     """
 
     name: str
@@ -44,16 +44,16 @@ class SinkInfo:
 
 @attrs.frozen(kw_only=True)
 class DeadLetterInfo:
-    """A run's events that are parked, because a sink has refused one of them again and again.
+    """A dead-lettered stream: a run's events for a sink, stopped because the sink repeatedly refused one of them.
 
     Attributes:
-        sink: The sink that refuses it.
-        run_id: The run.
-        number: The number of the event. It and those after it have not been taken.
-        waiting: How many events of the run wait, this one among them.
-        attempts: How often it was refused while the sink took others.
-        dead_lettered_at: When the sink was not asked any more. Aware, in UTC.
-        error: How the sink refused it the last time.
+        sink: The name of the sink.
+        run_id: The run id.
+        number: The number of the refused event. Neither it nor the later ones were delivered.
+        waiting: How many events of the run are held, the refused one included.
+        attempts: How often it was refused while the sink took other events.
+        dead_lettered_at: When the stream was stopped. Aware, in UTC.
+        error: The last refusal.
     """
 
     sink: str
@@ -66,7 +66,7 @@ class DeadLetterInfo:
 
 
 def register_sink(core: Core, name: str, since: datetime | None, types: Collection[str]) -> SinkRegistered:
-    """Register a sink. InvalidArgumentError."""
+    """Register a sink. Raises InvalidArgumentError, InvalidCommandError or SinkExistsError."""
     check("register_sink", TEXT, name=name)
     check("register_sink", AWARE.or_none, since=since)
     listed = several("register_sink", "types", types, "a list of types of events, as ['run.failed']")
@@ -82,12 +82,12 @@ def register_sink(core: Core, name: str, since: datetime | None, types: Collecti
 
 
 def remove_sink(core: Core, name: str) -> bool:
-    """Remove a sink. Return whether there was one."""
+    """Remove a sink. Return whether it existed."""
     return core.kernel.dispatch(SinkRemove(namespace=core.namespace, sink=name)).removed
 
 
 def list_sinks(core: Core) -> list[SinkInfo]:
-    """Return the sinks of the engine's namespace, by name."""
+    """Return the sinks of the engine's namespace, sorted by name."""
     core.connect()
     dead_letters = core.stores.persistence.read(CountDeadLetters(core.namespace))
     return [
@@ -106,7 +106,7 @@ def list_sinks(core: Core) -> list[SinkInfo]:
 
 
 def dead_letters(core: Core, sink: str, run_id: str) -> Iterator[DeadLetterInfo]:
-    """Return dead letters one by one, read some at a time. RunNotFoundError, SinkNotFoundError."""
+    """Return dead-lettered streams, read page by page. Raises RunNotFoundError or SinkNotFoundError."""
     _check_known(core, sink, run_id)
     return _dead_letters(core, sink, run_id)
 
@@ -122,7 +122,7 @@ def _dead_letters(core: Core, sink: str, run_id: str) -> Iterator[DeadLetterInfo
 
 
 def replay_dead_letters(core: Core, sink: str, run_id: str, *, skip: bool, reason: str) -> int:
-    """Let dead letters go on. Return how many. RunNotFoundError, SinkNotFoundError."""
+    """Deliver dead-lettered streams again. Return how many. Raises RunNotFoundError or SinkNotFoundError."""
     _check_known(core, sink, run_id)
     command = DeadLetterReplay(namespace=core.namespace, sink=sink, run_id=run_id, skip=skip, reason=reason)
     replayed = 0
@@ -134,7 +134,7 @@ def replay_dead_letters(core: Core, sink: str, run_id: str, *, skip: bool, reaso
 
 
 def _check_known(core: Core, sink: str, run_id: str) -> None:
-    """Raise unless there are such a sink and such a run, where they are named: nothing is parked under a wrong name."""
+    """Raise SinkNotFoundError or RunNotFoundError unless the named sink and run exist."""
     core.connect()
     persistence = core.stores.persistence
     if sink and all(one.name != sink for one in persistence.read(ListSinks(core.namespace))):

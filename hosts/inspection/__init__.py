@@ -1,1 +1,1 @@
-"""The read side, shared by the client, the command line and tests: runs, logs, values, and why a run waits."""
+"""The read side for the client, the command line and tests: runs, logs, values, and why a run waits."""

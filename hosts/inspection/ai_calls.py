@@ -1,4 +1,4 @@
-"""Calls of models, listed and added up for whoever looks at a run."""
+"""Model calls of a run: listed and added up."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
@@ -28,14 +28,14 @@ _PAGE: Final = 200
 
 
 class AiCallFilter(TypedDict, total=False):
-    """Which calls of models of a run are asked for.
+    """Filters for the model calls of a run.
 
     Attributes:
-        topic: Of this topic, and those below it.
-        model: Of this model.
-        texts: Whether to read prompts and responses too; otherwise these are None.
-        after: Begin after this place: the `cursor` of an `AiCallInfo`.
-        limit: How many at most, 1 or more; all if left out.
+        topic: Only calls of this topic and of the topics below it.
+        model: Only calls of this model.
+        texts: Read prompts and responses too; they are None otherwise.
+        after: Start after this position: the `cursor` of an `AiCallInfo`.
+        limit: The maximum number of calls, at least 1; no limit if omitted.
     """
 
     topic: str | None
@@ -47,15 +47,18 @@ class AiCallFilter(TypedDict, total=False):
 
 @attrs.frozen(kw_only=True)
 class AiCallInfo:
-    """A call of a model.
+    """A model call that a stage logged.
 
     Attributes:
-        cost: Exact; None if it is not known.
-        prompt: What went in, as it was kept. None also if it was not asked for.
-        response: What came out, as it was kept. None also if it was not asked for.
-        error: Why it failed; None if it did not.
-        epoch: Which attempt of the stage made it, by the number of its lease.
-        cursor: Its place in the list: give it to `ai_calls(after=...)` for those that follow. Opaque.
+        at: When it was logged; aware, in UTC.
+        cost: The exact cost; None if unknown.
+        duration: How long the call took; None if unknown.
+        batch: The batch that the call was part of, if any; `batch_index` is its index there.
+        prompt: The stored prompt; None also if it was not read.
+        response: The stored response; None also if it was not read.
+        error: Why the call failed; None if it succeeded.
+        epoch: The epoch of the attempt that made the call.
+        cursor: An opaque position; pass it to `ai_calls(after=...)` to list the calls that follow.
     """
 
     at: datetime
@@ -80,12 +83,16 @@ class AiCallInfo:
 
 @attrs.frozen(kw_only=True)
 class AiTotals:
-    """What calls of models come to. `parts` are the same by model, or by topic, whose `name` each of them has.
+    """Totals of model calls.
 
     Attributes:
-        failed: How many of the calls failed; they count in all else too.
-        unpriced: Of how many the cost is not known: they are not in `cost`.
-        cost: Exact.
+        name: The model or topic, in an element of `parts`; otherwise empty.
+        calls: The number of calls.
+        failed: How many of them failed; the other totals include them.
+        unpriced: How many have no known cost and are missing from `cost`.
+        cost: The exact sum of the costs.
+        duration: The sum of the durations.
+        parts: The same totals per model or per topic.
     """
 
     name: str = ""
@@ -100,7 +107,10 @@ class AiTotals:
 
 
 def ai_calls_of(core: Core, run: str, options: AiCallFilter) -> Iterator[AiCallInfo]:
-    """Yield the calls of models of a run, oldest first, read some at a time. Options are checked at once."""
+    """Return the model calls of a run, oldest first, read page by page. Options are checked at once.
+
+    Raises InvalidFilterError or InvalidArgumentError.
+    """
     given = cast("dict[str, object]", options)
     check_names(given, AiCallFilter, "ai_calls")
     text_option(given, "topic")
@@ -110,7 +120,7 @@ def ai_calls_of(core: Core, run: str, options: AiCallFilter) -> Iterator[AiCallI
 
 
 def ai_totals_of(core: Core, run: str, topic: str | None, by: Literal["model", "topic"]) -> AiTotals:
-    """Return what the calls of a run come to: added up by the store."""
+    """Return the totals of a run's model calls. Raises InvalidFilterError."""
     if by not in ("model", "topic"):
         raise InvalidFilterError("by", f"is {by!r}; it is 'model' or 'topic'")
     parts = core.stores.persistence.read(AiTotalsOf(run, topic=topic, by=by))

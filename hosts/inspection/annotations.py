@@ -1,4 +1,4 @@
-"""What is said of runs, in the words of users: how it is said, and how it is asked for."""
+"""Annotations of a run: writing and listing them."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -28,14 +28,14 @@ _PAGE: Final = 200
 
 
 class AnnotateOptions(TypedDict, total=False):
-    """How something is said of a run.
+    """Options of `annotate`.
 
     Attributes:
-        actor: Who says it.
+        actor: The author.
         reason: Why, for people.
-        key: Say it once: of a name that was said of the run under this key before, nothing is stored.
-        stage: Say it of this stage, and not of the run.
-        item: Say it of this item of the stage, which is mapped.
+        key: Annotate only once under this key: a repeated call stores nothing.
+        stage: Annotate this stage instead of the run.
+        item: Annotate this item of the mapped stage.
     """
 
     actor: Actor
@@ -46,20 +46,20 @@ class AnnotateOptions(TypedDict, total=False):
 
 
 class AnnotationOptions(TypedDict, total=False):
-    """Which annotations of a run are asked for. All that is given must be true of one.
+    """Filters for the annotations of a run. An annotation must match all of them.
 
     Attributes:
-        name: Of this name.
-        prefix: Of a name that begins so.
-        actor_kind: Said by an actor of this kind.
-        actor_id: Said by this actor.
-        scope: Of a run, a stage, an item or an attempt.
-        stage: Said of this stage, of its items or its attempts.
-        item: Said of this item, or of its attempts.
-        since: Said at this instant or later. Aware.
-        until: Said before this instant. Aware.
-        after: Begin after this place: the `cursor` of an `AnnotationInfo`.
-        limit: How many at most, 1 or more; all if left out.
+        name: With this name.
+        prefix: With a name that starts with this.
+        actor_kind: By an author of this kind.
+        actor_id: By the author with this id.
+        scope: About a run, a stage, an item or an attempt.
+        stage: About this stage, its items or its attempts.
+        item: About this item or its attempts.
+        since: Created at this instant or later. Aware.
+        until: Created before this instant. Aware.
+        after: Start after this position: the `cursor` of an `AnnotationInfo`.
+        limit: The maximum number, at least 1; no limit if omitted.
     """
 
     name: str | None
@@ -77,16 +77,18 @@ class AnnotationOptions(TypedDict, total=False):
 
 @attrs.frozen(kw_only=True)
 class AnnotationInfo:
-    """Something that was said of a run.
+    """An annotation of a run.
 
     Attributes:
-        value: Plain JSON.
-        scope: What it is about: the run, a stage, an item, or an attempt.
-        stage: Which stage, if it is about one.
-        item: Which item, if it is about one.
-        actor: Who said it.
-        epoch: Which attempt of the stage said it, by the number of its lease; None if none did.
-        cursor: Its place in the list: give it to `annotations(after=...)` for those that follow. Opaque.
+        value: A JSON value.
+        at: When it was created; aware, in UTC.
+        scope: What it is about: the run, a stage, an item or an attempt.
+        stage: The stage that it is about, if any.
+        item: The index of the map item that it is about, if any.
+        actor: The author.
+        key: The key that it was stored under, if any.
+        epoch: The epoch of the attempt that created it; None if no attempt did.
+        cursor: An opaque position; pass it to `annotations(after=...)` to list the annotations that follow.
     """
 
     name: str
@@ -112,14 +114,14 @@ _OPTION_KINDS: Final[Mapping[str, Wanted]] = {
 
 
 def named_values(values: Mapping[str, object]) -> tuple[NamedValue, ...]:
-    """Return what is said as commands have it. UnstorableValueError, InvalidCommandError."""
+    """Return annotations as commands carry them. Raises UnstorableValueError or InvalidCommandError."""
     return tuple(NamedValue(name=name, value=encode(value, object)) for name, value in values.items())
 
 
 def annotate_command(
     namespace: str, run_id: str, values: Mapping[str, object], options: AnnotateOptions
 ) -> RunAnnotate:
-    """Return the command that says something of a run. InvalidArgumentError if an argument is of another kind."""
+    """Return the command that annotates a run. Raises InvalidArgumentError for an argument of the wrong type."""
     given = cast("dict[str, object]", options)
     check_names(given, AnnotateOptions, "annotate")
     check("annotate", an("a dict of what is said by names", Mapping), said=values)
@@ -129,7 +131,10 @@ def annotate_command(
 
 
 def annotations_of(core: Core, run: str, options: AnnotationOptions) -> Iterator[AnnotationInfo]:
-    """Yield what was said of a run, oldest first, read some at a time. Options are checked at once."""
+    """Return the annotations of a run, oldest first, read page by page. Options are checked at once.
+
+    Raises InvalidFilterError or InvalidArgumentError.
+    """
     given = cast("dict[str, object]", options)
     check_names(given, AnnotationOptions, "annotations")
     which = AnnotationFilter(
@@ -159,7 +164,7 @@ def _listed(
 
 
 def annotation_info(annotation: Annotation) -> AnnotationInfo:
-    """Return an annotation as users see it."""
+    """Return the public form of an annotation."""
     return AnnotationInfo(
         name=annotation.name,
         value=parse(annotation.value),

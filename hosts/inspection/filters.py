@@ -1,4 +1,4 @@
-"""What runs can be asked for by, in the words of users: checked before the store is asked."""
+"""Filters for listing and counting runs. All options are checked before the store is read."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -15,17 +15,17 @@ from holdfast.ports.persistence import RunFilter
 from holdfast.ports.records import Micros, RunStatus
 
 ATTRIBUTES_MAX: Final = 10
-"""By how many attributes, and by how many annotations, runs can be asked for at once: each is one more table."""
+"""The maximum number of attributes, and of annotations, in a filter: each one joins another table."""
 
 
 class FilterOptions(TypedDict, total=False):
-    """Which runs are asked for. All that is given must be true of a run.
+    """Filters for runs. A run must match all of them.
 
     Attributes:
-        workflow: The workflow, of any version, or its name.
-        status: A status, or several: a run has one of them.
-        attributes: Texts by name: a run was started with each of them, to the letter. At most 10.
-        annotations: Texts by name: each was said of a run, at some time, to the letter. At most 10.
+        workflow: The workflow, in any version, or its name.
+        status: A status, or several: the run has one of them.
+        attributes: Attributes that the run was started with, at most 10; exact matches.
+        annotations: Annotations of the run with string values, old ones included, at most 10; exact matches.
         since: Created at this instant or later. Aware.
         until: Created before this instant. Aware.
         ended_before: Ended before this instant. Aware.
@@ -41,22 +41,22 @@ class FilterOptions(TypedDict, total=False):
 
 
 class CountOptions(FilterOptions, total=False):
-    """Which runs are asked for.
+    """Filters for counting runs.
 
     Attributes:
-        all_generations: Also the older generations of runs that were run again; otherwise only the newest of each.
+        all_generations: Include older generations; otherwise only the newest generation of each run counts.
     """
 
     all_generations: bool
 
 
 class ListOptions(CountOptions, total=False):
-    """Which runs are asked for, and in what order.
+    """Filters, order and paging for listing runs.
 
     Attributes:
-        oldest_first: Otherwise the newest come first.
-        after: Begin after this place: the `cursor` of a `RunInfo`, or what `holdfast run list` gave.
-        limit: How many at most, 1 or more; all if left out.
+        oldest_first: List the oldest run first; otherwise the newest.
+        after: Start after this position: the `cursor` of a `RunInfo`, or the one that `holdfast run list` printed.
+        limit: The maximum number of runs, at least 1; no limit if omitted.
     """
 
     oldest_first: bool
@@ -66,7 +66,7 @@ class ListOptions(CountOptions, total=False):
 
 @attrs.frozen(kw_only=True)
 class Wanted:
-    """What a list of runs is made of."""
+    """Checked options of a list of runs."""
 
     which: RunFilter
     oldest_first: bool
@@ -75,7 +75,7 @@ class Wanted:
 
 
 def wanted_runs(namespace: str, options: ListOptions, where: str) -> Wanted:
-    """Return what is asked for. TypeError for an unknown option, InvalidFilterError for a value that can't be."""
+    """Return checked options of a list. Raises InvalidArgumentError for an unknown option, else InvalidFilterError."""
     given = cast("dict[str, object]", options)
     check_names(given, ListOptions, where)
     filters = {name: value for name, value in given.items() if name in CountOptions.__optional_keys__}
@@ -88,12 +88,12 @@ def wanted_runs(namespace: str, options: ListOptions, where: str) -> Wanted:
 
 
 def checked_limit(limit: object) -> int | None:
-    """Return how many are wanted at most; None for all. InvalidFilterError."""
+    """Return a checked `limit`; None for no limit. Raises InvalidFilterError."""
     return number_option({"limit": limit}, "limit", 1)
 
 
 def run_filter(namespace: str, options: CountOptions | FilterOptions, where: str) -> RunFilter:
-    """Return which runs are asked for. TypeError and InvalidFilterError as above."""
+    """Return the filter for runs. Raises InvalidArgumentError for an unknown option, else InvalidFilterError."""
     given = cast("dict[str, object]", options)
     check_names(given, CountOptions, where)
     since, until = instant_option(given, "since"), instant_option(given, "until")
@@ -113,13 +113,13 @@ def run_filter(namespace: str, options: CountOptions | FilterOptions, where: str
 
 
 def check_names(given: Mapping[str, object], possible: type, where: str) -> None:
-    """Raise TypeError for an option that there is not; what those that there are say is looked at here."""
+    """Raise InvalidArgumentError for an option that `possible`, a TypedDict, does not have. Values are not checked."""
     names = cast("frozenset[str]", getattr(possible, "__optional_keys__", frozenset[str]()))
     check_options({name: value for name, value in given.items() if name not in names}, possible, where)
 
 
 def truth_option(given: Mapping[str, object], option: str) -> bool:
-    """Return whether something is wanted; not, if it was not given. InvalidFilterError."""
+    """Return a boolean option, False if omitted. Raises InvalidFilterError."""
     value = given.get(option, False)
     if not isinstance(value, bool):
         raise InvalidFilterError(option, f"is {value!r}; it must be True or False")
@@ -164,7 +164,7 @@ def _texts(option: str, value: object) -> tuple[tuple[str, str], ...]:
 
 
 def instant_option(given: Mapping[str, object], option: str) -> Micros | None:
-    """Return an instant. InvalidFilterError if it is none, or not aware."""
+    """Return an option that is an aware datetime as microseconds; None if omitted. Raises InvalidFilterError."""
     value = given.get(option)
     if value is None:
         return None
@@ -176,7 +176,7 @@ def instant_option(given: Mapping[str, object], option: str) -> Micros | None:
 
 
 def text_option(given: Mapping[str, object], option: str) -> str | None:
-    """Return a text; None if it was not given. InvalidFilterError."""
+    """Return a string option; None if omitted. Raises InvalidFilterError."""
     value = given.get(option)
     if value is not None and not isinstance(value, str):
         raise InvalidFilterError(option, f"is {value!r}; it must be a string")
@@ -184,7 +184,7 @@ def text_option(given: Mapping[str, object], option: str) -> str | None:
 
 
 def number_option(given: Mapping[str, object], option: str, least: int) -> int | None:
-    """Return an integer; None if it was not given. InvalidFilterError."""
+    """Return an integer option of at least `least`; None if omitted. Raises InvalidFilterError."""
     value = given.get(option)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
         raise InvalidFilterError(option, f"is {value!r}; it must be an integer of at least {least}")
@@ -192,7 +192,7 @@ def number_option(given: Mapping[str, object], option: str, least: int) -> int |
 
 
 def place_option(given: Mapping[str, object]) -> ListPlace | None:
-    """Return the place that `after` names. InvalidFilterError."""
+    """Return the list position that the option `after` encodes; None if omitted. Raises InvalidFilterError."""
     value = given.get("after")
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""What stages say while they run, in the words of users: lines of their logs, and how far they are."""
+"""Log lines and progress of a run's stages, and following a log."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -18,20 +18,20 @@ from holdfast.ports.queries.run_output import NewestProgress, NotesInOrder
 from holdfast.ports.records import TERMINAL, Micros, OutputRow
 
 FOLLOW_INTERVAL: Final = 0.5
-"""Seconds between two looks of whoever follows a log."""
+"""Seconds between two reads when following a log."""
 OVERLAP: Final[Micros] = 10_000_000
-"""How far back each look goes: what was said earlier may be stored later, for each worker tells its own."""
+"""How far back each read of a followed log goes, in microseconds: workers store their lines at different times."""
 _PAGE: Final = 1_000
 
 
 class LogOptions(TypedDict, total=False):
-    """Which lines of a run's log are asked for.
+    """Filters for the log lines of a run.
 
     Attributes:
-        level: Of this level or a higher one: `debug`, `info`, `warning`, `error`, `critical`.
-        stage: Of this stage.
-        item: Of this item of the stage.
-        after: Begin after this place: the `cursor` of a `LogLine`.
+        level: This level or a higher one: `debug`, `info`, `warning`, `error`, `critical`.
+        stage: Only lines of this stage.
+        item: Only lines of this item of the stage.
+        after: Start after this position: the `cursor` of a `LogLine`.
     """
 
     level: Level
@@ -42,14 +42,16 @@ class LogOptions(TypedDict, total=False):
 
 @attrs.frozen(kw_only=True)
 class LogLine:
-    """What a stage has logged.
+    """A log line of a stage.
 
     Attributes:
-        at: When it was said, by the store's clock.
-        fields: Strings, numbers and booleans by name.
-        attempt: Which attempt said it, from 1.
-        epoch: The number of its lease.
-        cursor: Its place in the log: give it to `logs(after=...)` for the lines that follow. Opaque.
+        at: When it was logged, by the store's clock; aware, in UTC.
+        fields: Structured fields: strings, numbers and booleans by name.
+        stage: The stage that logged it.
+        item: The index of the map item; None if the stage is not mapped.
+        attempt: The number of the attempt, from 1.
+        epoch: The epoch of the attempt.
+        cursor: An opaque position; pass it to `logs(after=...)` to read the lines that follow.
     """
 
     at: datetime
@@ -65,13 +67,17 @@ class LogLine:
 
 @attrs.frozen(kw_only=True)
 class ProgressInfo:
-    """How far a stage, or an item of a mapped one, said that it is: the newest that is known.
+    """The latest progress of a stage or a map item.
 
     Attributes:
-        done: So much is done.
-        of: So much there is.
-        attempt: Which attempt said it, from 1.
-        epoch: The number of its lease.
+        stage: The stage that reported it.
+        item: The index of the map item; None if the stage is not mapped.
+        attempt: The number of the attempt, from 1.
+        epoch: The epoch of the attempt.
+        done: How much is done.
+        of: How much there is in total.
+        message: A text of the stage.
+        at: When it was reported; aware, in UTC.
     """
 
     stage: str | None
@@ -100,20 +106,20 @@ class _Wanted:
 
 
 class LogReader:
-    """Reads a run's log, from one look to the next. Sync."""
+    """Reads a run's log, at once or incrementally, and follows the run to its next generation. Blocking."""
 
     def __init__(self, core: Core, run: str, options: LogOptions) -> None:
-        """Raises TypeError for an unknown option, InvalidFilterError for a value that can't be."""
+        """Raise InvalidArgumentError for an unknown option, InvalidFilterError for an invalid value."""
         self._core = core
         self._run = run
         self._wanted = _wanted(options)
         self._newest = self._wanted.after
         self._seen: dict[str, Micros] = {}
         self.ended = False
-        """Whether the run had ended before the last look: then no line follows."""
+        """Whether the run had ended before the last read, so that no further lines follow."""
 
     def all(self) -> Iterator[LogLine]:
-        """Yield the lines that there are, page by page."""
+        """Yield the lines stored so far, page by page."""
         after = self._wanted.after
         while notes := self._page(after):
             yield from filter(self._wanted.takes, map(line_of, notes))
@@ -122,7 +128,7 @@ class LogReader:
                 return
 
     def look(self) -> list[LogLine]:
-        """Return the lines that have become known since the last look."""
+        """Return the lines stored since the last call."""
         (run,) = self._core.stores.persistence.read(RunsByKey((self._run,)))
         lines: list[LogLine] = []
         after = self._back()
@@ -155,7 +161,7 @@ class LogReader:
 
 
 def progress_of(core: Core, run: str) -> list[ProgressInfo]:
-    """Return how far the stages of a run, and the items of mapped ones, said that they are."""
+    """Return the latest progress of each stage of a run and of each map item."""
     found: list[ProgressInfo] = []
     after = 0
     while notes := core.stores.persistence.read(NewestProgress(run, after=after, limit=_PAGE)):
@@ -167,7 +173,7 @@ def progress_of(core: Core, run: str) -> list[ProgressInfo]:
 
 
 def line_of(note: OutputRow) -> LogLine:
-    """Return a note as a line of a log."""
+    """Return the log line that an attempt output row holds."""
     content = cast("dict[str, object]", parse(note.data))
     level = content.get("level")
     return LogLine(

@@ -1,4 +1,4 @@
-"""What became of the messages that a run was sent: who sends one can ask whether it was received."""
+"""Messages that a run was sent, and whether its function received them."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -17,25 +17,26 @@ from holdfast.ports.persistence import FindRun, HistoryOf, RunsByKey
 from holdfast.ports.records import SIGNAL_RECEIVED, SIGNAL_REFUSED, TERMINAL, HistoryRow, Run
 
 MessageState: TypeAlias = Literal["unread", "received", "refused", "handed_on", "left"]
-"""What became of a message. `left`: its run has ended without it, and no generation has followed yet."""
+"""The state of a message. `left`: its generation ended without receiving it, and no generation has followed yet."""
 _PAGE: Final = 1_000
 
 
 @attrs.frozen(kw_only=True)
 class MessageInfo:
-    """A message as it was when it was asked for.
+    """A message of a run, and its state when it was read.
 
     Attributes:
         channel: The name of its channel.
-        generation: The generation of the run that it was sent to, or handed on to.
-        number: Its row in the history of that.
-        sent_at: When it was stored there; aware, in UTC.
-        state: `unread` as long as the run goes on without it, `received` once its function has it and that is recorded,
-            `refused` if it was not what its channel takes, `handed_on` to the generation that followed, or `left` in a
-            run that has ended.
-        why: Why it was refused, if it was.
-        key: The idempotency key that it was sent under, if it was.
-        has_start: Whether the next generation begins by a start that came with it, if this one ends without it.
+        generation: The generation that it was sent to, or handed on to.
+        number: The number of its history row in this generation.
+        sent_at: When this row was stored; aware, in UTC.
+        state: `unread` while the run is active and has not received it; `received` once the receipt is recorded;
+            `refused` if it did not have the type of its channel; `handed_on` to the next generation; or `left` unread
+            in an ended run.
+        why: Why it was refused; None if it was not.
+        key: The idempotency key that it was sent with, if any.
+        has_start: Whether it was sent with a start that creates the next generation if this one ends without receiving
+            it.
     """
 
     channel: str
@@ -49,7 +50,7 @@ class MessageInfo:
 
 
 def messages_of(core: Core, run: Run) -> list[MessageInfo]:
-    """Return all messages of one generation of a run, in the order in which they came."""
+    """Return the messages of one generation in the order of arrival."""
     persistence = core.stores.persistence
     rows: list[HistoryRow] = []
     refused: dict[int, str] = {}
@@ -65,7 +66,7 @@ def messages_of(core: Core, run: Run) -> list[MessageInfo]:
 
 
 def message_of(core: Core, sent: RunSignalled) -> MessageInfo:
-    """Return what became of a message that was sent, wherever it was handed on to. RunNotFoundError."""
+    """Return a message and its state, following it to later generations. Raises RunNotFoundError."""
     read = core.stores.persistence.read
     found, number = read(RunsByKey((sent.run,))), sent.number
     if not found:
@@ -82,7 +83,7 @@ def message_of(core: Core, sent: RunSignalled) -> MessageInfo:
 
 
 def _handed_on(core: Core, run: Run, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield which of these messages the next generation has, each with the number of its row there."""
+    """Yield the messages that the next generation got: the number of the row here, and of the row there."""
     read = core.stores.persistence.read
     following = read(FindRun(run.name, run.generation + 1))
     if following is None:
@@ -101,7 +102,7 @@ def _handed_on(core: Core, run: Run, numbers: Sequence[int]) -> Iterator[tuple[i
 
 
 def _why_refused(core: Core, run: Run, message: HistoryRow) -> str | None:
-    """Return why a message was refused, None if it was not. One that was checked when it was sent never is."""
+    """Return why a message was refused, None if it was not. Messages checked by their sender are never refused."""
     if "checked" in _facts(message) or message.number in mailbox_from(run.mailbox).unread:
         return None
     rows = rows_of(core.stores.persistence, run, message.number)

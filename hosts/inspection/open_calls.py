@@ -1,7 +1,7 @@
-"""What the function of a run waits for: its open calls, found by a replay of its history in this process.
+"""The open calls of a durable function: what it waits for, found by replaying its history in this process.
 
-The store does not have this: a parked function is a coroutine in the memory of a worker, and its job says only when it
-is woken. Whoever has the code can tell, for a replay comes to the same place.
+The store does not have this: a parked function is a coroutine in a worker's memory, and its job only has the time of
+the next wake-up.
 """
 
 from typing import Final
@@ -22,37 +22,43 @@ from holdfast.ports.errors import HoldfastError
 from holdfast.ports.records import ACTIVE, Micros, Run
 
 ROWS_MAX: Final = 10_000
-"""How many rows a history may have that is replayed for this: some tenths of a second."""
+"""The longest history that is replayed for this, in rows; it takes some tenths of a second."""
 
 
 @attrs.frozen(kw_only=True)
 class OpenStep:
-    """A step that the function waits for, and that is done by the worker which drives it.
-
-    `attempt` is the number of its try, of at most `attempts`. `since` is when that try began, or later: no row says
-    it of a first try, which began no later than the last row of the history. `retry_at` is when the try is due, if it
-    is not yet. `lost_attempts` of the tries before were lost with their workers; they use up none of the `attempts`.
-    """
+    """A step that the worker driving the function runs, or will retry."""
 
     call: str
+    """The call, as the history names it: `2`, `3.1`."""
     step: str
+    """The name of the step."""
     site: str
+    """Where in the code it was called, as `<file>:<line> in <function>`."""
     attempt: int
+    """The number of the current attempt, from 1."""
     attempts: int
+    """The maximum number of attempts, lost ones included."""
     since: Micros
+    """The latest instant at which the attempt can have started, in microseconds.
+
+    The history does not record the start of a first attempt; it is not after the last row.
+    """
     retry_at: Micros | None = None
+    """When the attempt is due, if that is later than now."""
     lost_attempts: int = 0
+    """How many attempts were lost with their workers."""
 
 
 @attrs.frozen(kw_only=True)
 class Waits:
-    """What a function waits for.
+    """What a durable function waits for.
 
     Attributes:
-        steps: The steps that its worker does, or is to try again.
-        has_timers: Whether it waits for a time, too.
-        channels: The names of the channels from which it awaits messages.
-        children: The ids of the runs whose ends it awaits.
+        steps: Steps that its worker runs or will retry.
+        has_timers: Whether it waits for a timer.
+        channels: The names of the channels that it receives from.
+        children: The ids of the child runs that it waits for.
         sites: Where in the code its tasks wait, as `<file>:<line> in <function>`.
     """
 
@@ -64,10 +70,10 @@ class Waits:
 
 
 def waits_of(core: Core, run: Run, now: Micros) -> Waits | None:
-    """Return what the function of an active run waits for at `now`; None where that can't be found.
+    """Return what the function of an active run waits for at `now`; None if unknown.
 
-    That is so of a pipeline, of code that this process lacks or that does not fit the history, and of a history of more
-    than `ROWS_MAX` rows.
+    Unknown are pipelines, code that this process lacks or that does not fit the history, and histories of more than
+    `ROWS_MAX` rows.
     """
     workflow = core.registry.pipeline(run.workflow, run.version)
     if not isinstance(workflow, Workflow) or run.status not in ACTIVE or run.last_row > ROWS_MAX:

@@ -1,4 +1,4 @@
-"""Runs and what happened to them, as users see them."""
+"""Public forms of runs and history rows."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,15 +26,17 @@ _log = logging.getLogger("holdfast.runs")
 
 @attrs.frozen(kw_only=True)
 class RunInfo:
-    """A run as it was when it was asked for. Instants are aware, in UTC.
+    """A run as it was when it was read. Instants are aware, in UTC.
 
     Attributes:
+        updated_at: When its row last changed.
+        ended_at: When it ended; None if it is active.
         error: Why it failed or was cancelled, for people; None if neither.
-        attributes: The texts that it was started with.
-        cursor: Its place in lists of runs: give it to `runs(after=...)` for those that follow. Opaque.
-        rerun_of: The number of the generation that this one runs again; None if it runs none again.
-        rerun_from: The stage with which it began then; None if from the start.
-        is_continued: Whether its function went on as the next generation: it is completed then, and gave nothing.
+        attributes: The attributes that it was started with.
+        cursor: An opaque position; pass it to `runs(after=...)` to list the runs that follow.
+        rerun_of: The number of the generation that this one reruns; None if it is not a rerun.
+        rerun_from: The stage or call that the rerun started from; None for the beginning.
+        is_continued: Whether it ended by continue-as-new: its status is completed, and it has no result.
     """
 
     id: str
@@ -55,16 +57,16 @@ class RunInfo:
 
 @attrs.frozen(kw_only=True)
 class RunEvent:
-    """Something that happened to a run.
+    """An event in the history of a run.
 
     Attributes:
-        number: Its place in the run's history, from 1 without gaps.
+        number: The number of the history row, from 1 without gaps.
         type: Such as `run.created`, `stage.completed` or `stage.retrying`.
-        at: When it was stored.
-        stage: The stage that it is about, if it is about one.
-        item: Which item of a mapped stage; None if the stage is not mapped.
-        data: Small facts: the attempt, the error, when its body started and on which host. For an event that a stage
-            published, what it published; if that is no object, as `data` in one.
+        at: When it was stored; aware, in UTC.
+        stage: The stage that it is about, if any.
+        item: The index of the map item; None if the stage is not mapped.
+        data: Details: the attempt, the error, when its body started and on which host. For an event that a stage
+            published, the published object; any other value is wrapped as `{"data": value}`.
     """
 
     number: int
@@ -76,7 +78,7 @@ class RunEvent:
 
 
 def infos_of(runs: Iterable[Run]) -> Iterator[RunInfo]:
-    """Yield what is told of runs. One that can't be read is in no list, so that the others are."""
+    """Yield the public forms of runs. Unreadable rows are logged and left out."""
     for run in runs:
         try:
             info = info_of(run)
@@ -87,7 +89,7 @@ def infos_of(runs: Iterable[Run]) -> Iterator[RunInfo]:
 
 
 def info_of(run: Run) -> RunInfo:
-    """Return a run's row as users see it. UnreadableRowError."""
+    """Return the public form of a run. Raises UnreadableRowError."""
     try:
         return _info_of(run)
     except PARSE_ERRORS as error:
@@ -107,7 +109,7 @@ def _info_of(run: Run) -> RunInfo:
         error=error_text(run),
         attributes=attribute_texts(run.attributes),
         cursor=run.place.text,
-        # What is run again is the newest generation, always.
+        # A rerun always starts from the newest generation.
         rerun_of=None if run.rerun_of is None else run.generation - 1,
         rerun_from=run.rerun_from,
         is_continued=run.is_continued,
@@ -115,7 +117,7 @@ def _info_of(run: Run) -> RunInfo:
 
 
 def event_of(row: HistoryRow) -> RunEvent:
-    """Return a row of history as users see it. UnreadableRowError."""
+    """Return the public form of a history row. Raises UnreadableRowError."""
     try:
         at, data = instant(row.at), _facts(row)
     except PARSE_ERRORS as error:
@@ -131,7 +133,7 @@ def _facts(row: HistoryRow) -> dict[str, object]:
 
 
 def error_text(run: Run) -> str | None:
-    """Return why a run failed or was cancelled, in a line; None if it was neither."""
+    """Return why a run failed or was cancelled, in one line; None if neither."""
     if run.error is None:
         return None
     error = cast("dict[str, Any]", parse(run.error))
@@ -145,7 +147,7 @@ def error_text(run: Run) -> str | None:
 
 
 def raised_of(run: Run) -> Raised | None:
-    """Return what a run has raised, if that was kept."""
+    """Return the exception that a run failed with, if it was stored."""
     error = cast("dict[str, Any]", parse(run.error or "{}"))
     if "arguments" not in error:
         return None
@@ -155,5 +157,5 @@ def raised_of(run: Run) -> Raised | None:
 
 
 def ended_reason(run: Run) -> str:
-    """Return why a run was cancelled, in the words of who did it."""
+    """Return the reason that was given when the run was cancelled."""
     return str(cast("dict[str, Any]", parse(run.error))["message"]) if run.error else ""

@@ -1,4 +1,4 @@
-"""Why a run is where it is, in plain words: what it waits for, who holds it, when it goes on, what is in its way."""
+"""`holdfast why`: explains in plain words what a run waits for, who runs it, and what blocks it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -42,28 +42,29 @@ from holdfast.ports.unreadable import PARSE_ERRORS
 RESUMED_BY_CODE: Final = frozenset(
     {"nondeterminism", "stuck", "unreadable_value", "unreadable_input", UnreadableRowError.code}
 )
-"""Codes of what blocks a run that other code makes good, which a replay can tell: nobody need resume it."""
+"""Codes of blocked runs that a deploy can fix, which a replay detects: no operator has to resume them."""
 _ROWS_LOOKED_AT: Final = 200
-"""How far back in the history the last errors are looked for."""
+"""How many history rows from the end are searched for the last errors."""
 
 _ITEMS_NAMED: Final = 3
+"""How many map items, or calls of a step, are listed one by one."""
 _ROWS_NAMED: Final = 5
-"""Up to how many items of a map are told of one by one."""
+"""How many unread messages are listed by their row numbers."""
 _NAMED: Final = 3
-"""Up to how many channels, children, steps and places in code of a function are named."""
+"""How many channels, child runs, steps and code locations of a function are listed."""
 
 
 @attrs.frozen(kw_only=True)
 class Reason:
-    """One thing that a run waits for, or the end that it has come to.
+    """One cause for which a run waits, or how it ended.
 
     Attributes:
         code: What it is: `ended`, `start`, `slot`, `paused`, `blocked`, `body`, `step`, `lost`, `worker`, `retry`,
-            `check`, `child`, `waits`, `cancelling`, `limit`, `rate`, `told`, `cancel`, `left`, `deadline`, `progress`,
-            `unreadable`, `no_job` or `code`.
-        text: The same in plain words.
-        stage: The stage that it is about, if it is about one.
-        until: When that changes by itself, if it does. Aware, in UTC.
+            `check`, `child`, `waits`, `cancelling`, `limit`, `rate`, `told`, `cancel`, `left`, `unread`, `deadline`,
+            `progress`, `unreadable`, `no_job` or `code`.
+        text: The explanation, one sentence or more.
+        stage: The stage that it is about, if any.
+        until: When the wait ends without outside action, if it does. Aware, in UTC.
     """
 
     code: str
@@ -74,36 +75,44 @@ class Reason:
 
 @attrs.frozen(kw_only=True)
 class Circumstances:
-    """All that an answer is made from: a run, its jobs, who holds them, its children, and what went wrong last."""
+    """The facts from which the reasons for one run are derived."""
 
     run: Run
     now: Micros
     jobs: Sequence[Job] = ()
+    """The jobs of the run."""
     holders: Mapping[str, Session] = attrs.field(factory=dict[str, Session])
+    """The sessions that the jobs are leased to, by their ids."""
     children: Mapping[str, Run] = attrs.field(factory=dict[str, Run])
+    """The child runs that it waits for, by their ids."""
     errors: Mapping[tuple[str, int | None], str] = attrs.field(factory=dict[tuple[str, "int | None"], str])
+    """The last error of each stage and map item, and of each call of a step."""
     paused: HistoryRow | None = None
+    """The last `run.paused` row."""
     blocked: HistoryRow | None = None
+    """The last `run.blocked` row."""
     retries: Mapping[Micros, str] = attrs.field(factory=dict[Micros, str])
-    """Of a function, the steps that are tried again, by when."""
+    """Steps that a function retries, by the instant of the retry."""
     left: Sequence[HistoryRow] = ()
-    """The rows that say of external work that it could not be cancelled."""
+    """Rows of external work that could not be cancelled."""
     totals: Mapping[str, tuple[int, int, int]] = attrs.field(factory=dict[str, tuple[int, int, int]])
-    """Of each open map how many items it has, how many are done and how many failed."""
+    """For each open map: how many items there are, are done, and failed."""
     starts: Mapping[str, str] = attrs.field(factory=dict[str, str])
-    """Of each stage that is a pipeline, the code of the run that it starts."""
+    """For each stage that is a pipeline, the `<workflow>@<version>` that it starts."""
     zone: tzinfo | None = UTC
+    """The time zone of instants in texts; None for the local one."""
     rates: Mapping[str, RateWindow] = attrs.field(factory=dict[str, RateWindow])
-    """By the concurrency keys of jobs with a rate limit, when there is room again."""
+    """Rate limit windows, by the concurrency keys of the jobs under a rate limit."""
     has_code: bool = True
+    """Whether this process has the run's code."""
     waits: Waits | None = None
-    """What its function waits for, where that could be found."""
+    """What its function waits for; None if unknown."""
 
 
 def why_of(core: Core, run: Run, zone: tzinfo | None = UTC) -> tuple[Reason, ...]:
-    """Return why a run is where it is. Reads what is asked for and locks nothing.
+    """Return the reasons why a run does not proceed, or its end. Only reads, and takes no locks.
 
-    Instants are in this zone, the local one if None.
+    Instants in the texts are in this time zone, the local one if None.
     """
     try:
         return reasons(_circumstances(core, run, zone))
@@ -112,7 +121,7 @@ def why_of(core: Core, run: Run, zone: tzinfo | None = UTC) -> tuple[Reason, ...
 
 
 def _unreadable(core: Core, run: Run, error: Exception, zone: tzinfo | None) -> tuple[Reason, ...]:
-    """Return why a run is where it is of which not everything can be read."""
+    """Return the reasons for a run with unreadable rows."""
     found = unreadable_of(core.stores.persistence, (run.key,)) or (failed_decision(run.key, error),)
     texts = [str(one.error) for one in found[:_NAMED]]
     blocked = None if run.status is not RunStatus.BLOCKED else blocked_text(core, run)
@@ -184,7 +193,7 @@ def blocked_text(core: Core, run: Run) -> str | None:
 
 
 def reasons(facts: Circumstances) -> tuple[Reason, ...]:
-    """Return why a run is where it is: the ends first, then what holds all of it up, then stage by stage."""
+    """Return the reasons: for an ended run its end first, otherwise those of the whole run and then per stage."""
     run = facts.run
     if run.status in TERMINAL:
         cleanup = [*_undelivered(facts), *_cancels(facts)]
@@ -227,7 +236,7 @@ def _ended(facts: Circumstances) -> Iterator[Reason]:
 
 
 def _unread(facts: Circumstances) -> Iterator[Reason]:
-    """Say which messages an ended run has not received, unless its function has gone on with them."""
+    """Report the messages that an ended run never received, unless it continued as new with them."""
     unread = mailbox_from(facts.run.mailbox).unread
     if unread and not facts.run.is_continued:
         rows = ", ".join(map(str, unread[:_ROWS_NAMED])) + (", ..." if len(unread) > _ROWS_NAMED else "")
@@ -282,7 +291,7 @@ def _of_run(facts: Circumstances) -> Iterator[Reason]:
 
 
 def _kind_of_wait(job: Job) -> tuple[bool, str, str, str]:
-    step = step_of(job.definition)  # after its function, which waits for it
+    step = step_of(job.definition)  # sorts after its function, which waits for it
     return step is not None, step or job.node, job.kind.value, job.state.value
 
 
@@ -342,7 +351,7 @@ def _of_job(facts: Circumstances, job: Job) -> Reason:
 
 
 def _lost(job: Job) -> str:
-    """Return how often a job was lost with its workers, in words; nothing if it was not."""
+    """Return how often a job was lost with its worker, as text; empty if never."""
     if not job.lost_attempts:
         return ""
     times = "once" if job.lost_attempts == 1 else f"{job.lost_attempts} times"
@@ -372,7 +381,7 @@ def _function_waits(facts: Circumstances, job: Job, name: str) -> Reason:
 
 
 def _awaited(facts: Circumstances) -> str:
-    """Return what a function waits for that others bring, in words; "" if that is nothing, or could not be found."""
+    """Return the steps, messages and child runs that a function waits for, as text; "" if none are known."""
     steps = [step_of(job.definition) or job.node for job in facts.jobs if job.kind is JobKind.STEP]
     parts = [_listed("step {} in a queue", "the steps {} in queues", steps)] if steps else []
     waits = facts.waits or Waits()
@@ -394,7 +403,7 @@ def _child_status(facts: Circumstances) -> Mapping[str, str]:
 
 
 def _listed(one: str, more: str, names: Sequence[str], after: Mapping[str, str] | None = None) -> str:
-    """Return names in words: `one` is said of one name, `more` of several, and `after` the name of a single one."""
+    """Return names as text, formatted with `one` or `more`. `after` has the suffix of a single name."""
     if len(names) == 1:
         return one.format(repr(names[0])) + (after or {}).get(names[0], "")
     suffix = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
@@ -407,7 +416,7 @@ def _sites(facts: Circumstances) -> str:
 
 
 def _open_steps(facts: Circumstances) -> Iterator[Reason]:
-    """Yield the steps that the worker which drives a function does at this moment."""
+    """Yield the steps that the worker driving the function is running."""
     held = next(
         (job for job in facts.jobs if job.kind is JobKind.WORKFLOW and job.state is JobState.LEASED), None
     )
@@ -457,7 +466,7 @@ def _held(facts: Circumstances, job: Job, name: str, tried: str) -> Reason:
 
 
 def _is_lost(facts: Circumstances, job: Job) -> bool:
-    """Whether the worker that holds a job is gone."""
+    """Whether the worker that runs a job is dead, or its lease has expired."""
     holder = facts.holders.get(job.session or "")
     return holder is None or holder.state is SessionState.DEAD or holder.expires_at < facts.now
 
@@ -483,7 +492,7 @@ def _asleep(facts: Circumstances, job: Job, name: str, why: str) -> Reason:
     if job.rate_limit is not None and window is not None and window.wakes_at == job.wake_at:
         text = f"{name} waits for its turn under {_rate(job)}: {when}{why}."
         return Reason(code="rate", text=text, stage=_stage_of(job), until=until)
-    released = job.epoch - job.attempts  # an attempt that is given back does not count, but its epoch does
+    released = job.epoch - job.attempts  # a released attempt raises the epoch and does not count
     if job.kind is JobKind.CHILD and released > 0 and not why:
         times = "once" if released == 1 else f"{released} times"
         text = (
@@ -506,7 +515,7 @@ def _undelivered(facts: Circumstances) -> Iterator[Reason]:
 
 
 def _cancels(facts: Circumstances) -> Iterator[Reason]:
-    """Yield what becomes of external work that nobody waits for any more."""
+    """Yield the reasons for pending cancellations of external work."""
     cancels = sorted((job for job in facts.jobs if job.kind is JobKind.CANCEL), key=_kind_of_wait)
     for _, jobs in groupby(cancels, _kind_of_wait):
         yield from (attrs.evolve(reason, code="cancel") for reason in _of_jobs(facts, list(jobs)))

@@ -1,4 +1,4 @@
-"""Runs that are blocked because the code did not fit their history: they go on where code is deployed that does."""
+"""Resumes runs that were blocked because the code did not fit their history, once matching code is deployed."""
 
 import logging
 from typing import Final, cast
@@ -16,12 +16,14 @@ from holdfast.ports.records import HistoryRow, Run, RunStatus
 from holdfast.ports.unreadable import PARSE_ERRORS
 
 INTERVAL: Final = 60.0
-"""Seconds between two rounds of one process. The first is at its beginning: that is when code is deployed."""
+"""Seconds between two rounds of one process. The first round is at its start, which is when code is deployed."""
 SECONDS_MAX: Final = 1.0
-"""For how long a round replays. The next one goes on from there."""
+"""The maximum time that a round replays histories, in seconds. The next round continues where it stopped."""
 TIMES_MAX: Final = 3
-"""How often a run is resumed, though it is blocked each time: by workers with older code, or by code that differs from
-one process to the next. Then somebody has to look at it."""
+"""How often a run is resumed automatically.
+
+A run that is blocked again each time, by workers with other code or by nondeterministic code, is left to an operator.
+"""
 
 REASON: Final = "the code of this process fits its history"
 
@@ -32,17 +34,17 @@ _log = logging.getLogger("holdfast.maintenance")
 
 
 class BlockedRunResumer:
-    """Looks at blocked runs now and then. Keeps no truth: only where it was, and what it need not replay again."""
+    """Checks blocked runs periodically. Its state is only a cache, so losing it does no harm."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._next = 0.0
         self._after: ListPlace | None = None
         self._unfit: set[tuple[str, int]] = set()
-        """Runs that this process's code does not fit, and how long their histories were: neither changes."""
+        """Run keys and history lengths that this process's code does not fit; for these the answer does not change."""
 
     def round(self) -> tuple[str, ...]:
-        """Have runs go on whose histories this process's code fits, if it is time to. Return their ids."""
+        """Resume blocked runs whose histories fit this process's code, if a round is due. Return their ids."""
         monotonic = self._core.clock.monotonic
         began = monotonic()
         if began < self._next:
@@ -76,7 +78,7 @@ class BlockedRunResumer:
         return False
 
     def _is_readable(self, run: Run) -> bool:
-        """Whether all rows of a run can be read, and the code that is here fits them."""
+        """Whether all rows of a run can be read, and this process's code fits its history."""
         try:
             is_compatible = looked_at(self._core, run).is_compatible
         except (UnreadableRowError, UnknownPlanError, *PARSE_ERRORS):
@@ -84,7 +86,7 @@ class BlockedRunResumer:
         return is_compatible and not unreadable_of(self._core.stores.persistence, (run.key,))
 
     def _may_be_resumed(self, run: Run) -> bool:
-        """Whether it is code that blocks a run, and it was not resumed here in vain since somebody last did so."""
+        """Whether a deploy can unblock a run, and automatic resumes are left since an operator last resumed it."""
         read = self._core.stores.persistence.read
         blocked = read(NewestRows(run=run.key, type="run.blocked", limit=1))
         if not blocked or _fact(blocked[0], "code") not in RESUMED_BY_CODE:
@@ -99,7 +101,7 @@ class BlockedRunResumer:
         try:
             reply = self._core.dispatch(command)
         except RunNotFoundError:
-            return False  # somebody has removed it meanwhile
+            return False  # it was removed in the meantime
         if reply.changed:
             _log.info("run %s of %s was blocked, and goes on: %s", run.id, run.workflow, REASON)
         return reply.changed

@@ -1,4 +1,4 @@
-"""Tells runs what others owe them: the end of a child to who waits for it, that of a parent to its children."""
+"""Delivers the end of a run: its result to the parent run, and the close policy to its child runs."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -17,26 +17,28 @@ from holdfast.ports.records import ClosePolicy, Job, JobKey, Run, RunStatus, job
 from holdfast.ports.references import leaves, located, reference_from
 
 AT_ONCE: Final = 100
+"""The maximum number of ends delivered in one batch."""
 CHILDREN_AT_ONCE: Final = 500
+"""The maximum number of child runs closed in one batch."""
 
 _log = logging.getLogger("holdfast.endings")
 
 
 class Endings:
-    """Tells of ends. Any host may do it, as often as it likes: what was told already is not told again."""
+    """Delivers the ends of runs. Any host may do so at any time: an end is delivered once."""
 
     def __init__(self, inputs: Inputs, payloads: Payloads) -> None:
         self._inputs = inputs
         self._payloads = payloads
 
     def deliver_all(self, kernel: Kernel) -> int:
-        """Tell until nothing is owed, or nothing of it can be told; return how much was."""
+        """Deliver all pending ends that can be delivered now. Return how many were."""
         delivered = since = 0
-        stuck: set[JobKey] = set()  # what can't be told now holds up nothing else
+        stuck: set[JobKey] = set()  # an end that can't be delivered now must not hold up the others
         after: JobKey | None = None
         while (pending := kernel.persistence.read(OwedJobs(AT_ONCE, after))) or (after and since):
             if not pending:
-                after, since = None, 0  # who was told may have ended by it
+                after, since = None, 0  # a delivery may have ended a parent, whose end is then due too
                 continue
             left = [job for job in pending if job.key not in stuck]
             done = self._deliver(kernel, left) if left else set[JobKey]()
@@ -47,7 +49,7 @@ class Endings:
         return delivered
 
     def _deliver(self, kernel: Kernel, pending: Sequence[Job]) -> set[JobKey]:
-        """Tell what these jobs owe, and return those that owe nothing any more."""
+        """Deliver the ends that these jobs stand for. Return the keys of the jobs that are done."""
         runs = {
             run.key: run
             for run in kernel.persistence.read(RunsByKey(tuple(sorted({job.run for job in pending}))))
@@ -71,7 +73,7 @@ class Endings:
                 continue
             try:
                 commands.append(self._end(job, run, parent, values))
-            except Exception as error:  # noqa: BLE001  # whatever a blob store raises, it is this end's trouble alone
+            except Exception as error:  # noqa: BLE001  # any error of a blob store affects only this end
                 _log.error("what run %s owes can't be delivered yet: %s", run.id, error)
         delivered: set[JobKey] = set()
         answers = kernel.dispatch_many(commands)
@@ -85,9 +87,9 @@ class Endings:
         return delivered
 
     def _end(self, job: Job, run: Run, parent: str | None, values: Values) -> RunDeliver:
-        """Return the command that tells of an end, with what the child gave as a value of its parent's.
+        """Return the command that delivers an end, with the child's result copied into a value of the parent.
 
-        Blobs are never shared between runs. What will never be there again is told as a failure.
+        The copy is needed because runs never share blobs. A result whose blob is lost is delivered as a failure.
         """
         deliver = RunDeliver(namespace=job.namespace, job=job.key.text, parent=parent)
         if parent is None or run.status is not RunStatus.COMPLETED:
@@ -101,12 +103,12 @@ class Endings:
         return evolve(deliver, output=self._payloads.put(text, place))
 
     def _close_children(self, kernel: Kernel, parents: Mapping[str, Run]) -> bool:
-        """Close what these runs have left behind, as much as can be at once. False if it can't be done now."""
+        """Apply the close policy to the active children of ended runs. Return False if that is not possible now."""
         known: set[str] = set()
         try:
             while children := kernel.persistence.read(ChildrenLeft(tuple(sorted(parents)), CHILDREN_AT_ONCE)):
                 found = {child.key for child in children}
-                if found == known:  # they were refused
+                if found == known:  # no child was closed: all commands were refused
                     break
                 known = found
                 kernel.dispatch_many([_closing(child, parents) for child in children])

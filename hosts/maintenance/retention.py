@@ -1,4 +1,4 @@
-"""Removes runs: their blobs once their rows are gone, and, where that is wanted, all that ended long ago."""
+"""Retention: removes runs that ended longer ago than a given time, with their blobs."""
 
 import logging
 from datetime import timedelta
@@ -14,19 +14,22 @@ from holdfast.ports.records import TERMINAL, Micros
 from holdfast.ports.validation import duration
 
 AT_ONCE: Final = 100
+"""The number of runs removed in one batch."""
 PAGES_MAX: Final = 5
+"""The maximum number of batches in one sweep."""
 RETENTION_MIN: Final = timedelta(hours=1)
+"""The shortest retention."""
 
 _log = logging.getLogger("holdfast.removing")
 
 
 def checked_retention(where: str, retention: Duration) -> timedelta:
-    """Return how long runs are kept. InvalidArgumentError if that is no length of time, or not at least an hour."""
+    """Return a retention as a timedelta. Raises InvalidArgumentError if it is not a duration of at least an hour."""
     return duration(where, "retention", retention, RETENTION_MIN)
 
 
 class Retention:
-    """Removes runs that ended longer ago than they are kept, some at a time."""
+    """Removes expired runs, a few batches at a time. `kept_for` is in microseconds."""
 
     def __init__(self, core: Core, kept_for: Micros) -> None:
         self._core = core
@@ -34,9 +37,9 @@ class Retention:
         self._after: ListPlace | None = None
 
     def sweep(self) -> bool:
-        """Remove some, oldest first; return whether there may be more.
+        """Remove some expired runs, oldest first. Return whether there may be more.
 
-        What can't be removed now is looked at again in a later round.
+        Runs that can't be removed yet are tried again in a later sweep.
         """
         core = self._core
         before = micros(core.clock.now()) - self._kept_for

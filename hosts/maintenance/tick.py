@@ -1,4 +1,7 @@
-"""What has to be done for all: wake, reap, expire, admit, repair. Any host may do it, as often as it likes."""
+"""The maintenance tick: wakes sleeping jobs, reaps dead sessions, expires deadlines, admits waiting runs, repairs.
+
+Any host may run it, as often as it likes.
+"""
 
 import logging
 from datetime import timedelta
@@ -36,37 +39,38 @@ WAKE_LIMIT: Final = 500
 REAP_LIMIT: Final = 500
 EXPIRE_LIMIT: Final = 500
 ADMIT_LIMIT: Final = 500
-"""Also how many concurrency keys are looked at in a round; the next one goes on from there."""
+"""The maximum number of runs or jobs admitted in a tick, and of concurrency keys checked."""
 REPAIR_LIMIT: Final = 500
 PRUNE_INTERVAL: Final = 600.0
+"""Seconds between two prunings."""
 LEADER_SECONDS_MAX: Final = 15.0
-"""How long a worker that is lost with the duty keeps others from doing it, however long its lease is."""
+"""The maximum length of the leader lease in seconds: how long a dead leader can delay maintenance."""
 
 KEPT_FOR: Final[Micros] = 7 * 86_400_000_000
-"""How long a command with an idempotency key can be repeated and get the same reply."""
+"""How long a command with an idempotency key can be repeated with the same reply, in microseconds."""
 
 _log = logging.getLogger("holdfast.maintenance")
 
 
 @attrs.frozen(kw_only=True)
 class Tick:
-    """What a round of maintenance did.
+    """The result of a maintenance tick.
 
     Attributes:
-        woken: Sleeping jobs that were due and are queued now.
-        sessions: Sessions that were declared dead.
+        woken: Sleeping jobs that were due and are now queued.
+        sessions: Sessions declared dead.
         freed: Jobs of dead sessions that can be claimed again.
-        dead: Jobs of dead sessions that had no attempt left; their runs have failed.
-        silent: Attempts that were taken for lost because their bodies gave no heartbeat in time.
-        expired: Runs that have failed because their deadline had passed.
-        admitted: Pending runs that have begun: their time had come, or there was a slot.
-        queued: Jobs of stages with `max_concurrency` that got their turn.
-        repaired: Ids of runs that lacked jobs and got them back: none, ever, without a fault.
-        told: Ends of runs that others were told of, who wait for them or are their children.
-        reminded: Queued jobs that a serverless host has announced again, because their messages may have been lost.
-        events: Events that a serverless host has brought to its sinks.
-        wakes_at: When there is room again under rate limits: jobs sleep until then. Microseconds since 1970.
-        more: Whether there may be more of the same to do at once.
+        dead: Jobs of dead sessions without an attempt left; their runs have failed.
+        repaired: Ids of runs that lacked jobs and got them back. Always empty unless there is a bug.
+        silent: Attempts that are lost because their bodies sent no heartbeat in time.
+        told: Ends of runs delivered to parents or child runs.
+        reminded: Queued jobs that a serverless host announced again, because their messages may be lost.
+        expired: Runs that failed because their deadline passed.
+        admitted: Pending runs that started: their `start_at` came, or they got a slot.
+        queued: Jobs under `max_concurrency` that got a slot.
+        events: Events that a serverless host delivered to its sinks.
+        wakes_at: When rate limits next allow a start, until when jobs sleep. Microseconds since 1970.
+        more: Whether another tick should follow at once.
     """
 
     woken: int
@@ -86,15 +90,15 @@ class Tick:
 
 
 class Maintenance:
-    """Rounds of maintenance. Keeps no truth: only who has the duty, and where repair goes on."""
+    """Runs maintenance. Its state is only positions and the leader lease, so losing it does no harm."""
 
     def __init__(self, core: Core, *, lease: float, retention: timedelta | None = None) -> None:
-        """`retention` is how long runs are kept that have ended; None: until somebody removes them."""
+        """`lease` is the session lease in seconds; `retention` how long ended runs are kept, None for ever."""
         self._core = core
         self._retention = (
             None if retention is None else Retention(core, retention // timedelta(microseconds=1))
         )
-        # Whoever has the duty may be the worker that is lost: it must not keep it for longer than its session lasts.
+        # The leader may be the worker that dies: it must not stay leader longer than its session lasts.
         self._lease = min(lease, LEADER_SECONDS_MAX)
         self._whole_lease = lease
         self._grace = round(lease / 10 * 1_000_000)
@@ -107,9 +111,11 @@ class Maintenance:
         self._resumer = BlockedRunResumer(core)
 
     def sweep(self, session: str) -> tuple[bool, tuple[Micros, ...]]:
-        """Do a round if this session has the duty. What is blocked for want of code is looked at by each that has code.
+        """Run a tick if this session has, or gets, the leader lease. Every process with code resumes blocked runs.
 
-        Return whether another should follow at once, and when jobs wake that wait under rate limits.
+        Returns:
+            Whether another tick should follow at once, and when jobs under rate limits wake, in microseconds since
+                1970.
         """
         self.resume_blocked()
         if not self._is_leader(session):
@@ -118,15 +124,15 @@ class Maintenance:
         return self.prune() or tick.more, tick.wakes_at
 
     def resign(self, session: str) -> None:
-        """Leave the duty to others at once, if this session has it."""
+        """Release the leader lease, if this session has it."""
         if self._core.clock.monotonic() < self._leader_until:
             self._leader_until = 0.0
             self._take(session, lease=0.0)
 
     def prune(self) -> bool:
-        """Every ten minutes, remove what is no longer kept. Return whether there may be more of it.
+        """Every ten minutes, delete replies to idempotency keys and dead sessions older than a week, and expired runs.
 
-        Those are replies to idempotency keys, and dead sessions, that are older than a week; and runs.
+        Return whether there may be more to delete.
         """
         now = self._core.clock.monotonic()
         if now < self._prune_at:
@@ -138,13 +144,14 @@ class Maintenance:
         return more
 
     def resume_blocked(self) -> tuple[str, ...]:
-        """Once a minute, have runs go on that were blocked, and that the code which is here fits. Return their ids."""
+        """Once a minute, resume blocked runs whose histories this process's code fits. Return their ids."""
         return self._resumer.round()
 
     def tick(self) -> Tick:
-        """Do a round, whoever has the duty.
+        """Run a tick, without checking the leader lease. Raises the error of the first part that failed.
 
-        The clock is synced first if it was not for a third of a lease, or has stepped since.
+        The clock is synchronized first if the last sync is older than a third of a lease, or the clock has stepped
+        since.
         """
         self._core.trust_clock(self._clock_age_max)
         for_sessions, for_silence = self._graces()
@@ -174,7 +181,7 @@ class Maintenance:
         assert isinstance(repaired, RunRepaired)
         self._repair_after = repaired.next or ""
         self._runs_after, self._jobs_after = runs.next or "", jobs.next or ""
-        # What this round has freed, was searched for before it was free.
+        # Slots freed by this tick were not free yet when the tick looked for runs to admit.
         wakes_at = (*jobs.wakes_at, *self._core.follow_up(woken, expired, runs))
         if repaired.repaired:
             _log.error("runs lacked jobs and got them back: %s", ", ".join(repaired.repaired))
@@ -194,8 +201,8 @@ class Maintenance:
             wakes_at=wakes_at,
             silent=overdue.freed + overdue.dead,
             told=self._core.deliver_ends() if repaired.has_deliveries else 0,
-            # The jobs of sessions that this round declared dead are freed by the next one, and so are the slots of
-            # what it has ended.
+            # The next tick frees the jobs of sessions that this one declared dead, and the slots of runs that it
+            # ended.
             more=woken.woken >= WAKE_LIMIT
             or reaped.sessions > 0
             or freed.freed + freed.dead >= REAP_LIMIT
@@ -208,10 +215,10 @@ class Maintenance:
         )
 
     def _graces(self) -> tuple[Micros, Micros]:
-        """Return how long ago a session must have expired, and a heartbeat have been due, to be given up.
+        """Return the grace periods after which sessions and missing heartbeats count as expired, in microseconds.
 
-        Where the store's clock is that of machines, and has just been set forward, all that was written before looks
-        older than it is: for sessions until all that live have been renewed, for heartbeats as long as that may matter.
+        If the store uses the clocks of its hosts and this one was set forward, rows written before look too old. The
+        grace is longer then: for sessions until all live ones have renewed, for heartbeats as long as the step matters.
         """
         step = self._core.clock.step
         if step is None or step.by < 0:

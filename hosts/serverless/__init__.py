@@ -1,1 +1,1 @@
-"""Hosts for functions that live for seconds."""
+"""Hosts for functions as a service, such as AWS Lambda."""

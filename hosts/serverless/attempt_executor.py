@@ -1,4 +1,4 @@
-"""Runs bodies from sync code, in an event loop that stays between calls."""
+"""Runs attempts from synchronous code, in an event loop that is kept between calls."""
 
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
@@ -34,15 +34,18 @@ from holdfast.ports.errors import CommandError, HoldfastError, UnreadableRowErro
 from holdfast.ports.records import Micros, PassOver
 
 HEARTBEAT_INTERVAL: Final = 2.0
+"""Seconds between two heartbeats, by default."""
 UNKNOWN_CODE_DELAY: Final[Micros] = 5_000_000
+"""How long a job whose code this process lacks sleeps before it is queued again, in microseconds."""
 
 Settle: TypeAlias = Callable[[Sequence[JobSettle]], None]
 
 
 class AttemptExecutor:
-    """See `Executor`. Functions are driven for `drive_for` seconds at a time, if that is set.
+    """An `Executor` for serverless hosts.
 
-    Up to `function_cache` of them stay in memory while they rest.
+    A durable function is driven for at most `drive_for` seconds at a time, if that is set. Up to `function_cache`
+    waiting functions stay in memory.
     """
 
     def __init__(
@@ -62,12 +65,12 @@ class AttemptExecutor:
 
     @property
     def pass_over(self) -> PassOver:
-        """What must not be claimed beside what runs here: calls in other threads run under the same session."""
+        """Which lost jobs must not be claimed now, given the attempts that run in this process, in any thread."""
         return passed_over_beside(list(self._inside.values()))
 
     @contextmanager
     def holding(self, attempts: Iterable[Attempt]) -> Generator[None]:
-        """Count attempts among what runs here."""
+        """Count these attempts as running while the context is open."""
         names = {(one.job, one.epoch): one for one in attempts if one.lost_attempts}
         self._inside |= names
         try:
@@ -98,12 +101,21 @@ class AttemptExecutor:
         is_fresh: bool,
         queues: Collection[str] | None = None,
     ) -> dict[str, JobExecuted | HoldfastError]:
-        """Run attempts at once, and settle each as soon as it has ended: those together that have meanwhile.
+        """Run attempts concurrently, and settle each when it has ended, together with others that ended meanwhile.
 
-        Return what became of each, by its job; an error where that could not be stored, so that it comes free only when
-        the session has expired. At `ends_at` bodies are stopped. Where the process is not `is_fresh`, those are given
-        back that may need longer than that; in a fresh one they have as much time as there can be. Given back is also
-        what is in none of these `queues`: what a message says of that is not to be relied on, if it says anything.
+        Args:
+            attempts: The claimed attempts.
+            kernel: Where to settle them.
+            ends_at: When to stop bodies, in microseconds since 1970; None for never.
+            is_fresh: Whether the process has its full time. If not, jobs that may need longer than the rest of it are
+                released.
+            queues: The queues to serve; jobs of others are released, as the queue in a message is not reliable. None
+                for all.
+
+        Returns:
+            The outcome of each attempt, by job; an error if it could not be stored. The job is then free when the
+                session
+            has expired.
         """
         bodies, unknown = prepare(self._core, attempts)
         bodies = [attrs.evolve(body, ends_at=ends_at) for body in bodies]
@@ -145,7 +157,7 @@ class AttemptExecutor:
         return became
 
     def execute_many(self, attempts: Sequence[Attempt], kernel: Kernel) -> list[str]:
-        """Run attempts at once and settle them together; return what became of each."""
+        """Run attempts concurrently and settle them together. Return the status of each."""
         bodies, unknown = prepare(self._core, attempts)
         self._release(unknown, kernel, UNKNOWN_CODE_DELAY)
         by_job = {body.attempt.job: body for body in bodies}
@@ -177,9 +189,10 @@ class AttemptExecutor:
         self._core.follow_up(*released)
 
     async def _run_all(self, prepared: Sequence[Body], settle: Settle | None = None) -> list[JobSettle]:
-        """Run bodies; return what settles those that were not cancelled on the way.
+        """Run bodies; return the settle commands of those that were not cancelled.
 
-        With `settle` those that end while others run are settled meanwhile, and only the others are returned.
+        With `settle`, bodies that end while others run are settled meanwhile, and only the remaining commands are
+        returned.
         """
         bodies = [
             attrs.evolve(body, parts=attrs.evolve(body.parts, drive_for=self._drive_for, cache=self._cache))
@@ -218,7 +231,7 @@ class AttemptExecutor:
         return settles
 
     async def _watch(self, bodies: dict[str, Body], scopes: dict[str, CancelScope]) -> None:
-        """Cancel bodies that are no longer held, and pass on what they say."""
+        """Send heartbeats with the outputs of bodies, and cancel bodies that have lost their jobs."""
         while True:
             await anyio.sleep(self._heartbeat_interval or HEARTBEAT_INTERVAL)
             held = tuple(
@@ -241,7 +254,7 @@ class AttemptExecutor:
 
 
 def _lost(core: Core, attempt: Attempt) -> JobSettle:
-    """Return the settle of a body that was cancelled because it was lost: it will be fenced, and so counted."""
+    """Return the settle command of a body that was cancelled because it lost its job. The kernel fences it."""
     failure = Failure(code="cancelled", message="the attempt was lost while it ran")
     return JobSettle(
         namespace=core.namespace, job=attempt.job, epoch=attempt.epoch, outcome=Failed(failure=failure)
@@ -253,4 +266,4 @@ _UNKNOWN_CODE: Final = JobExecuted(
 )
 _BLOCKED: Final = ignored(BLOCKED_CLAIM)
 _RELEASED: Final = JobExecuted(status="ignored", reason="stale")
-"""A message of its own says that it can be had again."""
+"""A released job is announced by a new message."""

@@ -1,4 +1,4 @@
-"""Carries out jobs where a process lives for seconds and may be frozen between calls. Sync; needs no event loop."""
+"""The serverless host: runs jobs in processes that live for seconds and may be frozen between calls. Blocking."""
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -38,10 +38,10 @@ from holdfast.ports.validation import SINK, Wanted, an, by_name, check, duration
 T = TypeVar("T")
 
 MARGIN: Final = 10.0
-"""Seconds that a session outlives the longest invocation, so that no body loses its lease before it is stopped."""
+"""How many seconds a session outlives the longest invocation, so that a body is stopped before its lease expires."""
 
 _REAPED_WITHIN: Final = 120.0
-"""Seconds after its lease within which a session has surely been declared dead: maintenance runs every minute."""
+"""Seconds after which an expired session is certainly declared dead: maintenance runs every minute."""
 
 _ENGINE: Final = an("an Engine, as Engine.open(url, workflows=[...]) gives it", Engine)
 _MESSAGES: Final = Wanted(
@@ -56,17 +56,17 @@ _MESSAGES: Final = Wanted(
 
 @attrs.frozen(kw_only=True)
 class JobOutcome:
-    """What became of a message.
+    """The outcome of a message, and what to do with it.
 
     Attributes:
-        status: What the body did; `suspended` if its stage now waits for external work or for a child; `fenced` if its
-            result came too late to count; `ignored` if it was not run.
-        reason: Why it was ignored: `closed` (done or cancelled long since), `stale` (a newer message is on its way),
-            `leased` (a worker has it), `not_due`, `waiting` (for a child), `paused`, `limited` (others of its stage are
-            under way), `unknown_code` (this process lacks its code), `suspect` (it was lost with a worker before, as
-            another was that runs here).
-        acknowledge: Whether the message is dealt with. If not, give it back to the queue.
-        retry_after: Seconds after which a message that is given back should come again; None if it should not.
+        status: The outcome of the body; `suspended` if its stage now waits for external work or a child run; `fenced`
+            if the result came too late and was discarded; `ignored` if the body was not run.
+        reason: Why it was ignored: `closed` (the job is done or cancelled), `stale` (a newer message is on its way),
+            `leased` (a worker has the job), `not_due`, `waiting` (for a child run), `paused`, `limited` (by a
+            concurrency or rate limit), `unknown_code` (this process lacks its code), or `suspect` (the job was lost
+            with a worker, and so was another one that runs here).
+        acknowledge: Whether to delete the message. If False, return it to the queue.
+        retry_after: Seconds after which a returned message should be delivered again; None if it should not.
     """
 
     status: Literal["completed", "suspended", "failed", "retrying", "fenced", "ignored"]
@@ -77,37 +77,36 @@ class JobOutcome:
 
 @attrs.frozen(kw_only=True)
 class ProcessedJobs:
-    """What `process_available_jobs` did. `more` says whether it stopped at its limit, so that there may be more."""
+    """The result of `process_available_jobs`."""
 
     processed: int
+    """How many jobs were run; the next three count them by outcome."""
     completed: int
     failed: int
     fenced: int
     more: bool
+    """Whether it stopped at its limit, so that there may be more jobs."""
 
 
 class ServerlessHost:
-    """Runs jobs of an engine's workflows inside short-lived functions.
+    """Runs the jobs of an engine's workflows in short-lived functions.
 
-    Build it once, outside the handler: it may be reused after having been frozen for any time, since it asks the
-    store at every call whether its session still lives.
+    Create it once, outside the handler. It may be frozen between calls for any time: each call verifies its session.
 
     Args:
-        engine: Whose workflows to run.
-        time_limit: How long an invocation can last at the most: a timedelta, or a number of seconds, as all lengths of
-            time here. A function that is killed is noticed after
-            that, and not before.
-        sinks: What takes events, by the names under which sinks are registered. `run_maintenance_tick` calls them.
-        retention: How long runs of the engine's namespace are kept that have ended, at least an hour; then
-            `run_maintenance_tick` removes them. None: until somebody does.
-        heartbeat_interval: How long it is between two times that what bodies say is stored, and that it is asked
-            whether they still hold their jobs. Two seconds if left out.
-        function_cache: How many durable functions that wait stay in memory for the next invocation in this process,
-            which need not replay them then. None unless it is said: memory is paid for, and mostly another process is
-            called.
+        engine: The engine with the workflows to run.
+        time_limit: The longest time that an invocation can last, a timedelta or a number of seconds. A killed function
+            is detected after this time, not earlier.
+        sinks: The sinks to which `run_maintenance_tick` delivers events, by their registered names.
+        retention: How long ended runs of the engine's namespace are kept, at least an hour, before
+            `run_maintenance_tick` removes them. None keeps them.
+        heartbeat_interval: The time between two heartbeats, which also store the outputs of bodies. Two seconds if
+            omitted.
+        function_cache: How many waiting durable functions stay in memory for the next invocation in this process, which
+            need not replay them then. Zero by default, as the next invocation mostly runs in another process.
 
     Raises:
-        InvalidArgumentError: One of these can't be.
+        InvalidArgumentError: An argument has the wrong type or is out of bounds.
     """
 
     def __init__(
@@ -136,7 +135,7 @@ class ServerlessHost:
         self._maintenance = Maintenance(engine.core, lease=limit + MARGIN, retention=kept)
         self._reminders = Reminders(engine.core)
         self._flusher = Flusher(engine.core, taken, lease=min(LEASE, limit))
-        # The steps that a function has begun by then have as much time again.
+        # Half of the time to drive a function, the other half for the steps that it has started by then.
         self._executor = AttemptExecutor(
             engine.core, heartbeat_interval=every, drive_for=limit / 2, function_cache=function_cache
         )
@@ -146,22 +145,22 @@ class ServerlessHost:
         renew_in_forks(self)
 
     def renew(self) -> None:
-        """Begin anew. In a forked child: the session is its parent's."""
+        """Reset the state in a forked child: the session belongs to its parent."""
         self._session = None
         self._lock = threading.Lock()
 
     def handle_job(self, message: "JobMessage | Mapping[str, object] | str", /) -> JobOutcome:
-        """Run the job that a message names, if it is to be run, and say what to do with the message.
+        """Run the job that a message names, if it is due, and return what to do with the message.
 
-        A body that failed is a message dealt with: its next attempt gets a message of its own. Only an error that
-        this raises is worth delivering the message again.
+        A failed body counts as handled, as its next attempt gets a new message. Return the message to the queue only if
+        the outcome's `acknowledge` is False, or this raises another error than InvalidMessageError.
 
         Args:
-            message: A JobMessage, or a mapping or JSON text with just its two fields.
+            message: A JobMessage, or a mapping or JSON text with exactly its two fields.
 
         Raises:
-            InvalidMessageError: It is no such thing; it will never be, so put it aside.
-            UnavailableError: The store did not answer in time.
+            InvalidMessageError: The message is malformed. Do not deliver it again.
+            UnavailableError: The store can't be reached.
         """
         wanted = message_from(message)
         executed = self._with_session(lambda kernel, session: self._execute(kernel, session, wanted))
@@ -177,25 +176,27 @@ class ServerlessHost:
         is_fresh: bool = True,
         queues: Collection[str] | None = None,
     ) -> list["JobOutcome | HoldfastError"]:
-        """Run the jobs that messages name, all at once, and say of each what to do with its message.
+        """Run the jobs that messages name concurrently, and return what to do with each message.
 
-        They are claimed in one transaction, and each is settled as soon as its body has ended. Two messages of one job
-        are one of them too many, and do no harm.
+        The jobs are claimed in one transaction, and each is settled when its body has ended. Duplicate messages do no
+        harm.
 
         Args:
-            messages: What queues have brought, a hundred at the most.
-            seconds_left: How long the invocation lasts yet, less what it takes to store what bodies give. Bodies are
-                told, and stopped then: that is a failed attempt. Functions rest before that, and go on in the next.
-            is_fresh: Whether the invocation has just begun. Where it has not, jobs are given back, with their attempts
-                not counted, whose stages may need more time than is left.
-            queues: Which queues of jobs are served; None for all. Jobs of others are given back in the same way.
+            messages: At most 100 messages.
+            seconds_left: The time left in the invocation, less what is needed to store results. Bodies can see it, and
+                are stopped then, which counts as a failed attempt. Durable functions are parked before and continue in
+                a later invocation.
+            is_fresh: Whether the invocation has just begun. If not, jobs whose stages may need more time than is left
+                are released, without counting an attempt.
+            queues: The queues of jobs to serve; None for all. Jobs of other queues are released.
 
         Returns:
-            For each message what became of it; an error where the store did not say, so that it is worth delivering
+            The outcome of each message; an error if the outcome could not be stored, so that the message should be
+                delivered
             again.
 
         Raises:
-            UnavailableError: The store did not answer in time. No message is dealt with.
+            UnavailableError: The store can't be reached. No message is handled.
         """
         check("handle_jobs", _MESSAGES, messages=messages)
         ends_at = None
@@ -213,7 +214,7 @@ class ServerlessHost:
                     attempts, kernel, ends_at=ends_at, is_fresh=is_fresh, queues=queues
                 )
             if any(isinstance(one, HoldfastError) for one in became.values()):
-                self._forget_session(session)  # it holds what could not be settled, which is to come free
+                self._forget_session(session)  # it must expire, to free the jobs that could not be settled
             return [
                 _outcome(ignored(one) if one.attempt is None else became[one.attempt.job]) for one in claimed
             ]
@@ -223,12 +224,12 @@ class ServerlessHost:
     def process_available_jobs(
         self, *, max_jobs: int, concurrency: int = 10, keep_on: Callable[[], bool] = lambda: True
     ) -> ProcessedJobs:
-        """Claim and run jobs until there are none, or `max_jobs` have been run.
+        """Claim and run jobs until none is available, or `max_jobs` have been run.
 
         Args:
-            max_jobs: How many at most.
-            concurrency: How many at once.
-            keep_on: Asked before each claim; return False near the end of the invocation.
+            max_jobs: The maximum number of jobs.
+            concurrency: The maximum number of concurrent jobs.
+            keep_on: Called before each claim; return False near the end of the invocation.
         """
         check("process_available_jobs", integer(1), max_jobs=max_jobs, concurrency=concurrency)
         counts: dict[str, int] = {}
@@ -244,15 +245,16 @@ class ServerlessHost:
         return _processed(processed, counts, more=True)
 
     def run_maintenance_tick(self, *, keep_on: Callable[[], bool] = lambda: True) -> Tick:
-        """Wake what is due, reap dead sessions, repair; until nothing is left, or `keep_on` says False.
+        """Run maintenance until nothing is left to do or `keep_on` returns False. Return what was done.
 
-        Run it from a timer, at least once a minute: it is what brings back jobs whose function was killed, and those
-        that sleep. It also announces again, once and at most 100 of them, queued jobs of runs to which nothing has
-        happened for a minute: their messages may have been lost. Last, it brings events to the sinks that the host was
-        given, until they have them all or `keep_on` says no. Running it more often, or twice at once, does no harm.
+        It wakes due jobs, reaps dead sessions, expires deadlines, admits waiting runs, repairs, and removes expired
+        runs. Call it from a timer at least once a minute: it recovers the jobs of killed functions and wakes sleeping
+        jobs. It also announces again, once and at most 100 at a time, queued jobs of runs without changes for a minute,
+        as their messages may be lost. Finally it delivers events to the host's sinks. Extra or concurrent calls do no
+        harm.
         """
         self._core.connect()
-        reminded = self._reminders.send()  # first, for what is woken now has a message of its own
+        reminded = self._reminders.send()  # first, as jobs woken by the tick get messages anyway
         self._maintenance.resume_blocked()
         tick = self._maintenance.tick()
         while tick.more and keep_on():
@@ -312,7 +314,7 @@ class ServerlessHost:
         return [one for one in claimed if isinstance(one, JobClaimed)]
 
     def _process(self, kernel: Kernel, session: str, limit: int) -> list[str]:
-        """Claim jobs and run them; return what became of each."""
+        """Claim jobs and run them. Return the status of each."""
         attempts = self._claim(kernel, session, limit).attempts
         with self._executor.holding(attempts):
             return self._executor.execute_many(attempts, kernel) if attempts else []
@@ -337,12 +339,12 @@ class ServerlessHost:
         return claimed
 
     def _with_session(self, call: Callable[[Kernel, str], T]) -> T:
-        """Make a call under a session that lives: the one there is or, if that was declared dead, a new one.
+        """Call with a live session: the current one or, if it was declared dead, a new one.
 
-        One that nobody has renewed for so long is taken for dead, and the store is not asked first.
+        A session that was not renewed for long is taken for dead without asking the store.
         """
         kernel = self._connected()
-        self._core.trust_clock(CLOCK_AGE_MAX)  # between two invocations a process may stand still for hours
+        self._core.trust_clock(CLOCK_AGE_MAX)  # a process may be frozen for hours between two invocations
         now = self._core.clock.monotonic()
         with self._lock:
             if now - self._called_at > self._lapses_after:
@@ -359,7 +361,7 @@ class ServerlessHost:
                     session = self._session or session
                 return call(kernel, session)
         except BaseException:
-            # It may hold a job that nobody runs or has settled: not to be renewed, so that the job comes free.
+            # The session may hold a job that no longer runs: do not renew it, so that the job comes free.
             self._forget_session(session)
             raise
 

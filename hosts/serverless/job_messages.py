@@ -1,4 +1,4 @@
-"""What a message says: which job is to be had."""
+"""Messages that name a job to run."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -14,14 +14,16 @@ _FIELDS: Final = {"job_id", "epoch"}
 
 @attrs.frozen(kw_only=True)
 class JobMessage:
-    """All that a message says: which job, and which epoch it had when the message was sent."""
+    """A message with the job to run."""
 
     job_id: str
+    """The id of the job."""
     epoch: int
+    """The epoch that the job had when the message was sent."""
 
 
 def message_from(message: "JobMessage | Mapping[str, object] | str") -> JobMessage:
-    """Return a message that was checked. InvalidMessageError if it says anything but a job and an epoch."""
+    """Return a checked message. Raises InvalidMessageError unless it has exactly a job id and an epoch."""
     if isinstance(message, JobMessage):
         data: object = {"job_id": message.job_id, "epoch": message.epoch}
     elif isinstance(message, str):

@@ -1,4 +1,4 @@
-"""Announces again jobs that nobody has claimed: their messages may have been lost."""
+"""Announces queued jobs again that were not claimed, as their messages may be lost."""
 
 from typing import Final
 
@@ -9,18 +9,17 @@ from holdfast.ports.records import JobKey, Micros
 from holdfast.ports.transport import JobHint
 
 REMIND_AFTER: Final[Micros] = 60_000_000
-"""How long nothing has happened to a run before its queued jobs are announced again."""
+"""How long a run must be unchanged before its queued jobs are announced again, in microseconds."""
 
 REMIND_LIMIT: Final = 100
-"""How many jobs are announced again at once: where a queue is merely slow, that is all that is added to it."""
+"""The maximum number of jobs announced at once, to limit the extra load on a queue that is merely slow."""
 
 
 class Reminders:
-    """Goes round the queued jobs that this process has code for, some at a time, and begins anew at the end.
+    """Cycles through the queued jobs that this process has code for.
 
-    A run changes whenever one of its jobs is opened, settled or fails, so the jobs of one that did not change for a
-    while have been queued for that long. Only those that were given back, or have just been woken, may be younger;
-    then a message is sent twice, which is harmless.
+    A run changes whenever one of its jobs is opened, settled or fails, so the queued jobs of an unchanged run are old.
+    Only released and newly woken jobs may be younger; an extra message does no harm.
     """
 
     def __init__(self, core: Core) -> None:
@@ -28,7 +27,7 @@ class Reminders:
         self._after: JobKey | None = None
 
     def send(self) -> int:
-        """Announce the next jobs, and return how many. UnavailableError if the store did not answer."""
+        """Announce the next jobs, and return how many. Raises UnavailableError."""
         jobs = self._core.stores.persistence.read(
             QueuedJobs(
                 namespace=self._core.namespace,

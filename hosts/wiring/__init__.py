@@ -1,1 +1,1 @@
-"""What all hosts share: adapters from URLs, the kernel, the registry of code, the clock of the store."""
+"""What all hosts share: adapters from URLs, the kernel, the registry of workflows, the store's clock."""

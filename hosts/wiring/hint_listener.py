@@ -1,4 +1,4 @@
-"""Hears what the transport says, for a whole process: tells its workers, and those who wait for runs to end."""
+"""Receives hints from the transport for a whole process: wakes its workers and resolves waits for runs."""
 
 import logging
 import threading
@@ -15,10 +15,11 @@ from holdfast.ports.records import TERMINAL, Run
 from holdfast.ports.transport import Delivery, JobHint, JobTransport, RunHint, tells_of_runs
 
 POLL_FLOOR: Final = 1.0
-"""Seconds after which runs that are waited for are looked at, though nothing was heard."""
+"""Seconds after which the runs waited for are read from the store, even without hints."""
 
 _AT_ONCE: Final = 0.005
 IDLE_PAUSE: Final = 0.1
+"""Seconds to pause if the transport returns at once without hints."""
 _HINTS_AT_ONCE: Final = 200
 _WAITED_AT_ONCE: Final = 1_000
 
@@ -26,38 +27,41 @@ _log = logging.getLogger("holdfast.listener")
 
 
 class Listening(Protocol):
-    """Tells those who wait of what happens."""
+    """Notifies workers of jobs, and callers of the ends of runs."""
 
     @property
     def waiting(self) -> int:
-        """How many runs are waited for."""
+        """The number of runs waited for."""
         ...
 
     def when_ended(self, run: str, /) -> "Future[Run]":
-        """Return a future of the run's row once the run of this key has ended. Cancel it to stop waiting."""
+        """Return a future of the run's row, resolved when the run with this key has ended. Cancel it to unsubscribe."""
         ...
 
     def when_past(self, run: str, row: int, /) -> "Future[Run]":
-        """Return a future of the run's row once its history has got past a row, or it has ended. As `when_ended`."""
+        """Return a future of the run's row, resolved when its history has passed this row or the run has ended."""
         ...
 
     def add_worker(
         self, wake: Callable[[], None], ended: Callable[[frozenset[str]], None] = lambda _: None, /
     ) -> None:
-        """Call `wake` whenever there may be jobs, `ended` with runs that may have ended; from any thread."""
+        """Register a worker: `wake` is called when there may be jobs, `ended` with runs that may have ended.
+
+        Both may be called from any thread.
+        """
         ...
 
     def remove_worker(self, wake: Callable[[], None], /) -> None:
-        """Do not call `wake` any more, nor the `ended` that came with it."""
+        """Unregister the worker with this `wake`."""
         ...
 
     def close(self) -> None:
-        """Stop; whoever still waits is cancelled."""
+        """Stop; outstanding futures are cancelled."""
         ...
 
 
 class Listener:
-    """One thread, if `starts`, started when it is first needed, that listens until it is closed."""
+    """A thread that receives hints until it is closed. It starts at the first use, if `starts`."""
 
     def __init__(
         self,
@@ -74,7 +78,7 @@ class Listener:
         self.renew()
 
     def renew(self) -> None:
-        """Begin anew, with nobody who waits. In a forked child: they wait in its parent."""
+        """Reset the state, without waits. A forked child calls this: the waiting callers exist only in its parent."""
         self._looked_at = self._monotonic()
         self._lock = threading.Lock()
         self._waiting: dict[str, list[_Waiting]] = {}
@@ -85,16 +89,16 @@ class Listener:
 
     @property
     def waiting(self) -> int:
-        """How many runs are waited for."""
+        """The number of runs waited for."""
         with self._lock:
             return len(self._waiting)
 
     def when_ended(self, run: str) -> "Future[Run]":
-        """Return a future of the run's row once the run of this key has ended. Cancel it to stop waiting."""
+        """Return a future of the run's row, resolved when the run with this key has ended. Cancel it to unsubscribe."""
         return self._wait(run, _Waiting())
 
     def when_past(self, run: str, row: int) -> "Future[Run]":
-        """Return a future of the run's row once its history has got past a row, or it has ended. As `when_ended`."""
+        """Return a future of the run's row, resolved when its history has passed this row or the run has ended."""
         return self._wait(run, _Waiting(row))
 
     def _wait(self, run: str, waiting: "_Waiting") -> "Future[Run]":
@@ -109,18 +113,21 @@ class Listener:
     def add_worker(
         self, wake: Callable[[], None], ended: Callable[[frozenset[str]], None] = lambda _: None
     ) -> None:
-        """Call `wake` whenever there may be jobs, `ended` with runs that may have ended; from the listener's thread."""
+        """Register a worker: `wake` is called when there may be jobs, `ended` with runs that may have ended.
+
+        Both are called in the listener's thread.
+        """
         with self._lock:
             self._workers[wake] = ended
         self._start()
 
     def remove_worker(self, wake: Callable[[], None]) -> None:
-        """Do not call `wake` any more, nor the `ended` that came with it."""
+        """Unregister the worker with this `wake`."""
         with self._lock:
             self._workers.pop(wake, None)
 
     def close(self) -> None:
-        """Stop listening; whoever still waits is cancelled."""
+        """Stop the thread; outstanding futures are cancelled."""
         with self._lock:
             self._closed.set()
         self._transport.close()
@@ -140,20 +147,20 @@ class Listener:
                 self._thread.start()
 
     def _listen(self) -> None:
-        closed = self._closed  # that of a listener that is opened again is another
+        closed = self._closed  # a listener that is reopened has another one
         while not closed.is_set():
             if pause := self.listen_once():
                 closed.wait(pause)
 
     def listen_once(self) -> float:
-        """Wait for what the transport says next, and pass it on; return for how many seconds to rest then."""
+        """Receive the next hints and pass them on. Return how many seconds to pause before the next call."""
         try:
             deliveries, pause = self._receive()
             if self._closed.is_set():
                 return 0.0
             self._notify_workers(deliveries)
             if not deliveries or self._monotonic() - self._looked_at >= POLL_FLOOR:
-                # However much is heard: what was not heard must be made up for.
+                # Hints may be lost, so the store is read regularly however many arrive.
                 self._look()
                 self._looked_at = self._monotonic()
             elif any(not isinstance(delivery.hint, JobHint) for delivery in deliveries):
@@ -163,16 +170,16 @@ class Listener:
         except HoldfastError as error:
             _log.warning("could not look for runs that ended: %s", error)
             return POLL_FLOOR
-        except Exception:  # noqa: BLE001  # a bug must not leave those waiting for ever who wait
+        except Exception:  # noqa: BLE001  # a bug must not leave callers waiting for ever
             _log.exception("could not look for runs that ended")
             return POLL_FLOOR
         return pause
 
     def _receive(self) -> tuple[Sequence[Delivery], float]:
-        """Return what the transport says, and how long to rest then.
+        """Return the next hints, and how many seconds to pause.
 
-        Nothing is said while it can't be asked, and runs are looked at all the same: what it carries are hints. Nor is
-        anything taken that is for those who run jobs, if nobody here does.
+        If the transport fails, there are no hints, and the store is polled instead. Without a local worker nothing is
+        received from a transport that carries only job hints, as those belong to other processes.
         """
         called_at = self._monotonic()
         with self._lock:
@@ -185,13 +192,13 @@ class Listener:
                 _log.warning("nothing is heard now, so that it is looked for instead: %s", error)
             self._is_deaf = True
             return (), POLL_FLOOR
-        except Exception:  # noqa: BLE001  # a bug must not leave those waiting for ever who wait
+        except Exception:  # noqa: BLE001  # a bug must not leave callers waiting for ever
             _log.exception("could not hear what the transport says")
             return (), POLL_FLOOR
         if self._is_deaf:
             _log.info("the transport is heard again")
         self._is_deaf = False
-        # It does not wait: somebody else has closed it, say. That must not keep a processor busy.
+        # A transport that returns at once, because it was closed for instance, must not cause a busy loop.
         return deliveries, IDLE_PAUSE if not deliveries and self._monotonic() - called_at < _AT_ONCE else 0.0
 
     def _notify_workers(self, deliveries: Sequence[Delivery]) -> None:
@@ -206,7 +213,7 @@ class Listener:
                 ended(runs)
 
     def _look(self, deliveries: Sequence[Delivery] = ()) -> None:
-        """Give those who wait the runs that have ended: one question for all of them."""
+        """Resolve the waits for runs that have ended, with one query for all of them."""
         hinted = [delivery.hint for delivery in deliveries]
         hinted_runs = {hint.run for hint in hinted if isinstance(hint, RunHint)}
         everything = not hinted or None in hinted
@@ -232,11 +239,11 @@ class Listener:
 
 @attrs.frozen(eq=False)
 class _Waiting:
-    """Somebody who waits for a run to end, or for its history to get past a row."""
+    """A wait for a run to end, or for its history to pass a row."""
 
     past: int | None = None
     future: "Future[Run]" = attrs.field(factory=Future[Run])
 
     def is_for(self, run: Run) -> bool:
-        """Whether this is what is waited for."""
+        """Whether the wait is over."""
         return run.status in TERMINAL or (self.past is not None and run.last_row > self.past)

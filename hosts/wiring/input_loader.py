@@ -1,4 +1,4 @@
-"""What attempts need to run, read for many at once, outside any transaction."""
+"""Loads the inputs of many attempts at once, outside any transaction."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, cast
@@ -19,28 +19,34 @@ Values = Mapping[tuple[str, Reference], tuple[Payload, ...]]
 
 @attrs.frozen(kw_only=True)
 class Work:
-    """An attempt with its run, the plan it follows and the JSON text of its input; or why that can't be had."""
+    """An attempt, and what it needs to run."""
 
     attempt: Attempt
     run: Run
+    """The run of the attempt."""
     plan: Plan
+    """The plan of the run."""
     input: str = "null"
+    """The input as JSON text."""
     error: Exception | None = None
+    """Why the input could not be loaded; None if it was."""
 
 
 @attrs.frozen
 class Known:
-    """Runs by their keys, and values by where they are (see `located`), that need not be read."""
+    """Runs and values that need not be read from the store."""
 
     runs: Mapping[str, Run] = attrs.field(factory=dict[str, Run])
+    """By run key."""
     values: Values = attrs.field(factory=dict[tuple[str, Reference], tuple[Payload, ...]])
+    """By run key and reference (see `located`)."""
 
 
 NOTHING_KNOWN: Final = Known()
 
 
 class Inputs:
-    """Reads inputs. Plans are kept: they never change."""
+    """Loads inputs and plans. Plans are cached, as they never change."""
 
     def __init__(self, persistence: Persistence, payloads: Payloads) -> None:
         self._persistence = persistence
@@ -53,9 +59,9 @@ class Inputs:
         takes_input: Callable[[Attempt], bool],
         known: Known = NOTHING_KNOWN,
     ) -> list[Work]:
-        """Return what the attempts need: one question to the store, however many there are, and none if it is known.
+        """Return the work for attempts, with at most one query to the store, however many there are.
 
-        No value is read for an attempt that takes none.
+        Attempts for which `takes_input` is False get no input.
         """
         references = {
             attempt.job: reference_from(attempt.input) for attempt in attempts if takes_input(attempt)
@@ -77,7 +83,7 @@ class Inputs:
     def _read(
         self, attempts: Sequence[Attempt], wanted: Iterable[tuple[str, Reference]], known: Known
     ) -> tuple[Mapping[str, Run], Values]:
-        """Return the runs of attempts, and values, with those that are known."""
+        """Return the runs of attempts and the wanted values, including the known ones."""
         jobs = tuple((job_key(one.job), one.epoch) for one in attempts if one.run not in known.runs)
         missing = tuple(place for place in wanted if place not in known.values)
         if not jobs:
@@ -89,21 +95,21 @@ class Inputs:
         )
 
     def text(self, run: str, reference: Reference) -> str:
-        """Return the JSON text of one value of a run."""
+        """Return one value of a run as JSON text."""
         wanted = dict.fromkeys(located(run, leaf) for leaf in leaves(reference))
         return self.compose(run, reference, self.values(tuple(wanted)))
 
     def values(self, wanted: tuple[tuple[str, Reference], ...]) -> Values:
-        """Return the payloads that references stand for, by what was asked for."""
+        """Return the payloads of references, by run key and reference."""
         found: tuple[StoredValue, ...] = self._persistence.read(LoadValues(wanted)) if wanted else ()
         return _by_place(found)
 
     def one(self, payloads: tuple[Payload, ...]) -> str:
-        """Return the text of a value that is one payload."""
+        """Return the text of a value that consists of one payload."""
         return self._payloads.get(payloads[0])
 
     def plan(self, fingerprint: str) -> Plan:
-        """Return a stored plan. UnknownPlanError."""
+        """Return a stored plan. Raises UnknownPlanError."""
         return _required(self._plans_of((fingerprint,)), fingerprint)
 
     def _plans_of(self, fingerprints: Iterable[str]) -> dict[str, Plan]:
@@ -123,11 +129,11 @@ class Inputs:
             return Work(attempt=attempt, run=run, plan=plan)
         try:
             return Work(attempt=attempt, run=run, plan=plan, input=self.compose(run.key, reference, values))
-        except Exception as error:  # noqa: BLE001  # whatever a blob store raises, it is this attempt's failure
+        except Exception as error:  # noqa: BLE001  # any error of a blob store fails only this attempt
             return Work(attempt=attempt, run=run, plan=plan, error=error)
 
     def compose(self, run: str, reference: Reference, values: Values) -> str:
-        """Put a value together from the texts of its parts, without looking into them."""
+        """Return a value as JSON text, composed of the texts of its parts without parsing them."""
         match reference:
             case ("list", *parts):
                 texts = [self.compose(run, cast("Reference", part), values) for part in parts]

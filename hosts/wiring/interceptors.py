@@ -1,7 +1,7 @@
-"""What plugins may put around the dispatch of commands and around bodies: logging, metrics, tracing, policy.
+"""Interceptors around the dispatch of commands and around bodies: for logging, metrics, tracing, policies.
 
-Both are context managers. What one raises on the way in refuses; what one raises on the way out is logged, and what was
-stored, or what a body gave, stands: no plugin can lose anything that was acknowledged.
+Both are context managers. An exception on entering refuses the batch or fails the attempt. An exception on leaving is
+logged, and the stored result stands: an interceptor can't lose acknowledged work.
 """
 
 import logging
@@ -37,7 +37,11 @@ class Batch:
         return self._commands
 
     def refuse(self, command: Command[object], error: CommandError) -> None:
-        """Have this command answered with this error, and not carried out. Only on the way in."""
+        """Refuse a command: it gets this error as its answer and is not executed.
+
+        Raises:
+            ValueError: The command is not in this batch, or the batch was dispatched already.
+        """
         place = next((place for place, one in enumerate(self._commands) if one is command), None)
         if place is None or self._answers is not None:
             raise ValueError("refuse takes a command of this batch, before it is carried out")
@@ -45,13 +49,13 @@ class Batch:
 
     @property
     def answers(self) -> tuple[Answer, ...]:
-        """The reply to each command, or the CommandError. Only on the way out; RuntimeError if there are none."""
+        """The reply or CommandError for each command. Raises RuntimeError before the batch is dispatched."""
         if self._answers is None:
             raise RuntimeError("the batch has no answers: it was not carried out, or not yet")
         return self._answers
 
     def carry_out(self, proceed: Proceed) -> list[Answer]:
-        """Have those carried out that are not refused, and keep all answers. Called by the engine."""
+        """Dispatch the commands that are not refused, and return all answers. Called by the engine."""
         allowed = [one for place, one in enumerate(self._commands) if place not in self._refused]
         replies = iter(proceed(allowed) if allowed else ())
         places = range(len(self._commands))
@@ -62,11 +66,25 @@ class Batch:
 
 @attrs.frozen(kw_only=True)
 class BodyCall:
-    """The body of a stage, or of a step, that is about to be called. `idempotency_key` is that of its context.
+    """A call of the body of a stage or step that is about to run.
 
-    (`job`, `epoch`) is this attempt's own name: no other has it, ever. Of a step, `step` is its name, `stage` that of
-    the function, and `attempt` which try of the call it is; the steps of a function share the job and epoch that drive
-    it, and (`idempotency_key`, `attempt`) names the try.
+    (`job`, `epoch`) identifies the attempt of a stage. The steps of a durable function share the job and epoch that
+    drive the function; (`idempotency_key`, `attempt`) identifies the attempt of a step.
+
+    Attributes:
+        namespace: The namespace.
+        job: The id of the job.
+        run_id: The run id.
+        workflow: The name of the workflow.
+        version: The version of the workflow.
+        stage: The stage; for a step, the name of its durable function.
+        item: The index of the map item; None if the stage is not mapped.
+        attempt: The number of the attempt, from 1.
+        max_attempts: The maximum number of attempts.
+        epoch: The epoch of the job.
+        queue: The queue of the job.
+        idempotency_key: The same as in the context of the body.
+        step: The name of the step; None for a stage.
     """
 
     namespace: str
@@ -86,22 +104,22 @@ class BodyCall:
 
 @runtime_checkable
 class DispatchInterceptor(Protocol):
-    """Has a method `dispatch` that gives what is put around a batch of commands. Called from any thread."""
+    """An interceptor with a method `dispatch`, which wraps a batch of commands. Called from any thread."""
 
     def dispatch(self, batch: Batch, /) -> AbstractContextManager[object]:
-        """Return a context manager. What it raises on the way in refuses the whole batch."""
+        """Return a context manager around the dispatch. An exception on entering it refuses the whole batch."""
         ...
 
 
 @runtime_checkable
 class BodyInterceptor(Protocol):
-    """Has a method `body` that gives what is put around the call of a body. Called on the event loop: never block.
+    """An interceptor with a method `body`, which wraps the body of a stage or step.
 
-    Bodies are those of stages, and those of steps that a durable function has called.
+    It is called on the event loop, and must not block.
     """
 
     def body(self, call: BodyCall, /) -> AbstractContextManager[object]:
-        """Return a context manager. What it raises on the way in is a failed attempt; the body is not called."""
+        """Return a context manager around the body. An exception on entering it fails the attempt without a call."""
         ...
 
 
@@ -109,7 +127,7 @@ Interceptor: TypeAlias = DispatchInterceptor | BodyInterceptor
 
 
 def check_interceptors(interceptors: Iterable[Interceptor]) -> tuple[Interceptor, ...]:
-    """Return them. InvalidArgumentError if one has neither method."""
+    """Return the interceptors as a tuple. Raises InvalidArgumentError if one has neither method."""
     words = "a list of interceptors, which are objects with a method `dispatch` or `body`"
     checked = several("Engine", "interceptors", interceptors, words)
     for one in checked:
@@ -123,7 +141,7 @@ def check_interceptors(interceptors: Iterable[Interceptor]) -> tuple[Interceptor
 def around_dispatch(
     interceptors: Iterable[Interceptor],
 ) -> Callable[[Sequence[Command[Any]], Proceed], list[Answer]] | None:
-    """Return what puts interceptors around a dispatch, the first outermost; None if there are none."""
+    """Return a function that wraps interceptors around a dispatch, the first outermost; None without any."""
     chain = tuple(one for one in interceptors if isinstance(one, DispatchInterceptor))
     if not chain:
         return None
@@ -135,7 +153,7 @@ def around_dispatch(
 
 
 def around_bodies(interceptors: Iterable[Interceptor]) -> tuple[BodyInterceptor, ...]:
-    """Return those that are put around bodies, the first outermost."""
+    """Return the interceptors that wrap bodies, the first outermost."""
     return tuple(one for one in interceptors if isinstance(one, BodyInterceptor))
 
 
@@ -160,25 +178,25 @@ def _through(
 
 
 class EnteredBodies:
-    """The interceptors around one body, as they are entered and left."""
+    """The interceptors that were entered around one body."""
 
     def __init__(self) -> None:
         self._managers: list[AbstractContextManager[object]] = []
 
     def enter(self, interceptors: Iterable[BodyInterceptor], call: BodyCall) -> None:
-        """Enter them. Raises what one raises; those before it are still to be left."""
+        """Enter the interceptors. If one raises, those before it must still be left."""
         for interceptor in interceptors:
             manager = interceptor.body(call)
             manager.__enter__()
             self._managers.append(manager)
 
     def leave(self) -> None:
-        """Leave them: the body has given what it had to give."""
+        """Leave the interceptors after the body has returned."""
         for manager in reversed(self._managers):
             _leave(manager, None)
 
     def leave_failed(self, error: BaseException) -> BaseException:
-        """Leave them, and return what the attempt failed by: the error, or what one has raised in its place."""
+        """Leave the interceptors after an error; return it, or the exception that one raised in its place."""
         for manager in reversed(self._managers):
             error = _leave(manager, error) or error
         return error
@@ -187,7 +205,7 @@ class EnteredBodies:
 async def within(
     interceptors: tuple[BodyInterceptor, ...], call: Callable[[], BodyCall], act: Callable[[], Awaitable[R]]
 ) -> R:
-    """Do something within interceptors. What they set in the context is seen by it, also in a thread."""
+    """Run `act` within interceptors. It sees the context variables that they set, also in a thread."""
     if not interceptors:
         return await act()
     entered = EnteredBodies()
@@ -204,11 +222,11 @@ async def within(
 
 
 def _leave(manager: AbstractContextManager[object], error: BaseException | None) -> BaseException | None:
-    """Leave a context manager; return what it raised in place of the error. It can't make an error undone."""
+    """Leave a context manager; return the exception that it raised instead of `error`. It can't suppress `error`."""
     kind = None if error is None else type(error)
     try:
         manager.__exit__(kind, error, None if error is None else error.__traceback__)
-    except Exception as raised:  # noqa: BLE001  # whatever it is, what was done is done
+    except Exception as raised:  # noqa: BLE001  # the work inside is done already
         if raised is not error:
             _log.exception("an interceptor raised on the way out")
             return cast("BaseException", raised)

@@ -1,4 +1,4 @@
-"""When an engine is open: who has opened it, which workers run on it, and what it refuses meanwhile."""
+"""The lifecycle of an engine: counts its openings and workers, and closes it after the last."""
 
 import threading
 from collections.abc import Callable
@@ -10,9 +10,9 @@ from holdfast.ports.errors import BlockedLoopError, EngineClosedError
 
 
 class Lifecycle:
-    """Counts who has opened an engine, and its workers: when all have left, it is closed, and may be opened again.
+    """Counts the openings and workers of an engine. It is closed when none are left, and may be opened again.
 
-    `reopen` and `close` do so with what the engine is made of. Safe from any thread.
+    `reopen` and `close` act on the parts of the engine. Thread-safe.
     """
 
     def __init__(self, *, reopen: Callable[[], None], close: Callable[[], None]) -> None:
@@ -24,51 +24,51 @@ class Lifecycle:
         self.renew()
 
     def renew(self) -> None:
-        """Go on in a forked child, in which no worker of its parent's runs."""
+        """Reset the state in a forked child, where none of the parent's workers run."""
         self._lock = threading.Lock()
         self._loops: list[object] = []
 
     def check_open(self) -> None:
-        """Raise EngineClosedError if it is closed."""
+        """Raise EngineClosedError if the engine is closed."""
         if self._is_closed:
             raise EngineClosedError
 
     def open(self) -> None:
-        """Count one more who has opened it. EngineClosedError if it is closed for good."""
+        """Count an opening. Raises EngineClosedError if the engine can't be reopened."""
         self.reopen()
         with self._lock:
             self._opened += 1
             self._is_to_close = False
 
     def reopen(self) -> None:
-        """Undo that it was closed, if it was."""
+        """Reopen the engine if it was closed."""
         with self._lock:
             if self._is_closed:
                 self._reopen()
                 self._is_closed = False
 
     def close(self) -> None:
-        """Count one fewer who has opened it. It is closed now, or when the last worker ends, if there are none left."""
+        """Count a closing. The last one closes the engine, at once or when its last worker ends."""
         with self._lock:
             self._opened = max(0, self._opened - 1)
             self._is_to_close = not self._opened
         self._close_if_due()
 
     def begin_worker(self) -> Callable[[], None]:
-        """Count a worker in the event loop that runs here; return what is to be called, in a thread, when it ends."""
+        """Count a worker in the current event loop. Return a function to call in a thread when the worker ends."""
         loop = lowlevel.current_token()
         with self._lock:
             self._loops.append(loop)
 
         def end() -> None:
-            with self._lock, suppress(ValueError):  # a forked child has none
+            with self._lock, suppress(ValueError):  # not in the list of a forked child
                 self._loops.remove(loop)
             self._close_if_due()
 
         return end
 
     def check_may_block(self, call: str) -> None:
-        """Raise BlockedLoopError if a call that blocks would stop the event loop of a worker of this engine."""
+        """Raise BlockedLoopError if a blocking call would stop the event loop of a worker of this engine."""
         if not self._loops:
             return
         with suppress(NoEventLoopError):

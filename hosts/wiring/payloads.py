@@ -1,4 +1,4 @@
-"""Values on their way to and from the store: inline where they are small, in a blob where they are not."""
+"""Payloads: values stored inline in a row if they are small, and in a blob otherwise."""
 
 import hashlib
 from collections.abc import Iterable
@@ -10,13 +10,14 @@ from holdfast.ports.records import Payload
 from holdfast.ports.structs import frozen
 
 DIGEST_LENGTH: Final = 64
+"""The length of the hash in the blob key of an input with an idempotency key."""
 INLINE_MAX: Final = 64 * 1024
-"""How many characters of a value's text are kept in the store's row itself, where there is a blob store."""
+"""The maximum length of a value stored in the row itself, in characters, if there is a blob store."""
 
 
 @frozen(kw_only=True)
 class Place:
-    """Whose value it is: blobs are never shared between attempts."""
+    """The owner of a blob. Attempts never share blobs."""
 
     namespace: str
     run: str
@@ -24,22 +25,22 @@ class Place:
     epoch: int
 
     def key(self, sha256: str) -> str:
-        """Return the key of this attempt's blob with this hash."""
+        """Return the key of a blob with this hash."""
         return f"{self.namespace}/{self.run}/{self.stage}/{self.epoch}/{sha256}"
 
 
 class Payloads:
-    """Puts values away and gets them back. Without a blob store every value is kept inline."""
+    """Stores and loads values. Without a blob store all values are inline."""
 
     def __init__(self, blobs: BlobStore | None) -> None:
         self.blobs = blobs
 
     def stay_inline(self, text: str) -> bool:
-        """Whether `put` keeps a value's text in the store's row itself."""
+        """Whether `put` keeps this text inline."""
         return self.blobs is None or len(text) <= INLINE_MAX
 
     def put(self, text: str, place: Place, *, inline_max: int = INLINE_MAX) -> Payload:
-        """Return the payload to store for a value's text; a large one is durable in the blob store by then."""
+        """Return the payload for a text. A large one is durable in the blob store when this returns."""
         if self.blobs is None or len(text) <= inline_max:
             return Payload(inline=text)
         data = text.encode()
@@ -48,9 +49,9 @@ class Payloads:
         return Payload(blob=key)
 
     def forget(self, namespace: str, runs: Iterable[str], inputs: Iterable[str]) -> None:
-        """Delete the blobs of runs that are no more, by the keys of these, and of what they got.
+        """Delete the blobs of removed runs, by run key, and of their inputs, by blob key.
 
-        What was got under an idempotency key stays: another start with that key may just be about to refer to it.
+        Inputs stored under an idempotency key stay, as another start with this key may be about to refer to them.
         """
         blobs = self.blobs
         if blobs is None:
@@ -63,7 +64,7 @@ class Payloads:
                 blobs.delete(key)
 
     def get(self, payload: Payload) -> str:
-        """Return a value's text. BlobMissingError, BlobCorruptError."""
+        """Return the text of a payload. Raises BlobMissingError, BlobCorruptError or NoBlobStoreError."""
         if payload.inline is not None:
             return payload.inline
         assert payload.blob is not None  # a payload has one of the two

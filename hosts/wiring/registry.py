@@ -1,4 +1,4 @@
-"""Which code a process has: the workflows that it was given, by name and version."""
+"""The registry of the code that a process has: workflows by name and version, and steps with a queue."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, cast
@@ -20,7 +20,7 @@ Authored: TypeAlias = Pipeline[Any, object] | Workflow[..., object]
 
 
 class Registry:
-    """The workflows of one process."""
+    """The workflows and queued steps of one process."""
 
     def __init__(self, workflows: Iterable[Definition[object]], steps: Iterable[Step[..., Any]] = ()) -> None:
         self._pipelines: dict[str, Authored] = {}
@@ -35,22 +35,22 @@ class Registry:
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        """The plans of all workflows, in the order in which they were given."""
+        """The plans of all workflows, in the order of registration."""
         return tuple(self._plans)
 
     @property
     def definitions(self) -> tuple[str, ...]:
-        """What code there is, as `<workflow>@<version>`, and of steps of queues as `step:<name>`."""
+        """The definitions that this process can run: `<workflow>@<version>`, and `step:<name>` for queued steps."""
         return (*self._pipelines, *self._steps)
 
     @property
     def workflows(self) -> "tuple[Authored, ...]":
-        """The workflows, in the order in which they were given."""
+        """The workflows, in the order of registration."""
         return tuple(self._pipelines.values())
 
     @property
     def missing_children(self) -> tuple[tuple[str, str], ...]:
-        """The workflows that durable functions mention and this process lacks: the function, and what it mentions."""
+        """Workflows that durable functions mention and this process lacks: pairs of the function and the workflow."""
         found = {
             (function.plan().definition, f"{child.name}@{child.version}"): None
             for function in self.workflows
@@ -60,7 +60,7 @@ class Registry:
         return tuple(pair for pair in found if pair[1] not in self._pipelines)
 
     def queues(self, default: str) -> tuple[str, ...]:
-        """Return the queues that the stages name, and the default one."""
+        """Return the queues of all stages and steps, the default one first."""
         named = {
             stage.queue
             for pipeline in self._pipelines.values()
@@ -76,16 +76,16 @@ class Registry:
         return None if bodies is None else bodies.get(name)
 
     def step(self, definition: str) -> Stage[Any, object] | None:
-        """Return what a job does that does a step; None if this process lacks it."""
+        """Return the stage that runs a queued step; None if this process lacks it."""
         return self._steps.get(definition)
 
     def test(self, definition: str, name: str) -> Test | None:
-        """Return what decides whether a node is done; None if nothing does, or this process lacks it."""
+        """Return the condition of a node; None if it has none, or this process lacks it."""
         pipeline = self._pipelines.get(definition)
         return None if pipeline is None else pipeline.tests.get(name)
 
     def pipeline(self, workflow: str, version: str | None = None) -> Authored | None:
-        """Return a pipeline, of this version or the last that was given; None if there is none."""
+        """Return a workflow in this version, or in the version registered last; None if this process lacks it."""
         if version is None:
             return self._newest.get(workflow)
         return self._pipelines.get(f"{workflow}@{version}")
@@ -132,7 +132,10 @@ class Registry:
 
 
 def _check_shared(workflow: Workflow[..., object]) -> None:
-    """Raise if a function uses what tasks of one event loop share: each run has a loop of its own. DefinitionError."""
+    """Raise DefinitionError if a function uses an asyncio primitive from outside.
+
+    Each run has an event loop of its own, so runs can't share such objects.
+    """
     for name, found in shared_primitives(workflow.function):
         raise DefinitionError(
             f"workflow {workflow.name!r} uses {name!r}, an asyncio.{type(found).__name__} that was made outside of it:"

@@ -1,7 +1,7 @@
-"""What Holdfast logs of others' texts can neither pass for a line of its own nor command a terminal.
+"""Escapes log records, so that foreign text in them can neither forge log lines nor send terminal control codes.
 
-Names, errors and answers come from users, receivers and databases, and so may hold anything. Whatever handlers a
-program has, each record of Holdfast's is one line, and a traceback below it is indented.
+Names, errors and replies come from users, receivers and databases, and may contain anything. Each record of Holdfast is
+one line, with its traceback indented below it, whatever handlers the program has.
 """
 
 import logging
@@ -30,29 +30,29 @@ LOGGERS: Final = (
     "holdfast.wake_ups",
     "holdfast.worker",
 )
-"""All of them. The filters of a logger are not for those below it."""
+"""All loggers of Holdfast. The filters of a logger do not apply to its children, so each needs its own."""
 
 
 def escape_logs() -> None:
-    """Have all that Holdfast logs escaped. Harmless when repeated."""
+    """Install the filter on all loggers of Holdfast. Idempotent."""
     for name in LOGGERS:
         logging.getLogger(name).addFilter(escape_record)
 
 
 def escape_record(record: logging.LogRecord) -> bool:
-    """Escape what a record says, if there is anything to escape. It is kept."""
+    """Escape the message and the traceback of a record. Always returns True, to keep the record."""
     message = record.getMessage()
     escaped = escape_line(message)
     if escaped != message:
         record.msg, record.args = escaped, None
     if record.exc_info and record.exc_info[0] is not None:
-        # Handlers print this text where there is one; who formats tracebacks by himself has the error.
+        # Handlers print exc_text if it is set; handlers that format tracebacks themselves still have exc_info.
         record.exc_text = traceback_text(record)
     return True
 
 
 def traceback_text(record: logging.LogRecord) -> str:
-    """Return the traceback of a record, in lines that begin with spaces; an empty text if it has none."""
+    """Return the traceback of a record as indented lines; empty if it has none."""
     if not record.exc_info or record.exc_info[0] is None:
         return ""
     return indent(

@@ -1,4 +1,4 @@
-"""Which steps of queues, and which other workflows, the code of a function mentions: nobody has to list them."""
+"""Finds the queued steps and the workflows that a function's code mentions, which need not be registered then."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dis import get_instructions
@@ -14,14 +14,14 @@ from holdfast.kernel.authoring.steps import Step
 _OURS: Final = ("holdfast.kernel.", "holdfast.hosts.")
 _SYNCHRONIZES: Final = frozenset({"asyncio.locks", "asyncio.queues"})
 _MANY: Final = 1_000
-"""How much a collection may hold to be looked into."""
+"""The maximum size of a collection that is searched."""
 
 
 def steps_within(function: Callable[..., object]) -> Iterator[Step[..., Any]]:
-    """Yield the steps with a queue that a function mentions by name, and so do the functions that it mentions.
+    """Yield the queued steps that a function mentions, directly or through functions that it mentions.
 
-    As `embed`, as `models.embed` of a module, or in a list or a dict that is mentioned; and what takes such steps back.
-    Nothing is called.
+    They are found as names (`embed`), as attributes of modules (`models.embed`), in mentioned lists and dicts, and as
+    compensations. Nothing is called.
     """
     for one in _all_mentioned(function):
         if isinstance(one, Step) and one.queue is not None:
@@ -29,16 +29,16 @@ def steps_within(function: Callable[..., object]) -> Iterator[Step[..., Any]]:
 
 
 def workflows_within(function: Callable[..., object]) -> Iterator[Definition[object]]:
-    """Yield the workflows that a function mentions in the same ways: those that it starts, or goes on as."""
+    """Yield the workflows that a function mentions in the same ways: its child workflows and continuations."""
     for one in _all_mentioned(function):
         if isinstance(one, Definition):
             yield one
 
 
 def shared_primitives(function: Callable[..., object]) -> Iterator[tuple[str, object]]:
-    """Yield what a function itself mentions that synchronizes tasks and was made outside of it, by its name."""
+    """Yield the asyncio locks and queues that a function uses from outside, with their names."""
     if isfunction(function):
-        # By the instructions: a name of the code may be that of an attribute, too.
+        # From the instructions, as `co_names` has the names of attributes too.
         names = {*_loaded(function.__code__), *function.__code__.co_freevars}
         for name, found in _known_of(function):
             if name in names and type(found).__module__ in _SYNCHRONIZES:
@@ -46,7 +46,7 @@ def shared_primitives(function: Callable[..., object]) -> Iterator[tuple[str, ob
 
 
 def with_children(workflows: Iterable[Definition[Any]]) -> list[Definition[Any]]:
-    """Return these workflows, and those that their functions mention, and so on. Of one name and version the first."""
+    """Return workflows plus those that they mention, recursively. The first one of a name and version counts."""
     definitions = list(workflows)
     found = {(one.name, one.version): one for one in reversed(definitions)}
     waiting = list(definitions)
@@ -80,14 +80,14 @@ def _all_mentioned(function: Callable[..., object]) -> Iterator[object]:
 
 
 def _held(several: Collection[object]) -> Collection[object]:
-    """Return what a collection holds, of a dict its values; nothing if that is much."""
+    """Return the elements of a collection, or the values of a dict; nothing if it is too large."""
     if len(several) > _MANY:
         return ()
     return cast("dict[object, object]", several).values() if isinstance(several, dict) else several
 
 
 def _may_call_steps(module: str) -> bool:
-    """Whether the functions of a module may call steps of users': those of Python and ours don't."""
+    """Whether functions of a module may call an application's steps: not those of Python and Holdfast."""
     return module.partition(".")[0] not in stdlib_module_names and not module.startswith(_OURS)
 
 
@@ -101,7 +101,7 @@ def _mentioned(function: FunctionType) -> Iterator[object]:
 
 
 def _known_of(function: FunctionType) -> Iterator[tuple[str, object]]:
-    """Yield what the names of a function's code stand for, outside of it."""
+    """Yield the globals and closure variables that a function's code names, with their values."""
     names = set(_names(function.__code__))
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     known = {name: function.__globals__[name] for name in names & function.__globals__.keys()}

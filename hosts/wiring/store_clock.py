@@ -1,4 +1,4 @@
-"""The host's idea of the store's time."""
+"""A host's clock that follows the store's clock."""
 
 import threading
 from datetime import datetime, timedelta
@@ -10,31 +10,33 @@ from holdfast.ports.clock import Clock, instant
 from holdfast.ports.records import Micros
 
 GAIN_MAX: Final = 0.001
-"""Seconds in each by which a machine's monotonic clock may run too fast; real ones do by a tenth of that at worst."""
+"""How many seconds per second a monotonic clock may run fast; real ones stay below a tenth of this."""
 
 _RATE: Final = 1 - GAIN_MAX
 
 STEP_MAX: Final = 1.0
-"""Seconds by which the wall clock may drift from the monotonic one before it counts as stepped."""
+"""Seconds by which the wall clock may drift from the monotonic clock before this counts as a step."""
 
 
 @attrs.frozen(kw_only=True)
 class Step:
-    """The clock by which a store without one of its own goes was set: by how many seconds, and how many ago."""
+    """A step of the machine's wall clock, for a store that has no clock of its own."""
 
     by: float
+    """By how many seconds it was set; negative if backwards."""
     ago: float
+    """How many seconds ago it was detected."""
 
 
 class StoreClock:
-    """A clock that follows the store's: its time at the last sync, plus the monotonic time since.
+    """A clock that shows the store's time at the last sync plus the monotonic time since.
 
-    It is never ahead of the store's, so that nothing is done before its time: a thousandth of the time since is left
-    out, in case the machine's clock runs too fast. It is behind by that, and by as long as the answer took: so an
-    answer that took long moves it no further back than it shows already.
+    It is never ahead of the store's clock, so nothing happens early: a thousandth of the time since the sync is
+    subtracted, in case the machine's clock runs fast. It is behind by this, and by the latency of the answer; a slow
+    answer never sets it back.
 
-    Before the first sync, and where the store has no clock but this machine's, it is the machine's clock. Safety never
-    depends on it; how early a dead worker's jobs are taken, and how late sleepers wake, do.
+    Before the first sync, and for stores without a clock of their own, it is the machine's clock. Safety never depends
+    on it, only how early the jobs of a dead worker are claimed and how late sleeping jobs wake.
     """
 
     def __init__(self, machine: Clock) -> None:
@@ -42,15 +44,15 @@ class StoreClock:
         self._monotonic = machine.monotonic
         self._lock = threading.Lock()
         self._base: tuple[datetime, float] | None = None
-        """What time it was at some time of the monotonic clock. It is read without the lock."""
+        """The time at the last sync, and the monotonic time then. Read without the lock."""
         self._wall_at = machine.now()
         self._synced_at = machine.monotonic()
         self._stepped: tuple[float, float] | None = None
         self.behind_by = 0.0
-        """How many seconds it was behind the store's at the last sync, at most."""
+        """The maximum number of seconds that it was behind the store's clock at the last sync."""
 
     def renew(self) -> None:
-        """Go on in a forked child, where nobody holds the lock."""
+        """Reset the lock in a forked child."""
         self._lock = threading.Lock()
 
     def now(self) -> datetime:
@@ -70,9 +72,11 @@ class StoreClock:
         self._machine.sleep(seconds)
 
     def sync(self, store_time: Micros | None, *, took: float = 0.0) -> None:
-        """Take over the store's time, which has just been answered, and was asked for `took` seconds before that.
+        """Set the clock to the store's time, which was just received.
 
-        None: the store has no clock of its own.
+        Args:
+            store_time: The store's time in microseconds since 1970; None if the store has no clock of its own.
+            took: How many seconds ago it was requested.
         """
         answered_at = self._machine.monotonic()
         with self._lock:
@@ -83,7 +87,7 @@ class StoreClock:
                 if self._base is not None:
                     before, at = self._base
                     shown = before + timedelta(0, (answered_at - at) * _RATE)
-                    # What both say is true, unless the store's clock was set back.
+                    # Both are lower bounds of the store's time, unless its clock was set back.
                     base = answer if shown > latest else max(answer, shown)
                 self._base = base, answered_at
                 self.behind_by = (latest - base).total_seconds()
@@ -93,14 +97,14 @@ class StoreClock:
             self._wall_at = self._machine.now()
 
     def is_trusted(self, age_max: float) -> bool:
-        """Whether the last sync is at most `age_max` seconds old and the machine's clock has not stepped since."""
+        """Whether the last sync is at most `age_max` seconds old, and the wall clock has not stepped since."""
         with self._lock:
             now = self._monotonic()
             return now - self._synced_at <= age_max and abs(self._drift(now)) <= STEP_MAX
 
     @property
     def step(self) -> Step | None:
-        """The last step that a sync has found, for a store that has no clock of its own; None if there was none."""
+        """The last clock step that a sync detected, for a store without a clock of its own; None if there was none."""
         with self._lock:
             if self._stepped is None:
                 return None
@@ -108,5 +112,5 @@ class StoreClock:
             return Step(by=by, ago=self._machine.monotonic() - at)
 
     def _drift(self, now: float) -> float:
-        """By how many seconds the wall clock has moved more than the monotonic one since the last sync."""
+        """Return how many seconds the wall clock has gained on the monotonic clock since the last sync."""
         return (self._machine.now() - self._wall_at).total_seconds() - (now - self._synced_at)

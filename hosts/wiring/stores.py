@@ -1,4 +1,4 @@
-"""Turns URLs into adapters: the one place where hosts and adapters meet."""
+"""Builds adapters from URLs. This is the only module in which hosts import adapters."""
 
 import os
 import re
@@ -34,9 +34,9 @@ T = TypeVar("T")
 
 _FORMS: Final = "memory://, sqlite:///path/to/file.db or postgresql://user@host/database"
 MEMORY: Final = "memory"
-"""The version of the tables of a store that has none."""
+"""The schema version of a store without tables."""
 PATIENCE: Final = 30.0
-"""Seconds for which a call goes on trying while the database can't be used, if nothing else is said."""
+"""How long a call retries while the database is unavailable, in seconds, by default."""
 _BLOBS: Final = Wanted(
     "a URL in a string, as file:///an/absolute/folder, or a blob store with `put`, `get` and so on",
     lambda value: isinstance(value, str) or with_methods("", "put", "get", "exists").test(value),
@@ -58,11 +58,7 @@ _NATS: Final = re.compile(r"(?P<servers>\w+://[^/]*(,\w+://[^/]*)*)/?(?P<stream>
 
 @attrs.frozen(kw_only=True)
 class Stores:
-    """Everything outside that an engine needs.
-
-    `url` is where the rows are, as it may be shown; None for adapters of one's own. `file` holds them all, if one does.
-    `scheduler` is asked to wake what sleeps; None where somebody lives who does it.
-    """
+    """The adapters that an engine uses."""
 
     persistence: Persistence
     transport: JobTransport
@@ -70,8 +66,11 @@ class Stores:
     clock: Clock
     ids: Ids
     url: str | None = None
+    """The URL of the store, without secrets; None for adapters of the application."""
     file: Path | None = None
+    """The file that holds the whole store, if there is one."""
     scheduler: Scheduler | None = None
+    """What wakes sleeping jobs; None where workers or maintenance do."""
 
 
 def open_stores(
@@ -81,14 +80,21 @@ def open_stores(
     patience: Duration = PATIENCE,
     scheduler: str | Scheduler | None = None,
 ) -> Stores:
-    """Return the adapters that URLs name: of a store, of blobs, of messages, of wake-ups. Nothing is connected to yet.
+    """Return the adapters for these URLs. Nothing is connected to yet.
 
-    A blob store, a transport or a scheduler of one's own is taken as it is. A SQLite store keeps its large values
-    beside its file, in `<file>.blobs`, unless `blobs` says otherwise; the others keep them inline unless it says where.
+    A `BlobStore`, `JobTransport` or `Scheduler` is used as it is. By default a SQLite store keeps large values beside
+    its file, in `<file>.blobs`; other stores keep them inline.
+
+    Args:
+        url: The store.
+        blobs: Where large values go.
+        transport: What carries hints, instead of the store's own transport.
+        patience: How long a call retries while the database is unavailable, a timedelta or a number of seconds.
+        scheduler: What wakes sleeping jobs.
 
     Raises:
-        InvalidUrlError: A URL has none of the forms that are known.
-        InvalidArgumentError: One of these is of another kind.
+        InvalidUrlError: A URL has no known form.
+        InvalidArgumentError: An argument has the wrong type.
     """
     check(
         "Engine.open", Wanted(f"a URL in a string: {_FORMS}", lambda value: isinstance(value, str)), url=url
@@ -115,7 +121,7 @@ def open_stores(
             scheduler=wakes,
         )
     if kind in {"sqlite", "postgresql", "postgres"}:
-        # Not at the top: an engine in memory needs no SQLAlchemy.
+        # Imported here, as an engine in memory needs no SQLAlchemy.
         from holdfast.adapters.sql.factory import open_sql
 
         persistence, listening, path = _opened(url, lambda: open_sql(url, ids.new, seconds))
@@ -134,7 +140,7 @@ def open_stores(
 
 
 def _opened(url: str, make: Callable[[], T]) -> T:
-    """Return what is made of a URL. InvalidUrlError if it can't be one. No error, nor its cause, has a secret of it."""
+    """Return what `make` returns. Raises InvalidUrlError, without the secrets of the URL, if the URL is not valid."""
     try:
         return make()
     except (ValueError, TypeError, OSError, HoldfastError) as error:
@@ -143,7 +149,7 @@ def _opened(url: str, make: Callable[[], T]) -> T:
         if isinstance(error, HoldfastError) and hide(messages, secrets) == messages:
             raise
         shown = hide(str(error), secrets)
-    # Not in the block above: what was raised there would be the context of this.
+    # Outside of the except block, so that the original error with its secrets does not become the context.
     raise InvalidUrlError(f"{shown_url(url)!r}: {shown}")
 
 
@@ -154,12 +160,12 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def open_blobs(url: str | BlobStore | None) -> BlobStore | None:
-    """Return the blob store that a URL names; None for None, and a blob store itself as it is."""
+    """Return the blob store for a URL; a blob store or None is returned as it is. Raises InvalidUrlError."""
     if not isinstance(url, str):
         return url
     scheme, _, path = url.partition("://")
     if scheme == "s3" and path.strip("/"):
-        # Not at the top: boto3 is in an extra.
+        # Imported here, as boto3 is in an extra.
         from holdfast.adapters.aws.s3 import S3BlobStore
 
         _refuse_credentials(url)
@@ -173,20 +179,20 @@ def open_blobs(url: str | BlobStore | None) -> BlobStore | None:
 
 
 def open_transport(url: str | JobTransport | None) -> JobTransport | None:
-    """Return the transport that a URL names; None for None, and a transport itself as it is.
+    """Return the transport for a URL; a transport or None is returned as it is.
 
-    `https://sqs.REGION.amazonaws.com/ACCOUNT/QUEUE`, as SQS gives the URLs of its queues, or the same with `sqs://`;
-    `nats://HOST:PORT/STREAM`, or `tls://`, several servers with commas between them.
+    Forms: `https://sqs.REGION.amazonaws.com/ACCOUNT/QUEUE`, the URL of an SQS queue, also with `sqs://`; and
+    `nats://HOST:PORT/STREAM` or `tls://...`, with commas between several servers.
 
     Raises:
-        InvalidUrlError: It has none of these forms.
-        InvalidArgumentError: The region of a queue can't be found.
+        InvalidUrlError: The URL has none of these forms.
+        InvalidArgumentError: The region of the queue is not known.
     """
     if not isinstance(url, str):
         return url
     scheme, _, rest = url.partition("://")
     if queue := _queue_url(url):
-        # Not at the top: boto3 is in an extra, and so is the client of NATS.
+        # Imported here, as boto3 and the NATS client are in extras.
         from holdfast.adapters.aws.sqs import SqsJobTransport
 
         return _opened(url, lambda: SqsJobTransport(queue))
@@ -204,14 +210,14 @@ def open_transport(url: str | JobTransport | None) -> JobTransport | None:
 def open_scheduler(
     url: str | Scheduler | None, transport: str | JobTransport | None = None
 ) -> Scheduler | None:
-    """Return the scheduler that a URL names; None for None, and a scheduler itself as it is.
+    """Return the scheduler for a URL; a scheduler or None is returned as it is.
 
-    `eventbridge://GROUP?role=ARN`: a group of schedules of Amazon EventBridge, and the role as which it sends. It sends
-    to `&queue=URL`, or else to the queue of the transport, if that is given as a URL.
+    Form: `eventbridge://GROUP?role=ARN`, a group of schedules of Amazon EventBridge and the role that they run as. They
+    send to the SQS queue in `&queue=URL`, by default to that of `transport`, if it is a URL.
 
     Raises:
-        InvalidUrlError: It has no such form.
-        InvalidArgumentError: The queue or the role can't be.
+        InvalidUrlError: The URL does not have this form.
+        InvalidArgumentError: The queue or the role is not valid.
     """
     if not isinstance(url, str):
         return url
@@ -234,7 +240,7 @@ def open_scheduler(
 
 
 def _refuse_credentials(url: str) -> None:
-    """InvalidUrlError if there is a user, a password or a parameter in a URL where none belongs."""
+    """Raise InvalidUrlError if a URL contains a user, a password or parameters."""
     if any(char in url for char in "@?#"):
         raise InvalidUrlError(
             f"{shown_url(url)!r} has a user, a password or parameters in it: leave them out; the environment, a profile"
@@ -243,21 +249,24 @@ def _refuse_credentials(url: str) -> None:
 
 
 def _queue_url(url: str) -> str:
-    """Return the URL of a queue of SQS that a text names; an empty one if it names none."""
+    """Return the https URL of an SQS queue; empty if the text is not one."""
     if not _QUEUE.fullmatch(url):
         return ""
     return f"https{url.removeprefix('sqs')}" if url.startswith("sqs") else url
 
 
 def schema_of(stores: Stores) -> str | None:
-    """Return the version of a store's tables; None if there are none. A file that is not there stays so."""
+    """Return the version of a store's tables; None if it has no tables. A missing file is not created."""
     if stores.file is not None and not stores.file.exists():
         return None
     return stores.persistence.read(SchemaVersion())
 
 
 def check_schema(stores: Stores) -> None:
-    """SchemaError unless a store's tables are those of this package. A store of one's own only has to have some."""
+    """Raise SchemaError unless a store's tables have the version of this package.
+
+    With adapters of the application any version passes.
+    """
     there, where = schema_of(stores), stores.url
     if there is None:
         is_missing = stores.file is not None and not stores.file.exists()
@@ -281,35 +290,35 @@ def check_schema(stores: Stores) -> None:
 
 
 def newest_schema() -> str:
-    """Return the version of the tables that this package makes and works with."""
+    """Return the version of the tables that this package needs."""
     from holdfast.adapters.sql.schema.migrator import newest_version
 
     return newest_version()
 
 
 def host_name() -> str:
-    """Return what names this process for people."""
+    """Return a name of this process for people: `<host>:<pid>`."""
     return f"{os.uname().nodename}:{os.getpid()}"
 
 
 def sqs_messages(client: "SQSClient | None" = None) -> "SqsMessages":
-    """Return what can be done with messages that SQS has given to a function. InvalidArgumentError."""
-    # Not at the top: boto3 is in an extra.
+    """Return operations on messages that SQS delivered to a function. Raises InvalidArgumentError."""
+    # Imported here, as boto3 is in an extra.
     from holdfast.adapters.aws.sqs_messages import SqsMessages
 
     return SqsMessages(client)
 
 
 def built_in_sink(what: str, secrets: Sequence[str] = (), *, allow_internal: bool = False) -> EventSink:
-    """Return the sink of events that a text names, in one of these forms.
+    """Return the event sink that a text names.
 
-    `log`; `http://` or `https://`, the URL of a webhook; `eventbridge://BUS`, a bus by its name or ARN; `sns://TOPIC`,
-    a topic by its ARN; `nats://HOST:PORT/SUBJECT`, a subject of NATS. A webhook signs with `secrets`, and goes to
-    internal addresses if it is allowed to.
+    Forms: `log`; `http://...` or `https://...`, a webhook; `eventbridge://BUS`, a bus by name or ARN; `sns://TOPIC`, a
+    topic by ARN; `nats://HOST:PORT/SUBJECT`. A webhook signs with `secrets`, and calls internal addresses only with
+    `allow_internal`.
 
     Raises:
-        InvalidUrlError: It has none of these forms.
-        InvalidArgumentError: The bus, the topic, the region or a secret can't be.
+        InvalidUrlError: The text has none of these forms.
+        InvalidArgumentError: The bus, the topic, the region or a secret is not valid.
     """
     if what == "log":
         from holdfast.adapters.sinks.log import LogSink

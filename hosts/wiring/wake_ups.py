@@ -1,4 +1,4 @@
-"""Asks a scheduler to wake what sleeps, where nobody lives long enough to wait: hints, sent after each commit."""
+"""Requests wake-ups of sleeping jobs from a scheduler after each commit, where no worker runs permanently."""
 
 import logging
 import threading
@@ -24,28 +24,28 @@ from holdfast.ports.records import Job, JobKey, JobState, Micros
 from holdfast.ports.scheduler import Scheduler
 
 AT_ONCE: Final = 40
-"""For how many jobs a commit asks at the most: those that are due first. A tick of maintenance wakes the others."""
+"""The maximum number of wake-ups requested per commit, those due first. Maintenance wakes the other jobs."""
 SIDE_BY_SIDE: Final = 8
-"""How many requests are under way at once."""
+"""The maximum number of concurrent requests."""
 PAUSE_SECONDS: Final = 5.0
-"""Seconds for which nothing is asked after something could not be: each commit would wait for it."""
+"""Seconds without requests after one has failed, as each commit would wait for the failure."""
 KNOWN_MAX: Final = 10_000
-"""How many wake-ups are remembered, so that they are not asked for again, and can be taken back."""
+"""How many requested wake-ups are remembered, so that they are not requested twice and can be cancelled."""
 
 _log = logging.getLogger("holdfast.wake_ups")
 
 
 def wake_up_key(namespace: str, job: str) -> str:
-    """Return what a scheduler knows the wake-up of a job by: the same whoever asks for it, and however often."""
+    """Return the key of a job's wake-up at the scheduler. It is the same in every process."""
     return f"holdfast/{namespace}/{job}"
 
 
 class WakeUps:
-    """Follows what is committed. Keeps no truth; safe to use from several threads.
+    """Requests and cancels wake-ups for the changes of commits. Thread-safe; its state is only a cache.
 
-    A job that has gone to sleep until an instant gets a wake-up: the message that names it, and its epoch, as a
-    transport carries it. It may be lost, come twice, or for a job that is done by then: who gets it asks the store.
-    One that this process asked for, and whose job is done or awake before its time, is taken back.
+    The wake-up of a sleeping job is a message with the job and its epoch, as the transport carries it. It may be lost,
+    duplicated or obsolete: its receiver checks the store. If the job is done or awake early, the process that requested
+    its wake-up cancels it.
     """
 
     def __init__(
@@ -61,14 +61,14 @@ class WakeUps:
         self.renew()
 
     def renew(self) -> None:
-        """Begin anew, with nothing asked for."""
+        """Reset the state: no wake-ups are remembered."""
         self._lock = threading.Lock()
         self._known: OrderedDict[JobKey, tuple[str, int, Micros]] = OrderedDict()
-        """By job its namespace, and the epoch and the instant of its wake-up."""
+        """The namespace, epoch and instant (in microseconds) of each job's wake-up."""
         self._paused_until = float("-inf")
 
     def follow(self, changes: Sequence[Change]) -> None:
-        """Ask for what follows from a commit. Never raises: what could not be asked for is left to maintenance."""
+        """Request and cancel wake-ups after a commit. Never raises; maintenance makes up for failed requests."""
         calls = self._calls(changes)
         if len(calls) <= 1:
             for call in calls:
@@ -126,7 +126,7 @@ class WakeUps:
             return
         try:
             call()
-        except Exception as error:  # noqa: BLE001  # whatever a scheduler raises: what was to be stored is
+        except Exception as error:  # noqa: BLE001  # an error of the scheduler must not fail a stored commit
             was_paused_until, self._paused_until = self._paused_until, self._monotonic() + PAUSE_SECONDS
             if self._monotonic() >= was_paused_until:
                 _log.warning(

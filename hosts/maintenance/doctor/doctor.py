@@ -1,4 +1,4 @@
-"""Looks through a whole store for what is not as it must be, and puts right what can be put right."""
+"""The doctor's examination: checks runs, limits, sinks and blobs, confirms each finding, and repairs."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
@@ -49,13 +49,15 @@ Answer = TypeVar("Answer")
 T = TypeVar("T")
 
 LATE_AFTER: Final = timedelta(minutes=5)
-"""What was due longer ago, while workers live, was forgotten: maintenance has a round every few seconds."""
+"""How late a due event must be, while workers are alive, to count as forgotten: maintenance runs every few seconds."""
 LEASE: Final = 30.0
+"""The lease of the maintenance that a repair runs, in seconds."""
 ROUNDS_MAX: Final = 10_000
-"""After so many rounds of maintenance in a row something keeps giving it work."""
+"""The maximum number of consecutive maintenance ticks in a repair, in case each tick causes another."""
 _STREAMS_AT_ONCE: Final = 1_000
 _LETTERS_AT_ONCE: Final = 100
 FINDINGS: Final = 1_000
+"""The default number of findings to list."""
 
 
 def examine(
@@ -66,10 +68,10 @@ def examine(
     limit: int = FINDINGS,
     all_namespaces: bool = False,
 ) -> Diagnosis:
-    """Look through a namespace, or all of a store: without locks, with a bounded part of it in memory.
+    """Check a namespace, or all of a store, without locks and in bounded memory.
 
-    What seems to be wrong is looked at again before it is reported, as it may only have been in motion. Rows of runs
-    that are not there are nobody's, and are found in any case.
+    Each problem is checked again before it is reported, as the first read may have seen a change in progress. Rows
+    whose run does not exist belong to no namespace and are always reported.
     """
     check("doctor", integer(0), limit=limit)
     namespace = None if all_namespaces else core.namespace
@@ -114,7 +116,7 @@ class _Examination:
         return self._notebook.diagnosis()
 
     def _is_ours(self, namespace: str) -> bool:
-        """Whether a namespace is to be looked through."""
+        """Whether a namespace is to be checked."""
         return self._namespace in (None, namespace)
 
     # Runs ---------------------------------------------------------------------------------------------------------
@@ -125,7 +127,7 @@ class _Examination:
             if self._notebook.blobs is not None:
                 self._follow_blobs(part)
         except (UnreadableRowError, *PARSE_ERRORS) as error:
-            # Of all runs that it is about, one can't be read together with its plan: then each is looked at alone.
+            # One of the runs, or its plan, can't be read: check each run alone to find it.
             if len(part.runs) > 1:
                 for run in part.runs:
                     for alone in self._examiner.again((run.key,)):
@@ -188,7 +190,7 @@ class _Examination:
     def _repair_found(
         self, in_reach: Iterable[tuple[str, str]], found: Iterable[tuple[str, str]]
     ) -> set[tuple[str, str]]:
-        """Repair what can be repaired, and return what is wrong then."""
+        """Repair what can be repaired, and return the problems that remain."""
         named = {where for code, where in in_reach if code in REPAIRED_BY_COMMAND}
         repairs = [repair for part in self._examiner.again(named) for repair in _repairs(part)]
         answers = [answer for repair in repairs for answer in self._core.kernel.dispatch_many((repair,))]
@@ -203,7 +205,7 @@ class _Examination:
         }
 
     def _maintain(self) -> None:
-        """Do what workers should have done, once."""
+        """Run the maintenance that workers should have run, once."""
         maintenance = Maintenance(self._core, lease=LEASE)
         for _ in range(ROUNDS_MAX):
             if not maintenance.tick().more:
@@ -244,7 +246,7 @@ class _Examination:
         except InvalidKeyError:
             problem = "has a key that can't be"
         if not self._persistence.read(RunsByKey((run.key,))):
-            return  # it was removed meanwhile, and its blobs went after it
+            return  # the run was removed in the meantime, and its blobs with it
         self._notebook.add(of_run("B1", f"the value of {what} is in the blob {blob}, which {problem}", run))
 
     # What runs share ----------------------------------------------------------------------------------------------
@@ -283,7 +285,7 @@ class _Examination:
             self._note_sink(sink, "sink", f"events of {late} runs wait for it since before {LATE_AFTER} ago")
 
     def _stream_pages(self, sink: Sink) -> Iterator[StreamPlaces]:
-        """Yield questions that together are about all streams of a sink."""
+        """Yield queries that together cover all streams of a sink."""
         after = ""
         while True:
             query = StreamPlaces(sink=sink.key, after=after, limit=_STREAMS_AT_ONCE)
@@ -324,7 +326,7 @@ class _Examination:
             query = attrs.evolve(query, after=page[-1])
 
     def _twice(self, query: Query[Answer], wrong: Callable[[Answer], Iterable[T]]) -> list[T]:
-        """Return what is wrong with the answer to a question, both times that it is asked."""
+        """Return the problems that two successive reads both show."""
         first = list(wrong(self._persistence.read(query)))
         if not first:
             return []
@@ -333,7 +335,7 @@ class _Examination:
 
 
 def _by_place(violations: Iterable[Violation]) -> dict[tuple[str, str], list[str]]:
-    """Return what was seen, by invariant and by the key of the run."""
+    """Return violations by invariant and run key."""
     found: dict[tuple[str, str], list[str]] = {}
     for violation in violations:
         found.setdefault((violation.invariant, violation.where), []).append(violation.what)
@@ -341,7 +343,7 @@ def _by_place(violations: Iterable[Violation]) -> dict[tuple[str, str], list[str
 
 
 def _repairs(part: Part) -> Iterator[RunRepair]:
-    """Yield what may put these runs right; and the runs right that they wait for in vain."""
+    """Yield the repairs of these runs, and of ended runs that they wait for in vain."""
     waiting: set[str] = set()
     for run in part.runs:
         yield RunRepair(run=run.key)
@@ -358,7 +360,7 @@ def _is_in_reach(place: tuple[str, str], hopeless: set[str]) -> bool:
 
 
 def _schema_finding(core: Core) -> Finding | None:
-    """Return what is to be said of the tables, if anything is: then they can't be read."""
+    """Return a finding if the tables are missing or have another version, so that they can't be read."""
     there = schema_of(core.stores)
     if there == MEMORY:
         return None

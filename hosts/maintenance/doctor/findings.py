@@ -1,4 +1,4 @@
-"""What a look through a store has found, and what is to be done about it, in the words of those who do it."""
+"""Findings of the doctor, and the advice for each."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -39,26 +39,27 @@ _ADVICE: Final[Mapping[str, str]] = {
     "schema": "`holdfast db upgrade` brings the tables up to date. Nothing else was looked at.",
 }
 REPAIRED_BY_COMMAND: Final = frozenset({"S4", "S5", "S7", "S8", "S9", "C2"})
-"""What the command `run.repair` may put right: what its plan and its history say of a run."""
+"""Invariants that the command `run.repair` can restore from the plan and the history."""
 NOT_REPAIRABLE: Final = frozenset({"O1", "S6", "C1"})
-"""What is said of a history that nothing can be put right by."""
+"""Violations in a history, after which nothing about the run can be repaired."""
 REPAIRED_BY_MAINTENANCE: Final = frozenset({"T3", "L1"})
+"""Invariants that a maintenance tick restores."""
 
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """Something in a store that is not as it must be, or that waits for an operator.
+    """A problem in a store, or something that waits for an operator.
 
     Attributes:
-        code: The invariant that does not hold, by its name, as `S7`; or `orphan`, `unreadable`, `blocked`,
-            `dead_letter`, `sink` or `schema`.
-        text: What was seen.
-        advice: What can be done about it; empty if it is repaired.
-        namespace: Whose it is; None if nobody can tell.
-        run_id: The run that it is about; None if it is about none, or its row is lost.
-        generation: Which generation of that run.
-        key: The store's own name of that run, or of what else it is about.
-        repaired: Whether it is not so any more, because a repair was asked for.
+        code: The violated invariant, such as `S7`; or `orphan`, `unreadable`, `blocked`, `dead_letter`, `sink` or
+            `schema`.
+        text: What is wrong.
+        advice: What to do about it; empty if it is repaired.
+        namespace: The namespace; None if unknown.
+        run_id: The run that it is about; None if it is about no run, or the run's row is lost.
+        generation: The generation of the run.
+        key: The store's key of the run, or the name of the sink or limit.
+        repaired: Whether it was repaired.
     """
 
     code: str
@@ -73,14 +74,14 @@ class Finding:
 
 @attrs.frozen(kw_only=True)
 class Diagnosis:
-    """What was looked at and what was found.
+    """The result of the doctor.
 
     Attributes:
-        runs: How many runs were looked at.
-        blobs: How many references to blobs were followed; None if that was not asked for.
-        found: How many findings there are of each code, also of those that are not listed.
-        repaired: How many of all these are repaired.
-        findings: The first of them, as many as were asked for.
+        runs: How many runs were checked.
+        blobs: How many references to blobs were checked; None if blobs were not to be read.
+        found: The number of findings by code, including those that are not listed.
+        repaired: How many of them were repaired.
+        findings: The first findings, up to the limit.
     """
 
     runs: int
@@ -91,12 +92,12 @@ class Diagnosis:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing was found, or all of it is repaired."""
+        """Whether there is no finding, or all are repaired."""
         return sum(self.found.values()) == self.repaired
 
 
 class Notebook:
-    """Gathers findings: counts all of them, and keeps the first ones."""
+    """Collects findings: counts all and keeps the first ones."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -107,14 +108,14 @@ class Notebook:
         self.blobs: int | None = None
 
     def add(self, finding: Finding) -> None:
-        """Take one down."""
+        """Add a finding."""
         self._found[finding.code] += 1
         self._repaired += finding.repaired
         if len(self._findings) < self._limit:
             self._findings.append(finding)
 
     def diagnosis(self) -> Diagnosis:
-        """Return what there is so far."""
+        """Return the findings collected so far."""
         return Diagnosis(
             runs=self.runs,
             blobs=self.blobs,
@@ -125,7 +126,7 @@ class Notebook:
 
 
 def of_run(code: str, what: str, run: Run, *, advice: str | None = None, repaired: bool = False) -> Finding:
-    """Return what was found about a run."""
+    """Return a finding about a run."""
     return Finding(
         code=code,
         text=what,
@@ -139,5 +140,5 @@ def of_run(code: str, what: str, run: Run, *, advice: str | None = None, repaire
 
 
 def advice_for(code: str) -> str:
-    """Return what can be done where a repair does not help."""
+    """Return the advice for a finding that is not repaired."""
     return _ADVICE.get(code, RERUN)

@@ -1,4 +1,4 @@
-"""Reads a store part by part, of all namespaces and without locks, each with what the checker needs to judge it."""
+"""Reads a whole store in parts, without locks, each part with the rows that the invariant checks need."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -13,38 +13,44 @@ from holdfast.ports.records import TERMINAL, HistoryRow, Job, Micros, Run, RunNa
 from holdfast.ports.unreadable import Unreadable
 
 PAGE_RUNS: Final = 200
-"""How many runs are read at a time."""
+"""The number of runs read at a time."""
 PART_ROWS: Final = 20_000
-"""How many history rows are kept in memory at a time, unless a single run has more."""
+"""The maximum number of history rows in memory, unless a single run has more."""
 ROWS_AT_ONCE: Final = 5_000
+"""The number of history rows read at a time."""
 PLANS_KEPT: Final = 500
+"""The number of plans in the cache before it is cleared."""
 
 
 @attrs.frozen(kw_only=True)
 class Page:
-    """Runs with their jobs, by key: all that there are after one key and up to another; and what can't be read."""
+    """A page of runs in the order of their keys."""
 
     runs: Sequence[WholeRun]
+    """The runs with their jobs."""
     unreadable: Sequence[Unreadable]
+    """The rows that can't be read."""
     after: str
+    """The page starts after this key."""
     upto: str
+    """The page ends with this key."""
 
 
 @attrs.frozen(kw_only=True)
 class Part:
-    """Runs that are to be judged, and a snapshot of them and of all that they hang on."""
+    """Runs to check, with a snapshot of them and of the rows that they depend on."""
 
     runs: Sequence[Run]
     snapshot: Snapshot
 
     def violations(self, *, late_before: Micros | None) -> list[Violation]:
-        """Return what is wrong with them, and what was due before an instant, if one is given."""
+        """Return the violations of these runs; with `late_before` also of what was due before this instant."""
         keys = [run.key for run in self.runs]
         late = [] if late_before is None else overdue(self.snapshot, runs=keys, before=late_before)
         return [*check_part(self.snapshot, keys), *late]
 
     def blobs(self) -> Iterator[tuple[HistoryRow, str]]:
-        """Yield the history rows of these runs whose values are in blobs, and the keys of these."""
+        """Yield the history rows of these runs that have their value in a blob, with the key of the blob."""
         for run in self.runs:
             for row in self.snapshot.history.get(run.key, ()):
                 if row.payload is not None and row.payload.blob is not None:
@@ -52,10 +58,10 @@ class Part:
 
 
 class Examiner:
-    """Reads a store that may be busy: what is of one moment is read in one statement, or known to be so afterwards.
+    """Reads a store that is in use, so that each run is consistent: read in one statement, or verified afterwards.
 
-    A run comes with its jobs as they were then, and with its history up to that moment. Other runs are read a little
-    later: what is wrong between two runs has to be seen twice.
+    A run comes with its jobs at that moment, and with its history up to it. Other runs are read slightly later, so a
+    violation between two runs must be seen twice.
     """
 
     def __init__(self, persistence: Persistence) -> None:
@@ -85,11 +91,11 @@ class Examiner:
         return tuple(self._persistence.transact(lambda tx: tx.run_keys(after, PAGE_RUNS)))
 
     def again(self, keys: Iterable[str]) -> Iterator[Part]:
-        """Yield these runs as they are now. Those that are not there are left out."""
+        """Yield these runs as they are now. Runs that no longer exist are left out."""
         yield from self.parts(self._whole(keys))
 
     def _whole(self, keys: Iterable[str]) -> Sequence[WholeRun]:
-        """Return runs, those left out that are not there, or can't be read."""
+        """Return runs with their jobs, without those that do not exist or can't be read."""
         wanted = tuple(sorted(set(keys)))
         if not wanted:
             return ()
@@ -100,7 +106,7 @@ class Examiner:
             return self._persistence.read(WholeRuns(keys=tuple(key for key in wanted if key not in wrong)))
 
     def parts(self, runs: Sequence[WholeRun]) -> Iterator[Part]:
-        """Yield runs that were read with all that they hang on, so many at a time as their histories allow."""
+        """Yield runs with the rows that they depend on, in parts of at most `PART_ROWS` history rows."""
         some: list[WholeRun] = []
         size = 0
         for whole in runs:
@@ -115,7 +121,7 @@ class Examiner:
     def _part(self, whole: Sequence[WholeRun]) -> Part:
         judged = [one.run for one in whole]
         related = self._related_runs(whole)
-        # Of generations before only what they gave is looked at, by those that keep something of it.
+        # Earlier generations matter only for the outputs that a later one keeps.
         kept = {run.rerun_of for run in judged if run.inherited is not None}
         with_rows = [*judged, *(one.run for one in related if one.run.key in kept)]
         runs = {one.run.key: one.run for one in (*whole, *related)}
@@ -158,7 +164,7 @@ class Examiner:
         return found
 
     def _cut_off(self, runs: Sequence[Run], found: dict[str, list[HistoryRow]]) -> None:
-        """Forget the rows that were added after their runs were read; those that nobody counts are no such rows."""
+        """Drop history rows added after their run was read. Rows that no run's row counts are a problem, and stay."""
         later = {run.key: run for run in self._persistence.read(RunsByKey(tuple(run.key for run in runs)))}
         for run in runs:
             rows, now = found[run.key], later.get(run.key, run)

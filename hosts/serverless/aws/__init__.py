@@ -1,10 +1,10 @@
-"""Handlers for AWS Lambda, made from an engine: of a queue's messages, of a timer, and of a dead-letter queue.
+"""Handlers for AWS Lambda, made from an engine: for an SQS queue, a timer, and a dead-letter queue.
 
     engine = Engine.open(os.environ["DATABASE_URL"], workflows=[...], transport=SqsJobTransport(queue_url))
     on_jobs, on_timer = queue_handler(engine, limit=60), cron_handler(engine, limit=60)
 
-Make them outside of any function, where a process begins: it serves many invocations, one after the other, and may be
-frozen between them. Nothing is connected to before the first.
+Create them at module level: a process serves many invocations, one after the other, and may be frozen between them.
+They connect at the first invocation.
 """
 
 from holdfast.hosts.serverless.aws.cron_handler import CronHandler, cron_handler

@@ -1,4 +1,4 @@
-"""The maintenance that a timer has done, in a function of AWS Lambda."""
+"""The AWS Lambda handler that runs maintenance on a timer."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from holdfast.ports.validation import duration
 
 
 class CronHandler:
-    """What `cron_handler` returns. Call it with any event, and its context."""
+    """The handler that `cron_handler` returns. Call it with any event, and the Lambda context."""
 
     def __init__(self, host: ServerlessHost, *, limit: float) -> None:
         self._host = host
@@ -23,12 +23,13 @@ class CronHandler:
     def __call__(
         self, event: Mapping[str, Any] | None = None, context: Context | None = None, /
     ) -> dict[str, Any]:
-        """Do a round of maintenance, and further ones until nothing is left, or the time is over.
+        """Run maintenance until nothing is left or the time is over.
 
-        Return what was done, as `Tick` has it.
+        Returns:
+            What was done: the fields of `Tick`.
 
         Raises:
-            UnavailableError: The store did not answer in time. Nothing is lost: the next round does it all.
+            UnavailableError: The store can't be reached. The next call makes up for it.
         """
         deadline = Deadline(context, limit=self._limit, margin=margin_of(self._limit))
         tick = self._host.run_maintenance_tick(keep_on=lambda: deadline.seconds_left > 0)
@@ -45,20 +46,20 @@ def cron_handler(
     sinks: Mapping[str, EventSink] | None = None,
     retention: Duration | None = None,
 ) -> CronHandler:
-    """Return a handler for a function that a timer invokes, once a minute.
+    """Return a handler for a function that a timer invokes once a minute.
 
-    It wakes what sleeps, brings back the jobs of functions that were killed, announces again those whose messages may
-    have been lost, and brings events to sinks. Twice at once, or again, does no harm.
+    It wakes sleeping jobs, recovers the jobs of killed functions, announces jobs again whose messages may be lost, and
+    delivers events to sinks. Concurrent or repeated calls do no harm.
 
     Args:
-        engine: Whose jobs to look after.
-        limit: How long this function lasts, a timedelta or seconds: its `Timeout`.
-        job_limit: How long the functions last that carry out jobs, if that is longer.
-        sinks: What takes events, by the names under which sinks are registered.
-        retention: How long runs are kept that have ended; None for ever.
+        engine: The engine whose namespace to maintain.
+        limit: The `Timeout` of this function, a timedelta or a number of seconds.
+        job_limit: The `Timeout` of the functions that run jobs, if that is longer.
+        sinks: The sinks to deliver events to, by their registered names.
+        retention: How long ended runs are kept, at least an hour; None for ever.
 
     Raises:
-        InvalidArgumentError: One of these is of another kind.
+        InvalidArgumentError: An argument has the wrong type or is out of bounds.
     """
     seconds = duration("cron_handler", "limit", limit).total_seconds()
     jobs = seconds if job_limit is None else duration("cron_handler", "job_limit", job_limit).total_seconds()

@@ -1,4 +1,4 @@
-"""Tells runs of messages that nobody could handle, in a function of AWS Lambda that takes a dead-letter queue."""
+"""The AWS Lambda handler for the dead-letter queue of jobs: annotates the runs of the messages in it."""
 
 import logging
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ _log = logging.getLogger("holdfast.aws")
 
 
 class DeadLetterHandler:
-    """What `dead_letter_handler` returns. Call it with an event and its context, as Lambda does."""
+    """The handler that `dead_letter_handler` returns. Call it with an SQS event and the Lambda context."""
 
     def __init__(self, engine: Engine, messages: Messages, *, rejected_queue: str | None) -> None:
         self._core = engine.core
@@ -39,10 +39,10 @@ class DeadLetterHandler:
         self._rejected_queue = rejected_queue
 
     def __call__(self, event: Mapping[str, Any], context: Context | None = None, /) -> Answer:
-        """Tell the runs of a batch; return the messages that SQS is to give again, as `batchItemFailures`.
+        """Annotate the runs of a batch of messages. Return the messages to deliver again, as `batchItemFailures`.
 
         Raises:
-            InvalidMessageError: The event is none of SQS.
+            InvalidMessageError: The event is not from SQS.
         """
         failed: list[Record] = []
         for record in records_of(event):
@@ -83,7 +83,7 @@ class DeadLetterHandler:
         _log.error("run %s: the message of job %s is dead: %s", found[0].id, message.job_id, _REASON)
         try:
             self._core.dispatch(command)
-        except RunNotFoundError:  # removed meanwhile
+        except RunNotFoundError:  # removed in the meantime
             return
 
 
@@ -94,18 +94,18 @@ def dead_letter_handler(
     rejected_queue: str | None = None,
     client: "SQSClient | None" = None,
 ) -> DeadLetterHandler:
-    """Return a handler for a function that takes the dead-letter queue of the queue of jobs.
+    """Return a handler for a function that consumes the dead-letter queue of the queue of jobs.
 
-    Each run whose message is there gets an annotation `dead_letter`, once for each message, that says what this means.
-    Nothing of it is lost: its job is in the store, and the cron handler announces it again.
+    Each run with a message there gets an annotation `dead_letter`, one per message, that explains the cause. Nothing is
+    lost: the job is in the store, and the cron handler announces it again.
 
     Args:
-        engine: Whose runs they are.
-        rejected_queue: The URL of a queue for messages that name no job. Without it they are logged, and gone.
-        client: A client of boto3's, where region and credentials are not to be found as boto3 does by itself.
+        engine: The engine with the runs.
+        rejected_queue: The URL of a queue for malformed messages. Without it they are logged and dropped.
+        client: A boto3 SQS client, if region and credentials differ from the defaults of boto3.
 
     Raises:
-        InvalidArgumentError: One of these is of another kind.
+        InvalidArgumentError: An argument has the wrong type.
     """
     check("dead_letter_handler", TEXT.or_none, rejected_queue=rejected_queue)
     return DeadLetterHandler(engine, sqs_messages(client), rejected_queue=rejected_queue)

@@ -1,4 +1,4 @@
-"""What Lambda hands to a handler: how long the invocation lasts yet, and the messages of a queue."""
+"""The context and the SQS events that AWS Lambda passes to a handler."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -9,44 +9,44 @@ import attrs
 from holdfast.ports.errors import InvalidMessageError
 
 MARGIN_MAX: Final = 10.0
-"""Seconds that are kept, at the most, for storing what bodies have given."""
+"""The maximum time reserved for storing results at the end of an invocation, in seconds."""
 
 Event: TypeAlias = Mapping[str, object]
 Answer: TypeAlias = dict[str, list[dict[str, str]]]
 
 
 class Context(Protocol):
-    """What Lambda tells a handler of its invocation, as far as it is asked for here."""
+    """The part of the Lambda context that is used here."""
 
     def get_remaining_time_in_millis(self) -> int:
-        """Return how long it is until the invocation is ended."""
+        """Return the milliseconds until Lambda stops the invocation."""
         ...
 
 
 class Messages(Protocol):
-    """What can be done with messages of a queue. See `SqsMessages`."""
+    """Operations on messages of a queue. See `SqsMessages`."""
 
     def show_in(self, queue: str, seconds: Mapping[str, float], /) -> None:
-        """Let messages be given again after so many seconds, by their receipts. Never raises for what is outside."""
+        """Set after how many seconds messages are delivered again, by receipt. Never raises errors of the service."""
         ...
 
     def put_aside(self, queue: str, body: str, reason: str, /) -> None:
-        """Send a message to another queue, with the reason. UnavailableError."""
+        """Send a message to another queue, with the reason. Raises UnavailableError."""
         ...
 
 
 @attrs.frozen(kw_only=True)
 class Record:
-    """One message of an event.
+    """A message of an SQS event.
 
     Attributes:
-        id: What the answer names it by.
-        receipt: What SQS knows this delivery by.
+        id: The message id.
+        receipt: The receipt handle of this delivery.
         body: The text.
         source: The ARN of its queue.
-        receives: How often it was given to somebody, this time included.
-        group: Its group, in a FIFO queue; None in another.
-        queue: The queue of its job, as the sender said.
+        receives: How often it was received, including this time.
+        group: The message group, in a FIFO queue; otherwise None.
+        queue: The queue of its job, according to the sender.
     """
 
     id: str
@@ -59,7 +59,7 @@ class Record:
 
 
 class Deadline:
-    """When an invocation ends, by the clock of this process."""
+    """The end of an invocation, less a margin. Arguments are in seconds."""
 
     def __init__(
         self,
@@ -75,17 +75,17 @@ class Deadline:
 
     @property
     def seconds_left(self) -> float:
-        """How many seconds there are to work in. Negative if they are over."""
+        """The seconds left to work; negative if they are over."""
         return self._until - self._monotonic()
 
 
 def margin_of(limit: float) -> float:
-    """Return how much of an invocation's seconds is kept for what comes after bodies."""
+    """Return how many seconds of an invocation are reserved for storing results."""
     return min(MARGIN_MAX, limit / 10)
 
 
 def records_of(event: object) -> list[Record]:
-    """Return the messages of an event. InvalidMessageError if it is none of SQS: the function is wired to another."""
+    """Return the messages of an event. Raises InvalidMessageError if it is not from SQS."""
     records = cast("Event", event).get("Records") if isinstance(event, Mapping) else None
     if not isinstance(records, Sequence) or isinstance(records, str):
         raise InvalidMessageError(
@@ -95,7 +95,7 @@ def records_of(event: object) -> list[Record]:
 
 
 def record_of(data: object) -> Record:
-    """Return one record of an event. InvalidMessageError if it is none of SQS."""
+    """Return one record of an event. Raises InvalidMessageError if it is not from SQS."""
     try:
         fields = cast("Mapping[str, str]", data)
         system_attributes = cast("Mapping[str, str]", fields.get("attributes") or {})

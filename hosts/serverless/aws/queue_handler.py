@@ -1,4 +1,4 @@
-"""Carries out the jobs that messages of SQS name, and answers which of them are to be given again."""
+"""The AWS Lambda handler for an SQS queue of jobs: runs them, and returns the messages to deliver again."""
 
 import logging
 from collections import deque
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
 AGAIN_MAX: Final = 3
-"""How often a message is received of a job that can't be had yet. Then the store says when it can be."""
+"""How often a message is received whose job can't run yet. After that the store announces the job when it is due."""
 MALFORMED_MAX: Final = 20
-"""How often a malformed message is received that nobody puts aside. Then it is dropped."""
+"""How often a malformed message is received, without a queue for rejected ones, before it is dropped."""
 _WAIT_FIRST: Final = 5.0
 _WAIT_MAX: Final = 900.0
 
@@ -39,7 +39,7 @@ _log = logging.getLogger("holdfast.aws")
 
 
 class QueueHandler:
-    """What `queue_handler` returns. Call it with an event and its context, as Lambda does."""
+    """The handler that `queue_handler` returns. Call it with an SQS event and the Lambda context."""
 
     def __init__(
         self,
@@ -62,10 +62,10 @@ class QueueHandler:
         self._visibility = visibility
 
     def __call__(self, event: Mapping[str, Any], context: Context | None = None, /) -> Answer:
-        """Handle a batch; return the messages that SQS is to give again, as `batchItemFailures`.
+        """Handle a batch of messages. Return those to deliver again, as `batchItemFailures`.
 
         Raises:
-            InvalidMessageError: The event is none of SQS.
+            InvalidMessageError: The event is not from SQS.
         """
         records = records_of(event)
         deadline = Deadline(context, limit=self._limit, margin=self._margin)
@@ -85,12 +85,12 @@ class QueueHandler:
         """Handle one record, for the BatchProcessor of Powertools for AWS Lambda.
 
         Args:
-            record: The record, as SQS has it, or Powertools' own of it.
-            lambda_context: Powertools fills it in.
+            record: The record of the SQS event, or the Powertools object for it.
+            lambda_context: Passed by Powertools.
 
         Raises:
-            UnavailableError: The message is to be given again, after as long as SQS was told.
-            InvalidMessageError: It is malformed, and there is no queue to put it aside in.
+            UnavailableError: The message is delivered again; the delay is set in SQS.
+            InvalidMessageError: The message is malformed, and there is no queue for rejected messages.
         """
         one = record_of(getattr(record, "raw_event", record))
         deadline = Deadline(lambda_context, limit=self._limit, margin=self._margin)
@@ -110,11 +110,11 @@ class QueueHandler:
     def _handle_in_order(
         self, records: Sequence[Record], deadline: Deadline, done: Callable[[Record, float | None], None]
     ) -> None:
-        """Handle records, those of one group one after the other, and of a group none after one that failed."""
+        """Handle records, those of a message group in sequence, and none of a group after one that failed."""
         groups: dict[str, deque[Record]] = {}
         for record in records:
             groups.setdefault(record.group or f"{record.id}/", deque()).append(record)
-        least = self._margin  # with less no body has any time worth the name
+        least = self._margin  # with less time left, a body could not do anything
         while groups and deadline.seconds_left > least:
             wave = [groups[name] for name in list(groups)[: self._concurrency]]
             firsts = [group.popleft() for group in wave]
@@ -126,18 +126,18 @@ class QueueHandler:
                         done(later, wait)
                     group.clear()
             groups = {name: group for name, group in groups.items() if group}
-            least = self._limit / 2  # what is left is given back to those who have more time
+            least = self._limit / 2  # the remaining records are returned, to be handled with more time left
         for group in groups.values():
             for record in group:
                 done(record, 0.0)
 
     def _handle(self, records: Sequence[Record], deadline: Deadline, *, is_fresh: bool) -> list[float | None]:
-        """Carry out the jobs of records; return after how many seconds each is to be given again, None for never."""
+        """Run the jobs of records. Return the seconds after which each is to be delivered again, None for never."""
         waits: list[float | None] = [None] * len(records)
         wanted: list[tuple[int, JobMessage]] = []
         for at, record in enumerate(records):
             if self._queues is not None and record.queue is not None and record.queue not in self._queues:
-                continue  # a worker of that queue finds it in the store
+                continue  # a worker of that queue claims it from the store
             try:
                 wanted.append((at, message_from(record.body)))
             except InvalidMessageError as error:
@@ -156,12 +156,12 @@ class QueueHandler:
             )
         except HoldfastError as error:
             return [error] * len(messages)
-        except Exception as error:  # noqa: BLE001  # SQS is to have an answer for each message, whatever it is
+        except Exception as error:  # noqa: BLE001  # SQS needs an answer for each message
             _log.exception("%s messages can't be handled, for a fault of Holdfast's", len(messages))
             return [error] * len(messages)
 
     def _reject(self, record: Record, reason: str) -> float | None:
-        """Put a message aside that names no job. Return after how long it comes again where that can't be done."""
+        """Send a malformed message to the queue for rejected ones. Return when to retry if that fails, in seconds."""
         _log.error("message %s of %s is malformed: %s", record.id, record.source, reason)
         if self._rejected_queue is None:
             if record.receives >= MALFORMED_MAX:
@@ -172,7 +172,7 @@ class QueueHandler:
                     record.body,
                 )
                 return None
-            return 0.0  # for as long as the queue's own policy lets it, which has a place for it, mostly
+            return 0.0  # until the redrive policy of the queue moves it
         try:
             self._messages.put_aside(self._rejected_queue, record.body, reason)
         except UnavailableError as error:
@@ -200,26 +200,26 @@ def queue_handler(
     function_cache: int = 0,
     client: "SQSClient | None" = None,
 ) -> QueueHandler:
-    """Return a handler for a function that a queue of SQS invokes, with `ReportBatchItemFailures`.
+    """Return a handler for a function that an SQS queue invokes, with `ReportBatchItemFailures`.
 
-    A body that failed is a message dealt with: its next attempt has a message of its own. Only what could not be
-    stored, for the database was away, is given again, later each time; and what can't be had yet, twice at the most.
+    A failed body counts as handled, as its next attempt gets a new message. A message is delivered again only if its
+    result could not be stored, with growing delays; and at most twice if its job can't run yet.
 
     Args:
-        engine: Whose workflows to run.
-        limit: How long the function lasts, a timedelta or seconds: its `Timeout`. Its last tenth, ten seconds at the
-            most, is kept for storing what bodies give: those that run then are stopped, as by a timeout.
-        concurrency: How many messages of a batch are handled at once. The others come after these, while half of the
-            time is left, and are given back at once after that.
-        rejected_queue: The URL of a queue for messages that name no job, which get the attribute `reason`. Without it
-            they are given again until the queue's redrive policy moves them, or are dropped at the twentieth time.
-        queues: The queues of jobs to serve; None for all. Messages about others are dropped: workers serve those.
+        engine: The engine with the workflows to run.
+        limit: The `Timeout` of the function, a timedelta or a number of seconds. Its last tenth, at most ten seconds,
+            is reserved for storing results: bodies still running then are stopped as by a timeout.
+        concurrency: How many messages of a batch are handled at a time, 1 to 100. The others follow while half of the
+            time is left; the rest are returned to the queue.
+        rejected_queue: The URL of a queue for malformed messages, which get the attribute `reason`. Without it they are
+            delivered again until the redrive policy of their queue moves them; the twentieth time they are dropped.
+        queues: The queues of jobs to serve; None for all. Messages for others are dropped, as workers serve these.
         function_cache: As for `ServerlessHost`.
-        client: A client of boto3's, where region and credentials are not to be found as boto3 does by itself.
+        client: A boto3 SQS client, if region and credentials differ from the defaults of boto3.
 
     Raises:
         DefinitionError: A stage may take longer than the function; see `check_limit`.
-        InvalidArgumentError: One of these is of another kind.
+        InvalidArgumentError: An argument has the wrong type or is out of bounds.
     """
     check("queue_handler", integer(1, 100), concurrency=concurrency)
     check("queue_handler", TEXT.or_none, rejected_queue=rejected_queue)
@@ -240,12 +240,12 @@ def queue_handler(
 
 
 def _wait(record: Record, outcome: JobOutcome | Exception) -> float | None:
-    """Return after how many seconds a message is to be given again; None if it is dealt with."""
+    """Return the seconds after which a message is to be delivered again; None if it is handled."""
     if isinstance(outcome, Exception):
         wait = _backoff(record.receives)
         _log.warning("message %s comes again in %s s: %s", record.id, wait, outcome)
         return wait
-    # Whatever ends a wait is announced by a message of its own: this one is of use where it is soon.
+    # A job that becomes due is announced by a new message: delivering this one again only helps if that is soon.
     if outcome.acknowledge or record.receives >= AGAIN_MAX:
         return None
     return outcome.retry_after or 0.0

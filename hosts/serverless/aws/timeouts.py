@@ -1,4 +1,4 @@
-"""Which stages may take longer than a function lasts: asked before anything is deployed."""
+"""Checks before a deploy that no stage may take longer than the Lambda function."""
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
@@ -12,18 +12,18 @@ from holdfast.ports.validation import duration
 
 
 def check_limit(engine: Engine, *, limit: Duration, queues: Iterable[str] | None = None) -> None:
-    """Find the stages that a function can't serve because it ends before they have to.
+    """Raise DefinitionError if a stage may take longer than a function lasts. `queue_handler` calls this too.
 
-    Making a `queue_handler` does the same. Stages without a timeout have as long as there is, and durable functions
-    rest and go on in the next invocation, however long they take.
+    Stages without a timeout pass: they get the time that is left. Durable functions pass too: they are parked and
+    continue in the next invocation.
 
     Args:
-        engine: Whose workflows to look at.
-        limit: How long the function lasts, a timedelta or seconds: its `Timeout`.
-        queues: The queues that it serves; None for all.
+        engine: The engine with the workflows to check.
+        limit: The `Timeout` of the function, a timedelta or a number of seconds.
+        queues: The queues of jobs that it serves; None for all.
 
     Raises:
-        DefinitionError: A stage may take longer, and so may be stopped before its time: all of them are named.
+        DefinitionError: Names all stages that may take longer.
     """
     seconds = duration("check_limit", "limit", limit).total_seconds()
     served = None if queues is None else frozenset(queues)
@@ -42,7 +42,7 @@ def check_limit(engine: Engine, *, limit: Duration, queues: Iterable[str] | None
 
 
 def _timeouts(engine: Engine) -> Iterator[tuple[str, str, int]]:
-    """Yield what may take how long, in microseconds, and in which queue it is."""
+    """Yield each body with a timeout: its name, its queue, and the timeout in microseconds."""
     for plan in engine.core.registry.plans:
         for stage in (stage_of(node) for group in plan.groups for node in group.nodes):
             for what, most in _bodies(stage):

@@ -1,4 +1,4 @@
-"""Keeps messages unseen for as long as their bodies run, from a thread of its own."""
+"""Extends the visibility timeout of SQS messages while their jobs run, in a thread."""
 
 import threading
 from collections.abc import Sequence
@@ -8,13 +8,14 @@ from typing import Final, Self
 from holdfast.hosts.serverless.aws.invocations import Messages, Record
 
 VISIBILITY: Final = 60.0
-"""Seconds for which messages are kept unseen each time. What a function holds that is killed comes again after that."""
+"""The visibility timeout set each time, in seconds; after it, messages of a killed function are delivered again."""
 
 
 class Unseen:
-    """Keeps records unseen until each is released. Others who saw one would find its job held: nothing but waste.
+    """Extends the visibility timeout of records until each is released.
 
-    The first request is made after a third of `seconds`: most bodies have ended by then, and cost none.
+    Without it, other functions would receive them early, only to find their jobs leased. The first extension is after a
+    third of `seconds`: most bodies have ended by then, and need none.
     """
 
     def __init__(self, messages: Messages, records: Sequence[Record], seconds: float) -> None:
@@ -26,19 +27,19 @@ class Unseen:
         self._thread = threading.Thread(target=self._extend, name="holdfast-unseen", daemon=True)
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        """Stop. What was released last, or never was, is as long unseen as it was."""
+        """Stop the thread. The last visibility timeouts stay in effect."""
         self._over.set()
         self._thread.join()
 
     def release(self, record: Record) -> None:
-        """Let a record be, which is done with."""
+        """Stop extending the timeout of a record."""
         with self._lock:
             self._held.pop(record.receipt, None)
 
