@@ -163,7 +163,7 @@ def _rate_by(_: object, __: object, value: str | None) -> None:
 
 @attrs.frozen
 class Rate:
-    """A rate limit: how many attempts start in a period, over all workers. `Rate(60, per=timedelta(minutes=1))`
+    """A rate limit: how many attempts start in a period, over all workers: `Rate(60, per=timedelta(minutes=1))`.
 
     Every attempt counts, from its start, by the store's clock. The limit holds for every period of this length,
     wherever it begins. Within it all attempts may start together; `Rate(1, per=...)` spaces them out.

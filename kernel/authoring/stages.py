@@ -32,7 +32,7 @@ Config = TypeVar("Config")
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Stage(Node[In, Out], Generic[In, Out]):
-    """A named unit of work of a pipeline. Options that neither the stage nor its pipeline sets are None."""
+    """A named unit of work of a pipeline. An option is None if neither the stage nor its pipeline sets it."""
 
     body: Callable[..., object]
     """The function that you wrote. `arguments` returns what to call it with."""
@@ -48,7 +48,7 @@ class Stage(Node[In, Out], Generic[In, Out]):
     max_concurrency: int | None = None
     rate_limit: Rate | None = None
     config_text: str | None = None
-    """The config as canonical JSON; None if there is none, or none has been set yet."""
+    """The config as canonical JSON; None if it is not set."""
 
     async def __call__(self, value: In, /) -> Out:
         """Call the body directly, without an engine or a record: `await resize(image)`.

@@ -1,4 +1,4 @@
-"""Signatures and type hints of users' functions. A DefinitionError says which part can't be read."""
+"""Signatures and type hints of users' functions. A DefinitionError names the part that can't be read."""
 
 import inspect
 from collections.abc import Callable, Mapping
