@@ -31,7 +31,7 @@ _PARENT_END: Final = Wanted(
 
 
 class ChildRun(Generic[Out]):
-    """A child run of a durable function. Outside of it, `engine.handle(workflow, child.id)` gives the same run."""
+    """A child run of a durable function. Elsewhere, `engine.handle(workflow, child.id)` is its handle."""
 
     def __init__(self, loop: FunctionLoop, id: str, output: Form) -> None:
         self._loop = loop
@@ -81,9 +81,10 @@ class ChildRun(Generic[Out]):
 async def start_child(
     call: "Call[R]", /, *, id: str | None = None, parent_end: ParentEnd = "cancel"
 ) -> ChildRun[R]:
-    """Start a child run of a durable function or a pipeline without waiting for it: `await start_child(fulfil(order))`.
+    """Start a child run of a durable function or a pipeline, without waiting for its result.
 
-    When this returns, the run is stored. To wait for its result at once, await the call: `await fulfil(order)`.
+    `child = await start_child(fulfil(order))`. When this returns, the run is stored. To wait for the result at once,
+    await the call itself: `await fulfil(order)`.
 
     Args:
         call: The workflow with its input. The engine must know this version of the workflow.

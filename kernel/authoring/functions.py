@@ -282,10 +282,10 @@ def patched(name: str, /) -> bool:
 
 
 async def side_effect(fn: Callable[[], T], /) -> T:
-    """Call a function once, and return the recorded value in every replay: `await side_effect(read_config)`.
+    """Call a function once, and return the recorded value in every replay.
 
-    This is short for a sync step without options: the function runs in a thread. The value has the annotated return
-    type, or is plain JSON if there is no annotation.
+    `await side_effect(read_config)` is short for a sync step without options: the function runs in a thread. The value
+    has the annotated return type, or is plain JSON if there is no annotation.
 
     Raises:
         RuntimeError: It was not called by a durable function.

@@ -238,10 +238,11 @@ def update(method: Callable[Concatenate[Any, P], object], /) -> object:
 
 
 def expose(state: S, /) -> S:
-    """Expose an object to queries and updates, in a durable function: `board = expose(Board())`. Return the object.
+    """Expose an object to queries and updates, in a durable function. Return the object.
 
-    From here on callers can query it, also after the run has ended. A later object of the same class replaces it.
-    Updates run as tasks of the function, in the order of their arrival, including those that arrived before.
+    `board = expose(Board())`. From here on callers can query it, also after the run has ended. A later object of the
+    same class replaces it. Updates run as tasks of the function, in the order of their arrival, including those that
+    arrived before.
 
     Raises:
         InvalidArgumentError: The object has no method marked with `query` or `update`.

@@ -32,7 +32,7 @@ Config = TypeVar("Config")
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Stage(Node[In, Out], Generic[In, Out]):
-    """A named unit of work of a pipeline. An option is None if neither the stage nor its pipeline sets it."""
+    """A named unit of work of a pipeline. An option that neither the stage nor its pipeline sets has the value None."""
 
     body: Callable[..., object]
     """The function that you wrote. `arguments` returns what to call it with."""
