@@ -71,7 +71,7 @@ class StageBlobs(Protocol):
         ...
 
     def get(self, ref: BlobRef, /) -> bytes:
-        """Return the bytes of a blob. BlobMissingError if there are none, BlobCorruptError if they have changed."""
+        """Return the bytes of a blob. BlobMissingError if it does not exist, BlobCorruptError if it has changed."""
         ...
 
 

@@ -1,12 +1,12 @@
-"""The codec of pydantic's models and dataclasses, which pydantic itself writes and reads.
+"""The codec of pydantic models and pydantic dataclasses. Pydantic itself writes and reads them.
 
-Inside a model pydantic's types, serializers and validators hold: a timedelta is written as pydantic writes it. What
-every codec promises is promised here too. Reading is strict, as pydantic is with JSON: nothing is coerced. Fields have
-the names that the class gives them, never their aliases, so that renaming an alias for some other system does not make
-stored values unreadable. And since a model may lose what it writes (masked secrets, excluded fields, children declared
-as their parent), what is written is read back at once, and refused where it would not come back equal.
+Inside a model, pydantic's types, serializers and validators apply: a timedelta is written as pydantic writes it. The
+rules of all codecs hold too. Reading is strict, as pydantic is with JSON: nothing is coerced. Fields are stored under
+their names, never their aliases, so that a changed alias does not make stored values unreadable. A model may lose data
+when it is written (masked secrets, excluded fields, subclasses declared as their parent), so each text is read back at
+once, and refused if the value does not come back equal.
 
-pydantic is optional, and slow to import. Whoever has a model has imported it, so it is found in `sys.modules`.
+Pydantic is optional and slow to import. A program with a model has imported it, so it is taken from `sys.modules`.
 """
 
 import dataclasses
@@ -22,13 +22,13 @@ from holdfast.kernel.values.type_forms import MODEL_MARK, Form, is_model, model_
 from holdfast.ports.json import canonical, compact
 
 PYDANTIC_MIN: Final = (2, 11)
-"""The first that can be told, call by call, to go by the names of fields instead of their aliases."""
+"""The first version whose calls can use the names of fields instead of their aliases."""
 
 _MISSING: Final = object()
 
 
 class _Adapter(Protocol):
-    """What is used of pydantic's TypeAdapter."""
+    """The methods of pydantic's TypeAdapter that are used here."""
 
     def rebuild(self, *, raise_errors: bool) -> object: ...
     def dump_python(
@@ -38,11 +38,11 @@ class _Adapter(Protocol):
 
 
 def model_codec(form: Form) -> Codec:
-    """Return the codec of a model: an object with all its fields, but for those that are private or computed.
+    """Return the codec of a model: a JSON object with all fields except private and computed ones.
 
     Raises:
-        TypeError: It is no model that can be stored.
-        NameError: An annotation names what its module does not have when the program runs.
+        TypeError: The model can't be stored.
+        NameError: An annotation uses a name that its module does not have at run time.
     """
     cls = cast("type", origin_of(form))
     adapter = _adapter(form)
@@ -109,7 +109,7 @@ def _dump(adapter: _Adapter, value: object, include: object) -> object:
 
 
 def _place(adapter: _Adapter, value: object, error: Exception) -> Misfit:
-    """Return the error for the innermost part that can't be written: pydantic does not say which it is."""
+    """Return the error for the innermost part that can't be written, which pydantic does not report."""
     path: list[object] = []
     seen = [value]
     while len(path) < MAX_DEPTH:
@@ -129,7 +129,7 @@ def _place(adapter: _Adapter, value: object, error: Exception) -> Misfit:
 
 
 def _only(path: list[object]) -> object:
-    """Return what pydantic calls `include`, for one part alone."""
+    """Return a value for pydantic's `include` that selects one part."""
     include: object = {path[-1]}
     for key in reversed(path[:-1]):
         include = {key: include}
@@ -153,7 +153,7 @@ def _read(adapter: _Adapter, data: object, form: Form) -> object:
 
 
 def _problem(error: Mapping[str, Any], data: object) -> Problem:
-    """Return what pydantic found. Its places also name members of unions and such, which are no part of a path."""
+    """Return a pydantic error as a Problem. Its `loc` also names members of unions, which are not part of a path."""
     where, reason = cast("tuple[object, ...]", error["loc"]), cast("str", error["msg"])
     path, at = "", data
     for number, key in enumerate(where, 1):
@@ -168,7 +168,7 @@ def _problem(error: Mapping[str, Any], data: object) -> Problem:
 
 
 def _check_same(given: object, back: object) -> None:
-    """Raise Misfit if what comes back is not what was given, and alike, but for private attributes."""
+    """Raise Misfit if a value that was read back differs from the one given. Private attributes are ignored."""
     parts, parts_back = _children(given), _children(back)
     if type(given) is not type(back):
         raise unstorable(f"{described(given)} would come back as {described(back)}")
@@ -196,7 +196,7 @@ def _check_same(given: object, back: object) -> None:
 
 
 def _is_alike(given: Any, back: Any) -> bool:
-    """Whether two values that are equal are so in what does not count for that: the zone of a time, say."""
+    """Return whether two equal values also agree in what equality ignores, such as the zone of a time."""
     match given, back:
         case (datetime(), datetime()) | (time(), time()):
             zone = given.tzinfo
@@ -215,7 +215,7 @@ def _is_alike(given: Any, back: Any) -> bool:
 
 
 def _with_sorted_sets(value: object, data: object) -> object:
-    """Return what was written of a value, with the items of sets in order, so that equal sets are stored alike."""
+    """Return written data with the items of sets sorted, so that equal sets are stored alike."""
     parts = _children(value)
     if isinstance(data, list):
         items = cast("list[object]", data)
@@ -231,7 +231,7 @@ def _with_sorted_sets(value: object, data: object) -> object:
 
 
 def _children(value: object) -> dict[object, object]:
-    """Return the parts of a value with what they are called in a path; empty for what is one piece."""
+    """Return the parts of a value by index, key or field name; empty for a value without parts."""
     if isinstance(value, dict):
         return cast("dict[object, object]", value)
     if isinstance(value, list | tuple):
