@@ -174,7 +174,7 @@ def _arguments_fit(given: Form, wanted: Form) -> bool:
         return all(fits(each, item_of(wanted)) for each in tuple_items(given)[0])
     sources, targets = arguments(given), arguments(wanted)
     if not sources or not targets:
-        return True  # a bare `list` leaves open what is in it
+        return True  # a bare `list` may hold anything
     return len(sources) == len(targets) and all(map(fits, sources, targets))
 
 

@@ -63,7 +63,7 @@ class CallForm:
         given = dict(self.signature.bind(*args, **kwargs).arguments)
         for name, parameter in self.signature.parameters.items():
             if parameter.kind is parameter.VAR_POSITIONAL and name in given:
-                given[name] = list(given[name])  # as it is stored: of no certain length
+                given[name] = list(given[name])  # its stored type is a list, of any length
         return given
 
     def completed(self, given: Mapping[str, object]) -> dict[str, object]:

@@ -103,7 +103,7 @@ class Call(Coroutine[Any, Any, Out]):
     def _begun(self) -> Coroutine[Any, Any, Out]:
         """Return the coroutine that starts the child run and waits for it. RuntimeError outside of a workflow."""
         if self._child is None:
-            # Here, for a program that only has pipelines needs no asyncio to import them.
+            # Imported here, because a program with pipelines only must not need asyncio.
             from holdfast.kernel.authoring.child_runs import result_of
             from holdfast.kernel.functions.loop import running_loop
 

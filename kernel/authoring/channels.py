@@ -71,7 +71,7 @@ class Inbox(Generic[Out]):
             return
         request = CloseRequest(call=loop.next_call(), channel=self.name, site=call_site())
         inboxes.closed_by(self.name, request.call)
-        await loop.submit(request)  # once it is asked for it is done, whoever is cancelled
+        await loop.submit(request)  # a cancellation does not withdraw the request
 
     def decoded(self, text: str) -> Out:
         """Return a message from its JSON text. Raises InvalidValueError."""

@@ -75,7 +75,7 @@ class ChildRun(Generic[Out]):
         request = NotifyRequest(
             call=loop.next_call(), run=self.id, channel=channel, text=text, site=call_site(), checked=checked
         )
-        await loop.submit(request)  # once it is asked for it is done, whoever is cancelled
+        await loop.submit(request)  # a cancellation does not withdraw the request
 
 
 async def start_child(
@@ -120,7 +120,7 @@ def started(
 
 
 async def _started(loop: FunctionLoop, request: ChildRequest, output: object) -> ChildRun[Any]:
-    # Once it is asked for it is started, whoever is cancelled: nobody could tell whether it is there.
+    # A cancellation does not withdraw the request: otherwise it would be unknown whether the run exists.
     run = cast("str", await loop.submit(request))
 
     def check(ended: ChildEnded, row: int) -> None:
@@ -128,7 +128,7 @@ async def _started(loop: FunctionLoop, request: ChildRequest, output: object) ->
         if ended.output is not None:
             try:
                 decode(ended.output, output)
-            except Exception as error:  # noqa: BLE001  # a class of the user's may raise anything
+            except Exception as error:  # noqa: BLE001  # a user's class may raise anything
                 loop.halt(f"what the run {run!r} of {request.workflow!r} gave", row, error)
 
     loop.children.begin(run, check, is_bound=request.parent_end != ClosePolicy.ABANDON)

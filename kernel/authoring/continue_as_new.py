@@ -48,8 +48,8 @@ async def continue_as_new(
     loop = loop_for("holdfast.continue_as_new()")
     check("continue_as_new", TRUTH, forget_compensations=forget_compensations)
     if not _is_late(call):
-        _input_of(call)  # what is wrong with it is said at once
-    # Nothing is raised here that code could catch: the function waits, and its loop runs no more of it.
+        _input_of(call)  # report wrong arguments before waiting for updates
+    # No error is raised, since the function could catch it: it waits for ever, and its loop runs no more of its code.
     never = loop.create_future()
     if not loop.has_returned:
         updates = FunctionLoop.updates.of(loop)

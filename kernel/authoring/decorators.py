@@ -28,8 +28,8 @@ R = TypeVar("R")
 S = TypeVar("S")
 Item = TypeVar("Item")
 
-# Not Awaitable: only so does mypy see that an async function with an Any in its signature matches the sync overload
-# with the very same type, and keep the first match instead of falling back to Any.
+# Not Awaitable: an async function with an Any in its signature matches an async and a sync overload. Only with
+# Coroutine does mypy see that both return the same type, and take the first instead of inferring Any.
 Async: TypeAlias = Coroutine[Any, Any, R]
 
 MAP_LIMIT_MAX: Final = 10_000
@@ -42,7 +42,7 @@ class StageDecorator:
 
     _options: Mapping[str, object] = attrs.field(factory=dict[str, object])
 
-    # The first match wins: context before none, async before sync, one value before several.
+    # The first match wins: with context before without, async before sync, one value before several.
     @overload
     def __call__(self, fn: Callable[[StageContext[C]], Async[R]], /) -> ConfigurableStage[object, R, C]: ...
     @overload

@@ -102,7 +102,7 @@ class Workflow(Definition[Out], Generic[P, Out]):
 
     @override
     def input_text(self, value: object) -> str:
-        if isinstance(value, dict):  # what is none is refused, with what it must be
+        if isinstance(value, dict):  # `encode` refuses anything else
             value = self._form.completed(cast("dict[str, object]", value))
         return encode(value, self._form.arguments)
 
@@ -234,7 +234,7 @@ Example:
 """
 
 
-# In a durable function --------------------------------------------------------------------------------------------
+# For use in durable functions -------------------------------------------------------------------------------------
 
 
 def now() -> datetime:

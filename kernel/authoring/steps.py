@@ -117,7 +117,7 @@ class Step(Generic[P, Out]):
     )
     """Whether the body is async."""
 
-    # Not Coroutine[Any, Any, Out]: with an Any in it mypy gives up on `asyncio.gather` of several steps.
+    # Not Coroutine[Any, Any, Out]: mypy could not infer the types of `asyncio.gather` of several steps.
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, Out]:
         """In a durable function, run the step once and record its result. Anywhere else, call the body.
 
@@ -178,7 +178,7 @@ class Step(Generic[P, Out]):
     def _request(
         self, loop: FunctionLoop, args: tuple[object, ...], kwargs: Mapping[str, object], undoes: str = ""
     ) -> StepRequest:
-        # By place: to make one by name takes twice as long, and this is done for each row of a replay.
+        # Positional, because keywords take twice as long, and this runs for each row of a replay (docs/decisions/0045).
         return StepRequest(
             loop.next_call(),
             self.name,
@@ -207,7 +207,7 @@ class Step(Generic[P, Out]):
             """Return the recorded arguments: a replay with new code might compute other ones."""
             try:
                 return self.form.decode(loop.step_arguments.get(request.call, request.arguments))
-            except Exception as error:  # noqa: BLE001  # a class of the user's may raise anything
+            except Exception as error:  # noqa: BLE001  # a user's class may raise anything
                 loop.halt(f"the arguments of step {self.name!r}", due.row or None, error)
             return await loop.never()
 
@@ -222,7 +222,7 @@ class Step(Generic[P, Out]):
         """Return the result of a call from its JSON text. If it can't be read, halt the function."""
         try:
             return cast("Out", decode(output, self.form.output))
-        except Exception as error:  # noqa: BLE001  # a class of the user's may raise anything
+        except Exception as error:  # noqa: BLE001  # a user's class may raise anything
             loop.halt(f"what step {self.name!r} gave", row or None, error)
         return await loop.never()
 
@@ -252,7 +252,7 @@ class Step(Generic[P, Out]):
     async def _recorded(self, loop: FunctionLoop, request: StepRequest) -> Out:
         future = loop.submit(request)
         due = None if self._undo.step is None else self._due(loop, request)
-        # What can only be taken back with its result goes on although nobody wants it any more.
+        # A compensation that needs the result must get it, so a cancellation does not stop such a step.
         goes_on = due is not None and not due.takes_unknown
         if due is not None and goes_on:
             due.future = future
@@ -270,9 +270,9 @@ class Step(Generic[P, Out]):
             raise
         if due is not None:
             due.output, due.row = output, loop.row
-        try:  # as `_read`, which takes its time: this is done for each row of a replay
+        try:  # inlined `_read`, because this runs for each row of a replay
             return cast("Out", decode(output, self.form.output))
-        except Exception as error:  # noqa: BLE001  # a class of the user's may raise anything
+        except Exception as error:  # noqa: BLE001  # a user's class may raise anything
             loop.halt(f"what step {self.name!r} gave", loop.row, error)
         return await loop.never()
 

@@ -44,7 +44,7 @@ def encode(value: object, form: Form, *, max_bytes: int = MAX_VALUE_BYTES) -> st
         raise _refused(error, form) from None
     except RecursionError:
         raise UnstorableValueError("$", "it holds itself, or nests far too deeply") from None
-    except ValueError:  # NaN, an infinity or an endless integer: find out where
+    except ValueError:  # NaN, an infinity or a huge integer: find its path
         _check(data, form)
         raise
     if (len(text) > MAX_DEPTH or "\\u" in text) and _may_be_refused(text):
@@ -83,7 +83,7 @@ class Fields:
                 text += before + key + (write(value) if type(value) is cls else compact(convert(value)))
                 before = ","
         except (Misfit, RecursionError, ValueError):
-            return encode(self._named(values), self._form)  # that says what is wrong, and where
+            return encode(self._named(values), self._form)  # for its error message
         text = text + "}" if text else "{}"
         is_plain = len(text) <= MAX_DEPTH and "\\u" not in text
         if not is_plain and (_may_be_refused(text) or len(text) > MAX_VALUE_BYTES):

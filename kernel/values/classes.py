@@ -60,7 +60,7 @@ def class_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> Cod
         arguments = {argument: found[key] for key, argument in init_parts if key in found}
         try:
             made = cls(**arguments)
-        except Exception as error:  # a validator of the user's may raise anything
+        except Exception as error:  # a user's validator may raise anything
             raise misfit(f"{show(form)} refuses it: {type(error).__name__}: {error}") from error
         for key in late:
             if key in found:
@@ -121,7 +121,7 @@ def named_tuple_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) 
         found = _decode_object({part.key: item for part, item in zip(parts, items, strict=True)}, parts, form)
         try:
             return cls(**found)
-        except Exception as error:  # a class of the user's may raise anything
+        except Exception as error:  # a user's class may raise anything
             raise misfit(f"{show(form)} refuses it: {type(error).__name__}: {error}") from error
 
     checks = may_change_fields(cls, fields)

@@ -69,7 +69,7 @@ class _Builder:
         self._path: list[Form] = []
 
     def finished(self) -> dict[Form, Codec]:
-        """Return the codecs that were built. `checks` is set for all that contain a type with `checks`."""
+        """Return the codecs that were built. `checks` is set if a type inside has it."""
         return {
             form: attrs.evolve(codec, checks=True) if not codec.checks and self._checks(form) else codec
             for form, codec in self._made.items()

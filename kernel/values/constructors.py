@@ -28,7 +28,7 @@ def check_constructor(cls: type, fields: Iterable[Field]) -> None:
     try:
         parameters = inspect.signature(cls).parameters.values()
     except (TypeError, ValueError):
-        return  # it is written in C: each value shows
+        return  # a class written in C: encoding a value will tell
     taken = {one.name for one in parameters if one.kind in _BY_NAME}
     takes_any = any(one.kind is _ANY_NAME for one in parameters)
     init_fields = {field.argument: field.key for field in fields if not field.late}
@@ -47,7 +47,7 @@ def check_constructor(cls: type, fields: Iterable[Field]) -> None:
 
 
 def may_change_fields(cls: type, fields: Iterable[Field]) -> bool:
-    """Return whether user code makes instances or computes fields, so that each value must be checked after encoding."""
+    """Return whether user code makes instances or computes fields, so that each encoded value must be checked."""
     return (
         any(_is_of_user(getattr(cls, name)) for name in _MAKERS)
         or type(cls).__call__ is not type.__call__

@@ -193,7 +193,7 @@ def union_codec(form: Form, codec_of: CodecOf) -> Codec:
 
 
 def _without_absorbed(forms: tuple[Form, ...]) -> tuple[Form, ...]:
-    """Return the members without those that another one includes: `Literal["auto"]` beside `str`, any beside `object`."""
+    """Return the members without those that another includes: `Literal["auto"]` beside `str`, any beside `object`."""
     for form in forms:
         if form in PLAIN_FORMS:
             return (form,)

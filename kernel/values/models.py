@@ -57,7 +57,7 @@ def model_codec(form: Form) -> Codec:
         try:
             data = _with_sorted_sets(value, data)
             back = _read(adapter, data, form)
-        except ValueError:  # NaN or an infinity: find out where
+        except ValueError:  # NaN or an infinity: find its path
             check_data(data)
             raise
         _check_same(value, back)
@@ -88,7 +88,7 @@ def _adapter(form: Form) -> _Adapter:
     try:
         adapter = cast("_Adapter", pydantic.TypeAdapter(form))
         adapter.rebuild(raise_errors=True)
-    except NameError as error:  # its text goes on with a link
+    except NameError as error:  # without the link that pydantic appends
         raise NameError(str(error).partition("\n")[0]) from None
     except pydantic.PydanticUserError as error:
         raise TypeError(str(error).partition("\n")[0]) from None
@@ -98,7 +98,7 @@ def _adapter(form: Form) -> _Adapter:
 def _written(adapter: _Adapter, value: object) -> object:
     try:
         return _dump(adapter, value, None)
-    except Exception as error:  # a serializer of the user's may raise anything
+    except Exception as error:  # a user's serializer may raise anything
         raise _place(adapter, value, error) from error
 
 
@@ -116,7 +116,7 @@ def _place(adapter: _Adapter, value: object, error: Exception) -> Misfit:
         for key, part in _children(seen[-1]).items():
             try:
                 _dump(adapter, value, _only([*path, key]))
-            except Exception as inner:  # noqa: BLE001  # it is told below
+            except Exception as inner:  # noqa: BLE001  # it is reported below
                 error = inner
                 path.append(key)
                 if any(part is each for each in seen):
@@ -144,8 +144,8 @@ def _read(adapter: _Adapter, data: object, form: Form) -> object:
     text = compact(data)
     try:
         return adapter.validate_json(text, strict=True, by_alias=False, by_name=True)
-    except Exception as error:  # a validator of the user's may raise anything
-        check_data(data)  # pydantic's parser has limits of its own, and would not say where
+    except Exception as error:  # a user's validator may raise anything
+        check_data(data)  # pydantic's parser has its own limits, and reports no path
         if isinstance(error, cast("Any", sys.modules["pydantic"]).ValidationError):
             found = cast("Any", error).errors(include_url=False, include_context=False, include_input=False)
             raise Misfit(*(_problem(each, data) for each in found)) from None
@@ -186,7 +186,7 @@ def _check_same(given: object, back: object) -> None:
     try:
         if given == back and _is_alike(given, back):
             return
-    except Exception as error:  # a class of the user's may raise anything
+    except Exception as error:  # a user's class may raise anything
         raise unstorable(f"{described(given)} can't be compared: {type(error).__name__}: {error}") from error
     if isinstance(given, datetime | time):
         raise unstorable(
@@ -203,7 +203,7 @@ def _is_alike(given: Any, back: Any) -> bool:
             return (
                 given.replace(tzinfo=None) == back.replace(tzinfo=None)
                 and given.fold == back.fold
-                and (zone is None or zone.utcoffset(None) is not None)  # that is a fixed offset
+                and (zone is None or zone.utcoffset(None) is not None)  # a fixed offset
             )
         case deque(), deque():
             return given.maxlen == back.maxlen
@@ -224,7 +224,7 @@ def _with_sorted_sets(value: object, data: object) -> object:
         return list(map(_with_sorted_sets, parts.values(), items)) if len(parts) == len(items) else items
     if isinstance(data, dict):
         fields = cast("dict[str, object]", data)
-        if isinstance(value, dict):  # its keys may be written otherwise; their order is kept
+        if isinstance(value, dict):  # keys may be written differently, but in the same order
             parts = dict(zip(fields, parts.values(), strict=False))
         return {key: _with_sorted_sets(parts.get(key), item) for key, item in fields.items()}
     return data

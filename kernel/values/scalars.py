@@ -63,13 +63,13 @@ def _value_of(member: enum.Enum) -> object:
 def _member(cls: type[enum.Enum], value: object) -> enum.Enum | None:
     try:
         return cls(value)
-    except Exception:  # noqa: BLE001  # a `_missing_` of the user's may raise anything
+    except Exception:  # noqa: BLE001  # a user's `_missing_` may raise anything
         return None
 
 
 def literal_codec(form: Form) -> Codec:
     """Return the codec of a Literal of strings, integers, booleans, None and enum members. TypeError for any other."""
-    # Keyed by type as well, for True == 1.
+    # Keyed by type as well, because True == 1.
     stored: dict[_Key, object] = {
         (_class_of(each), each): each.value if isinstance(each, enum.Enum) else each
         for each in arguments(form)
@@ -131,7 +131,7 @@ def _constant_none() -> Codec:
 
 
 def _encode_float(value: object) -> object:
-    if type(value) is float or type(value) is int:  # an int may be given for a float, and stays one
+    if type(value) is float or type(value) is int:  # an int is accepted for a float, and stays an int
         return value
     raise unlike(value, float, "float")
 
@@ -166,7 +166,7 @@ def _text_codec(cls: type[T], write: Callable[[T], str], read: Callable[[str], T
 
 
 def _read_datetime(text: str) -> datetime:
-    if "T" not in text:  # fromisoformat takes a date for midnight
+    if "T" not in text:  # fromisoformat would accept a date, as midnight
         raise ValueError(text)
     return datetime.fromisoformat(text) if text[-1] != "]" else read_moment(text, datetime.fromisoformat)
 

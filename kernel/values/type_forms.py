@@ -50,7 +50,7 @@ def plain(form: Form) -> Form:
             form = arguments(form)[0]
         elif isinstance(form, NewType):
             form = form.__supertype__
-        elif hasattr(origin, "__value__"):  # an alias written `type Pair[T] = ...`, with its argument
+        elif hasattr(origin, "__value__"):  # an alias such as `type Pair[T] = ...`, with its argument
             names = cast("tuple[TypeVar, ...]", getattr(origin, "__type_params__", ()))
             value = cast("Form", getattr(origin, "__value__", None))
             form = _substitute(value, dict(zip(names, arguments(form), strict=True)))
@@ -61,7 +61,7 @@ def plain(form: Form) -> Form:
 
 
 def _aliased(alias: Form) -> Form:
-    """Return the type of an alias. Strings in it are evaluated in its module, so that it can name itself. Raises NameError."""
+    """Return the type of an alias, with strings evaluated in its module: it may name itself. Raises NameError."""
     value: object = getattr(alias, "__value__", None)
     module = sys.modules.get(str(getattr(alias, "__module__", "")))
     holder = types.SimpleNamespace(__annotations__={"value": value})

@@ -39,7 +39,7 @@ def _tag(zone: tzinfo, value: datetime | time) -> str:
     try:
         offset, name = zone.utcoffset(None), zone.tzname(None)
         is_fixed = offset is not None and offset == value.utcoffset()
-    except Exception:  # noqa: BLE001  # a zone of the user's may do anything
+    except Exception:  # noqa: BLE001  # a user's zone may raise anything
         is_fixed, offset, name = False, None, None
     if not is_fixed or offset is None:
         raise unstorable(
@@ -70,7 +70,7 @@ def read_moment(text: str, read: Callable[[str], Moment]) -> Moment:
             raise misfit(f"no time zone is known here as {tag!r}; install the package tzdata")
         elif plain.endswith("Z") and isinstance(
             value, datetime
-        ):  # of others: a moment, to be seen in that zone
+        ):  # RFC 9557 from other writers: an instant to show in that zone
             value = value.astimezone(zone)
             fold = value.fold
         else:
