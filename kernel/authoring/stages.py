@@ -32,14 +32,16 @@ Config = TypeVar("Config")
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Stage(Node[In, Out], Generic[In, Out]):
-    """A named unit of work of a pipeline. An option that neither the stage nor its pipeline sets has the value None."""
+    """A named unit of work of a pipeline.
+
+    For the options see `BodyOptions`. An option is None where neither the stage nor its pipeline sets it.
+    """
 
     body: Callable[..., object]
     """The function that you wrote. `arguments` returns what to call it with."""
     shape: Shape
     """The parameters and the return type of the body."""
     retry: Retry | None = None
-    """See `BodyOptions`, as for the following options."""
     timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
     timeout_total: timedelta | None = attrs.field(default=None, converter=kept_length)
     heartbeat_timeout: timedelta | None = attrs.field(default=None, converter=kept_length)

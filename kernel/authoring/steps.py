@@ -93,7 +93,10 @@ def _returns_awaitable(step: "Step[..., object]") -> bool:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Step(Generic[P, Out]):
-    """A function with `@step`. A durable function awaits its calls, and records their results."""
+    """A function with `@step`. A durable function awaits its calls, and records their results.
+
+    For the options see `StepOptions`.
+    """
 
     name: str
     """Name of the step in the history."""
@@ -104,7 +107,6 @@ class Step(Generic[P, Out]):
     transaction: type | None = None
     """Class of the connection or session that the body takes first, for a step in a transaction of the store."""
     retry: Retry | None = None
-    """See `StepOptions`, as for the following options."""
     timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
     heartbeat_timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
     queue: str | None = None
