@@ -115,7 +115,7 @@ class Retry:
         attempts: Maximum number of attempts, including the first: 1 to 10,000.
         wait: Delay after the first failure.
         backoff: Factor by which the delay grows after each further failure, at least 1.
-        wait_max: Maximum delay.
+        wait_max: Maximum delay, before jitter.
         jitter: By what share each delay varies at random, 0 to 1, so that simultaneous failures are not retried
             together.
         give_up_on: Exceptions that are not retried, including their subclasses.
