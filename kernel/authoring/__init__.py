@@ -1,6 +1,7 @@
-"""What pipelines are written with, and what their bodies are handed.
+"""Building blocks of pipelines: `@stage`, `Pipeline`, `Retry`, `Rate`, and what stage bodies receive.
 
-What durable functions are written with is in modules of its own, which need asyncio: not every program does.
+Durable functions are in modules of their own, because those need asyncio, which a program with pipelines only does not
+import.
 """
 
 from holdfast.kernel.authoring.calls import Call, Definition

@@ -1,4 +1,4 @@
-"""The log of calls of models, as stages write it. No provider's library is needed, or known."""
+"""`ctx.ai`: the log of a stage's calls of AI models. It needs no provider's library."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -23,41 +23,37 @@ _UNIT: Final = Decimal(1).scaleb(-COST_DIGITS)
 
 
 class AiCallOptions(TypedDict, total=False):
-    """What can be said of one call of a model.
-
-    Attributes:
-        kind: `text`, `object`, `embed`, `stream` or `batch`.
-        input_tokens: How many tokens went in.
-        output_tokens: How many came out.
-        cost: What it cost, exactly: a Decimal or an integer. Kept to 12 decimals. If left out it is worked out from
-            the engine's `prices`, if the model is one of these.
-        duration: How long it took: a timedelta, or a number of seconds.
-        prompt: What went in, a text or other plain JSON. Redacted first, and stored as a value: if large, in a blob.
-        response: What came out; as the prompt.
-        error: Why it failed, if it did.
-        metadata: Plain JSON by name: the temperature, say, or the reason why it stopped.
-        batch: The provider's id of a batch that this is a result of.
-        batch_index: Which result of the batch. Each is stored once in a run, whoever records it first.
-    """
+    """Options of one logged model call."""
 
     kind: Kind
+    """`text`, `object`, `embed`, `stream` or `batch`."""
     input_tokens: int
+    """Number of input tokens."""
     output_tokens: int
+    """Number of output tokens."""
     cost: Cost | None
+    """Exact cost, a Decimal or an integer, stored to 12 decimals. Default: computed from the engine's `prices`."""
     duration: Duration | None
+    """How long the call took: a timedelta or a number of seconds."""
     prompt: object
+    """The prompt, plain JSON. It is redacted first, and stored in a blob if it is large."""
     response: object
+    """The response, stored in the same way."""
     error: str | None
+    """Why the call failed."""
     metadata: Mapping[str, object] | None
+    """Plain JSON by name, such as the temperature or the stop reason."""
     batch: str | None
+    """The provider's id of the batch that contains this result."""
     batch_index: int | None
+    """Index of the result in the batch. Each result is stored once in a run, from the first attempt that records it."""
 
 
 class Redact(Protocol):
-    """What an engine may be given to take out of calls of models what is not to be stored."""
+    """An engine's `redact` function, which removes from logged model calls what must not be stored."""
 
     def __call__(self, what: Literal["prompt", "response", "error", "metadata"], value: object, /) -> object:
-        """Return what is to be stored in place of a value, which is plain JSON. Called in the process of the stage."""
+        """Return plain JSON to store instead of `value`. Called in the process of the stage."""
         ...
 
 
@@ -70,18 +66,18 @@ def _exact_price(_: object, field: "attrs.Attribute[Decimal]", value: object) ->
 
 @attrs.frozen(kw_only=True)
 class Price:
-    """What a model costs for each 1,000,000 tokens, exactly, with up to 6 decimals.
+    """Price of a model for 1,000,000 tokens, exact, with up to 6 decimals.
 
     Attributes:
-        input: For those that go in.
-        output: For those that come out.
+        input: Price of input tokens.
+        output: Price of output tokens.
     """
 
     input: Decimal = attrs.field(validator=_exact_price)
     output: Decimal = attrs.field(default=Decimal(0), validator=_exact_price)
 
     def of(self, input_tokens: int, output_tokens: int) -> int:
-        """Return what a call costs, in units of 10**-12."""
+        """Return the cost of a call, in units of 10**-12."""
         scale = COST_DIGITS - 6
         return int(self.input.scaleb(scale)) * input_tokens + int(self.output.scaleb(scale)) * output_tokens
 
@@ -106,54 +102,55 @@ def _check_call(where: str, topic: object, model: object, options: AiCallOptions
 
 
 class AiLog(Protocol):
-    """What a host offers to log calls of models."""
+    """The log of model calls that a host provides."""
 
     def record(self, topic: str, model: str, options: AiCallOptions, /) -> None:
         """Log one call. Blocks while a large text is stored."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds since some time, by which calls are timed."""
+        """Return the seconds of a monotonic clock, to measure calls."""
         ...
 
 
 @attrs.frozen
 class StageAi:
-    """The log of calls of models of a stage. Only records: making the calls is the stage's own."""
+    """The log of model calls of a stage, as `ctx.ai`. It only logs: the stage makes the calls."""
 
     _log: AiLog
 
     def record(self, *, topic: str, model: str, **options: Unpack[AiCallOptions]) -> None:
-        """Log one call that was made.
+        """Log one model call that was made: `ctx.ai.record(topic="summary", model="m-1", input_tokens=900)`.
 
-        It is stored within about two seconds, at the latest with what the attempt ends with, and counts whether the
-        body fails or not: it was paid for. Blocks while a large prompt or response is stored.
+        It is stored within about two seconds, and at the latest with the outcome of the attempt, even if the body
+        fails. Blocks while a large prompt or response is stored.
 
         Args:
-            topic: What it was made for, as `report.page.3`: totals are of a topic and those below. 1 to 200 characters.
-            model: Which model. 1 to 200 characters.
+            topic: What the call was for, such as `report.page.3`, 1 to 200 characters. Totals of a topic include the
+                topics below it.
+            model: Name of the model, 1 to 200 characters.
             options: See `AiCallOptions`.
 
         Raises:
-            InvalidArgumentError: An option is unknown, or of another kind; a cost that is a float is not exact.
-            InvalidCommandError: A number is negative, or something is too long.
-            UnstorableValueError: A prompt, a response or metadata are no plain JSON.
+            InvalidArgumentError: An option is unknown or of the wrong type, such as a cost that is a float.
+            InvalidCommandError: A number is negative, or a text is too long.
+            UnstorableValueError: A prompt, a response or metadata are not plain JSON.
         """
         _check_call("record", topic, model, options)
         self._log.record(topic, model, options)
 
     def call(self, *, topic: str, model: str, **options: Unpack[AiCallOptions]) -> "AiCalling":
-        """Return a context manager in which to make one call: it times it, and logs it at its end.
+        """Return a context manager that measures one model call and logs it: `with ctx.ai.call(...) as call:`.
 
-        Set on it what becomes known: `input_tokens`, `output_tokens`, `cost`, `response`, `metadata`. An error that
-        leaves the block is logged as that of the call, and goes on.
+        Set the results on it: `input_tokens`, `output_tokens`, `cost`, `response`, `metadata`. An error in the block is
+        logged as the error of the call, and raised.
         """
         _check_call("call", topic, model, options)
         return AiCalling(self._log, topic, model, options)
 
 
 class AiCalling:
-    """A call of a model that is being made. Its attributes are what is known of it."""
+    """A model call in progress. Set its attributes before it ends."""
 
     def __init__(self, log: AiLog, topic: str, model: str, options: AiCallOptions) -> None:
         self._log = log
@@ -168,7 +165,7 @@ class AiCalling:
         self.metadata: dict[str, object] = dict(options.get("metadata") or {})
 
     def __enter__(self) -> Self:
-        """Begin to measure."""
+        """Start the measurement."""
         self._began = self._log.monotonic()
         return self
 
@@ -179,7 +176,7 @@ class AiCalling:
         self._log.record(self._topic, self._model, self.known(error))
 
     def known(self, error: BaseException | None) -> AiCallOptions:
-        """Return what is known of the call now that it has ended."""
+        """Return the options to log, now that the call has ended."""
         known: AiCallOptions = {
             **self._options,
             "input_tokens": self.input_tokens,
@@ -196,7 +193,7 @@ class AiCalling:
 
 @attrs.frozen
 class AsyncAi:
-    """`StageAi` for async stages: what is large is stored in a thread."""
+    """`StageAi` for async stages, as `ctx.aio.ai`: large texts are stored in a thread."""
 
     _ai: StageAi
     _log: AiLog
@@ -207,7 +204,7 @@ class AsyncAi:
         await self._runtime.in_thread(partial(self._ai.record, topic=topic, model=model, **options))
 
     def call(self, *, topic: str, model: str, **options: Unpack[AiCallOptions]) -> "AsyncAiCalling":
-        """See `StageAi.call`. For `async with`."""
+        """See `StageAi.call`. Use `async with`."""
         _check_call("call", topic, model, options)
         return AsyncAiCalling(self._log, topic, model, options, self._runtime)
 
@@ -220,13 +217,13 @@ class AsyncAiCalling(AiCalling):
         self._runtime = runtime
 
     async def __aenter__(self) -> Self:
-        """Begin to measure."""
+        """Start the measurement."""
         return self.__enter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        """Log the call. One that was cancelled is logged at once: there is no time left to wait for a thread."""
+        """Log the call. After a cancellation it is logged without a thread: waiting for one would be cancelled too."""
         if error is not None and not isinstance(error, Exception):
             self.__exit__(kind, error, at)
             return
@@ -235,7 +232,7 @@ class AsyncAiCalling(AiCalling):
 
 
 def cost_units(cost: object) -> int | None:
-    """Return a cost in units of 10**-12, rounded half to even beyond that. InvalidArgumentError if it is not exact."""
+    """Return a cost in units of 10**-12, rounded half to even. InvalidArgumentError if it is not exact."""
     if cost is None:
         return None
     if isinstance(cost, bool) or not isinstance(cost, Decimal | int):
@@ -247,6 +244,6 @@ def cost_units(cost: object) -> int | None:
 
 
 def cost_of(units: int) -> Decimal:
-    """Return the cost that so many units of 10**-12 are, exactly and without trailing zeros."""
+    """Return a number of units of 10**-12 as an exact cost without trailing zeros."""
     whole, part = divmod(units, 10**COST_DIGITS)
     return Decimal(f"{whole}.{part:0{COST_DIGITS}}".rstrip("0").rstrip("."))

@@ -1,4 +1,4 @@
-"""Artifacts as stages put and get them: named blobs that belong to an attempt."""
+"""`ctx.artifacts`: named blobs that stages store beside their output."""
 
 from functools import partial
 from typing import Final, Protocol
@@ -11,27 +11,27 @@ BYTES: Final = "application/octet-stream"
 
 
 class StageArtifacts(Protocol):
-    """Named blobs of a run. Reading and writing them blocks; async stages await those of `ctx.aio.artifacts`."""
+    """The artifacts of a run, as `ctx.artifacts`. The methods block: async stages use `ctx.aio.artifacts`."""
 
     def put(self, name: str, data: bytes, /, *, content_type: str = BYTES) -> None:
-        """Store a file under a name, as this attempt's. It is listed once the attempt has completed, and only then.
+        """Store bytes under a name, for this attempt. The artifact is listed once the attempt has completed.
 
-        Of several of one name the last counts. Other attempts, and other stages, have names of their own.
+        A later artifact of the same name replaces it. Names of other attempts and other stages are separate.
 
         Raises:
             NoBlobStoreError: This process has no blob store.
-            InvalidCommandError: The name or the content type is empty, or longer than 200 characters; or the attempt
-                has put more than 1,000.
+            InvalidCommandError: The name or the content type is empty or longer than 200 characters, or the attempt has
+                stored more than 1,000 artifacts.
         """
         ...
 
     def get(self, name: str, /, *, stage: str | None = None, item: int | None = None) -> bytes:
-        """Return what was put under a name: by this attempt, or by an earlier stage of the run.
+        """Return the bytes of an artifact of this attempt, or of an earlier stage of the run.
 
         Raises:
-            ArtifactMissingError: There is none, or there are several: then say of which `stage`, or which `item`.
-            BlobMissingError: Its bytes are not there any more.
-            BlobCorruptError: Its bytes are not those that were put.
+            ArtifactMissingError: No artifact has this name, or several have it: then pass `stage` or `item`.
+            BlobMissingError: The bytes no longer exist.
+            BlobCorruptError: The bytes have changed since they were stored.
             NoBlobStoreError: This process has no blob store.
         """
         ...
@@ -39,7 +39,7 @@ class StageArtifacts(Protocol):
 
 @attrs.frozen
 class AsyncArtifacts:
-    """`StageArtifacts`, to be awaited."""
+    """`StageArtifacts` with async methods, as `ctx.aio.artifacts`."""
 
     _artifacts: StageArtifacts
     _runtime: InThread

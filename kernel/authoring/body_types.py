@@ -1,4 +1,4 @@
-"""What a body takes and gives, read from its annotations, and whether one type may go where another is declared."""
+"""Types of stage bodies, read from their annotations, and the check whether one type fits another."""
 
 import inspect
 from collections import abc
@@ -28,35 +28,32 @@ from holdfast.ports.errors import DefinitionError
 _SEQUENCES: Final = frozenset({abc.Sequence, abc.MutableSequence})
 _MAPPINGS: Final[frozenset[object]] = frozenset({dict, abc.Mapping, abc.MutableMapping})
 _STORED_APART: Final = frozenset({bool, datetime})
-"""Subclasses that are not stored as their parents are: True is not 1, a datetime is not a date."""
+"""Subclasses that are not stored like their parents: True is not 1, and a datetime is not a date."""
 
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @attrs.frozen(kw_only=True)
 class Shape:
-    """What a body takes and gives.
-
-    Attributes:
-        takes_context: Whether its first parameter is the context.
-        config_type: What the context's config is, or None if it has none.
-        values: How many parameters take values. One takes the whole input; several take the items of a tuple.
-        input_type: The one parameter's annotation, `tuple[...]` of several, `object` without any.
-        output_type: What it gives; of an async body, when awaited.
-    """
+    """The parameters and the return type of a body."""
 
     takes_context: bool
+    """Whether the first parameter is a `StageContext`."""
     config_type: Form
+    """Type of the context's config; None if it has none."""
     values: int
+    """Number of value parameters. One takes the whole input; several take the items of a tuple."""
     input_type: Form
+    """Type of the value parameter; `tuple[...]` of several, `object` without any."""
     output_type: Form
+    """Return type; of an async body, when awaited."""
 
 
 def is_async_body(body: Callable[..., object]) -> bool:
-    """Whether a body is to be called where an event loop runs, for it says itself that it gives something to await.
+    """Return whether a body is called on the event loop, because calling it returns an awaitable.
 
-    Of a decorated one that is what its decorator gave: what it wraps may be the other kind. One that does not say so
-    is called in a thread, and what it gives is awaited all the same if that can be.
+    A decorated body counts as what its decorator returned, which may differ from the function inside. A body that is
+    not async by its definition is called in a thread; if it returns an awaitable all the same, that is awaited.
     """
     return inspect.iscoroutinefunction(body) or (
         not inspect.isroutine(body) and inspect.iscoroutinefunction(getattr(type(body), "__call__", None))  # noqa: B004
@@ -64,7 +61,7 @@ def is_async_body(body: Callable[..., object]) -> bool:
 
 
 def is_generator(body: Callable[..., object]) -> bool:
-    """Whether calling a body gives a generator, of either kind."""
+    """Return whether a body is a sync or async generator."""
     called = body if inspect.isroutine(body) else getattr(type(body), "__call__", body)  # noqa: B004
     kinds = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
     return any(is_kind(one) for is_kind in kinds for one in (body, called))
@@ -73,11 +70,11 @@ def is_generator(body: Callable[..., object]) -> bool:
 def read_shape(
     body: Callable[..., object], name: str, *, unwrap_output: Callable[[Form], Form] | None = None
 ) -> Shape:
-    """Read the shape of a body. `gives` turns what it is annotated with into what the stage gives.
+    """Read the shape of a body. `unwrap_output` turns its return annotation into the output type of the stage.
 
     Raises:
-        DefinitionError: An annotation is missing or can't be resolved, a value of its type can't be stored, or the
-            parameters are such that an engine could not call the body.
+        DefinitionError: An annotation is missing or can't be evaluated, values of its type can't be stored, or an
+            engine could not call a body with these parameters.
     """
     where = f"stage {name!r}"
     if is_generator(body):
@@ -105,9 +102,9 @@ def read_shape(
 
 
 def fits(given: Form, wanted: Form) -> bool:
-    """Whether what is stored as `given` can be read as `wanted`. Lenient about what a type leaves open.
+    """Return whether values stored as `given` can be read as `wanted`. What a type leaves open fits.
 
-    This is narrower than what type checkers allow: a bool is not stored as an int, nor a subclass as its parent.
+    This is stricter than type checkers: a bool is not stored as an int, nor a subclass as its parent.
     """
     given, wanted = plain(given), plain(wanted)
     if given is Any or wanted is Any or wanted is object or given == wanted:
@@ -135,12 +132,12 @@ def fits(given: Form, wanted: Form) -> bool:
 
 
 def tuple_of(items: abc.Sequence[Form]) -> Form:
-    """Return the form `tuple[...]` of these items."""
+    """Return the type `tuple[...]` of these items."""
     return cast("Any", tuple)[tuple(items)]
 
 
 def union_of(either: abc.Sequence[Form]) -> Form:
-    """Return the form `A | B` of these; one that fits another is not said again."""
+    """Return the union of these types, without those that fit another one."""
     distinct: list[Form] = []
     for form in either:
         if not any(fits(form, known) for known in distinct):
@@ -150,12 +147,12 @@ def union_of(either: abc.Sequence[Form]) -> Form:
 
 
 def list_of(item: Form) -> Form:
-    """Return the form `list[item]`."""
+    """Return the type `list[item]`."""
     return cast("Any", list)[item]
 
 
 def sequence_of(item: Form) -> Form:
-    """Return the form `Sequence[item]`."""
+    """Return the type `Sequence[item]`."""
     return cast("Any", abc.Sequence)[item]
 
 
@@ -177,7 +174,7 @@ def _arguments_fit(given: Form, wanted: Form) -> bool:
         return all(fits(each, item_of(wanted)) for each in tuple_items(given)[0])
     sources, targets = arguments(given), arguments(wanted)
     if not sources or not targets:
-        return True  # a bare `list` leaves open what is in it
+        return True  # a bare `list` may hold anything
     return len(sources) == len(targets) and all(map(fits, sources, targets))
 
 
@@ -205,7 +202,7 @@ def _advice(parameter: str) -> str:
 def _values(
     parameters: abc.Sequence[inspect.Parameter], hints: abc.Mapping[str, Form], where: str
 ) -> list[Form]:
-    """Return the annotations of the parameters that take values."""
+    """Return the types of the value parameters."""
     taken: list[Form] = []
     defaults: list[str] = []
     for parameter in parameters:

@@ -1,4 +1,4 @@
-"""What a function takes by name, read from its annotations: for steps and durable functions, whose calls are stored."""
+"""Parameters and return types of steps, durable functions, queries and updates, whose calls are stored as JSON."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -18,28 +18,31 @@ _SEVERAL: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWO
 
 @attrs.frozen(kw_only=True, eq=False)
 class CallForm:
-    """How calls of a function are stored: an object of its arguments by name, with those that it has defaults for.
+    """How calls of a function are stored: as a JSON object of the arguments by name, including defaults.
 
-    What a call left out is stored too, so it stays what it was when code with another default is deployed.
-
-    Attributes:
-        signature: What the function can be called with.
-        hints: The types of its parameters, by name.
-        arguments: The type of that object: a TypedDict, in which what has a default may be left out, as it was by what
-            was stored before such code had that parameter.
-        output: What the function gives; of an async one, when awaited.
+    Defaults are stored so that a call keeps its arguments when code with other defaults is deployed.
     """
 
     signature: inspect.Signature
+    """Parameters of the function."""
     hints: Mapping[str, Form]
+    """Types of the parameters by name."""
     arguments: Form
+    """Type of the JSON object: a TypedDict.
+
+    Parameters with a default are not required, because calls that were stored before they existed lack them.
+    """
     output: Form
+    """Type of the result; of an async function, when awaited."""
     _by_place: tuple[str, ...] | None = attrs.field(init=False, repr=False)
-    """The parameters, if all are required and may be given by place: such calls are bound without more ado."""
+    """Names of the parameters if all are required and positional; otherwise None.
+
+    Such calls are bound without `Signature.bind`, which is slow.
+    """
     _defaults: Mapping[str, object] = attrs.field(init=False, repr=False)
-    """What a call may leave out, by name."""
+    """Default values by name."""
     _plain: Fields | None = attrs.field(init=False, repr=False)
-    """Writes the arguments of such calls, if all are given by place."""
+    """Encoder of positional calls, if `_by_place` is set."""
 
     def __attrs_post_init__(self) -> None:
         parameters = self.signature.parameters.values()
@@ -54,39 +57,39 @@ class CallForm:
         object.__setattr__(self, "_plain", plain)
 
     def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
-        """Return the arguments of a call by name. TypeError if the function can't be called so."""
+        """Return the arguments of a call by name. TypeError if the function does not take them."""
         if not kwargs and self._by_place is not None and len(args) == len(self._by_place):
             return dict(zip(self._by_place, args, strict=True))
         given = dict(self.signature.bind(*args, **kwargs).arguments)
         for name, parameter in self.signature.parameters.items():
             if parameter.kind is parameter.VAR_POSITIONAL and name in given:
-                given[name] = list(given[name])  # as it is stored: of no certain length
+                given[name] = list(given[name])  # its stored type is a list, of any length
         return given
 
     def completed(self, given: Mapping[str, object]) -> dict[str, object]:
-        """Return the arguments of a call by name, with the defaults of those that were left out."""
+        """Return arguments by name with missing defaults added."""
         return {**self._defaults, **given} if self._defaults else dict(given)
 
     def encode(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
-        """Return the JSON text of the arguments of a call, defaults and all. TypeError, UnstorableValueError."""
+        """Return the JSON text of a call's arguments, including defaults. Raises TypeError or UnstorableValueError."""
         by_place, plain = self._by_place, self._plain
         if by_place is not None and plain is not None and not kwargs and len(args) == len(by_place):
             return plain.encode(args)
         return encode(self.completed(self.bind(args, kwargs)), self.arguments)
 
     def encode_given(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
-        """Return the JSON text of the arguments that a call was given, without defaults. As `encode`."""
+        """Return the JSON text of a call's arguments without defaults. Raises as `encode`."""
         return (
             encode(self.bind(args, kwargs), self.arguments) if self._defaults else self.encode(args, kwargs)
         )
 
     def recoded(self, text: str) -> str:
-        """Return the text that `encode` would give for what a text stands for. InvalidValueError."""
+        """Return the JSON text of stored arguments with missing defaults added. Raises InvalidValueError."""
         given = cast("dict[str, object]", decode(text, self.arguments))
         return encode(self.completed(given), self.arguments)
 
     def arguments_from(self, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments that a text stands for, by place and by name. InvalidValueError."""
+        """Return positional and keyword arguments from JSON text. Raises InvalidValueError."""
         if self._by_place is not None:
             values = cast("dict[str, Any]", decode(text, self.arguments))
             return tuple(values[name] for name in self._by_place), {}
@@ -94,7 +97,7 @@ class CallForm:
         return bound.args, bound.kwargs
 
     def decode(self, text: str) -> inspect.BoundArguments:
-        """Return the arguments that a text stands for, ready for a call. InvalidValueError."""
+        """Return arguments from JSON text, bound to the signature. Raises InvalidValueError."""
         given = cast("dict[str, Any]", decode(text, self.arguments))
         arguments = {name: given[name] for name in self.signature.parameters if name in given}
         for name, parameter in self.signature.parameters.items():
@@ -110,12 +113,12 @@ def read_call_form(
     is_method: bool = False,
     check_first: Callable[[str, Form], None] | None = None,
 ) -> CallForm:
-    """Read what a function takes and gives; a method, besides the object that it is of.
+    """Read the parameter and return types of a function; of a method without `self`.
 
-    With `given`, the first parameter is none of the call's; that is told of it.
+    If `check_first` is set, the first parameter is not part of calls: `check_first` is called with its name and type.
 
     Raises:
-        DefinitionError: An annotation is missing or can't be resolved, or a value of its type can't be stored.
+        DefinitionError: An annotation is missing or can't be evaluated, or values of its type can't be stored.
     """
     if is_generator(function):
         raise DefinitionError(f"{what} is a generator; give all its values at once, in a list")
@@ -157,7 +160,7 @@ def read_call_form(
 
 
 def _check_default(default: object, form: Form, where: str) -> None:
-    """Raise if a default may change while the program runs, or can't be stored. DefinitionError."""
+    """Raise DefinitionError if a default is mutable or can't be stored."""
     try:
         hash(default)
     except TypeError:

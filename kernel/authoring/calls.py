@@ -1,4 +1,4 @@
-"""A call that nobody has made yet: a workflow with what to run it with, as a value."""
+"""`Call`: a workflow with its input, ready to start."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Generator
@@ -14,53 +14,52 @@ Out = TypeVar("Out", covariant=True)
 
 
 class Definition(ABC, Generic[Out]):
-    """A workflow. Its runs end in an `Out`."""
+    """A workflow whose runs return an `Out`."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What the workflow is called wherever runs are stored or listed."""
+        """Name of the workflow in the store."""
 
     @property
     @abstractmethod
     def version(self) -> str:
-        """Which state of its code this is. A run stays with the version that it began with."""
+        """Version of the code. A run keeps the version that it started with."""
 
     @property
     @abstractmethod
     def input_type(self) -> object:
-        """What a run is given, as an annotation."""
+        """Type of a run's input, as an annotation."""
 
     @property
     @abstractmethod
     def output_type(self) -> object:
-        """What a run ends in, as an annotation."""
+        """Type of a run's result, as an annotation."""
 
     def input_text(self, value: object) -> str:
-        """Return the JSON text of what a run is given, with the defaults of what was left out: as it is stored.
+        """Return the JSON text of an input, with defaults added, as it is stored.
 
-        InvalidValueError, UnstorableValueError.
+        Raises InvalidValueError or UnstorableValueError.
         """
         return encode(value, self.input_type)
 
     @property
     def stage_type(self) -> object:
-        """What it takes where it is a stage, as an annotation. DefinitionError if it can't be one."""
+        """Type of its input as a stage, as an annotation. DefinitionError if it can't be a stage."""
         return self.input_type
 
     @property
     def stage_parameters(self) -> tuple[str, ...] | None:
-        """To which parameters that is given; None if it is the input as it is."""
+        """Names of the parameters that a stage's input is passed to; None if the input is passed as it is."""
         return None
 
 
 class Call(Coroutine[Any, Any, Out]):
-    """A workflow with its input. Nothing happens until it is given to an engine.
+    """A workflow with its input. Pass it to an engine: `await engine.run(fulfil(order))`.
 
-    In a durable function it is a coroutine: awaited, it starts a run, the function's child, and gives what that gave.
-    Anywhere else it can't be awaited: whoever tries is told where it belongs.
+    In a durable function it can be awaited: that starts a child run and returns its result.
     """
 
     __slots__ = ("_child", "_definition", "_value")
@@ -77,7 +76,7 @@ class Call(Coroutine[Any, Any, Out]):
 
     @property
     def value(self) -> object:
-        """What a run of it is given."""
+        """The input of the run."""
         return self._value
 
     @override
@@ -102,9 +101,9 @@ class Call(Coroutine[Any, Any, Out]):
         return f"{self._definition.name}({self._value!r})"
 
     def _begun(self) -> Coroutine[Any, Any, Out]:
-        """Return what waits for the run of it. RuntimeError outside of a durable function."""
+        """Return the coroutine that starts the child run and waits for it. RuntimeError outside of a workflow."""
         if self._child is None:
-            # Here, for a program that only has pipelines needs no asyncio to import them.
+            # Imported here, because a program with pipelines only must not need asyncio.
             from holdfast.kernel.authoring.child_runs import result_of
             from holdfast.kernel.functions.loop import running_loop
 

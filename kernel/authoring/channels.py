@@ -1,4 +1,4 @@
-"""Channels: typed mailboxes of runs. The world sends to them, a durable function receives."""
+"""Channels: typed mailboxes of runs, from which durable functions receive messages."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,40 +27,41 @@ D = TypeVar("D")
 
 
 class Inbox(Generic[Out]):
-    """The side of a channel from which a durable function receives. Apart from the other side, it is covariant."""
+    """The receiving side of a channel. It is covariant in the type of the messages, which a `Channel` can't be."""
 
     def __init__(self, name: str, form: Form) -> None:
         self.name = name
         self._form = form
 
     async def receive(self, *, timeout: Duration | None = None) -> Out:
-        """Take the next message, waiting for it if need be: days, or for ever.
+        """Wait for the next message and return it: `await approval.receive(timeout=timedelta(days=3))`.
 
-        What somebody sent by the channel's name only, and is not of the type, is passed over: a row of the history says
-        so. If it was of the type when it was sent, and is not of the one that the code has now, the run is blocked.
+        A message that was sent by the channel's name only, and does not have the channel's type, is skipped and
+        recorded. A message that had the type when it was sent, but does not have it in the current code, blocks the
+        run.
 
         Raises:
-            TimeoutError: None came within `timeout`, a timedelta or a number of seconds.
+            TimeoutError: No message came within `timeout`, a timedelta or a number of seconds.
             ChannelClosedError: The function has closed the channel.
-            InvalidArgumentError: That is no length of time.
-            RuntimeError: No durable function calls.
+            InvalidArgumentError: The timeout is not a duration.
+            RuntimeError: It was not called by a durable function.
         """
         return await _take((self,), timeout)
 
     def __aiter__(self) -> AsyncIterator[Out]:
-        """Return one message after the other, until the channel is closed."""
+        """Iterate over the messages until the channel is closed: `async for message in letters`."""
         return _Messages(self)
 
     async def close(self) -> None:
-        """Take no more messages through this channel: from here on who sends to it is refused, and knows it.
+        """Close the channel: later senders get a ChannelClosedError.
 
-        Close the channels that a function receives from as the last that it does, and nothing is unread when it ends.
-        It is recorded, and the store decides it: a message is stored before, and then nothing is closed, or refused.
-        To close again what is closed does nothing.
+        Close a channel when the function has received its last message, so that no message is unread when the run ends.
+        The store decides the order: a message that was stored before makes `close` fail. Closing a closed channel does
+        nothing.
 
         Raises:
-            UnreadMessagesError: Messages have come that the function has not received. It is to receive them first.
-            RuntimeError: No durable function calls.
+            UnreadMessagesError: There are messages that the function has not received. Receive them first.
+            RuntimeError: It was not called by a durable function.
         """
         loop = loop_for("a channel")
         inboxes = loop.inboxes
@@ -70,24 +71,24 @@ class Inbox(Generic[Out]):
             return
         request = CloseRequest(call=loop.next_call(), channel=self.name, site=call_site())
         inboxes.closed_by(self.name, request.call)
-        await loop.submit(request)  # once it is asked for it is done, whoever is cancelled
+        await loop.submit(request)  # a cancellation does not withdraw the request
 
     def decoded(self, text: str) -> Out:
-        """Return the message of this JSON text. InvalidValueError."""
+        """Return a message from its JSON text. Raises InvalidValueError."""
         return cast("Out", decode(text, self._form))
 
     def recoded(self, text: str) -> str:
-        """Return the JSON text of the message of this one, with the defaults of what it lacks. Raises as `decoded`."""
+        """Return the JSON text of a message with missing defaults added. Raises InvalidValueError."""
         return encode(self.decoded(text), self._form)
 
     @property
     def takes(self) -> str:
-        """What its messages are, as their type is written."""
+        """Type of the messages, as it is written in code."""
         return show(self._form)
 
 
 class _Messages(AsyncIterator[Out]):
-    """The messages of a channel. One that was cancelled while it waited goes on where it was, and has lost none."""
+    """An iterator over the messages of a channel. After a cancelled `__anext__` it continues without losing one."""
 
     def __init__(self, inbox: Inbox[Out]) -> None:
         self._inbox = inbox
@@ -101,16 +102,17 @@ class _Messages(AsyncIterator[Out]):
 
 
 class Channel(Inbox[T], Generic[T]):
-    """A typed mailbox. Each run has its own under this name, from its start on; what comes early waits there.
+    """A typed mailbox of a run: `approval = Channel("approval", Decision)`.
 
-    Messages are taken in the order in which they were stored, each by one receiver.
+    Each run has a mailbox for each channel name from its start. Messages that arrive early wait in it. They are
+    received in the order in which they were stored, each once.
 
     Args:
-        name: What senders name it by.
-        type: What its messages are: any type whose values can be stored.
+        name: Name of the channel for senders.
+        type: Type of the messages; any storable type.
 
     Raises:
-        DefinitionError: The name can't be one, or values of the type can't be stored.
+        DefinitionError: The name is invalid, or values of the type can't be stored.
     """
 
     def __init__(self, name: str, type: TypeForm[T], /) -> None:
@@ -122,7 +124,7 @@ class Channel(Inbox[T], Generic[T]):
             raise DefinitionError(f"channel {name!r} can't have such messages: {error}") from None
 
     def __call__(self, message: T, /) -> Signal:
-        """Say what to send: `run.signal(channel(message))`. InvalidValueError if it is not of the type."""
+        """Return a message to send: `await run.signal(approval(decision))`. InvalidValueError if its type is wrong."""
         return Signal(self.name, encode(message, self._form), checked=True)
 
 
@@ -137,7 +139,7 @@ async def select(
     a: Inbox[A], b: Inbox[B], c: Inbox[C], d: Inbox[D], /, *, timeout: Duration | None = None
 ) -> A | B | C | D: ...
 async def select(*channels: Inbox[Any], timeout: Duration | None = None) -> object:
-    """Take the next message of any of two to four channels: the one that came first. Raises as `Channel.receive`."""
+    """Wait for the next message of two to four channels; the one stored first wins. Raises as `Channel.receive`."""
     return await _take(channels, timeout)
 
 

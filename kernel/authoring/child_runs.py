@@ -1,4 +1,4 @@
-"""Runs of other workflows that a durable function starts, waits for, or lets go."""
+"""Child runs: runs of other workflows that a durable function starts."""
 
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, cast
@@ -31,7 +31,7 @@ _PARENT_END: Final = Wanted(
 
 
 class ChildRun(Generic[Out]):
-    """A run that a durable function has started. Its `id` is that of any run: engines have handles of it, too."""
+    """A child run of a durable function. Elsewhere, `engine.handle(workflow, child.id)` is its handle."""
 
     def __init__(self, loop: FunctionLoop, id: str, output: Form) -> None:
         self._loop = loop
@@ -39,11 +39,11 @@ class ChildRun(Generic[Out]):
         self.id = id
 
     async def result(self) -> Out:
-        """Wait until it ends, and return what it gave.
+        """Wait until the run ends, and return its result.
 
         Raises:
-            RunFailedError: It failed. What it has raised is the `__cause__`, if that was kept.
-            RunCancelledError: It was cancelled.
+            RunFailedError: The run failed. Its error is the `__cause__`, if that was stored.
+            RunCancelledError: The run was cancelled.
         """
         ended = await self._loop.children.ended(self.id)
         if ended.output is not None:
@@ -53,19 +53,19 @@ class ChildRun(Generic[Out]):
         raise RunFailedError(self.id, ended.message) from error_if_known(ended.error)
 
     async def signal(self, signal: Signal, /) -> None:
-        """Send it a message: `await child.signal(go(5))`. It is stored when this returns, once, and not lost.
+        """Send a message to the run: `await child.signal(go(5))`. When this returns, it is stored exactly once.
 
         Raises:
-            SignalRefusedError: It has ended, or is a pipeline.
-            InvalidArgumentError: It is no signal.
+            SignalRefusedError: The run has ended, or is a pipeline.
+            InvalidArgumentError: The argument is not a `Signal`.
         """
         check("signal", an("a message with its channel, as channel(message) gives it", Signal), signal=signal)
         await self._notify(signal.channel, signal.text, checked=signal.checked)
 
     async def cancel(self, *, reason: str = "") -> None:
-        """Cancel it, unless it has ended, and go on: `result` then raises RunCancelledError, once it has cleaned up.
+        """Cancel the run, unless it has ended. `result` raises RunCancelledError once the run has cleaned up.
 
-        `reason` is for people. InvalidArgumentError if it is no string.
+        `reason` is a text for people; InvalidArgumentError if it is not a string.
         """
         check("cancel", TEXT, reason=reason)
         await self._notify(None, reason)
@@ -75,25 +75,26 @@ class ChildRun(Generic[Out]):
         request = NotifyRequest(
             call=loop.next_call(), run=self.id, channel=channel, text=text, site=call_site(), checked=checked
         )
-        await loop.submit(request)  # once it is asked for it is done, whoever is cancelled
+        await loop.submit(request)  # a cancellation does not withdraw the request
 
 
 async def start_child(
     call: "Call[R]", /, *, id: str | None = None, parent_end: ParentEnd = "cancel"
 ) -> ChildRun[R]:
-    """Start a run of another workflow, a durable function or a pipeline, and go on. It is stored when this returns.
+    """Start a child run of a durable function or a pipeline, without waiting for its result.
 
-    To wait for it right away, await the call itself: `parcel = await fulfil(order)`.
+    `child = await start_child(fulfil(order))`. When this returns, the run is stored. To wait for the result at once,
+    await the call itself: `await fulfil(order)`.
 
     Args:
-        call: The workflow with its input. The engine must know it, in this version.
-        id: The id of the run; one that is made of this run's if left out.
-        parent_end: What becomes of it if this run ends first: it is cancelled, terminated, or left alone.
+        call: The workflow with its input. The engine must know this version of the workflow.
+        id: Id of the run. Default: one derived from the parent's id.
+        parent_end: What happens to the run if its parent ends first: "cancel", "terminate" or "abandon".
 
     Raises:
-        ChildRefusedError: There is a run of this id already.
-        InvalidArgumentError: An argument is of another kind.
-        RuntimeError: No durable function calls.
+        ChildRefusedError: A run with this id exists.
+        InvalidArgumentError: An argument is of the wrong type.
+        RuntimeError: It was not called by a durable function.
     """
     return await started(loop_for("holdfast.start_child()"), call, id, parent_end)
 
@@ -101,7 +102,7 @@ async def start_child(
 def started(
     loop: FunctionLoop, call: "Call[R]", id: str | None, parent_end: ParentEnd
 ) -> Coroutine[Any, Any, ChildRun[R]]:
-    """Ask for a run, by a call that is numbered now."""
+    """Start a child run. The call gets its number now, not when the coroutine is awaited."""
     if id is not None:
         check_options({"id": id}, StartOptions, "start_child")
     check("start_child", _PARENT_END, parent_end=parent_end)
@@ -119,15 +120,15 @@ def started(
 
 
 async def _started(loop: FunctionLoop, request: ChildRequest, output: object) -> ChildRun[Any]:
-    # Once it is asked for it is started, whoever is cancelled: nobody could tell whether it is there.
+    # A cancellation does not withdraw the request: otherwise it would be unknown whether the run exists.
     run = cast("str", await loop.submit(request))
 
     def check(ended: ChildEnded, row: int) -> None:
-        """Have the function halted if what the run gave can't be read, whenever it would ask for it."""
+        """Halt the function if the result of the run can't be read, whether the code awaits it or not."""
         if ended.output is not None:
             try:
                 decode(ended.output, output)
-            except Exception as error:  # noqa: BLE001  # a class of the user's may raise anything
+            except Exception as error:  # noqa: BLE001  # a user's class may raise anything
                 loop.halt(f"what the run {run!r} of {request.workflow!r} gave", row, error)
 
     loop.children.begin(run, check, is_bound=request.parent_end != ClosePolicy.ABANDON)
@@ -137,5 +138,5 @@ async def _started(loop: FunctionLoop, request: ChildRequest, output: object) ->
 
 
 async def result_of(loop: FunctionLoop, call: "Call[R]") -> R:
-    """Start a run, and wait for what it gives."""
+    """Start a child run and return its result."""
     return await (await started(loop, call, None, "cancel")).result()

@@ -1,4 +1,4 @@
-"""Stages that are workflows: a run of their own, for whose end the stage waits."""
+"""Stages that are workflows: each starts a child run and waits for its result."""
 
 from typing import Any, Final, Generic, NoReturn, cast
 
@@ -15,20 +15,17 @@ from holdfast.ports.records import ClosePolicy
 THEIR_OWN: Final = frozenset(
     {"timeout", "timeout_total", "heartbeat_timeout", "max_concurrency", "rate_limit"}
 )
-"""Options that say nothing about a run that is a stage: they are for bodies."""
+"""Options of bodies, which a child run does not have."""
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class ChildStage(Stage[In, Out], Generic[In, Out]):
-    """A stage that is another workflow. Made by `stage(pipeline)`, or `stage(function)`.
-
-    Attributes:
-        workflow: What is run.
-        close_policy: What becomes of that run if the one that it is a stage of ends before it.
-    """
+    """A stage that runs another workflow as a child run, made by `stage(pipeline)` or `stage(function)`."""
 
     workflow: Definition[object]
+    """The workflow of the child run."""
     close_policy: str = "cancel"
+    """What happens to the child run if its parent ends first."""
 
     @override
     def with_defaults(self, defaults: BodyDefaults) -> "ChildStage[In, Out]":
@@ -37,12 +34,12 @@ class ChildStage(Stage[In, Out], Generic[In, Out]):
 
     @property
     def policy(self) -> ClosePolicy:
-        """The close policy as plans have it."""
+        """The close policy as plans store it."""
         return ClosePolicy(self.close_policy)
 
 
 def child_stage(workflow: Definition[object], options: dict[str, Any]) -> ChildStage[Any, object]:
-    """Return the stage that a workflow is. `options` are checked already."""
+    """Return the stage that runs a workflow as a child run. `options` have been checked."""
     name = options.pop("name", workflow.name)
     shape = Shape(
         takes_context=False,

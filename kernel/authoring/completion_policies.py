@@ -1,4 +1,4 @@
-"""When a map is done although not all of its items are, and what it gives then."""
+"""Completion policies of maps: how many items may fail, and the `Partial` output of the others."""
 
 from typing import Generic
 
@@ -30,7 +30,9 @@ def _share(_: object, __: object, value: object) -> None:
 
 @attrs.frozen
 class AtLeast:
-    """Enough items have been done when `count` have: the others are given up. The map fails if that can't be.
+    """A map completes when `count` items have completed: `map(resize, enough=AtLeast(20))`.
+
+    The other items are abandoned. It fails once that many items can't complete any more.
 
     Raises:
         DefinitionError: `count` is not an integer of at least 1.
@@ -41,7 +43,9 @@ class AtLeast:
 
 @attrs.frozen(kw_only=True)
 class Tolerate:
-    """Every item is tried, and so many may fail: `count` of them, or that `share` of all, whichever is more.
+    """A map tries every item, and tolerates failures: `map(resize, enough=Tolerate(share=0.1))`.
+
+    `count` items may fail, or that `share` of all items, whichever is more.
 
     Raises:
         DefinitionError: `count` is negative, or `share` is not between 0 and 1.
@@ -53,19 +57,21 @@ class Tolerate:
 
 @attrs.frozen
 class ItemFailure:
-    """An item of a map that failed: its `index` among the items, and why, in a line."""
+    """A failed map item."""
 
     index: int
+    """Index of the item, from 0."""
     error: str
+    """Why it failed, in one line."""
 
 
 @attrs.frozen
 class Partial(Generic[Out]):
-    """What a map gives that may lose items.
+    """The output of a map with a completion policy.
 
     Attributes:
-        results: What was given for the items that were done, in their order.
-        failures: The items that failed, in their order. Those that were given up are in neither.
+        results: Outputs of the completed items, in the order of the items.
+        failures: The failed items, in the same order. Abandoned items are in neither.
     """
 
     results: tuple[Out, ...]
@@ -73,7 +79,7 @@ class Partial(Generic[Out]):
 
 
 def enough_of(policy: object, where: str) -> Enough | None:
-    """Return what a plan says of a policy; None if there is none. DefinitionError if it is something else."""
+    """Return a policy as data of the plan; None for None. DefinitionError if it is something else."""
     match policy:
         case None:
             return None

@@ -1,4 +1,4 @@
-"""Going on as a new generation: a durable function that would never end starts over, with a history that is empty."""
+"""`continue_as_new`: ends a generation of a durable function, and starts the next one with an empty history."""
 
 from asyncio import current_task
 from collections.abc import Callable
@@ -17,38 +17,39 @@ from holdfast.ports.validation import TRUTH, an, check
 R = TypeVar("R")
 
 _NAMED_MAX: Final = 3
-"""How many of what is in its way an error names."""
+"""How many calls, runs or compensations an error names."""
 
 
 async def continue_as_new(
     call: Call[R] | Callable[[], Call[R]], /, *, forget_compensations: bool = False
 ) -> R:
-    """Have this run go on as a new generation, with this input and an empty history.
+    """Continue this run as a new generation, with new arguments and an empty history.
 
-    Write `return await continue_as_new(...)`: nothing of the function runs after it. The run keeps its id, its parent,
-    its deadline, what was said of it, the last of what it has published, and the messages that it has not received, in
-    their order; whoever waits for its result waits on. Updates that are being carried out are waited for; those that
-    come meanwhile go on too. Steps, timers, tasks and local variables are gone: what the next generation needs is in
-    its input. A cancellation that comes meanwhile reaches the next generation.
+    Write `return await continue_as_new(poll(cursor))`: no code of the function runs after it.
+
+    The run keeps its id, parent, deadline, annotations, the last value published under each name, and the messages that
+    it has not received, in their order. Callers that wait for its result wait for that of the next generation. Running
+    updates are awaited first, and new ones go to the next generation, as does a cancellation. Steps, timers, tasks and
+    local variables are lost: pass what the next generation needs as arguments.
 
     Args:
-        call: This function, or another that gives the same type, with its input; or what gives that call:
-            `lambda: serve(state.total)`. It is asked for when no update is being carried out any more, so what they
-            have changed is in the input. The engine must know the function.
-        forget_compensations: What was done so far stands, so nobody will take it back.
+        call: A call of this function, or of another one with the same return type. Or a function that returns it, such
+            as `lambda: serve(state.total)`: it is called after the running updates, so that the arguments include their
+            changes. The engine must know the workflow.
+        forget_compensations: Drop the compensations that are registered, so that completed steps are never undone.
 
     Raises:
-        ContinueRefusedError: Something is under way that would be lost: a step, or a run that ends with this one; or
-            there are compensations; or the run is cancelled; or an update calls it.
-        UnstorableValueError: An argument is not of its parameter's type.
-        InvalidArgumentError: It is no call of a durable function.
-        RuntimeError: No durable function calls.
+        ContinueRefusedError: A step, or a child run that would end with this one, is active; or there are
+            compensations; or the run is cancelled; or an update made the call.
+        UnstorableValueError: An argument does not have the type of its parameter.
+        InvalidArgumentError: `call` is not a call of a durable function.
+        RuntimeError: It was not called by a durable function.
     """
     loop = loop_for("holdfast.continue_as_new()")
     check("continue_as_new", TRUTH, forget_compensations=forget_compensations)
     if not _is_late(call):
-        _input_of(call)  # what is wrong with it is said at once
-    # Nothing is raised here that code could catch: the function waits, and its loop runs no more of it.
+        _input_of(call)  # report wrong arguments before waiting for updates
+    # No error is raised, since the function could catch it: it waits for ever, and its loop runs no more of its code.
     never = loop.create_future()
     if not loop.has_returned:
         updates = FunctionLoop.updates.of(loop)
@@ -72,7 +73,7 @@ def _is_late(call: Call[R] | Callable[[], Call[R]]) -> TypeIs[Callable[[], Call[
 
 
 def _input_of(call: object) -> GoesOn:
-    """Return what the next generation begins with. InvalidArgumentError, UnstorableValueError."""
+    """Return the start of the next generation. Raises InvalidArgumentError or UnstorableValueError."""
     check("continue_as_new", an("a call of a durable function: f(...)", Call), call=call)
     given = cast("Call[Any]", call)
     definition = given.definition
@@ -85,7 +86,7 @@ def _input_of(call: object) -> GoesOn:
 
 
 def _check_caller() -> None:
-    """Raise if an update calls: it would wait for its own end. ContinueRefusedError."""
+    """Raise ContinueRefusedError in an update: it would wait for itself."""
     task = current_task()
     if isinstance(task, RunTask) and task.numbers.path.startswith("update"):
         raise ContinueRefusedError(
@@ -94,7 +95,7 @@ def _check_caller() -> None:
 
 
 def _check_may(loop: FunctionLoop, *, may_forget: bool) -> None:
-    """Raise if something would be lost. ContinueRefusedError."""
+    """Raise ContinueRefusedError if steps, child runs or compensations would be lost."""
     if loop.is_cancelling:
         raise ContinueRefusedError("the run is cancelled: clean up, and let the CancelledError end it")
     if calls := loop.under_way:

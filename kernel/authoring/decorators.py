@@ -1,4 +1,4 @@
-"""`stage` and `each`: from a function to a stage, and from a stage to one that is done for each item."""
+"""`@stage`, which makes a stage of a function, and `each`, which maps a stage over a list."""
 
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -28,25 +28,21 @@ R = TypeVar("R")
 S = TypeVar("S")
 Item = TypeVar("Item")
 
-# Not Awaitable: only so does mypy see that an async function with an Any in its signature matches the sync overload
-# with the very same type, and keep the first match instead of falling back to Any.
+# Not Awaitable: an async function with an Any in its signature matches an async and a sync overload. Only with
+# Coroutine does mypy see that both return the same type, and take the first instead of inferring Any.
 Async: TypeAlias = Coroutine[Any, Any, R]
 
 MAP_LIMIT_MAX: Final = 10_000
-"""How many items of a map may have jobs at once."""
+"""Maximum number of items of a map that may have jobs at the same time."""
 
 
 @attrs.frozen(eq=False)
 class StageDecorator:
-    """`@stage`, `@stage(retry=...)`, and presets: `gpu = stage(queue="gpu")` and then `@gpu`.
-
-    The function's annotations say what the stage takes and gives. A first parameter of type StageContext is given the
-    context; any others take the stage's input, and if there are several, the input is a tuple that they share out.
-    """
+    """The class of `@stage`. With options only it makes a preset: `gpu = stage(queue="gpu")`, then `@gpu`."""
 
     _options: Mapping[str, object] = attrs.field(factory=dict[str, object])
 
-    # The first match wins: context before none, async before sync, one value before several.
+    # The first match wins: with context before without, async before sync, one value before several.
     @overload
     def __call__(self, fn: Callable[[StageContext[C]], Async[R]], /) -> ConfigurableStage[object, R, C]: ...
     @overload
@@ -78,12 +74,12 @@ class StageDecorator:
     @overload
     def __call__(self, /, **options: Unpack[BodyOptions]) -> "StageDecorator": ...
     def __call__(self, fn: object = None, /, **options: Unpack[BodyOptions]) -> object:
-        """Make a stage of a function, or, given options, a decorator that does so with them.
+        """Make a stage of a function or a workflow. With options only, return a decorator that applies them.
 
         Raises:
-            DefinitionError: The function's annotations do not say what it takes and gives, no value of such a type can
-                be stored, or an option is not what it must be.
-            InvalidArgumentError: There is no such option.
+            DefinitionError: An annotation is missing, values of a type can't be stored, or the value of an option is
+                invalid.
+            InvalidArgumentError: An option is unknown.
         """
         check_options(options, BodyOptions, "stage")
         all_options = {**self._options, **options}
@@ -98,14 +94,21 @@ class StageDecorator:
         self, fn: Callable[[StageContext[C], A], Suspended[S, R]], /
     ) -> ExternalStage[A, R, C, S]: ...
     def external(self, fn: object, /) -> object:
-        """Make a stage whose work is done elsewhere: this function hands it on, and a check asks about it later.
+        """Make an external stage: its body submits work elsewhere, and a check polls for the result.
 
-        The function gives `suspend(...)` or, if there is nothing to wait for, `finished(...)`. It may be called again
-        if its worker is lost before the suspension is stored, with the same `ctx.idempotency_key`: hand that on too,
-        or look by it for work that is under way. Once the suspension is stored it is never called again.
+        The body returns `suspend(...)`, or `finished(...)` if it has the result already. If its worker is lost before
+        the suspension is stored, it is called again with the same `ctx.idempotency_key`. Pass the key to the service,
+        or use it to find work that was already submitted. After the suspension is stored, the body is never called
+        again.
+
+        Example:
+            @stage.external
+            def render(ctx: StageContext, film: str) -> Suspended[str, str]:
+                job = farm.submit(film, idempotency_key=ctx.idempotency_key)
+                return suspend(job, check_after=timedelta(hours=1))
 
         Raises:
-            DefinitionError: The function's annotations do not say what it takes and gives.
+            DefinitionError: The function is not annotated as `-> Suspended[State, Result]`, or as `stage` requires.
         """
         if not inspect.isroutine(fn):
             raise DefinitionError(f"an external stage is made of a function, not of {fn!r}")
@@ -113,7 +116,17 @@ class StageDecorator:
 
 
 stage: Final = StageDecorator()
-"""The decorator that makes a stage of a function, sync or async."""
+"""The decorator that makes a stage of a sync or async function: `@stage`, or with options `@stage(timeout=60)`.
+
+The annotations are the stage's input and output types. A first parameter of type `StageContext` receives the context.
+The others receive the input; if there are several, the input is a tuple with one item for each.
+
+`stage(workflow)` makes a stage that runs a pipeline or a durable function as a child run.
+
+Example:
+    @stage(retry=Retry(attempts=5), queue="images")
+    def resize(ctx: StageContext, image: BlobRef, width: int) -> BlobRef: ...
+"""
 
 
 @overload
@@ -136,19 +149,19 @@ def each(
     enough: AtLeast | Tolerate,
 ) -> Node[object, Partial[R]]: ...
 def each(node: object, /, *, over: object = None, limit: int | None = None, enough: object = None) -> object:
-    """Do a stage once for each item of what comes in, or of what the earlier stage `over` gave.
+    """Map a stage: run it once for each item of its input, or of the output of the earlier stage `over`.
 
-    What goes on is the list of what it gave, in the order of the items; with `enough`, a `Partial` of it.
+    The output is the list of the results in the order of the items, or a `Partial` if `enough` is set.
 
     Args:
         node: The stage.
-        over: The earlier stage that gave the items.
-        limit: How many items have jobs at once, 1 to 10,000. 1,000 if left out.
-        enough: When it is done although not all items are: `AtLeast(n)`, or `Tolerate(count=..., share=...)`. If left
-            out, all must be done, and the first that fails for good ends the run.
+        over: The earlier stage whose output is the list of items.
+        limit: How many items may have jobs at the same time, 1 to 10,000. Default: 1,000.
+        enough: Lets the map complete without some of its items: `AtLeast(n)`, or `Tolerate(count=..., share=...)`.
+            Without it, the first item that fails for good fails the run.
 
     Raises:
-        DefinitionError: The stage does not take such items, or what has them is not a sequence.
+        DefinitionError: The stage does not take such items, or the items are not a sequence.
     """
     if not isinstance(node, Stage):
         raise DefinitionError(f"each takes a stage, not {node!r}{stage_hint(node)}")
@@ -179,7 +192,7 @@ def each(node: object, /, *, over: object = None, limit: int | None = None, enou
 
 
 def partial_of(item: object) -> object:
-    """Return the form `Partial[item]`."""
+    """Return the type `Partial[item]`."""
     return cast("Any", Partial)[item]
 
 

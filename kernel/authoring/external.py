@@ -1,4 +1,4 @@
-"""External stages: they hand their work on to something outside, and are asked later whether it is done."""
+"""External stages: they submit work to another system, and poll for its result without a worker."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
@@ -24,20 +24,20 @@ T = TypeVar("T")
 State = TypeVar("State", covariant=True)
 
 KEY_MAX: Final = 255
-"""How many characters the key of external work may have."""
+"""Maximum length of the key of external work, in characters."""
 
 CANCEL_RETRY: Final = Retry(attempts=10)
-"""How often, and how patiently, external work is cancelled where nothing else is said: for about ten minutes."""
+"""Default retry policy for cancelling external work: about ten minutes."""
 
 CANCEL_TIMEOUT: Final = timedelta(minutes=1)
-"""How long one attempt to cancel it may take where nothing else is said."""
+"""Default time limit of one attempt to cancel external work."""
 
 
 @attrs.frozen(kw_only=True)
 class Suspended(Generic[State, Out]):
-    """What the body of an external stage gives: made by `suspend` or `finished`.
+    """The return value of an external stage's body, made by `suspend` or `finished`.
 
-    It waits for work that a `State` describes, and ends as an `Out`.
+    Annotate the body `-> Suspended[State, Result]`: with the types of the stored state and of the stage's output.
     """
 
     state: object = None
@@ -48,7 +48,7 @@ class Suspended(Generic[State, Out]):
 
     @property
     def is_finished(self) -> bool:
-        """Whether there is nothing to wait for: `value` is what the stage gives."""
+        """Whether there is no external work to wait for, and `value` is the output of the stage."""
         return self.check_after is None
 
 
@@ -58,9 +58,9 @@ def _some_time(value: Duration | None) -> timedelta | None:
 
 @attrs.frozen
 class NotYet:
-    """What a check gives if the work is not done: ask again, as before or after `check_after`.
+    """The return value of a check whose work is not done: `return NotYet()`.
 
-    That is a timedelta, or a number of seconds.
+    `NotYet(check_after=...)`, a timedelta or a number of seconds, changes the delay until the next check once.
     """
 
     check_after: timedelta | None = attrs.field(default=None, converter=_some_time)
@@ -69,19 +69,19 @@ class NotYet:
 def suspend(
     state: S, *, check_after: Duration, give_up_at: datetime | None = None, key: str | None = None
 ) -> Suspended[S, Never]:
-    """Wait for work that was handed on. No worker is needed meanwhile.
+    """Suspend the stage until its external work is done. A suspended stage needs no worker.
+
+    Return the result from the body: `return suspend(job, check_after=timedelta(hours=1))`.
 
     Args:
-        state: What the check needs to ask about it. A value, of the type that the stage declares.
-        check_after: When the check is made first, and how long it waits before it asks again: a timedelta, or a number
-            of seconds.
-        give_up_at: The check that is made then, or later, is the last one: if the work is not done, the stage fails.
-            Aware.
-        key: By what others name the work who can say that it is done: `engine.wake(key=...)` has it checked at once.
-            If left out it is the idempotency key of the stage.
+        state: What the check needs to ask for the result, of the `State` type that the body declares.
+        check_after: Delay before the first check and between checks: a timedelta or a number of seconds.
+        give_up_at: Time of the last check, an aware datetime. If the work is not done by then, the stage fails.
+        key: Name of the work for `engine.wake(key)`, which checks it at once. Default: the idempotency key of the
+            stage.
 
     Raises:
-        InvalidArgumentError: One of these can't be.
+        InvalidArgumentError: An argument is invalid.
     """
     after = duration("suspend", "check_after", check_after)
     check("suspend", AWARE.or_none, give_up_at=give_up_at)
@@ -94,33 +94,32 @@ def suspend(
 
 
 def finished(value: T) -> Suspended[Never, T]:
-    """Give the value at once: the work was done already."""
+    """Return the result of an external stage without suspending it, because the work is done already."""
     return Suspended(value=value)
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class ExternalStage(ConfigurableStage[In, Out, Config], Generic[In, Out, Config, State]):
-    """A stage that hands its work on, and is asked about it later. Made by `@stage.external`.
-
-    Attributes:
-        state_type: What describes the work meanwhile.
-        check_body: What asks about it; None until `check` has given it one.
-        check_shape: What that takes and gives.
-        check_retry, check_timeout: How it is treated; None where the stage's own are to be taken.
-        cancel_body: What cancels it, once nobody waits for it any more; None if nothing does.
-        cancel_shape: What that takes.
-        cancel_retry, cancel_timeout: How it is treated.
-    """
+    """A stage whose work is done by another system, made by `@stage.external`."""
 
     state_type: object
+    """Type of the state that the body passes to the check."""
     check_body: Callable[..., object] | None = None
+    """The function that polls; None until `check` sets it."""
     check_shape: Shape | None = None
+    """Its parameters and return type."""
     check_retry: Retry | None = None
+    """Its retry policy; None for that of the stage."""
     check_timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
+    """Time limit of one check; None for that of the stage."""
     cancel_body: Callable[..., object] | None = None
+    """The function that cancels the work, or None."""
     cancel_shape: Shape | None = None
+    """Its parameters."""
     cancel_retry: Retry | None = None
+    """Its retry policy; None for `CANCEL_RETRY`."""
     cancel_timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
+    """Time limit of one attempt; None for `CANCEL_TIMEOUT`."""
 
     @overload
     def check(
@@ -133,13 +132,17 @@ class ExternalStage(ConfigurableStage[In, Out, Config], Generic[In, Out, Config,
     def check(
         self, fn: object = None, /, *, retry: Retry | None = None, timeout: Duration | None = None
     ) -> object:
-        """Make the same stage with a check, of a function that is given the state, or the context and the state.
+        """Return a copy of the stage with a check: a function that takes the state, or the context and the state.
 
-        It gives what the stage gives, if the work is done, and `NotYet()` if it is not. If the work failed it raises:
-        what the stage's retry says to give up on, or GiveUp. Whatever else it raises only has it made again.
+        It returns the stage's output if the work is done, and `NotYet()` if it is not. If the work failed, it raises
+        GiveUp, or an error in `give_up_on` of the stage's retry policy. After any other error the check is repeated.
+
+        Example:
+            @render.check(timeout=30)
+            def rendered(ctx: StageContext, job: str) -> str | NotYet: ...
 
         Raises:
-            DefinitionError: The function does not take the state, or gives something else.
+            DefinitionError: The function does not take the state, or has another return type.
         """
         options = {"retry": retry, "timeout": timeout}
         _check_body_options(options, "check")
@@ -157,19 +160,19 @@ class ExternalStage(ConfigurableStage[In, Out, Config], Generic[In, Out, Config,
     def cancel(
         self, fn: object = None, /, *, retry: Retry | None = None, timeout: Duration | None = None
     ) -> object:
-        """Make the same stage with what cancels its work once nobody waits for it any more.
+        """Return a copy of the stage with a function that cancels its work when the result is no longer needed.
 
-        That is a function that is given the state, or the context and the state, and gives nothing. It is called, at
-        least once, when the run ends while the stage is suspended, whatever ends it; when the stage gives up; and for
-        items that a map is done without. Work that is over, or was never there, is none of its errors.
+        The function takes the state, or the context and the state, and returns None. It is called at least once: when
+        the run ends while the stage is suspended, when the stage gives up, and for items that a map completes without.
+        It must accept work that has ended or never existed.
 
         Args:
             fn: The function.
-            retry: How often, and how patiently, it is tried; `CANCEL_RETRY` if left out. Then it is given up.
-            timeout: How long one attempt may take; `CANCEL_TIMEOUT` if left out.
+            retry: Its retry policy. Default: `CANCEL_RETRY`.
+            timeout: Time limit of one attempt. Default: `CANCEL_TIMEOUT`.
 
         Raises:
-            DefinitionError: The function does not take the state, or gives something.
+            DefinitionError: The function does not take the state, or returns something.
         """
         _check_body_options({"retry": retry, "timeout": timeout}, "cancel")
         stage = attrs.evolve(self, cancel_retry=retry, cancel_timeout=kept_length(timeout))
@@ -177,51 +180,51 @@ class ExternalStage(ConfigurableStage[In, Out, Config], Generic[In, Out, Config,
 
     @cached_property
     def is_cancel_async(self) -> bool:
-        """Whether calling what cancels gives something to await."""
+        """Whether the function that cancels is async."""
         return self.cancel_body is not None and is_async_body(self.cancel_body)
 
     @cached_property
     def is_check_async(self) -> bool:
-        """Whether calling the check gives something to await."""
+        """Whether the check is async."""
         return self.check_body is not None and is_async_body(self.check_body)
 
     def check_arguments(self, state: object, context: StageContext[Any] | None) -> tuple[object, ...]:
-        """Return what to call the check with."""
+        """Return the arguments for the check."""
         return _arguments(self.check_shape, state, context)
 
     def cancel_arguments(self, state: object, context: StageContext[Any] | None) -> tuple[object, ...]:
-        """Return what to call that with which cancels."""
+        """Return the arguments for the function that cancels."""
         return _arguments(self.cancel_shape, state, context)
 
 
 @attrs.frozen
 class CheckDecorator(Generic[In, Out, Config, State]):
-    """`@transcode.check(timeout=...)`."""
+    """The decorator that `@render.check(timeout=...)` returns."""
 
     _stage: ExternalStage[In, Out, Config, State]
 
     def __call__(
         self, fn: Callable[[StageContext[Config], State], Awaitable[Out | NotYet] | Out | NotYet], /
     ) -> ExternalStage[In, Out, Config, State]:
-        """Make the same stage with this check. See `ExternalStage.check`."""
+        """Return a copy of the stage with this check. See `ExternalStage.check`."""
         return with_check(self._stage, fn)
 
 
 @attrs.frozen
 class CancelDecorator(Generic[In, Out, Config, State]):
-    """`@transcode.cancel(timeout=...)`."""
+    """The decorator that `@render.cancel(timeout=...)` returns."""
 
     _stage: ExternalStage[In, Out, Config, State]
 
     def __call__(
         self, fn: Callable[[StageContext[Config], State], Awaitable[None] | None], /
     ) -> ExternalStage[In, Out, Config, State]:
-        """Make the same stage with this. See `ExternalStage.cancel`."""
+        """Return a copy of the stage with this function. See `ExternalStage.cancel`."""
         return with_cancel(self._stage, fn)
 
 
 class _Options:
-    """What a check, and what cancels, can be told."""
+    """Options of `check` and `cancel`, in the form that `check_options` reads."""
 
     __optional_keys__ = frozenset({"retry", "timeout"})
 
@@ -237,14 +240,14 @@ def _arguments(shape: Shape | None, state: object, context: StageContext[Any] | 
 
 
 def with_check(stage: ExternalStage[Any, Any, Any, Any], fn: object) -> ExternalStage[Any, Any, Any, Any]:
-    """Return a stage with a check. DefinitionError."""
+    """Return a copy of a stage with a check. Raises DefinitionError."""
     where = f"the check of stage {stage.name!r}"
     body, shape = _of_state(stage, fn, where, lambda form: _done(form, stage.output_type, where))
     return attrs.evolve(stage, check_body=body, check_shape=shape)
 
 
 def with_cancel(stage: ExternalStage[Any, Any, Any, Any], fn: object) -> ExternalStage[Any, Any, Any, Any]:
-    """Return a stage with what cancels its work. DefinitionError."""
+    """Return a copy of a stage with a function that cancels its work. Raises DefinitionError."""
     where = f"what cancels the work of stage {stage.name!r}"
     body, shape = _of_state(stage, fn, where, lambda form: _nothing(form, where))
     return attrs.evolve(stage, cancel_body=body, cancel_shape=shape)
@@ -253,7 +256,7 @@ def with_cancel(stage: ExternalStage[Any, Any, Any, Any], fn: object) -> Externa
 def _of_state(
     stage: ExternalStage[Any, Any, Any, Any], fn: object, where: str, unwrap_output: Callable[[Form], Form]
 ) -> tuple[Callable[..., object], Shape]:
-    """Return a function that is given the state, with its shape. DefinitionError."""
+    """Return a function that takes the state, and its shape. Raises DefinitionError."""
     if not callable(fn):
         raise DefinitionError(f"{where} is made of a function, not of {fn!r}")
     body: Callable[..., object] = fn
@@ -272,7 +275,7 @@ def _nothing(form: Form, where: str) -> Form:
 
 
 def suspended_types(form: Form, name: str) -> tuple[Form, Form]:
-    """Return what describes the work, and what comes of it, of the body of an external stage. DefinitionError."""
+    """Return `State` and `Result` of a body annotated `-> Suspended[State, Result]`. Raises DefinitionError."""
     types = arguments(form)
     if origin_of(form) is not Suspended or len(types) != 2:
         raise DefinitionError(
@@ -288,7 +291,7 @@ def suspended_types(form: Form, name: str) -> tuple[Form, Form]:
 
 
 def _done(form: Form, output: object, where: str) -> Form:
-    """Return what a check gives when the work is done, of all that it may give."""
+    """Return the output type of a check, without `NotYet`. Raises DefinitionError."""
     done = [one for one in members(form) if one is not NotYet]
     if len(done) == len(members(form)):
         raise DefinitionError(

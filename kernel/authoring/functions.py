@@ -1,4 +1,4 @@
-"""`@workflow`: a durable function, and what it may use beside asyncio."""
+"""`@workflow`, which makes functions durable, and helpers for them: `now`, `sleep`, `random`, `patched`, ..."""
 
 import inspect
 from asyncio import sleep as _sleep
@@ -38,7 +38,7 @@ T = TypeVar("T")
 Out = TypeVar("Out", covariant=True)
 
 _INPUT_ROW: Final = 1
-"""The row of a history that has what the run was given."""
+"""Number of the history row that holds the input of a run."""
 
 # Not Awaitable: see `holdfast.kernel.authoring.decorators`.
 Async: TypeAlias = Coroutine[Any, Any, R]
@@ -46,20 +46,22 @@ Async: TypeAlias = Coroutine[Any, Any, R]
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class FunctionStage(Stage[In, Out], Generic[In, Out]):
-    """The one stage that a durable function is, as a workflow: its job drives it."""
+    """A durable function as the only stage of its plan: the stage's job drives the function."""
 
     workflow: "Workflow[..., object]"
 
 
 class WorkflowOptions(TypedDict, total=False):
-    """What `@workflow` takes."""
+    """Options of `@workflow`."""
 
     name: str
+    """Name of the workflow in the store. Default: the name of the function."""
     version: str
+    """Version of the code: a run keeps the version that it started with. Default: "1"."""
 
 
 class Workflow(Definition[Out], Generic[P, Out]):
-    """A durable function. Called, it gives a `Call`: what an engine starts a run with."""
+    """A durable function. Calling it returns a `Call`, which starts a run: `await engine.start(fulfil(order))`."""
 
     def __init__(
         self, function: Callable[..., Async[Out]], form: CallForm, *, name: str, version: str
@@ -70,12 +72,12 @@ class Workflow(Definition[Out], Generic[P, Out]):
         self._version = version
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[Out]:
-        """Say what to run it with. TypeError if it can't be called so."""
+        """Return a `Call` with these arguments. TypeError if the function does not take them."""
         return Call(self, self._form.bind(args, kwargs))
 
     @property
     def function(self) -> Callable[..., object]:
-        """What was made a workflow."""
+        """The decorated function."""
         return self._function
 
     @property
@@ -100,7 +102,7 @@ class Workflow(Definition[Out], Generic[P, Out]):
 
     @override
     def input_text(self, value: object) -> str:
-        if isinstance(value, dict):  # what is none is refused, with what it must be
+        if isinstance(value, dict):  # `encode` refuses anything else
             value = self._form.completed(cast("dict[str, object]", value))
         return encode(value, self._form.arguments)
 
@@ -131,7 +133,7 @@ class Workflow(Definition[Out], Generic[P, Out]):
 
     @cached_property
     def bodies(self) -> Mapping[str, Stage[Any, object]]:
-        """The one stage that it is, by its name."""
+        """The single stage of the plan, by its name."""
         shape = Shape(
             takes_context=False,
             config_type=None,
@@ -151,7 +153,7 @@ class Workflow(Definition[Out], Generic[P, Out]):
 
     @property
     def tests(self) -> Mapping[str, Test]:
-        """Nothing: a function decides by itself."""
+        """Always empty: durable functions have no conditions."""
         return MappingProxyType({})
 
     @cached_property
@@ -160,11 +162,20 @@ class Workflow(Definition[Out], Generic[P, Out]):
         return Plan(workflow=self.name, version=self.version, groups=(Group(nodes=(stage,)),))
 
     def plan(self) -> Plan:
-        """Return what is stored of it: that it is a function, and nothing of its code."""
+        """Return the plan: one stage, without any code of the function."""
         return self._plan
 
     def machine(self, text: str, *, began_at: Micros, seed: str) -> FunctionMachine:
-        """Return what drives one run of it, which has got the arguments of this JSON text. UnreadableValueError."""
+        """Return the state machine that drives one run.
+
+        Args:
+            text: JSON text of the arguments.
+            began_at: When the run started, in microseconds since 1970.
+            seed: Seed of the run's random values.
+
+        Raises:
+            UnreadableValueError: The arguments no longer have the types of the parameters.
+        """
         try:
             args, kwargs = self._form.arguments_from(text)
         except InvalidValueError as error:
@@ -177,7 +188,7 @@ class Workflow(Definition[Out], Generic[P, Out]):
 
 
 class WorkflowDecorator:
-    """`@workflow`, `@workflow(version="2")`."""
+    """The class of `@workflow`."""
 
     @overload
     def __call__(self, fn: Callable[P, Async[R]], /) -> Workflow[P, R]: ...
@@ -186,12 +197,11 @@ class WorkflowDecorator:
         self, /, **options: Unpack[WorkflowOptions]
     ) -> "Callable[[Callable[P, Async[R]]], Workflow[P, R]]": ...
     def __call__(self, fn: object = None, /, **options: Unpack[WorkflowOptions]) -> object:
-        """Make a durable function of an async function, or, given options, a decorator that does so with them.
+        """Make an async function durable. With options only, return a decorator that applies them.
 
         Raises:
-            DefinitionError: The function is not async, its annotations do not say what it takes and gives, or no value
-                of such a type can be stored.
-            TypeError: There is no such option.
+            DefinitionError: The function is not async, an annotation is missing, or values of a type can't be stored.
+            InvalidArgumentError: An option is unknown.
         """
         check_options(options, WorkflowOptions, "workflow")
         return partial(_made, options) if fn is None else _made(options, fn)
@@ -210,40 +220,61 @@ def _made(options: WorkflowOptions, fn: object) -> Workflow[Any, object]:
 
 
 workflow: Final = WorkflowDecorator()
-"""The decorator that makes a durable function of an async function."""
+"""The decorator that makes an async function durable: `@workflow`, or with options `@workflow(version="2")`.
+
+A run of the function continues after a crash: its calls of steps, timers and messages are recorded and replayed.
+Between them the code must be deterministic.
+
+Example:
+    @workflow
+    async def fulfil(order: Order) -> Receipt:
+        payment = await charge(order)
+        await holdfast.sleep(timedelta(days=1))
+        return await ship(order, payment)
+"""
 
 
-# In a durable function --------------------------------------------------------------------------------------------
+# For use in durable functions -------------------------------------------------------------------------------------
 
 
 def now() -> datetime:
-    """Return the run's time: that of what it was last told. The same in every replay. RuntimeError outside of one."""
+    """Return the current time of the run, which is the same in every replay. RuntimeError outside of a workflow.
+
+    It is the time of the last history row that the function has received.
+    """
     return instant(loop_for("holdfast.now()").now)
 
 
 def uuid4() -> UUID:
-    """Return a UUID that looks random, and is the same in every replay. RuntimeError outside of a workflow."""
+    """Return a random UUID that is the same in every replay. RuntimeError outside of a workflow."""
     return UUID(bytes=_drawn(loop_for("holdfast.uuid4()"), "uuid4")[:16], version=4)
 
 
 def random() -> Random:
-    """Return a source of what looks random, and is the same in every replay; each call gives another one.
+    """Return a random generator with the same numbers in every replay: `holdfast.random().choice(names)`.
 
-    Use it as any `random.Random`: `holdfast.random().choice(names)`. RuntimeError outside of a workflow.
+    Each call returns another generator. RuntimeError outside of a workflow.
     """
     return Random(int.from_bytes(_drawn(loop_for("holdfast.random()"), "random")))  # noqa: S311  # no secrets
 
 
 def patched(name: str, /) -> bool:
-    """Whether this run has a change of the code, by a name of your own: so old runs go on as they began.
+    """Return whether this run has a change of the code, so that older runs keep the old behaviour.
 
-    Write the new code under `if patched("..."):` and the old one under `else:`. Runs that come to it from now on have
-    the change, and keep it; those that went past it before have not. The same of one name all through a run. Once no
-    run is left that has not, take the old code away, and the call with it.
+    Runs that reach the call for the first time have the change; runs whose history passed this point before do not. The
+    answer for a name stays the same throughout a run. When no run without the change is left, remove the old code and
+    the call.
+
+    Example:
+        if patched("gift-wrap"):
+            await wrap(order)
+
+    Args:
+        name: A name for the change, unique in the function.
 
     Raises:
-        DefinitionError: The name can't be one.
-        RuntimeError: It is called outside of a workflow.
+        DefinitionError: The name is invalid.
+        RuntimeError: It was not called by a durable function.
     """
     check_name(name, "the name of a patch")
     loop = loop_for("holdfast.patched()")
@@ -251,13 +282,13 @@ def patched(name: str, /) -> bool:
 
 
 async def side_effect(fn: Callable[[], T], /) -> T:
-    """Call a function once, and have what it gave in every replay: short for a step without a name.
+    """Call a function once, and return the recorded value in every replay.
 
-    It is called in a thread, as the body of any sync step without options. Its result is what its annotation says, or
-    any plain JSON if it has none.
+    `await side_effect(read_config)` is short for a sync step without options: the function runs in a thread. The value
+    has the annotated return type, or is plain JSON if there is no annotation.
 
     Raises:
-        RuntimeError: It is called outside of a workflow.
+        RuntimeError: It was not called by a durable function.
         Whatever the function raises.
     """
     loop_for("holdfast.side_effect()")
@@ -269,25 +300,27 @@ def _drawn(loop: FunctionLoop, what: str) -> bytes:
 
 
 async def sleep(how_long: Duration, /) -> None:
-    """Let time pass, days or years: nothing of the run needs to be in memory meanwhile.
+    """Wait for a duration, even for days or years: a waiting run need not be in memory.
 
-    `how_long` is a timedelta, or a number of seconds; InvalidArgumentError if it is neither.
+    `how_long` is a timedelta or a number of seconds; InvalidArgumentError if it is neither.
     """
     await _sleep(duration("sleep", "how_long", how_long, least=NO_TIME).total_seconds())
 
 
 async def sleep_until(when: datetime, /) -> None:
-    """Let time pass until an instant, an aware datetime. RuntimeError outside of a workflow."""
+    """Wait until an instant, an aware datetime. RuntimeError outside of a workflow."""
     loop = loop_for("holdfast.sleep_until()")
     await _sleep((micros(when) - loop.now) / 1_000_000)
 
 
 def compensate_with(undo: Step[P, object], /, *args: P.args, **kwargs: P.kwargs) -> None:
-    """Have a step done should this run fail or be cancelled, beside those of `@step.compensate`, in reverse order.
+    """Register a step to call if the run fails or is cancelled: `compensate_with(refund, payment)`.
+
+    It runs in reverse order with the compensations of `@step.compensate`.
 
     Raises:
-        TypeError: The step can't be called so.
-        RuntimeError: It is called outside of a workflow.
+        TypeError: The step does not take these arguments.
+        RuntimeError: It was not called by a durable function.
     """
     loop = loop_for("holdfast.compensate_with()")
     loop.saga.expect(compensating(undo, args, kwargs))

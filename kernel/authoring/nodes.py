@@ -1,4 +1,4 @@
-"""What can stand in a plan."""
+"""The base class of the parts of a pipeline."""
 
 from typing import Generic, Never, TypeAlias
 
@@ -13,12 +13,12 @@ Out = TypeVar("Out", covariant=True)
 
 @attrs.frozen(kw_only=True, eq=False)
 class Node(Generic[In, Out]):
-    """What can stand in a plan: it takes an `In` and gives an `Out`.
+    """A part of a pipeline: a stage, or a stage mapped with `each`. It takes an `In` and returns an `Out`.
 
     Attributes:
-        name: What it is called in the plan, in the history and in dashboards.
-        input_type: The `In`, as an annotation.
-        output_type: The `Out`, as an annotation.
+        name: Its name in the plan, in the history and in dashboards.
+        input_type: The type `In`, as an annotation.
+        output_type: The type `Out`, as an annotation.
     """
 
     name: str
@@ -27,4 +27,4 @@ class Node(Generic[In, Out]):
 
 
 AnyNode: TypeAlias = Node[Never, R]
-"""A node that gives an `R`, whatever it takes."""
+"""A node that returns an `R`, with any input type."""

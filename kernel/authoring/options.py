@@ -1,4 +1,4 @@
-"""What can be said about a body and about a run: one definition of each keyword."""
+"""`Retry`, `Rate`, and the keyword options of stages, pipelines and starts, with their validation."""
 
 import difflib
 import re
@@ -29,12 +29,16 @@ DEADLINE_MAX: Final = timedelta(days=36_600)
 CONCURRENCY_MAX: Final = 1_000_000
 RATE_PER_MIN: Final = timedelta(milliseconds=1)
 RATE_PER_MAX: Final = timedelta(days=1)
-"""Stores forget starts that are a week old."""
+"""Longest period of a rate limit. Stores forget starts after a week."""
 PRIORITY_MAX: Final = 32_767
-"""Priorities go from minus this to this, which is a head start of more than three weeks."""
+"""Highest priority: a head start of more than three weeks. The lowest one is minus this."""
 
 HEARTBEAT_TIMEOUT_MIN: Final = timedelta(seconds=5)
-"""Workers pass heartbeats on every two seconds, and a store may be slow: a shorter one would lose what lives."""
+"""Shortest heartbeat timeout.
+
+Workers store heartbeats every two seconds, and a store may be slow: with a shorter timeout, attempts that are alive
+would count as lost.
+"""
 
 
 def _is_number(value: object) -> bool:
@@ -49,13 +53,13 @@ def _attempts(_: object, __: object, value: object) -> None:
 
 
 def _as_timedelta(value: Duration) -> timedelta:
-    """Return a length of time as a timedelta; what is none as it is, for a validator to tell of."""
+    """Return a duration as a timedelta, and anything else unchanged, for a validator to reject."""
     length = length_of(value)
     return cast("timedelta", value) if length is None else length
 
 
 def kept_length(value: Duration | None) -> timedelta | None:
-    """Return an option that is a length of time, and was checked, as a timedelta; None if nothing was said."""
+    """Return a validated duration as a timedelta; None if the option is not set."""
     return None if value is None else _as_timedelta(value)
 
 
@@ -103,21 +107,24 @@ def _by_error(retry: "Retry", __: object, value: object) -> None:
 
 @attrs.frozen(kw_only=True)
 class Retry:
-    """How often, and how patiently, a body is tried again. Lengths of time are timedeltas, or numbers of seconds.
+    """A retry policy: how often a body is tried, and how long to wait between attempts.
+
+    `Retry(attempts=5, wait=2, give_up_on=(ValueError,))`. Durations are timedeltas or numbers of seconds.
 
     Attributes:
-        attempts: How many times the body is tried in all, 1 to 10,000.
-        wait: How long to wait after the first failure.
-        backoff: By what the wait is multiplied after each further failure, at least 1.
-        wait_max: What no wait exceeds.
-        jitter: Which share of a wait is left to chance, 0 to 1, so that many failures do not come back together.
-        give_up_on: Exceptions after which no attempt is made, however many are left. Their subclasses count.
-        by_error: What holds instead for some exceptions and their subclasses. Of several classes that an exception is
-            of, the one nearest to its own decides, whether it is here or in `give_up_on`. Attempts are counted
-            together, whatever they failed by. A timeout counts as a TimeoutError.
+        attempts: Maximum number of attempts, including the first: 1 to 10,000.
+        wait: Delay after the first failure.
+        backoff: Factor by which the delay grows after each further failure, at least 1.
+        wait_max: Maximum delay, before jitter.
+        jitter: By what share each delay varies at random, 0 to 1, so that simultaneous failures are not retried
+            together.
+        give_up_on: Exceptions that are not retried, including their subclasses.
+        by_error: Other policies for some exceptions and their subclasses. If several classes match, here or in
+            `give_up_on`, the most specific one decides. Attempts count together, whatever their error. A timeout is a
+            TimeoutError.
 
     Raises:
-        DefinitionError: A value is out of its bounds.
+        DefinitionError: A value is out of range.
     """
 
     attempts: int = attrs.field(default=3, validator=_attempts)
@@ -156,21 +163,20 @@ def _rate_by(_: object, __: object, value: str | None) -> None:
 
 @attrs.frozen
 class Rate:
-    """At most so many bodies start in any span of time, whoever starts them: `Rate(60, per=timedelta(minutes=1))`.
+    """A rate limit: how many attempts start in a period, over all workers: `Rate(60, per=timedelta(minutes=1))`.
 
-    Every attempt counts, from its start, by the store's clock. There is no span of that length with more, wherever it
-    begins; within it they may all start at once. To have them one after the other, say so: `Rate(1, per=...)`.
+    Every attempt counts, from its start, by the store's clock. The limit holds for every period of this length,
+    wherever it begins. Within it all attempts may start together; `Rate(1, per=...)` spaces them out.
 
     Attributes:
-        limit: How many, 1 to 1,000,000.
-        per: In how long, a timedelta or a number of seconds, from a millisecond to a day.
-        name: Starts of all stages of a namespace count together that have a rate limit of this name, whatever workflow
-            they are of. They should all have the same one; if not, each goes by its own.
-        by: The name of an attribute of runs: each text that runs have in it has the limit for itself. Those without
-            the attribute share one.
+        limit: Maximum number of starts in the period, 1 to 1,000,000.
+        per: Length of the period, a timedelta or a number of seconds, from a millisecond to a day.
+        name: Stages of a namespace whose rates have the same name share the limit, in any workflow. Give them all the
+            same `Rate`: if their numbers differ, each stage applies its own.
+        by: Name of an attribute of runs: each of its values has a separate limit. Runs without the attribute share one.
 
     Raises:
-        DefinitionError: A value is out of its bounds.
+        DefinitionError: A value is out of range.
     """
 
     limit: int = attrs.field(validator=_rate_limit)
@@ -180,95 +186,97 @@ class Rate:
 
 
 class BodyDefaults(TypedDict, total=False):
-    """What a pipeline can say for all its stages. What a stage says itself comes first.
+    """Options that a pipeline can set for all its stages. A stage's own options take precedence.
 
-    Lengths of time are timedeltas, or numbers of seconds. `timeout` is for one attempt, `timeout_total` for all
-    attempts of a stage, or of an item of a map, from when the first one begins. `heartbeat_timeout` is how long an
-    attempt may go without a heartbeat of its body before it is taken for lost, at least five seconds. A greater
-    `priority` is a head start: of a minute for each step.
-    `max_concurrency` is how many bodies of one stage run at a time, in all runs of the workflow in a namespace and on
-    all workers together. `rate_limit` is how many of them start in a time, counted in the same way.
+    Durations are timedeltas or numbers of seconds.
     """
 
     retry: Retry
+    """Retry policy. Default: `Retry()`."""
     timeout: Duration
+    """Time limit of one attempt."""
     timeout_total: Duration
+    """Time limit of all attempts of a stage or map item together, from the start of the first one."""
     heartbeat_timeout: Duration
+    """Longest time without a heartbeat of the body before the attempt counts as lost, at least five seconds."""
     queue: str
+    """Queue of the stage's jobs."""
     priority: int
+    """Head start in the queue: one minute per step."""
     max_concurrency: int
+    """How many bodies of a stage run at a time, in all runs of the workflow in a namespace, over all workers."""
     rate_limit: Rate
+    """How many bodies of a stage start in a period, counted in the same way."""
 
 
 class BodyOptions(BodyDefaults, total=False):
-    """What one stage can be told. Its name is that of its function, or pipeline, if nothing else is said.
-
-    `close_policy` is for stages that are pipelines: what becomes of that run if the one that it is a stage of ends
-    before it. It is cancelled if nothing else is said; `abandon` lets it go on.
-    """
+    """Options of one stage."""
 
     name: str
+    """Name of the stage. Default: the name of its function or workflow."""
     close_policy: Literal["cancel", "terminate", "abandon"]
+    """For a stage that is a workflow: what happens to the child run if its parent ends first. Default: "cancel"."""
 
 
 class StartAllOptions(TypedDict, total=False):
-    """What can be said about runs when they are started.
-
-    Attributes:
-        idempotency_key: Starting again with this key starts nothing, and gives the first run. What was refused is not
-            kept: the same start may go well later.
-        queue: Where its jobs go, unless a stage says otherwise.
-        priority: A head start in the queue, of a minute for each step; negative: so much later. A stage may say
-            otherwise.
-        attributes: Texts by which runs are searched.
-        annotations: What is said of the run from its beginning: plain JSON by name.
-        start_at: When to begin, an aware datetime: the run is pending until then. Now, if that has passed.
-        deadline: How long the run may take, from its start or from a later `start_at` on: a timedelta, or a number of
-            seconds. Then it fails; a durable function cleans up first.
-        concurrency_key: Of the runs with the same text only so many are under way at a time; the others are pending.
-        concurrency_limit: How many; 1 if left out.
-        overrides: Stages of the pipeline, changed with `configure` or `options`, as they are treated in this run.
-        signals: Messages that a durable function has got before it begins, as `channel(message)` gives them. If there
-            is a run of this id, and that is the one to be had, it gets them. If it would be run again once it has
-            ended, this start is kept with them: should it end before it has received them, its next generation begins.
-    """
+    """Options of starts of many runs."""
 
     idempotency_key: str
+    """Another start with this key returns the first run and starts nothing. A refused start does not use the key up."""
     queue: str
+    """Queue of the run's jobs. A stage's own queue takes precedence."""
     priority: int
+    """Head start in the queue, one minute per step; negative: a delay. A stage's own priority takes precedence."""
     attributes: dict[str, str]
+    """Short texts by which runs are found."""
     annotations: Mapping[str, object]
+    """First annotations of the run: plain JSON by name."""
     start_at: datetime
+    """When to start, an aware datetime: the run is pending until then. At once, if it is in the past."""
     deadline: Duration
+    """How long the run may take, from its start or a later `start_at`: a timedelta or a number of seconds.
+
+    After that the run fails; a durable function cleans up first.
+    """
     concurrency_key: str
+    """Runs with the same key share a concurrency limit; those above it are pending."""
     concurrency_limit: int
+    """How many runs with the key are active at a time. Default: 1."""
     overrides: Sequence[AnyNode[object]]
+    """Stages of the pipeline with other options or another config for this run: `[resize.options(queue="gpu")]`."""
     signals: Sequence[Signal]
+    """Messages for the durable function, stored with the start: `[approval("yes")]`.
+
+    If the start returns an existing run, that run receives them. With `if_ended="rerun"` this start is stored with
+    them: if that run ends before it has received them, its next generation starts.
+    """
 
 
 class StartOptions(StartAllOptions, total=False):
-    """What can be said about one run when it is started: all that can be said about many, and its id.
-
-    Attributes:
-        id: The run's id; drawn if left out.
-        if_exists: What to do if a run of this id exists: refuse, or give that one. Short for saying the same with both
-            of the next two.
-        if_active: What to do if a run of this id exists and has not ended: refuse, give that one, or end it
-            (`"terminate"`) and start the next generation.
-        if_ended: What to do if a run of this id exists and has ended: refuse, give that one, or start the next
-            generation, always (`"rerun"`) or unless that one completed (`"rerun_failed"`), which is refused.
-    """
+    """Options of the start of one run."""
 
     id: str
+    """Id of the run. Default: a generated one."""
     if_exists: Literal["error", "return"]
+    """What to do if a run has this id: raise RunExistsError, or return it. Short for both of the following."""
     if_active: Literal["error", "return", "terminate"]
+    """What to do if a run has this id and has not ended. Default: "error".
+
+    Raise RunExistsError, return that run, or terminate it and start the next generation.
+    """
     if_ended: Literal["error", "return", "rerun", "rerun_failed"]
+    """What to do if a run has this id and has ended. Default: "error".
+
+    Raise RunExistsError, return that run, or start the next generation. "rerun_failed" raises RunExistsError if that
+    run has completed.
+    """
 
 
 def check_options(given: Mapping[str, object], possible: type, where: str) -> None:
-    """Raise InvalidArgumentError if an option is none of those that the TypedDict `possible` has.
+    """Raise InvalidArgumentError for an option that the TypedDict `possible` does not have.
 
-    If the value of one is not what it must be, that is raised too, or DefinitionError where a workflow is defined.
+    A value that is invalid raises InvalidArgumentError for a start, and DefinitionError for the definition of a
+    workflow.
     """
     known = cast("frozenset[str]", getattr(possible, "__optional_keys__", frozenset[str]()))
     for option, value in given.items():
@@ -288,7 +296,7 @@ def check_options(given: Mapping[str, object], possible: type, where: str) -> No
 
 
 def check_name(name: object, what: str) -> None:
-    """Raise DefinitionError if this can't be the name of a workflow, a stage, a version or a queue."""
+    """Raise DefinitionError if `name` is not valid for a workflow, a stage, a version, a queue or a channel."""
     if wanted := _check_name(name):
         raise DefinitionError(f"{what} is {name!r}; it must be {wanted}")
 
@@ -389,7 +397,11 @@ def _check_signals(value: object) -> str | None:
 
 
 def check_limits(what: str, max_concurrency: object, rate: Rate | None) -> None:
-    """What waits, waits in one line: that of its rate limit must be its own, if both are limited. DefinitionError."""
+    """Raise DefinitionError if a body has a concurrency limit, and a rate limit with `name` or `by`.
+
+    A job waits for one limit at a time, so with a concurrency limit the rate limit must belong to the same stage or
+    step.
+    """
     if max_concurrency is not None and rate is not None and (rate.name or rate.by):
         raise DefinitionError(
             f"{what} has max_concurrency and a rate limit with name or by, which can't be had together; limit its queue"

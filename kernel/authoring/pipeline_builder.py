@@ -1,4 +1,4 @@
-"""The inside of a pipeline: its parts, the checks when one is added, and the plan that they make."""
+"""Parts of a pipeline, type checks when a stage is added, and the conversion to a plan."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -32,20 +32,22 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 @attrs.frozen
 class Test:
-    """What decides which node of a step is done. `takes` is what it is called with, as an annotation."""
+    """The condition of a `when`."""
 
     function: Callable[[Any], bool]
+    """The user's function."""
     takes: object
+    """Type of its argument, as an annotation."""
 
     @property
     def name(self) -> str:
-        """What it is called in the plan."""
+        """Its name in the plan."""
         return str(getattr(self.function, "__name__", type(self.function).__name__))
 
 
 @attrs.frozen
 class Step:
-    """Nodes that are done at once, with the pipeline's defaults put in. With a test, one of two, or none."""
+    """One position of a pipeline: nodes that run at the same time, or one or two branches of a condition."""
 
     nodes: tuple[Node[Any, object], ...]
     parallel: bool = False
@@ -54,18 +56,19 @@ class Step:
 
 @attrs.frozen(kw_only=True)
 class Design:
-    """What a pipeline consists of. `output_type` is what its last step gives, or the input if it has none."""
+    """The definition of a pipeline."""
 
     name: str
     version: str
     input_type: object
     output_type: object
+    """Type of the output of the last step; of the input if there are no steps yet."""
     defaults: BodyDefaults
     steps: tuple[Step, ...] = ()
 
 
 def joined(design: Design, node: object) -> Node[Any, object]:
-    """Return a node with the pipeline's defaults, if it can stand at the end of this design."""
+    """Return a node with the pipeline's defaults applied. DefinitionError if it can't follow the last step."""
     where = f"pipeline {design.name!r}"
     if not isinstance(node, Stage | Each):
         raise DefinitionError(f"{where} is made of stages, not of {node!r}{stage_hint(node)}")
@@ -124,7 +127,7 @@ def stage_of(node: Node[Any, object]) -> Stage[Any, object]:
 
 
 def plan_of(node: Node[Any, object]) -> NodePlan:
-    """Return what the plan says of a node."""
+    """Return a node as data of the plan."""
     stage = stage_of(node)
     retry = stage.retry or Retry()
     plan = StagePlan(
@@ -153,14 +156,14 @@ def plan_of(node: Node[Any, object]) -> NodePlan:
 
 
 def rate_from(rate: Rate | None) -> RatePlan | None:
-    """Return how a rate limit is stored."""
+    """Return a rate limit as data of the plan."""
     if rate is None:
         return None
     return RatePlan(limit=rate.limit, per_us=rate.per // _MICROSECOND, name=rate.name, by=rate.by)
 
 
 def rule_name(error: type[Exception]) -> str:
-    """Return how a plan names the errors that a rule is for. Not by their module: that differs for a script."""
+    """Return the name of an exception class in a plan, without its module: in a script that is `__main__`."""
     return error.__qualname__
 
 
@@ -169,7 +172,7 @@ def _micros(length: timedelta | None) -> int | None:
 
 
 def group_of(step: Step) -> Group:
-    """Return what the plan says of a step."""
+    """Return a step as data of the plan."""
     nodes = tuple(map(plan_of, step.nodes))
     return Group(nodes=nodes, parallel=step.parallel, test=step.test.name if step.test else None)
 
@@ -206,7 +209,7 @@ def _child_of(stage: Stage[Any, object]) -> ChildPlan | None:
 
 
 def policy_from(retry: Retry) -> RetryPolicy:
-    """Return how a policy is stored."""
+    """Return a retry policy as data of the plan."""
     return RetryPolicy(
         attempts=retry.attempts,
         wait_us=retry.wait // _MICROSECOND,

@@ -1,6 +1,6 @@
-"""Pipelines: stages, and the static plan that joins them.
+"""`Pipeline`: a workflow whose plan of stages is fixed before it starts.
 
-Everything that can be wrong with a pipeline is found while it is put together, before a run of it exists.
+Mistakes in a plan, such as types that do not match, are errors of its definition: no run of it exists yet.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,14 +36,14 @@ R5 = TypeVar("R5")
 R6 = TypeVar("R6")
 
 STAGES_MAX: Final = 500
-"""How many stages a pipeline may have."""
+"""Maximum number of stages of a pipeline."""
 PARALLEL_MAX: Final = 6
 
 _NOTHING: Final = object()
 
 
 class _MapOptions(TypedDict, total=False):
-    """What `map` can be told."""
+    """Options of `map`."""
 
     over: object
     limit: object
@@ -51,19 +51,22 @@ class _MapOptions(TypedDict, total=False):
 
 
 class Pipeline(Definition[Out], Generic[In, Out]):
-    """A workflow as a static plan: stages that are fed by those before them.
+    """A workflow with a fixed plan: stages joined by `pipe`, `parallel`, `map` and `when`.
 
-    A pipeline is never changed: every method that adds to it gives a new one, so a beginning can be shared.
+    A pipeline is immutable: each method returns a new one, so several can start with the same stages.
+
+    Example:
+        thumbnails = Pipeline("thumbnails", input=str).pipe(list_images).map(resize).pipe(index)
 
     Args:
-        name: What it is called wherever runs are stored or listed. Runs find their code by it, so it stays.
-        input: What a run is given. None if left out.
-        version: Which state of the code this is. Raise it when runs in flight could not go on with the new code.
-        **defaults: `retry`, `timeout`, `queue` and `priority`, for stages that say nothing themselves.
+        name: Name of the workflow in the store. Keep it: runs find their code by it.
+        input: Type of the input. Without it, runs have no input.
+        version: Version of the code. Raise it when active runs could not continue with the new code.
+        **defaults: Options for stages that do not set them, see `BodyDefaults`.
 
     Raises:
-        DefinitionError: A name is malformed, an option is not what it must be, or the input can't be stored.
-        InvalidArgumentError: There is no such option.
+        DefinitionError: A name or the value of an option is invalid, or the input can't be stored.
+        InvalidArgumentError: An option is unknown.
     """
 
     __slots__ = ("_design", "_plan")
@@ -103,10 +106,10 @@ class Pipeline(Definition[Out], Generic[In, Out]):
         )
 
     def pipe(self, node: Node[Out, Next], /) -> "Pipeline[In, Next]":
-        """Then do `node` with what came out.
+        """Run `node` next, with the current output as its input.
 
         Raises:
-            DefinitionError: It does not take that, or its name is taken.
+            DefinitionError: It does not take this type, or a stage has its name already.
         """
         return self._then((node,), parallel=False)
 
@@ -136,10 +139,10 @@ class Pipeline(Definition[Out], Generic[In, Out]):
         /,
     ) -> "Pipeline[In, tuple[R1, R2, R3, R4, R5, R6]]": ...
     def parallel(self, *nodes: Node[Out, object]) -> "Pipeline[In, Any]":
-        """Then do two to six nodes at once, each with what came out. What goes on is the tuple of their outputs.
+        """Run two to six nodes at the same time, each with the current output. Their outputs become a tuple.
 
         Raises:
-            DefinitionError: One of them does not take that, a name is taken, or there are too few or too many.
+            DefinitionError: A node does not take this type, a name is used twice, or the number of nodes is wrong.
         """
         if not 2 <= len(nodes) <= PARALLEL_MAX:
             raise DefinitionError(
@@ -175,10 +178,10 @@ class Pipeline(Definition[Out], Generic[In, Out]):
         enough: AtLeast | Tolerate,
     ) -> "Pipeline[In, Partial[R]]": ...
     def map(self, node: Stage[Any, object], /, **how: Any) -> "Pipeline[Any, Any]":
-        """Then do a stage once for each item of what came out, or of what the earlier stage `over` gave.
+        """Run a stage once for each item of the current output, or of the output of the earlier stage `over`.
 
-        It is `pipe(each(...))`: see `each` for `over`, `limit`, `enough` and what it raises. With `over`, what came out
-        goes no further; to keep it, give `parallel` an `each`.
+        This is `pipe(each(...))`: see `each` for the options and errors. With `over`, the current output is dropped; to
+        keep it, use an `each` in `parallel`.
         """
         check_options(how, _MapOptions, f"pipeline {self.name!r}: map")
         mapped = cast("Node[Any, object]", each(node, **how))
@@ -198,13 +201,16 @@ class Pipeline(Definition[Out], Generic[In, Out]):
         *,
         otherwise: Node[Any, object] | None = None,
     ) -> "Pipeline[In, Any]":
-        """Then do `node` if `test` says so of what came out; if not, `otherwise`, or go on with what came out.
+        """Run `node` if `test(output)` is true; otherwise run `otherwise`, or keep the current output.
 
-        The test is called once, by a worker, and what it said is recorded. It must not be async.
+        Example:
+            orders.when(is_large, review, otherwise=approve)
+
+        A worker calls the condition once and records its answer. It must be a sync function.
 
         Raises:
-            DefinitionError: A node does not take what came out, a name is taken, the test is no function, or values of
-                what the two nodes give could not be told apart.
+            DefinitionError: A node does not take the output, a name is used twice, the condition is not a sync
+                function, or the outputs of the two branches could not be told apart when they are read.
         """
         if not _is_sync_function(test):
             raise DefinitionError(f"pipeline {self.name!r}: when takes a sync function, not {test!r}")
@@ -216,10 +222,10 @@ class Pipeline(Definition[Out], Generic[In, Out]):
     @overload
     def __call__(self, value: In, /) -> Call[Out]: ...
     def __call__(self, value: object = _NOTHING, /) -> Call[Any]:
-        """Say what to run it with. Nothing runs until an engine is given the call.
+        """Return a call of the pipeline with its input, for an engine: `await engine.run(thumbnails("photos/"))`.
 
         Raises:
-            InvalidArgumentError: There is no value and the pipeline takes one, or the other way round.
+            InvalidArgumentError: The input is missing, or the pipeline takes none.
             DefinitionError: The pipeline has no stages.
         """
         self._check_stages()
@@ -257,19 +263,19 @@ class Pipeline(Definition[Out], Generic[In, Out]):
 
     @property
     def bodies(self) -> Mapping[str, Stage[Any, object]]:
-        """The stages by name, with the defaults of this pipeline put in."""
+        """The stages by name, with the defaults of the pipeline applied."""
         stages = [stage_of(node) for step in self._design.steps for node in step.nodes]
         return MappingProxyType({stage.name: stage for stage in stages})
 
     @property
     def tests(self) -> Mapping[str, Test]:
-        """What decides which node is done, by the name of the first of the two."""
+        """The conditions, by the name of the first stage of their branches."""
         return MappingProxyType(
             {step.nodes[0].name: step.test for step in self._design.steps if step.test is not None}
         )
 
     def plan(self) -> Plan:
-        """Return what is stored of this pipeline: what is done after what, without code.
+        """Return the plan: the stages and their order as data, without code.
 
         Raises:
             DefinitionError: The pipeline has no stages.
@@ -295,7 +301,7 @@ class Pipeline(Definition[Out], Generic[In, Out]):
     def _then(
         self, nodes: Sequence[object], *, parallel: bool, test: Test | None = None
     ) -> "Pipeline[In, Any]":
-        """Return this pipeline with nodes added that all take what came out."""
+        """Return a copy with these nodes at the end, each of which takes the current output."""
         design = self._design
         added: list[Node[Any, object]] = []
         for node in nodes:

@@ -1,4 +1,4 @@
-"""Values that a durable function shows to the world while it runs: how far it is, say."""
+"""`publish`: shows a value of a durable function, such as its progress, while it runs."""
 
 from typing import Final, overload
 
@@ -12,7 +12,7 @@ from holdfast.kernel.values.type_forms import Form
 T = TypeVar("T")
 
 PUBLISHED_MAX: Final = 16_384
-"""How long the JSON text of a published value may be: it is a row of the history, which each wake-up reads."""
+"""Maximum length of the JSON text of a published value: it is a history row, which every wake-up reads."""
 
 _PLAIN: Final = (type(None), bool, int, float, str, list, dict)
 
@@ -22,20 +22,21 @@ def publish(name: str, value: object, /) -> None: ...
 @overload
 def publish(name: str, value: T, type: TypeForm[T], /) -> None: ...
 def publish(name: str, value: object, type: object = None, /) -> None:
-    """Show a value to the world, under a name: in a durable function. `run.published(name)` reads the last one.
+    """Publish a value under a name, in a durable function: `publish("progress", 40)`.
 
-    It is a row of the history, stored with whatever is recorded next; when nothing is for a quarter of a second, by
-    itself. Of several under one name between two records only the last is stored. Nothing of it reaches the function.
+    `run.published("progress")` returns the last value. The value is stored with the next history row, or a quarter of a
+    second later if there is none. Of several values under one name in that time, only the last one is stored. The
+    function itself can't read published values.
 
     Args:
-        name: Letters, digits, and _ . - in it.
-        value: Plain JSON, or an object of a class that can be stored. Of at most 16,384 characters as JSON.
-        type: Its type, where its class does not say it all: `list[Page]`.
+        name: 1 to 128 letters, digits, and _ . -
+        value: Plain JSON or an object of a storable class, up to 16,384 characters as JSON.
+        type: The type of the value where its class is not enough, such as `list[Page]`.
 
     Raises:
-        UnstorableValueError: It is too large, or can't be stored.
-        DefinitionError: The name can't be one.
-        RuntimeError: It is called outside of a workflow.
+        UnstorableValueError: The value can't be stored, or is too large.
+        DefinitionError: The name is invalid.
+        RuntimeError: It was not called by a durable function.
     """
     check_name(name, "the name of a published value")
     loop = loop_for("holdfast.publish()")

@@ -1,6 +1,6 @@
-"""What the world may ask of a run: an object that its function exposes, with methods marked as queries and updates.
+"""Queries and updates: methods of an object that a durable function exposes to callers outside of the run.
 
-Nobody names them by text: `Board.status()` says what to ask, and is given to a handle.
+Callers pass a method call instead of a name: `await run.query(Board.status())`.
 """
 
 import inspect
@@ -34,40 +34,42 @@ _MARKED: Final[MutableMapping[type[object], Sequence[tuple[str, object]]]] = Wea
 
 @attrs.frozen(kw_only=True, eq=False)
 class QueryCall(Generic[Out]):
-    """A query with its arguments: what `run.query` asks. `arguments` are the JSON text of them, by name."""
+    """A query with its arguments, for `run.query`."""
 
     query: str
+    """Name of the query, such as `Board.status`."""
     arguments: str
+    """JSON text of the arguments by name."""
     form: CallForm = attrs.field(repr=False)
 
     def decoded(self, text: str) -> Out:
-        """Return the answer of this JSON text. InvalidValueError."""
+        """Return the answer from its JSON text. Raises InvalidValueError."""
         return cast("Out", decode(text, self.form.output))
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class UpdateCall(Generic[Out]):
-    """An update with its arguments: what `run.update` asks for. `arguments` are the JSON text of them, by name.
-
-    `has_validator` is None where that is not known.
-    `given` is that text without the defaults of those that were left out, None if there are none. `checked` says that
-    they are of the types that it takes.
-    """
+    """An update with its arguments, for `run.update`."""
 
     update: str
+    """Name of the update, such as `Board.move`."""
     arguments: str
+    """JSON text of the arguments by name, including defaults."""
     form: CallForm = attrs.field(repr=False)
     has_validator: bool | None = None
+    """Whether the update has a validator; None if unknown."""
     given: str | None = attrs.field(default=None, repr=False)
+    """JSON text of the arguments without defaults; None if it equals `arguments`."""
     checked: bool = attrs.field(default=True, repr=False)
+    """Whether the arguments have been checked against the types of the parameters."""
 
     def decoded(self, text: str) -> Out:
-        """Return the reply of this JSON text. InvalidValueError."""
+        """Return the reply from its JSON text. Raises InvalidValueError."""
         return cast("Out", decode(text, self.form.output))
 
 
 class Query(Generic[S, P, Out]):
-    """A method that only looks. On its class it is what to ask a run; on an object it is just the method."""
+    """A method marked with `@query`. `Board.status()` makes a `QueryCall`; on an object it is a plain method."""
 
     def __init__(self, method: Callable[Concatenate[S, P], Out], form: CallForm) -> None:
         self._method = method
@@ -78,7 +80,7 @@ class Query(Generic[S, P, Out]):
         self.named = f"{owner.__name__}.{name}"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> QueryCall[Out]:
-        """Say what to ask: `run.query(Board.status())`. TypeError if it can't be called so, UnstorableValueError."""
+        """Return a call, for `run.query(Board.status())`. Raises TypeError or UnstorableValueError."""
         return QueryCall(query=self.named, arguments=self._form.encode(args, kwargs), form=self._form)
 
     @overload
@@ -90,17 +92,17 @@ class Query(Generic[S, P, Out]):
 
     @property
     def method(self) -> Callable[..., object]:
-        """What was marked."""
+        """The decorated method."""
         return self._method
 
     def answer(self, state: S, arguments: str) -> str:
-        """Return the JSON text of what an object says. InvalidValueError, or what the method raises."""
+        """Return the answer of an object as JSON text. Raises InvalidValueError, or the error of the method."""
         bound = self._form.decode(arguments)
         return encode(cast("Any", self._method)(state, *bound.args, **bound.kwargs), self._form.output)
 
 
 class Update(Generic[S, P, Result, Out]):
-    """A method that changes an object. On its class it is what to ask a run for; on an object it is just the method."""
+    """A method marked with `@update`. `Board.move("e4")` makes an `UpdateCall`; on an object it is a plain method."""
 
     def __init__(self, method: Callable[Concatenate[S, P], Result], form: CallForm) -> None:
         self._method = method
@@ -112,7 +114,7 @@ class Update(Generic[S, P, Result, Out]):
         self.named = f"{owner.__name__}.{name}"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> UpdateCall[Out]:
-        """Say what to ask for: `run.update(Board.move("e4"))`. Raises as `Query.__call__`."""
+        """Return a call, for `run.update(Board.move("e4"))`. Raises TypeError or UnstorableValueError."""
         form = self._form
         text, given = form.encode(args, kwargs), form.encode_given(args, kwargs)
         return UpdateCall(
@@ -132,16 +134,17 @@ class Update(Generic[S, P, Result, Out]):
 
     @property
     def method(self) -> Callable[..., object]:
-        """What was marked."""
+        """The decorated method."""
         return self._method
 
     def validator(self, check: Callable[Concatenate[S, P], None], /) -> Callable[Concatenate[S, P], None]:
-        """Have a method asked, before the update is stored and again before it is carried out, whether it may be.
+        """Register a validator with `@move.validator`: a method that rejects an update by raising an error.
 
-        It takes what the update takes, and says no by raising. It only looks, and is not async.
+        It takes the same arguments and is called twice: before the update is stored, and before it is carried out. It
+        must be sync and change nothing.
 
         Raises:
-            DefinitionError: It is async, takes something else, or there is one already.
+            DefinitionError: It is async, its parameters differ, or the update has a validator already.
         """
         if self._check is not None:
             raise DefinitionError(f"update {self.named!r} has a validator already")
@@ -156,7 +159,7 @@ class Update(Generic[S, P, Result, Out]):
         return check
 
     def check(self, state: S, arguments: str) -> None:
-        """Ask the validator. RejectedError if it says no, or the arguments are not of their types."""
+        """Check the arguments and call the validator. RejectedError if either fails."""
         try:
             bound = self._form.decode(arguments)
         except Exception as error:
@@ -177,11 +180,14 @@ class Update(Generic[S, P, Result, Out]):
             )
 
     def recoded(self, arguments: str) -> str:
-        """Return the JSON text of arguments with the defaults of those that it leaves out. InvalidValueError."""
+        """Return the JSON text of arguments with missing defaults added. Raises InvalidValueError."""
         return self._form.recoded(arguments)
 
     async def carry_out(self, state: S, arguments: str) -> str:
-        """Change an object, and return the JSON text of the reply. RejectedError, or what the method raises."""
+        """Call the update on an object, and return its reply as JSON text.
+
+        Raises RejectedError, or the error of the method.
+        """
         self.check(state, arguments)
         bound = self._form.decode(arguments)
         result = cast("Any", self._method)(state, *bound.args, **bound.kwargs)
@@ -189,11 +195,17 @@ class Update(Generic[S, P, Result, Out]):
 
 
 def query(method: Callable[Concatenate[S, P], R], /) -> Query[S, P, R]:
-    """Mark a method as one that the world may ask: it says what is, and changes nothing.
+    """Mark a method as a query: callers outside of the run can call it to read an object.
+
+    It must change nothing and be sync.
+
+    Example:
+        class Board:
+            @query
+            def status(self) -> str: ...
 
     Raises:
-        DefinitionError: It is async, its annotations do not say what it takes and gives, or no value of such a type
-            can be stored.
+        DefinitionError: It is async, an annotation is missing, or values of a type can't be stored.
     """
     _check_method(method, "query")
     if _is_async(method):
@@ -208,12 +220,17 @@ def update(method: Callable[Concatenate[S, P], Async[R]], /) -> Update[S, P, Asy
 @overload
 def update(method: Callable[Concatenate[S, P], R], /) -> Update[S, P, R, R]: ...
 def update(method: Callable[Concatenate[Any, P], object], /) -> object:
-    """Mark a method as one that the world may have called, sync or async: it changes the object, and gives a reply.
+    """Mark a sync or async method as an update: callers outside of the run can call it to change an object.
 
-    An async one may do all that the function may: call steps, sleep, wait.
+    The caller gets its return value. An async update can call steps, sleep and wait, as the durable function can.
+
+    Example:
+        class Board:
+            @update
+            def move(self, square: str) -> int: ...
 
     Raises:
-        DefinitionError: Its annotations do not say what it takes and gives, or no value of such a type can be stored.
+        DefinitionError: An annotation is missing, or values of a type can't be stored.
     """
     _check_method(method, "update")
     form = read_call_form(method, f"update {_called(method)!r}", is_method=True)
@@ -221,15 +238,15 @@ def update(method: Callable[Concatenate[Any, P], object], /) -> object:
 
 
 def expose(state: S, /) -> S:
-    """Let the world ask an object of the function's, by its methods that are marked with `query` and `update`.
+    """Expose an object to queries and updates, in a durable function. Return the object.
 
-    From here on others may look at it, also when the run has ended. Of each class there is one: the last counts.
-    Updates are carried out as tasks of the function, in the order in which they came; those that came before this too.
-    Return the object.
+    `board = expose(Board())`. From here on callers can query it, also after the run has ended. A later object of the
+    same class replaces it. Updates run as tasks of the function, in the order of their arrival, including those that
+    arrived before.
 
     Raises:
-        InvalidArgumentError: It has no such method.
-        RuntimeError: It is called outside of a workflow.
+        InvalidArgumentError: The object has no method marked with `query` or `update`.
+        RuntimeError: It was not called by a durable function.
     """
     loop = loop_for("holdfast.expose()")
     if not any(isinstance(one, Query | Update) for _, one in _marked(type(state))):
@@ -240,19 +257,19 @@ def expose(state: S, /) -> S:
 
 
 def query_of(state: object, name: str) -> Query[Any, ..., object] | None:
-    """Return the query of an object that is called so, as `Board.status`; None if it has none."""
+    """Return the query of an object with this name, such as `Board.status`; None if it does not exist."""
     found = dict(_names(type(state))).get(name)
     return cast("Query[Any, ..., object]", found) if isinstance(found, Query) else None
 
 
 def update_of(state: object, name: str) -> Update[Any, ..., Any, object] | None:
-    """Return the update of an object that is called so, as `Board.move_to`; None if it has none."""
+    """Return the update of an object with this name, such as `Board.move`; None if it does not exist."""
     found = dict(_names(type(state))).get(name)
     return cast("Update[Any, ..., Any, object]", found) if isinstance(found, Update) else None
 
 
 def names_of(state: object) -> list[str]:
-    """Return what an object can be asked: by the name of its class."""
+    """Return the names of an object's queries and updates, such as `Board.status`."""
     return [f"{type(state).__name__}.{name}" for name, _ in _marked(type(state))]
 
 
@@ -265,13 +282,13 @@ def _handlers(state: object) -> Mapping[str, Handler]:
 
 
 def _names(kind: type[object]) -> "Iterator[tuple[str, object]]":
-    """Yield the marked methods of a class by all names that they go by: those of the classes above it, too."""
+    """Yield the queries and updates of a class by all their names: also by the names of its base classes."""
     for name, one in _marked(kind):
         yield from ((f"{above.__name__}.{name}", one) for above in kind.__mro__ if hasattr(above, name))
 
 
 def _marked(kind: type[object]) -> Sequence[tuple[str, object]]:
-    """Return the marked methods of a class, by name. Each of its attributes is looked at once: there are many runs."""
+    """Return the queries and updates of a class by name. Cached by class, since many runs use one class."""
     known = _MARKED.get(kind)
     if known is None:
         found: Iterator[tuple[str, object]] = (

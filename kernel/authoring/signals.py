@@ -1,16 +1,15 @@
-"""A message with its channel, as a value."""
+"""`Signal`: a message with its channel, ready to send."""
 
 import attrs
 
 
 @attrs.frozen
 class Signal:
-    """A message for a channel, as `channel(message)` gives it: nothing is sent before a run's handle is given it.
-
-    `text` is the JSON text of the message. `checked` says that it is what the channel takes: a message that is made by
-    hand is checked by the engine that sends it, if that has the code of the run's workflow.
-    """
+    """A message with its channel, made by `channel(message)`. `run.signal(...)` sends it."""
 
     channel: str
+    """Name of the channel."""
     text: str
+    """JSON text of the message."""
     checked: bool = attrs.field(default=False, kw_only=True, eq=False)
+    """Whether the message was checked against the channel's type. An engine with the run's code checks the others."""

@@ -1,4 +1,4 @@
-"""What a stage can ask while it runs, and what a host must offer for that."""
+"""`StageContext`: what a stage can read and write while it runs, and the protocol that hosts implement for it."""
 
 import math
 from collections.abc import Callable
@@ -26,11 +26,11 @@ D = TypeVar("D")
 ConfigOut = TypeVar("ConfigOut", covariant=True, default=None)
 
 MESSAGE_MAX: Final = 1_000
-"""How many characters of a message of progress are kept."""
+"""Maximum length of a progress message, in characters. Longer ones are cut."""
 
 Level: TypeAlias = Literal["debug", "info", "warning", "error", "critical"]
 LEVELS: Final[tuple[Level, ...]] = ("debug", "info", "warning", "error", "critical")
-"""How much a line of a log matters, in rising order."""
+"""Log levels, in rising order."""
 
 _STAGE: Final = an("a stage of the pipeline, and not its name", Node)
 _SCOPE: Final = Wanted(
@@ -50,12 +50,12 @@ _NOTHING: Final = object()
 
 @attrs.frozen
 class BlobRef:
-    """Where a blob is, and what it must be. A value like any other: give it on, or store it in one.
+    """A reference to a blob. It is a value: return it from a stage, or store it in one.
 
     Attributes:
-        key: Its name in the blob store.
-        sha256: The hash of its bytes, 64 hex digits, by which every read is checked.
-        size: How many bytes it has.
+        key: Name of the blob in the blob store.
+        sha256: SHA-256 of its bytes in 64 hex digits. Every read verifies it.
+        size: Number of bytes.
     """
 
     key: str
@@ -64,27 +64,27 @@ class BlobRef:
 
 
 class StageBlobs(Protocol):
-    """Bytes that are too large for a value, kept for as long as their run is."""
+    """Bytes that are too large for a value, as `ctx.blobs`. They are deleted with their run."""
 
     def put(self, name: str, data: bytes, /) -> BlobRef:
-        """Store bytes for this attempt, durably. `name` is for people; it need not be unique."""
+        """Store bytes durably: `ctx.blobs.put("page.png", data)`. The name is for people and need not be unique."""
         ...
 
     def get(self, ref: BlobRef, /) -> bytes:
-        """Return the bytes. BlobMissingError if there are none, BlobCorruptError if they are not those."""
+        """Return the bytes of a blob. BlobMissingError if it does not exist, BlobCorruptError if it has changed."""
         ...
 
 
 @attrs.frozen
 class StageOutputs:
-    """What a stage of this run gave, as canonical JSON: one text, or one for each item if it was mapped."""
+    """The output of a stage as canonical JSON: one text, or for a mapped stage one for each item."""
 
     texts: tuple[str, ...]
     mapped: bool = False
 
 
 class StageRuntime(Protocol):
-    """What a host does for the context of a stage. Its methods may be called from any thread."""
+    """What a host provides for a stage's context. Its methods may be called from any thread."""
 
     @property
     def blobs(self) -> StageBlobs:
@@ -98,24 +98,24 @@ class StageRuntime(Protocol):
 
     @property
     def ai(self) -> AiLog:
-        """The log of calls of models of this attempt."""
+        """The log of model calls of this attempt."""
         ...
 
     @property
     def cancelled(self) -> bool:
-        """Whether what this attempt gives will be thrown away. Never blocks."""
+        """Whether the result of this attempt will be dropped. Never blocks."""
         ...
 
     def outputs(self, stage: str, /) -> StageOutputs | None:
-        """Return what the stage of this name gave; None if the run has no such stage, or it is not done."""
+        """Return the output of a stage; None if the run has no such stage, or it has not completed."""
         ...
 
     async def in_thread(self, call: Callable[[], R], /) -> R:
-        """Make a call that reads or writes the store, in a thread; return what it gives, or raise what it raises."""
+        """Run a call that reads or writes the store in a thread. Return its result, or raise its error."""
         ...
 
     def progress(self, done: float, of: float, message: str, /) -> None:
-        """Note how far the stage is. Never blocks; only the last note of several may be kept."""
+        """Record the progress of the stage. Never blocks; of several records only the last one may be stored."""
         ...
 
     def log(self, message: str, fields: dict[str, str | float | bool], /, level: Level = "info") -> None:
@@ -125,41 +125,41 @@ class StageRuntime(Protocol):
     def annotate(
         self, name: str, value: object, /, *, scope: Scope, actor: Actor | None, reason: str, key: str | None
     ) -> None:
-        """Say something of this attempt, or of what it belongs to. Never blocks."""
+        """Annotate this attempt, or its item, stage or run. Never blocks."""
         ...
 
     def heartbeat(self, details: str, /) -> None:
-        """Note that the body is alive, with JSON text for the next attempt. Never blocks; the last one counts."""
+        """Record a heartbeat with JSON text for the next attempt. Never blocks; the last one counts."""
         ...
 
     def last_heartbeat(self) -> str | None:
-        """Return what was noted last by an attempt before this one; None if nothing ever was."""
+        """Return the details of the last heartbeat of earlier attempts, or None."""
         ...
 
     def publish(self, type: str, data: str, /) -> None:
-        """Keep an event, whose data are JSON text, until the attempt ends. Never blocks. InvalidEventError."""
+        """Hold an event until the attempt ends; `data` is JSON text. Never blocks. Raises InvalidEventError."""
         ...
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class StageContext(Generic[ConfigOut]):
-    """What the engine hands to a stage whose first parameter asks for it.
+    """The context of a stage, passed to a body whose first parameter is annotated `StageContext`.
 
-    `output_of`, `outputs_of`, `last_heartbeat`, `blobs` and `artifacts` read and write the store, and so does `ai`
-    where texts are large. They block meanwhile: mostly for a millisecond, and for up to half a minute when the store is
-    away. Async bodies that care for the others on their event loop await those of `aio`. Everything else never blocks.
+    `output_of`, `outputs_of`, `last_heartbeat`, `blobs` and `artifacts` read and write the store, and so does `ai` for
+    large texts. They block: mostly for a millisecond, but for up to half a minute while the store is unavailable. In
+    async bodies, await the methods of `ctx.aio` instead. Nothing else blocks.
 
     Attributes:
-        run_id: The run.
-        workflow: The name of the pipeline.
-        stage: The name of the stage.
-        item: Which item of a map this is, from 0; None if the stage is not mapped.
-        attempt: Which attempt this is, from 1.
-        epoch: The number of the lease. It rises with every attempt, also with those given back.
-        idempotency_key: The same text for every attempt of this stage, and of this item. Hand it to services that
-            accept one, and they do their work once.
+        run_id: Id of the run.
+        workflow: Name of the pipeline.
+        stage: Name of the stage.
+        item: Index of the map item, from 0; None if the stage is not mapped.
+        attempt: Number of this attempt, from 1.
+        epoch: Number of the job's claim. It rises with every claim, including those that were given back.
+        idempotency_key: The same text for every attempt of this stage or map item. Pass it to services that accept
+            idempotency keys.
         deadline: When the attempt times out, or the run's deadline if that is earlier; None if neither is set.
-        config: What `configure` was given, or the default of the config class.
+        config: The config set with `configure`, or the defaults of the config class.
     """
 
     run_id: str
@@ -178,11 +178,11 @@ class StageContext(Generic[ConfigOut]):
     @overload
     def output_of(self, stage: AnyNode[R], /, default: T) -> R | T: ...
     def output_of(self, stage: AnyNode[object], /, default: object = _NOTHING) -> object:
-        """Return what an earlier stage gave.
+        """Return the output of an earlier stage: `ctx.output_of(extract)`.
 
         Raises:
-            OutputMissingError: The run has no such stage, or it is not done, and there is no default. Also if the stage
-                was mapped: it gave many.
+            OutputMissingError: The run has no such stage or it has not completed, and no default is given; or the stage
+                was mapped.
         """
         check("output_of", _STAGE, stage=stage)
         outputs = self._runtime.outputs(stage.name)
@@ -195,10 +195,10 @@ class StageContext(Generic[ConfigOut]):
         return decode_recorded(outputs.texts[0], stage.output_type, f"what stage {stage.name!r} gave")
 
     def outputs_of(self, stage: AnyNode[R], /) -> list[R]:
-        """Return what an earlier mapped stage gave, one for each item and in their order.
+        """Return the outputs of an earlier mapped stage as a list, in the order of the items.
 
         Raises:
-            OutputMissingError: The run has no such stage, it is not done, or it was not mapped.
+            OutputMissingError: The run has no such stage, it has not completed, or it was not mapped.
         """
         check("outputs_of", _STAGE, stage=stage)
         outputs = self._runtime.outputs(stage.name)
@@ -210,16 +210,16 @@ class StageContext(Generic[ConfigOut]):
         return [cast("R", decode_recorded(text, stage.output_type, what)) for text in outputs.texts]
 
     def progress(self, done: float, of: float, message: str = "") -> None:
-        """Say how far the stage is. InvalidArgumentError if a number is negative, infinite or NaN."""
+        """Report progress: `ctx.progress(3, 10)`. InvalidArgumentError if a number is negative, infinite or NaN."""
         check("progress", _MEASURE, done=done, of=of)
         check("progress", TEXT, message=message)
         self._runtime.progress(done, of, message[:MESSAGE_MAX])
 
     def log(self, message: str, /, *, level: Level = "info", **fields: str | float | bool) -> None:
-        """Add a line to the log of this attempt. It is kept beside the run's history, not in it.
+        """Add a line to the log of this attempt: `ctx.log("sent", to=address)`. It is not part of the history.
 
-        Others can read it within about two seconds. A message is kept up to 4,000 characters, and so are all fields
-        together. Of more than 1,000 lines within two seconds the last are kept, and of an attempt 20,000 in all.
+        Readers see it within about two seconds. The message is cut at 4,000 characters, and so are all fields together.
+        Of more than 1,000 lines in two seconds the last are stored; of an attempt, 20,000 in all.
         """
         check("log", TEXT, message=message)
         check("log", _LEVEL, level=level)
@@ -237,24 +237,25 @@ class StageContext(Generic[ConfigOut]):
         key: str | None = None,
         actor: Actor | None = None,
     ) -> None:
-        """Say something of this attempt, for those who look at the run or look for it. See `RunHandle.annotate`.
+        """Annotate this attempt, or its run, stage or item: `ctx.annotate("quality", "good", scope="run")`.
 
-        It is stored within about two seconds, at the latest with what the attempt ends with, whether the body fails or
-        not; what is not stored when the attempt is lost never is. Runs are found by texts: `value` may be any JSON.
+        The annotation is stored within about two seconds, and at the latest with the outcome of the attempt, even if
+        the body fails. If the attempt is lost before that, the annotation is lost too. Runs can be found by annotations
+        whose value is a text. See `RunHandle.annotate`.
 
         Args:
             name: 1 to 200 characters.
             value: Plain JSON, up to 16,384 characters.
-            scope: Say it of the `run`, the `stage` or the `item`, and not of this `attempt` only.
+            scope: What to annotate: "attempt", "item", "stage" or "run".
             reason: Why, for people.
-            key: Say it once in this run, whichever attempt says it first under this key and name.
-            actor: Who says it, if it is not this stage.
+            key: Store the annotation once in a run: from the first attempt that uses this key and name.
+            actor: The author, if it is not this stage.
 
         Raises:
-            InvalidArgumentError: One of these is of another kind.
-            UnstorableValueError: The value is no plain JSON.
-            InvalidCommandError: One of these is too long, or nothing that can be stored; or it is one of more than
-                1,000 annotations within two seconds.
+            InvalidArgumentError: An argument is of the wrong type.
+            UnstorableValueError: The value is not plain JSON.
+            InvalidCommandError: An argument is too long or can't be stored, or there are more than 1,000 annotations in
+                two seconds.
         """
         check("annotate", TEXT, name=name, reason=reason)
         check("annotate", _SCOPE, scope=scope)
@@ -263,15 +264,15 @@ class StageContext(Generic[ConfigOut]):
         self._runtime.annotate(name, value, scope=Scope(scope), actor=actor, reason=reason, key=key)
 
     def heartbeat(self, details: object = None) -> None:
-        """Say that the body is alive, and what the next attempt is to know if this one is lost.
+        """Send a heartbeat, with details for the next attempt if this one is lost.
 
-        It is stored within some seconds, the last of several; a stage's `heartbeat_timeout` counts from then.
+        The last of several is stored within seconds. The stage's `heartbeat_timeout` starts anew then.
 
         Args:
-            details: A small value: plain JSON, or of a class that values can be of.
+            details: A small value, plain JSON or of a storable class: up to 16 KiB as JSON.
 
         Raises:
-            UnstorableValueError: The details can't be stored, or are longer than 16 KiB.
+            UnstorableValueError: The details can't be stored, or are too large.
         """
         self._runtime.heartbeat(details_text(details))
 
@@ -280,26 +281,26 @@ class StageContext(Generic[ConfigOut]):
     @overload
     def last_heartbeat(self, form: TypeForm[T], /, default: D) -> T | D: ...
     def last_heartbeat(self, form: object, /, default: object = None) -> object:
-        """Return the details of the last heartbeat that an earlier attempt gave. The default if there was none.
+        """Return the details of the last heartbeat of earlier attempts, read as `form`, or the default.
 
         Raises:
-            UnreadableInputError: They are not of this type. If the body does not handle that, its run is blocked.
+            UnreadableInputError: They do not have this type. If the body does not catch it, the run is blocked.
         """
         text = self._runtime.last_heartbeat()
         return default if text is None else decode_recorded(text, form, "the details of the last heartbeat")
 
     def publish(self, type: str, data: object = None, /) -> None:
-        """Say that something has happened: an event in the run's history, and for sinks, of the type `user.<type>`.
+        """Publish an event for sinks, as a row of the history: `ctx.publish("order.paid", {"cents": 1999})`.
 
-        It is stored together with what the stage gives, if and only if that is. What an attempt publishes that fails
-        or comes too late is dropped.
+        Its type is `user.<type>`. It is stored with the output of the stage, if and only if that is stored. Events of
+        an attempt that fails or is late are dropped.
 
         Args:
-            type: Words of `a-z 0-9 _` with dots between them, as `order.paid`; at most 100 characters.
-            data: Plain JSON, or an object of a class that values may have; at most 64 KiB as JSON text.
+            type: Words of `a-z 0-9 _` joined by dots, such as `order.paid`; up to 100 characters.
+            data: Plain JSON or an object of a storable class; up to 64 KiB as JSON.
 
         Raises:
-            InvalidEventError: The type is none, the data are too large, or there are too many events.
+            InvalidEventError: The type is invalid, the data are too large, or there are too many events.
             UnstorableValueError: The data can't be stored.
         """
         check("publish", TEXT, type=type)
@@ -326,28 +327,28 @@ class StageContext(Generic[ConfigOut]):
 
     @property
     def ai(self) -> StageAi:
-        """The log of calls of models: what they were for, what they took and cost, what went in and came out."""
+        """The log of model calls: topics, tokens, costs, prompts and responses."""
         return StageAi(self._runtime.ai)
 
     @property
     def aio(self) -> "AsyncAccess":
-        """What reads and writes the store, for async bodies: `await ctx.aio.output_of(extract)`."""
+        """Async versions of the methods that block: `await ctx.aio.output_of(extract)`."""
         return AsyncAccess(self, self._runtime)
 
     @property
     def cancelled(self) -> bool:
-        """Whether to stop: the run was cancelled, the attempt timed out, or its lease was lost."""
+        """Whether the body should stop: its run was cancelled, the attempt timed out, or its lease was lost."""
         return self._runtime.cancelled
 
     def check_cancelled(self) -> None:
-        """Raise StageCancelledError if the body is to stop. For loops in sync bodies; async ones are cancelled."""
+        """Raise StageCancelledError if the body should stop. For loops in sync bodies: async bodies are cancelled."""
         if self._runtime.cancelled:
             raise StageCancelledError(self.run_id, self.stage)
 
 
 @attrs.frozen
 class AsyncBlobs:
-    """`StageBlobs`, to be awaited."""
+    """`StageBlobs` with async methods, as `ctx.aio.blobs`."""
 
     _runtime: StageRuntime
 
@@ -362,7 +363,7 @@ class AsyncBlobs:
 
 @attrs.frozen
 class AsyncAccess:
-    """What a context reads and writes in the store, to be awaited: threads do it, so that the event loop goes on."""
+    """The blocking methods of `StageContext` as async ones, as `ctx.aio`. They run in threads."""
 
     _context: StageContext[Any]
     _runtime: StageRuntime

@@ -1,4 +1,4 @@
-"""Stages as they are to be treated in one run: what differs from the pipeline's, as data."""
+"""The `overrides` of a start: stages of a pipeline whose options differ for one run, as data."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
@@ -18,12 +18,12 @@ _FIELDS = tuple(field.name for field in attrs.fields(StageOverride) if field.nam
 
 
 def stage_overrides(workflow: Definition[object], overrides: Iterable[object]) -> tuple[StageOverride, ...]:
-    """Return what makes the plan of one run. What a stage does not say stays as the pipeline has it.
+    """Return how the given stages differ from those of the pipeline. Options that a stage does not set stay unchanged.
 
     Raises:
-        InvalidOverrideError: It is no stage of this pipeline, its body or name is another, or it has rules for errors
-            that the pipeline's has not: these are code.
-        InvalidArgumentError: It is no stage.
+        InvalidOverrideError: The pipeline has no stage of this name and body, a stage is given twice, or it changes an
+            option that can't differ for one run.
+        InvalidArgumentError: An override is not a stage.
     """
     stages: Mapping[str, Stage[Any, object]] = {}
     if isinstance(workflow, Pipeline):
@@ -51,9 +51,10 @@ def stage_overrides(workflow: Definition[object], overrides: Iterable[object]) -
 
 
 def _check_change(ours: Stage[Any, object], changed: Stage[Any, object]) -> None:
-    """Which errors there are rules for is code, which a worker has; a run can only say how patient to be.
+    """Raise InvalidOverrideError if a change is not possible for one run.
 
-    And what all runs share is not one run's to say.
+    Exception classes are code, which a worker has: a run can only change attempts and waits. Concurrency and rate
+    limits are shared by all runs.
     """
     if changed.max_concurrency not in (None, ours.max_concurrency):
         raise InvalidOverrideError(

@@ -1,4 +1,4 @@
-"""Stages: named units of work in a pipeline, made from functions."""
+"""Stages: named units of work of a pipeline, made from functions by `@stage`."""
 
 import inspect
 from collections.abc import Callable
@@ -32,18 +32,15 @@ Config = TypeVar("Config")
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Stage(Node[In, Out], Generic[In, Out]):
-    """A named unit of work in a pipeline.
+    """A named unit of work of a pipeline.
 
-    Attributes:
-        body: The function. Call it with what `arguments` gives.
-        shape: What the body takes and gives.
-        retry, timeout, timeout_total, heartbeat_timeout, queue, priority, max_concurrency, rate_limit: How it is
-            treated; None where neither the stage nor its pipeline says.
-        config_text: The config as canonical JSON; None if there is none, or none was given yet.
+    For the options see `BodyOptions`. An option is None where neither the stage nor its pipeline sets it.
     """
 
     body: Callable[..., object]
+    """The function that you wrote. `arguments` returns what to call it with."""
     shape: Shape
+    """The parameters and the return type of the body."""
     retry: Retry | None = None
     timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
     timeout_total: timedelta | None = attrs.field(default=None, converter=kept_length)
@@ -53,12 +50,15 @@ class Stage(Node[In, Out], Generic[In, Out]):
     max_concurrency: int | None = None
     rate_limit: Rate | None = None
     config_text: str | None = None
+    """The config as canonical JSON; None if it is not set."""
 
     async def __call__(self, value: In, /) -> Out:
-        """Run the body here and now; nothing is recorded. A sync body blocks the event loop meanwhile.
+        """Call the body directly, without an engine or a record: `await resize(image)`.
+
+        A sync body blocks the event loop.
 
         Raises:
-            RuntimeError: The body wants a context, which only an engine has.
+            RuntimeError: The body takes a context, which only an engine can provide.
         """
         if self.shape.takes_context:
             raise RuntimeError(
@@ -69,11 +69,11 @@ class Stage(Node[In, Out], Generic[In, Out]):
         return cast("Out", await result if inspect.isawaitable(result) else result)
 
     def options(self, **changes: Unpack[BodyOptions]) -> Self:
-        """Return the same stage, told otherwise.
+        """Return a copy of the stage with other options: `resize.options(queue="gpu")`.
 
         Raises:
-            InvalidArgumentError: There is no such option.
-            DefinitionError: The value of one is not what it must be.
+            InvalidArgumentError: An option is unknown.
+            DefinitionError: The value of an option is invalid.
         """
         check_options(changes, BodyOptions, f"stage {self.name!r}")
         if "close_policy" in changes and not hasattr(self, "close_policy"):
@@ -81,22 +81,22 @@ class Stage(Node[In, Out], Generic[In, Out]):
         return attrs.evolve(self, **cast("Any", changes))
 
     def with_defaults(self, defaults: BodyDefaults) -> Self:
-        """Return the same stage with these options where it says nothing itself."""
+        """Return a copy of the stage that has these options where it sets none itself."""
         missing = {key: value for key, value in defaults.items() if getattr(self, key) is None}
         return attrs.evolve(self, **cast("Any", missing))
 
     def arguments(self, value: object, context: StageContext[Any] | None = None) -> tuple[object, ...]:
-        """Return what to call the body with. `value` is of the input type; several parameters share a tuple out."""
+        """Return the arguments for the body. If it has several value parameters, `value` is a tuple of them."""
         first = (context,) if self.shape.takes_context else ()
         if self.shape.values == 0:
             return first
         return (*first, value) if self.shape.values == 1 else (*first, *cast("tuple[object, ...]", value))
 
     def with_default_config(self) -> Self:
-        """Return the same stage with a config, that of its class's defaults if it was given none.
+        """Return a copy of the stage with a config: its own, or one with the defaults of the config class.
 
         Raises:
-            DefinitionError: Its class can't be called without arguments.
+            DefinitionError: The stage needs a config, because its config class does not have a default for every field.
         """
         kind = self.shape.config_type
         if kind is None or self.config_text is not None:
@@ -115,7 +115,7 @@ class Stage(Node[In, Out], Generic[In, Out]):
         return attrs.evolve(self, config_text=_config_text(self.name, config, kind))
 
     def read_config(self, text: str | None) -> object:
-        """Return the config that a plan holds for this stage, for its context."""
+        """Return the config that a plan stores for this stage. UnreadableInputError if its type has changed."""
         kind = self.shape.config_type
         if kind is None or text is None:
             return None
@@ -123,16 +123,16 @@ class Stage(Node[In, Out], Generic[In, Out]):
 
     @cached_property
     def is_async(self) -> bool:
-        """Whether calling the body gives something to await, rather than the result."""
+        """Whether the body is async, and is called on the event loop."""
         return is_async_body(self.body)
 
     @property
     def give_up_on(self) -> tuple[type[Exception], ...]:
-        """Exceptions after which no attempt is made, however many are left."""
+        """Exceptions that are not retried."""
         return self.retry.give_up_on if self.retry else ()
 
     def treatment(self, error: type[BaseException]) -> type[Exception] | None:
-        """Return which class in `give_up_on` or `by_error` says how to treat errors of this one; None if none does."""
+        """Return which class in `give_up_on` or `by_error` decides about errors of this class; None if none does."""
         if self.retry is None:
             return None
         listed = {*self.retry.give_up_on, *self.retry.by_error}
@@ -145,13 +145,13 @@ class Stage(Node[In, Out], Generic[In, Out]):
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class ConfigurableStage(Stage[In, Out], Generic[In, Out, Config]):
-    """A stage whose context carries a `Config`."""
+    """A stage whose body takes a `StageContext[Config]`."""
 
     def configure(self, config: Config, /) -> Self:
-        """Return the same stage with this config.
+        """Return a copy of the stage with this config: `resize.configure(Sizes(width=800))`.
 
         Raises:
-            DefinitionError: It is not of the type that the stage's context declares, or it can't be stored.
+            DefinitionError: The config does not have the type that the body's context declares, or can't be stored.
         """
         if self.shape.config_type is None:
             raise DefinitionError(
@@ -162,19 +162,16 @@ class ConfigurableStage(Stage[In, Out], Generic[In, Out, Config]):
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Each(Node[In, Out], Generic[In, Out]):
-    """A stage done once for each item. Made by `each`.
-
-    Attributes:
-        stage: What is done.
-        over: The stage whose output has the items; None if they are what comes in.
-        limit: How many items have jobs at once.
-        enough: When it is done although not all items are; None if they must be.
-    """
+    """A stage mapped over a list, made by `each`."""
 
     stage: Stage[Any, object]
+    """The stage that runs for each item."""
     over: Stage[Any, object] | None
+    """The stage whose output is the list of items; None if the input is."""
     limit: int
+    """How many items may have jobs at the same time."""
     enough: Enough | None = None
+    """When the map completes without all items; None if it needs all of them."""
 
     @override
     def __repr__(self) -> str:
@@ -182,7 +179,7 @@ class Each(Node[In, Out], Generic[In, Out]):
 
 
 def stage_hint(given: object) -> str:
-    """Return how to make a stage of what is none; nothing if nobody can."""
+    """Return a hint on how to make a stage of this object, or "" if there is no way."""
     if isinstance(given, Definition):
         return "; make it one with stage(pipeline)"
     if inspect.isroutine(given):

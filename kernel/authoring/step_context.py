@@ -1,4 +1,4 @@
-"""Where a step's body is: which run, which try, until when."""
+"""`step_context()`: the run, attempt, deadline and heartbeats of a step, for its body."""
 
 from contextvars import ContextVar
 from datetime import datetime
@@ -15,38 +15,39 @@ D = TypeVar("D")
 
 
 class HeartbeatSink(Protocol):
-    """What hears the heartbeats of one try of a step. From any thread."""
+    """The receiver of the heartbeats of an attempt. It may be called from any thread."""
 
     def beat(self, details: str, /) -> None:
-        """Note that the body is alive, with JSON text for the next try. Never blocks."""
+        """Record a heartbeat, with JSON text for the next attempt. Never blocks."""
         ...
 
     @property
     def last(self) -> str | None:
-        """What a try before this one noted last."""
+        """The details of the last heartbeat of earlier attempts, or None."""
         ...
 
 
 class _NoHeartbeatSink:
-    """Hears nothing, for nobody asks."""
+    """A sink that drops all heartbeats, for steps without a heartbeat timeout."""
 
     last: str | None = None
 
     def beat(self, details: str, /) -> None:
-        """Forget it."""
+        """Drop a heartbeat."""
 
 
 @attrs.frozen(kw_only=True)
 class StepContext:
-    """What the body of a step can know of its call.
+    """The context of one attempt of a step, as `step_context()` returns it.
 
     Attributes:
-        run_id: The id of the run.
-        workflow: The name of the durable function.
-        step: The name of the step.
-        attempt: The how-manieth try this is, from 1.
-        idempotency_key: The same for every try of this call, and of no other: hand it on to what keeps such keys.
-        deadline: When the try times out; None if it has no end.
+        run_id: Id of the run.
+        workflow: Name of the durable function.
+        step: Name of the step.
+        attempt: Number of this attempt, from 1.
+        idempotency_key: The same text for every attempt of this call, and unique to it. Pass it to services that accept
+            idempotency keys.
+        deadline: When the attempt times out; None if it has no timeout.
     """
 
     run_id: str
@@ -60,15 +61,15 @@ class StepContext:
     )
 
     def heartbeat(self, details: object = None) -> None:
-        """Say that the body is alive, and what the next try is to know if this one does not end well. Never blocks.
+        """Send a heartbeat, with details for the next attempt if this one fails or is lost. Never blocks.
 
-        A step's `heartbeat_timeout` counts from then. Without one nobody listens, and nothing is kept.
+        The step's `heartbeat_timeout` starts anew. For a step without one, heartbeats are dropped.
 
         Args:
-            details: A small value: plain JSON, or of a class that values can be of.
+            details: A small value, plain JSON or of a storable class: up to 16 KiB as JSON.
 
         Raises:
-            UnstorableValueError: The details can't be stored, or are longer than 16 KiB.
+            UnstorableValueError: The details can't be stored, or are too large.
         """
         self._heartbeat_sink.beat(details_text(details))
 
@@ -77,10 +78,10 @@ class StepContext:
     @overload
     def last_heartbeat(self, form: TypeForm[T], /, default: D) -> T | D: ...
     def last_heartbeat(self, form: object, /, default: object = None) -> object:
-        """Return the details that an earlier try of this call gave last. The default if there were none.
+        """Return the details of the last heartbeat of earlier attempts, read as `form`, or the default.
 
         Raises:
-            UnreadableInputError: They are not of this type. If the step does not handle that, its run is blocked.
+            UnreadableInputError: They do not have this type. If the body does not catch it, the run is blocked.
         """
         text = self._heartbeat_sink.last
         return default if text is None else decode_recorded(text, form, "the details of the last heartbeat")
@@ -90,7 +91,7 @@ _here: Final[ContextVar[StepContext | None]] = ContextVar("holdfast_step", defau
 
 
 def step_context() -> StepContext:
-    """Return where the step is whose body calls this. RuntimeError if none does."""
+    """Return the context of the step whose body calls this. RuntimeError outside of a step."""
     context = _here.get()
     if context is None:
         raise RuntimeError("step_context() is for the bodies of steps that a workflow has called")
@@ -98,5 +99,5 @@ def step_context() -> StepContext:
 
 
 def enter_step(context: StepContext) -> None:
-    """Have `step_context` give this, in the context that is current."""
+    """Set the context that `step_context()` returns, in the current `contextvars` context."""
     _here.set(context)

@@ -1,4 +1,4 @@
-"""`@step`: a function whose calls a durable function records. Called anywhere else, it is just the function."""
+"""`@step`: makes a function whose calls a durable function records. Anywhere else it is called as usual."""
 
 import asyncio
 import inspect
@@ -55,33 +55,36 @@ Async: TypeAlias = Coroutine[Any, Any, R]
 
 
 class StepOptions(TypedDict, total=False):
-    """What `@step` takes.
-
-    Of a step with a `queue` only: `priority`, a head start in it, of a minute for each step, if not that of the run;
-    `max_concurrency`, how many of its calls are under way at a time, in all runs of a namespace and on all workers
-    together; `rate_limit`, how many of them start in a time, counted in the same way.
-    """
+    """Options of `@step`. Durations are timedeltas or numbers of seconds."""
 
     name: str
+    """Name of the step in the history. Default: the name of the function."""
     retry: Retry
+    """Retry policy. Default: `Retry()`."""
     timeout: Duration
+    """Time limit of one attempt."""
     heartbeat_timeout: Duration
+    """Longest time without a heartbeat of the body before the attempt counts as lost, at least five seconds."""
     queue: str
+    """Queue of the step: each call is a job, for any worker that serves the queue and knows a step of this name."""
     priority: int
+    """With `queue`: head start in it, one minute per step. Default: the priority of the run."""
     max_concurrency: int
+    """With `queue`: how many calls are active at a time, in all runs of a namespace, over all workers."""
     rate_limit: Rate
+    """With `queue`: how many calls start in a period, counted in the same way."""
 
 
 @attrs.define(eq=False)
 class _Undo:
-    """How a step is taken back, if it is: by another, which takes its result, and those of its arguments by name.
-
-    `takes_unknown` says whether it can do without the result.
-    """
+    """The compensation of a step."""
 
     step: "Step[..., object] | None" = None
+    """The step that compensates, or None."""
     names: tuple[str, ...] = ()
+    """Names of the arguments that it takes after the result."""
     takes_unknown: bool = False
+    """Whether it accepts None for an unknown result."""
 
 
 def _returns_awaitable(step: "Step[..., object]") -> bool:
@@ -90,16 +93,19 @@ def _returns_awaitable(step: "Step[..., object]") -> bool:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Step(Generic[P, Out]):
-    """A function whose calls are recorded, where a durable function makes them. Its calls are always awaited.
+    """A function with `@step`. A durable function awaits its calls, and records their results.
 
-    `transaction` is what its body is given first, if it is done in a transaction of the store. With a `queue` it is
-    done as a job of its own, by any worker that serves that queue and knows a step of this name.
+    For the options see `StepOptions`.
     """
 
     name: str
+    """Name of the step in the history."""
     body: Callable[..., object]
+    """The decorated function."""
     form: CallForm
+    """How the arguments and the result are stored."""
     transaction: type | None = None
+    """Class of the connection or session that the body takes first, for a step in a transaction of the store."""
     retry: Retry | None = None
     timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
     heartbeat_timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
@@ -111,16 +117,16 @@ class Step(Generic[P, Out]):
     is_async: bool = attrs.field(
         init=False, repr=False, default=attrs.Factory(_returns_awaitable, takes_self=True)
     )
-    """Whether calling the body gives something to await."""
+    """Whether the body is async."""
 
-    # Not Coroutine[Any, Any, Out]: with an Any in it mypy gives up on `asyncio.gather` of several steps.
+    # Not Coroutine[Any, Any, Out]: mypy could not infer the types of `asyncio.gather` of several steps.
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, Out]:
-        """In a durable function: done once, and remembered. Anywhere else: just the function.
+        """In a durable function, run the step once and record its result. Anywhere else, call the body.
 
         Raises:
-            TypeError: It can't be called so.
-            UnstorableValueError: In a durable function, an argument is not of its parameter's type.
-            NoTransactionError: Anywhere else, if it is done in a transaction of the store.
+            TypeError: The function does not take these arguments.
+            UnstorableValueError: In a durable function, an argument does not have the type of its parameter.
+            NoTransactionError: The step runs in a transaction of the store, and was not called by a durable function.
         """
         loop = running_loop()
         if loop is None:
@@ -131,16 +137,21 @@ class Step(Generic[P, Out]):
     def compensate(
         self, undo: "Callable[Concatenate[Out, Q], Async[None]] | Callable[Concatenate[Out, Q], None]", /
     ) -> "Step[Concatenate[Out, Q], None]":
-        """Make a step of `undo`, or take a step, that takes this one back should the run fail or be cancelled.
+        """Register a function or a step that undoes this step if the run fails or is cancelled: `@charge.compensate`.
 
-        It gets what this step gave, and by name those of its arguments that it has parameters for. If it takes None
-        as well, it is also called where nobody knows whether this step happened: it was under way when the run was
-        cancelled, it timed out, or its worker was lost. Otherwise this step's outcome is waited for then.
+        It takes the step's result, and by name any of the step's arguments. It is retried by its own options. If it
+        fails for good, the run is blocked until someone resumes it.
 
-        It is tried as its own options say. If it fails for good, the run is blocked until somebody has resumed it.
+        If it accepts None as the result, it is also called when it is unknown whether the step took place: the step was
+        cancelled with the run, timed out, or lost its worker. Otherwise the outcome of the step is awaited first.
+
+        Example:
+            @charge.compensate
+            async def refund(receipt: str, cents: int) -> None: ...
 
         Raises:
-            DefinitionError: Its parameters are not this step's result and arguments, or there is one already.
+            DefinitionError: Its parameters do not match the step's result and arguments, or the step has a
+                compensation.
         """
         given: object = undo
         made = cast("Step[Any, None]", given if isinstance(given, Step) else _made(given, {}))
@@ -169,7 +180,7 @@ class Step(Generic[P, Out]):
     def _request(
         self, loop: FunctionLoop, args: tuple[object, ...], kwargs: Mapping[str, object], undoes: str = ""
     ) -> StepRequest:
-        # By place: to make one by name takes twice as long, and this is done for each row of a replay.
+        # Positional, because keywords take twice as long, and this runs for each row of a replay (docs/decisions/0045).
         return StepRequest(
             loop.next_call(),
             self.name,
@@ -182,7 +193,7 @@ class Step(Generic[P, Out]):
         )
 
     def _due(self, loop: FunctionLoop, request: StepRequest) -> Due | None:
-        """Return how this call is taken back, should it be; None if by nothing."""
+        """Register the compensation of a call and return it; None if the step has none."""
         undo, undoing = self._undo, self._undo.step
         if undoing is None:
             return None
@@ -195,10 +206,10 @@ class Step(Generic[P, Out]):
             return await undoing.undone(loop, (result,), named, request.call)
 
         async def read_arguments() -> inspect.BoundArguments:
-            """Return what the step was called with then: by what the code says now it might be called otherwise."""
+            """Return the recorded arguments: a replay with new code might compute other ones."""
             try:
                 return self.form.decode(loop.step_arguments.get(request.call, request.arguments))
-            except Exception as error:  # noqa: BLE001  # a class of the user's may raise anything
+            except Exception as error:  # noqa: BLE001  # a user's class may raise anything
                 loop.halt(f"the arguments of step {self.name!r}", due.row or None, error)
             return await loop.never()
 
@@ -210,25 +221,26 @@ class Step(Generic[P, Out]):
         return loop.saga.expect(due)
 
     async def _read(self, loop: FunctionLoop, output: str, row: int) -> Out:
-        """Return what a call gave, of the row that tells so. If it can't be read the function is halted."""
+        """Return the result of a call from its JSON text. If it can't be read, halt the function."""
         try:
             return cast("Out", decode(output, self.form.output))
-        except Exception as error:  # noqa: BLE001  # a class of the user's may raise anything
+        except Exception as error:  # noqa: BLE001  # a user's class may raise anything
             loop.halt(f"what step {self.name!r} gave", row or None, error)
         return await loop.never()
 
     async def undone(
         self, loop: FunctionLoop, args: tuple[object, ...], kwargs: Mapping[str, object], call: str
     ) -> object:
-        """Take back what a call did, by this step. In a durable function."""
+        """Compensate a call with this step, in a durable function."""
         return await loop.submit(self._request(loop, args, kwargs, call))
 
     def options(self, **changes: Unpack[StepOptions]) -> Self:
-        """Return the same step, told otherwise. TypeError as `@step`.
+        """Return a copy of the step with other options: `charge.options(timeout=5)`.
 
         Raises:
-            DefinitionError: As `@step`; or the step is done in a queue, or is to be: then whoever does it goes by its
-                definition.
+            InvalidArgumentError: An option is unknown.
+            DefinitionError: The value of an option is invalid, or the step has a queue: its workers apply the options
+                of the definition, not those of a call.
         """
         check_options(changes, StepOptions, f"step {self.name!r}")
         _check_queue(f"step {self.name!r}", changes)
@@ -242,7 +254,7 @@ class Step(Generic[P, Out]):
     async def _recorded(self, loop: FunctionLoop, request: StepRequest) -> Out:
         future = loop.submit(request)
         due = None if self._undo.step is None else self._due(loop, request)
-        # What can only be taken back with its result goes on although nobody wants it any more.
+        # A compensation that needs the result must get it, so a cancellation does not stop such a step.
         goes_on = due is not None and not due.takes_unknown
         if due is not None and goes_on:
             due.future = future
@@ -260,9 +272,9 @@ class Step(Generic[P, Out]):
             raise
         if due is not None:
             due.output, due.row = output, loop.row
-        try:  # as `_read`, which takes its time: this is done for each row of a replay
+        try:  # inlined `_read`, because this runs for each row of a replay
             return cast("Out", decode(output, self.form.output))
-        except Exception as error:  # noqa: BLE001  # a class of the user's may raise anything
+        except Exception as error:  # noqa: BLE001  # a user's class may raise anything
             loop.halt(f"what step {self.name!r} gave", loop.row, error)
         return await loop.never()
 
@@ -276,24 +288,24 @@ class Step(Generic[P, Out]):
 
     @property
     def keeps_arguments(self) -> bool:
-        """Whether what it is called with is recorded with what it gives: what takes it back is to have that."""
+        """Whether the arguments are recorded with the result, because the compensation takes some of them."""
         return bool(self._undo.names)
 
     @property
     def undone_by(self) -> "Step[..., object] | None":
-        """The step that takes this one back, if there is one."""
+        """The compensation of this step, if it has one."""
         return self._undo.step
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class StepStage(Stage[In, Out], Generic[In, Out]):
-    """A step that is in a queue, as what its job does."""
+    """A step in a queue, as the stage that its job runs."""
 
     step: Step[..., object]
 
 
 def stage_of_step(step: Step[..., Any]) -> StepStage[Any, object]:
-    """Return what a job does that does this step."""
+    """Return the stage that the job of a step in a queue runs."""
     form = step.form
     shape = Shape(
         takes_context=False, config_type=None, values=1, input_type=form.arguments, output_type=form.output
@@ -311,7 +323,7 @@ def stage_of_step(step: Step[..., Any]) -> StepStage[Any, object]:
 
 @attrs.frozen(eq=False)
 class StepDecorator:
-    """`@step`, `@step(retry=...)`, and presets: `careful = step(retry=...)` and then `@careful`."""
+    """The class of `@step`. With options only it makes a preset: `careful = step(retry=...)`, then `@careful`."""
 
     _options: Mapping[str, object] = attrs.field(factory=dict[str, object])
 
@@ -322,25 +334,29 @@ class StepDecorator:
     @overload
     def __call__(self, /, **options: Unpack[StepOptions]) -> "StepDecorator": ...
     def __call__(self, fn: object = None, /, **options: Unpack[StepOptions]) -> object:
-        """Make a step of a function, or, given options, a decorator that does so with them.
+        """Make a step of a function. With options only, return a decorator that applies them.
 
         Raises:
-            DefinitionError: The function's annotations do not say what it takes and gives, no value of such a type can
-                be stored, or an option is not what it must be.
-            TypeError: There is no such option.
+            DefinitionError: An annotation is missing, values of a type can't be stored, or the value of an option is
+                invalid.
+            InvalidArgumentError: An option is unknown.
         """
         check_options(options, StepOptions, "step")
         all_options = {**self._options, **options}
         return StepDecorator(all_options) if fn is None else _made(fn, all_options)
 
     def in_transaction(self, fn: Callable[Concatenate[Db, P], R], /) -> Step[P, R]:
-        """Make a step of a sync function that works in the run's own store, which is a database.
+        """Make a step of a sync function that writes to the run's own store: `@step.in_transaction`.
 
-        Its first parameter is a `sqlalchemy.Connection` or a `sqlalchemy.orm.Session` in a transaction, which calls of
-        the step leave out: what the function writes is committed together with the step's result, or not at all.
+        The first parameter is a `sqlalchemy.Connection` or a `sqlalchemy.orm.Session` in a transaction; calls leave it
+        out. What the function writes is committed together with the step's result, or not at all.
+
+        Example:
+            @step.in_transaction
+            def reserve(connection: Connection, item: str) -> int: ...
 
         Raises:
-            DefinitionError: As `@step`; or it is async, or its first parameter is something else.
+            DefinitionError: As `@step`; or the function is async, or its first parameter has another type.
         """
         return cast("Step[P, R]", _made(fn, dict(self._options), in_transaction=True))
 
@@ -375,7 +391,7 @@ def _check_queue(what: str, options: Mapping[str, object]) -> None:
 
 
 def step_of_anything(fn: Callable[[], object], name: str) -> Step[[], object]:
-    """Return a step that calls a function. What has no annotation gives plain JSON."""
+    """Return a step that calls a function. Without an annotation, the result is plain JSON."""
     form = CallForm(
         signature=inspect.Signature(),
         hints={},
@@ -395,7 +411,7 @@ def _output_form(fn: Callable[[], object]) -> Form:
 
 
 def compensating(undo: Step[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]) -> Due:
-    """Return that a step is to be done with these arguments. TypeError, UnstorableValueError."""
+    """Return a compensation that calls a step with these arguments. Raises TypeError or UnstorableValueError."""
     loop = loop_for("a compensation")
     text = undo.form.encode(args, kwargs)
 
@@ -407,7 +423,7 @@ def compensating(undo: Step[..., object], args: tuple[object, ...], kwargs: Mapp
 
 
 def _takes_none(form: CallForm) -> bool:
-    """Whether a step can be called with None."""
+    """Return whether the first parameter of a step accepts None."""
     first = next(iter(form.signature.parameters))
     try:
         decode("null", form.hints[first])
@@ -417,4 +433,11 @@ def _takes_none(form: CallForm) -> bool:
 
 
 step: Final = StepDecorator()
-"""The decorator that makes a step of a function, sync or async."""
+"""The decorator that makes a step of a sync or async function: `@step`, or with options `@step(timeout=5)`.
+
+A durable function calls the step, and its result is recorded: after a crash a completed step is not run again.
+
+Example:
+    @step(retry=Retry(attempts=5))
+    async def charge(order: Order) -> str: ...
+"""

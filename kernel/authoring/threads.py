@@ -1,4 +1,4 @@
-"""What makes blocking calls for async stages."""
+"""A protocol for running blocking calls of async stages in threads."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -9,8 +9,8 @@ R = TypeVar("R")
 
 
 class InThread(Protocol):
-    """Makes calls in threads."""
+    """A runner of blocking calls in threads."""
 
     async def in_thread(self, call: Callable[[], R], /) -> R:
-        """Make a call in a thread; return what it gives, or raise what it raises."""
+        """Run a call in a thread. Return its result, or raise its error."""
         ...

@@ -1,4 +1,4 @@
-"""Steps in transactions of the store: what their bodies are given first, which no call of them has."""
+"""Steps that run in a transaction of the store: the connection or session that their bodies take first."""
 
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
@@ -11,19 +11,22 @@ from holdfast.ports.errors import DefinitionError
 
 @runtime_checkable
 class Statements(Protocol):
-    """What the body of such a step is given: a `sqlalchemy.Connection`, or a `sqlalchemy.orm.Session`."""
+    """The first argument of such a body: a `sqlalchemy.Connection` or a `sqlalchemy.orm.Session`."""
 
     def in_transaction(self) -> bool:
-        """Whether a transaction is open."""
+        """Return whether a transaction is open."""
         ...
 
     def begin_nested(self) -> object:
-        """Begin a part of it that can be rolled back by itself."""
+        """Begin a savepoint."""
         ...
 
 
 def read_transaction_form(body: Callable[..., object], what: str) -> tuple[CallForm, type]:
-    """Return how calls of such a step are stored, and what its body is given first. DefinitionError."""
+    """Return the call form of such a step without its first parameter, and the class of that.
+
+    Raises DefinitionError.
+    """
     if is_async_body(body):
         raise DefinitionError(
             f"{what} is done in a transaction, in a thread; make it a plain function, not an async one"

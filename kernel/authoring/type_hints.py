@@ -1,4 +1,4 @@
-"""Reads the parameters and annotations of users' functions: what can't be read is an error that says where."""
+"""Signatures and type hints of users' functions. A DefinitionError names the part that can't be read."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from holdfast.ports.errors import DefinitionError
 
 
 def signature_of(function: Callable[..., object], what: str) -> inspect.Signature:
-    """Return the parameters of a function; of a bound method, without the object. DefinitionError."""
+    """Return the signature of a function; that of a bound method has no `self`. Raises DefinitionError."""
     try:
         return inspect.signature(function)
     except (TypeError, ValueError) as error:
@@ -21,9 +21,10 @@ def signature_of(function: Callable[..., object], what: str) -> inspect.Signatur
 
 
 def hints_of(function: Callable[..., object], what: str, place: str) -> Mapping[str, Form]:
-    """Return what the parameters of a function are annotated with, by name, and as `return` what it gives.
+    """Return the type hints of a function by parameter name, with its return type as `return`.
 
-    `place` says above what a name is to be defined. DefinitionError.
+    `place` is "function" or "stage": the error about an undefined name says to define it above that. Raises
+    DefinitionError.
     """
     try:
         return cast("dict[str, Form]", get_type_hints(function, include_extras=True))
@@ -44,7 +45,7 @@ def _called(name: str) -> str:
 
 
 def _culprit(function: Callable[..., object]) -> str | None:
-    """Return which annotation can't be read by itself, if one can't."""
+    """Return the name of the first annotation that can't be evaluated, if any."""
     annotations = cast("Mapping[str, object]", getattr(function, "__annotations__", {}))
     names = cast("dict[str, Any]", getattr(inspect.unwrap(function), "__globals__", {}))
     for name, annotation in annotations.items():

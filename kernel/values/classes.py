@@ -1,4 +1,4 @@
-"""Codecs for values with named parts: attrs classes, dataclasses, NamedTuples and TypedDicts."""
+"""Codecs for classes with fields: attrs classes, dataclasses, NamedTuples and TypedDicts."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeAlias, cast
@@ -21,7 +21,7 @@ from holdfast.kernel.values.constructors import check_constructor, may_change_fi
 from holdfast.kernel.values.type_forms import Field, Form, origin_of, show
 
 CodecOf: TypeAlias = Callable[[Form, str], Codec]
-"""Gives the codec of a part. The text names the part, for the errors of definitions."""
+"""A function that returns the codec of a type inside another. The text names the part in errors."""
 
 
 @attrs.frozen
@@ -35,9 +35,9 @@ class _Part:
 
 
 def class_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> Codec:
-    """Return the codec of an attrs class or dataclass: an object with all its fields.
+    """Return the codec of an attrs class or a dataclass: a JSON object with all its fields.
 
-    A subclass is not stored as its parent, for what it adds would be lost. TypeError if it can't be made of its fields.
+    A subclass is refused: the fields that it adds would be lost. TypeError if the class can't be made from its fields.
     """
     cls = cast("type", origin_of(form))
     check_constructor(cls, fields)
@@ -60,7 +60,7 @@ def class_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> Cod
         arguments = {argument: found[key] for key, argument in init_parts if key in found}
         try:
             made = cls(**arguments)
-        except Exception as error:  # a validator of the user's may raise anything
+        except Exception as error:  # a user's validator may raise anything
             raise misfit(f"{show(form)} refuses it: {type(error).__name__}: {error}") from error
         for key in late:
             if key in found:
@@ -72,7 +72,7 @@ def class_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> Cod
 
 
 def typed_dict_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> Codec:
-    """Return the codec of a TypedDict: an object with its keys and no others."""
+    """Return the codec of a TypedDict: a JSON object with its keys and no others."""
     parts = _parts(form, fields, codec_of)
     by_key = {part.key: part for part in parts}
     required = frozenset(part.key for part in parts if part.required)
@@ -99,7 +99,7 @@ def typed_dict_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -
 
 
 def named_tuple_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> Codec:
-    """Return the codec of a NamedTuple: an array, as for any tuple."""
+    """Return the codec of a NamedTuple: a JSON array."""
     cls = cast("type", origin_of(form))
     check_constructor(cls, fields)
     parts = _parts(form, fields, codec_of)
@@ -121,7 +121,7 @@ def named_tuple_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) 
         found = _decode_object({part.key: item for part, item in zip(parts, items, strict=True)}, parts, form)
         try:
             return cls(**found)
-        except Exception as error:  # a class of the user's may raise anything
+        except Exception as error:  # a user's class may raise anything
             raise misfit(f"{show(form)} refuses it: {type(error).__name__}: {error}") from error
 
     checks = may_change_fields(cls, fields)
@@ -137,7 +137,7 @@ def _parts(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> tuple[_P
 
 
 def _decode_object(data: object, parts: tuple[_Part, ...], form: Form) -> dict[str, object]:
-    """Return the decoded parts that are there, by key. Raises Misfit with every problem, not only the first."""
+    """Return the decoded fields that are present, by key. Raises Misfit with all problems."""
     if type(data) is not dict:
         raise misfit(f"an object is expected for {show(form)}, not {described_json(data)}")
     items = cast("dict[str, object]", data)
@@ -162,7 +162,7 @@ def _decode_object(data: object, parts: tuple[_Part, ...], form: Form) -> dict[s
 
 
 def _first_problem(parts: Iterable[_Part], value_of: Callable[[str], object]) -> Misfit:
-    """Return the error of the first part that can't be encoded, with the part in its path."""
+    """Return the error of the first field that can't be encoded, with the field in its path."""
     for part in parts:
         try:
             part.encode(value_of(part.key))

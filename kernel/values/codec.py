@@ -1,7 +1,7 @@
-"""What every codec is: two functions between Python values and JSON data, and the error both raise.
+"""`Codec`: a pair of functions between Python values and JSON data, and the error that both raise.
 
-A codec is strict in both directions, so that what comes back equals what was stored. It neither converts what is
-close enough nor drops what it does not know.
+Codecs are strict in both directions, so that a stored value comes back equal: they convert nothing that is merely
+close, and drop nothing that is unknown.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 import attrs
 
 Kind: TypeAlias = Literal["null", "bool", "int", "float", "string", "array", "object"]
-"""How JSON tells values apart. A number with a fraction or an exponent is a float, any other is an int."""
+"""JSON types. A number with a fraction or an exponent is a float, any other number an int."""
 
 KINDS: Final[dict[type, Kind]] = {
     type(None): "null",
@@ -21,7 +21,7 @@ KINDS: Final[dict[type, Kind]] = {
     list: "array",
     dict: "object",
 }
-"""The kind of each type that JSON data is made of."""
+"""The JSON type of each Python type in JSON data."""
 
 JSON_NAMES: Final[dict[type, str]] = {
     type(None): "null",
@@ -38,56 +38,55 @@ Convert: TypeAlias = Callable[[object], object]
 
 @attrs.frozen(eq=False)
 class Codec:
-    """How values of one type are stored.
-
-    `encode` turns a value into JSON data and `decode` turns it back; both raise `Misfit`. `kinds` are the kinds of JSON
-    that it is stored as and `classes` the classes its values have, which is how the members of a union are told apart.
-    `checks` says that only a look can tell whether a value comes back as it is: code of the user's makes a part of it.
-    """
+    """The encoding of one type."""
 
     encode: Convert
+    """Converts a value to JSON data. Raises Misfit."""
     decode: Convert
+    """Converts JSON data to a value. Raises Misfit."""
     kinds: frozenset[Kind]
+    """JSON types of the encoded values. A union selects the member by them when it decodes."""
     classes: tuple[type, ...]
+    """Classes of the values. A union selects the member by them when it encodes."""
     checks: bool = False
+    """Whether each encoded value is decoded, to check that it comes back equal: user code makes a part of it."""
 
 
 @attrs.frozen
 class Problem:
-    """What is wrong at one place. `path` starts at the value that was looked at, and is empty for itself.
-
-    `fits` says that the value is of its type there, and can't be stored all the same.
-    """
+    """One problem in a value."""
 
     path: str
+    """Path from the value to the problem, such as `.pages[3]`; empty for the value itself."""
     reason: str
     fits: bool = False
+    """Whether the value has its type there, but can't be stored."""
 
 
 class Misfit(Exception):  # noqa: N818  # never leaves this package
-    """A value, or JSON data, is not what its type says."""
+    """A value or JSON data that does not have the declared type, or can't be stored."""
 
     def __init__(self, *problems: Problem) -> None:
         self.problems = problems
         super().__init__(problems)
 
     def inside(self, segment: str) -> tuple[Problem, ...]:
-        """Return the problems as seen from the value that holds this one at `segment`."""
+        """Return the problems with paths that start at the value that contains this one at `segment`."""
         return tuple(attrs.evolve(each, path=segment + each.path) for each in self.problems)
 
 
 def misfit(reason: str) -> Misfit:
-    """Return the error for a value that is itself wrong."""
+    """Return the error for a value of the wrong type."""
     return Misfit(Problem("", reason))
 
 
 def unstorable(reason: str) -> Misfit:
-    """Return the error for a value that is of its type, but that JSON can't hold."""
+    """Return the error for a value that has its type, but can't be represented in JSON."""
     return Misfit(Problem("", reason, fits=True))
 
 
 def unlike(value: object, cls: type, name: str) -> Misfit:
-    """Return the error for a value that is not of just this class, called `name`: what is stored comes back as that."""
+    """Return the error for a value that is not exactly of this class, called `name`: it would come back as that."""
     if isinstance(value, bool) or not isinstance(value, cls):
         return misfit(f"{described(value)} is no {name}")
     own = type(value).__name__
@@ -98,14 +97,14 @@ def unlike(value: object, cls: type, name: str) -> Misfit:
 
 
 def segment(key: object) -> str:
-    """Return how a path goes on to the item at this index or key: `[3]`, `.name` or `['a key']`."""
+    """Return a path segment for an index or a key: `[3]`, `.name` or `['a key']`."""
     if isinstance(key, str):
         return f".{key}" if key.isidentifier() else f"[{key!r}]"
     return f"[{key}]"
 
 
 def described(value: object) -> str:
-    """Return what a value is, for a message, without what is in it: `a Page`, `an int`, `None`."""
+    """Return a description of a value for a message, without its contents: `a Page`, `an int`, `None`."""
     if value is None:
         return "None"
     name = type(value).__name__
@@ -113,11 +112,11 @@ def described(value: object) -> str:
 
 
 def described_json(data: object) -> str:
-    """Return what JSON data is: `a string`, `null`."""
+    """Return a description of JSON data: `a string`, `null`."""
     return JSON_NAMES.get(type(data), type(data).__name__)
 
 
 def quoted(value: object) -> str:
-    """Return the start of a value's repr, for a message about a key or a short value."""
+    """Return the start of the repr of a value, for a message about a key or a short value."""
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "..."

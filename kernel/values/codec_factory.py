@@ -1,4 +1,4 @@
-"""From a type to its codec. A type that can't be stored is refused here, before any value of it exists."""
+"""The codec of each type. A type that can't be stored is refused when a workflow is defined, before any run."""
 
 import enum
 from typing import Final, cast
@@ -36,14 +36,14 @@ from holdfast.kernel.values.type_forms import (
 from holdfast.ports.errors import DefinitionError
 
 _CODECS: Final[dict[Form, Codec]] = {}
-"""The codecs that have been built. Only whole ones get in, so threads that build the same one do no harm."""
+"""Cache of codecs by type. It has complete codecs only, so threads may build the same one at the same time."""
 
 
 def codec_for(form: Form) -> Codec:
     """Return the codec of a type.
 
     Raises:
-        DefinitionError: Values of this type can't be stored, or not so that they can be read again.
+        DefinitionError: Values of this type can't be stored, or could not be read again.
     """
     try:
         return _CODECS[form]
@@ -59,17 +59,17 @@ def codec_for(form: Form) -> Codec:
 
 
 class _Builder:
-    """Builds one codec with those of all its parts."""
+    """A builder of the codec of one type and of all types inside it."""
 
     def __init__(self) -> None:
         self._made: dict[Form, Codec] = {}
         self._open: dict[Form, _Later] = {}
         self._parts: dict[Form, set[Form]] = {}
-        """What the codecs that are built here are made of."""
+        """The types directly inside each type that is built here."""
         self._path: list[Form] = []
 
     def finished(self) -> dict[Form, Codec]:
-        """Return the codecs that were built, each told whether one that it is made of has to be checked."""
+        """Return the codecs that were built. `checks` is set if a type inside has it."""
         return {
             form: attrs.evolve(codec, checks=True) if not codec.checks and self._checks(form) else codec
             for form, codec in self._made.items()
@@ -88,7 +88,7 @@ class _Builder:
         return False
 
     def codec_of(self, form: Form, where: str) -> Codec:
-        """Return the codec of a part; `where` names the part in an error."""
+        """Return the codec of a type inside; `where` names it in an error."""
         try:
             form = plain(form)
         except NameError as error:
@@ -142,7 +142,7 @@ class _Builder:
 
 
 class _Later:
-    """Stands in for the codec of a type inside itself, as the children of a tree are."""
+    """A placeholder for the codec of a type that contains itself, such as a tree."""
 
     def __init__(self, form: Form) -> None:
         self._form = form
@@ -163,7 +163,7 @@ class _Later:
 
 
 def _kinds(form: Form) -> frozenset[Kind]:
-    """Return the kinds of JSON that values of a type are stored as, before its codec is built."""
+    """Return the JSON types of a type's values, before its codec is built."""
     form = plain(form)
     origin = origin_of(form)
     if form in PLAIN_FORMS:
@@ -181,7 +181,7 @@ def _kinds(form: Form) -> frozenset[Kind]:
 
 
 def _classes(form: Form) -> tuple[type, ...]:
-    """Return the classes of a type that holds itself, before its codec is built."""
+    """Return the classes of a type that contains itself, before its codec is built."""
     if is_typed_dict(form):
         return (dict,)
     return tuple(cast("type", origin_of(each)) for each in members(form))

@@ -1,4 +1,4 @@
-"""What makes instances of a class when it is read again: whether that takes its fields, and gives them as they were."""
+"""Constructors of classes with fields: whether they accept the stored fields, and whether they may change them."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ _HOOKS: Final = ("__attrs_pre_init__", "__attrs_post_init__", "__post_init__")
 
 
 def check_constructor(cls: type, fields: Iterable[Field]) -> None:
-    """TypeError if a class can't be called with its fields, or has some that its decorator does not know."""
+    """Raise TypeError if a class can't be called with its fields, or has annotations that its decorator did not see."""
     own = _undecorated(cls)
     if own:
         raise TypeError(
@@ -28,7 +28,7 @@ def check_constructor(cls: type, fields: Iterable[Field]) -> None:
     try:
         parameters = inspect.signature(cls).parameters.values()
     except (TypeError, ValueError):
-        return  # it is written in C: each value shows
+        return  # a class written in C: encoding a value will tell
     taken = {one.name for one in parameters if one.kind in _BY_NAME}
     takes_any = any(one.kind is _ANY_NAME for one in parameters)
     init_fields = {field.argument: field.key for field in fields if not field.late}
@@ -47,7 +47,7 @@ def check_constructor(cls: type, fields: Iterable[Field]) -> None:
 
 
 def may_change_fields(cls: type, fields: Iterable[Field]) -> bool:
-    """Whether code of the user's makes instances, so that only a look tells whether one comes back alike."""
+    """Return whether user code makes instances or computes fields, so that each encoded value must be checked."""
     return (
         any(_is_of_user(getattr(cls, name)) for name in _MAKERS)
         or type(cls).__call__ is not type.__call__
@@ -58,7 +58,7 @@ def may_change_fields(cls: type, fields: Iterable[Field]) -> bool:
 
 
 def _undecorated(cls: type) -> list[str]:
-    """Return the annotations of a class that has inherited what its parent's decorator has made, and no more."""
+    """Return the annotations of a class that has no decorator of its own, only a decorated parent class."""
     if not vars(cls).keys().isdisjoint(_DECORATED):
         return []
     try:
@@ -74,7 +74,7 @@ def _is_of_class(hint: object) -> bool:
 
 
 def _is_of_user(maker: Callable[..., Any]) -> bool:
-    """Whether somebody has written this, rather than a decorator, NamedTuple or Python itself."""
+    """Return whether a function was written by a user, not by attrs, dataclasses, NamedTuple or Python."""
     code = getattr(maker, "__code__", None)
     if code is None:
         return False
@@ -86,6 +86,6 @@ def _is_of_user(maker: Callable[..., Any]) -> bool:
 
 
 def _is_computed(cls: type, name: str) -> bool:
-    """Whether to read a field of an instance runs code: a property of that name, say."""
+    """Return whether reading a field of an instance runs code, such as a property."""
     found = cast("object", inspect.getattr_static(cls, name, None))
     return hasattr(type(found), "__set__") and not isinstance(found, MemberDescriptorType)

@@ -52,7 +52,7 @@ _CONVERTER: Final = Converter()
 
 
 def list_codec(form: Form, codec_of: CodecOf) -> Codec:
-    """Return the codec of a list, a deque or a sequence. What is declared as a Sequence is a list."""
+    """Return the codec of a list, a deque or a Sequence. A Sequence is decoded as a list."""
     cls = cast("type", origin_of(form))
     item = codec_of(item_of(form), f"an item of {show(form)}")
     made: type = deque if cls is deque else list
@@ -72,7 +72,7 @@ def list_codec(form: Form, codec_of: CodecOf) -> Codec:
 
 
 def set_codec(form: Form, codec_of: CodecOf) -> Codec:
-    """Return the codec of a set: an array, sorted so that equal sets are stored alike."""
+    """Return the codec of a set: a sorted JSON array, so that equal sets are stored alike."""
     cls = cast("type", origin_of(form))
     item = codec_of(item_of(form), f"an item of {show(form)}")
     made: type = frozenset if cls is frozenset else set
@@ -93,7 +93,7 @@ def set_codec(form: Form, codec_of: CodecOf) -> Codec:
 
 
 def tuple_codec(form: Form, codec_of: CodecOf) -> Codec:
-    """Return the codec of a tuple: an array, of the declared length if that is said."""
+    """Return the codec of a tuple: a JSON array, of the declared length if the type has one."""
     items, endless = tuple_items(form)
     codecs = tuple(codec_of(item, f"an item of {show(form)}") for item in items)
 
@@ -119,9 +119,9 @@ def tuple_codec(form: Form, codec_of: CodecOf) -> Codec:
 
 
 def dict_codec(form: Form, codec_of: CodecOf) -> Codec:
-    """Return the codec of a dict: an object, in its order. TypeError if its keys are not stored as strings or integers.
+    """Return the codec of a dict: a JSON object with its keys in order. A Mapping is decoded as a dict.
 
-    What is declared as a Mapping is a dict.
+    TypeError if the keys are not stored as strings or integers.
     """
     cls = cast("type", origin_of(form))
     made: type = cls if cls in (OrderedDict, Counter) else dict
@@ -151,8 +151,8 @@ def dict_codec(form: Form, codec_of: CodecOf) -> Codec:
 def union_codec(form: Form, codec_of: CodecOf) -> Codec:
     """Return the codec of a union. A value is stored as if its own type alone were declared.
 
-    So the members must differ in the kind of JSON that they are stored as, or be classes with different fields.
-    TypeError says which do not.
+    So the members must differ in their JSON types, or be classes with different fields. TypeError if two can't be told
+    apart.
     """
     kept = _without_absorbed(members(form))
     if len(kept) == 1:
@@ -193,7 +193,7 @@ def union_codec(form: Form, codec_of: CodecOf) -> Codec:
 
 
 def _without_absorbed(forms: tuple[Form, ...]) -> tuple[Form, ...]:
-    """Leave out what says nothing next to another member: "auto" in `Literal["auto"] | str`, all else with `object`."""
+    """Return the members without those that another includes: `Literal["auto"]` beside `str`, any beside `object`."""
     for form in forms:
         if form in PLAIN_FORMS:
             return (form,)
@@ -232,9 +232,9 @@ def _by_fields(classes: list[Form], codecs: dict[Form, Codec]) -> Convert:
 
 
 def _by_required_fields(classes: list[Form], data: object) -> Form:
-    """Return the only one of these whose required fields an object has; None if that is none, or several.
+    """Return the only class whose required fields an object has; None if no class or several match.
 
-    What cattrs tells classes apart by may be a field with a default, which data need not have.
+    cattrs may tell classes apart by a field with a default, which stored data need not have.
     """
     keys = frozenset(cast("dict[str, object]", data)) if isinstance(data, dict) else frozenset[str]()
     fitting = [form for form in classes if {field.key for field in fields_of(form) if field.required} <= keys]
@@ -242,7 +242,7 @@ def _by_required_fields(classes: list[Form], data: object) -> Form:
 
 
 def _known_to_cattrs(form: Form) -> Form:
-    """Return the class itself, or for a model an attrs class with the same fields."""
+    """Return the class itself, or for a pydantic model an attrs class with the same fields."""
     if not is_model(form):
         return form
     fields = {
@@ -266,7 +266,7 @@ def _integer_keys(key: Codec) -> Codec:
 
 
 def _other(value: object, cls: type, made: type, form: Form) -> Misfit:
-    """Return the error for a value that is not of the one class as which it would come back."""
+    """Return the error for a value that would come back as another class."""
     if not isinstance(value, cls) or isinstance(value, str | bytes):
         return misfit(f"{described(value)} is no {show(form)}")
     return misfit(
@@ -286,7 +286,7 @@ def _each_of_array(convert: Convert, data: object, form: Form) -> list[object]:
 
 
 def _each(convert: Convert, items: Iterable[object]) -> list[object]:
-    """Convert all items; Misfit with the problems of all that do not fit, found in a second pass."""
+    """Convert all items. Raises Misfit with all problems, which a second pass collects."""
     items = items if isinstance(items, list | tuple) else list(items)
     try:
         return [convert(item) for item in items]

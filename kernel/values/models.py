@@ -1,12 +1,12 @@
-"""The codec of pydantic's models and dataclasses, which pydantic itself writes and reads.
+"""The codec of pydantic models and pydantic dataclasses. Pydantic itself writes and reads them.
 
-Inside a model pydantic's types, serializers and validators hold: a timedelta is written as pydantic writes it. What
-every codec promises is promised here too. Reading is strict, as pydantic is with JSON: nothing is coerced. Fields have
-the names that the class gives them, never their aliases, so that renaming an alias for some other system does not make
-stored values unreadable. And since a model may lose what it writes (masked secrets, excluded fields, children declared
-as their parent), what is written is read back at once, and refused where it would not come back equal.
+Inside a model, pydantic's types, serializers and validators apply: a timedelta is written as pydantic writes it. The
+rules of all codecs hold too. Reading is strict, as pydantic is with JSON: nothing is coerced. Fields are stored under
+their names, never their aliases, so that a changed alias does not make stored values unreadable. A model may lose data
+when it is written (masked secrets, excluded fields, subclasses declared as their parent), so each text is read back at
+once, and refused if the value does not come back equal.
 
-pydantic is optional, and slow to import. Whoever has a model has imported it, so it is found in `sys.modules`.
+Pydantic is optional and slow to import. A program with a model has imported it, so it is taken from `sys.modules`.
 """
 
 import dataclasses
@@ -22,13 +22,13 @@ from holdfast.kernel.values.type_forms import MODEL_MARK, Form, is_model, model_
 from holdfast.ports.json import canonical, compact
 
 PYDANTIC_MIN: Final = (2, 11)
-"""The first that can be told, call by call, to go by the names of fields instead of their aliases."""
+"""The first version whose calls can use the names of fields instead of their aliases."""
 
 _MISSING: Final = object()
 
 
 class _Adapter(Protocol):
-    """What is used of pydantic's TypeAdapter."""
+    """The methods of pydantic's TypeAdapter that are used here."""
 
     def rebuild(self, *, raise_errors: bool) -> object: ...
     def dump_python(
@@ -38,11 +38,11 @@ class _Adapter(Protocol):
 
 
 def model_codec(form: Form) -> Codec:
-    """Return the codec of a model: an object with all its fields, but for those that are private or computed.
+    """Return the codec of a model: a JSON object with all fields except private and computed ones.
 
     Raises:
-        TypeError: It is no model that can be stored.
-        NameError: An annotation names what its module does not have when the program runs.
+        TypeError: The model can't be stored.
+        NameError: An annotation uses a name that its module does not have at run time.
     """
     cls = cast("type", origin_of(form))
     adapter = _adapter(form)
@@ -57,7 +57,7 @@ def model_codec(form: Form) -> Codec:
         try:
             data = _with_sorted_sets(value, data)
             back = _read(adapter, data, form)
-        except ValueError:  # NaN or an infinity: find out where
+        except ValueError:  # NaN or an infinity: find its path
             check_data(data)
             raise
         _check_same(value, back)
@@ -88,7 +88,7 @@ def _adapter(form: Form) -> _Adapter:
     try:
         adapter = cast("_Adapter", pydantic.TypeAdapter(form))
         adapter.rebuild(raise_errors=True)
-    except NameError as error:  # its text goes on with a link
+    except NameError as error:  # without the link that pydantic appends
         raise NameError(str(error).partition("\n")[0]) from None
     except pydantic.PydanticUserError as error:
         raise TypeError(str(error).partition("\n")[0]) from None
@@ -98,7 +98,7 @@ def _adapter(form: Form) -> _Adapter:
 def _written(adapter: _Adapter, value: object) -> object:
     try:
         return _dump(adapter, value, None)
-    except Exception as error:  # a serializer of the user's may raise anything
+    except Exception as error:  # a user's serializer may raise anything
         raise _place(adapter, value, error) from error
 
 
@@ -109,14 +109,14 @@ def _dump(adapter: _Adapter, value: object, include: object) -> object:
 
 
 def _place(adapter: _Adapter, value: object, error: Exception) -> Misfit:
-    """Return the error for the innermost part that can't be written: pydantic does not say which it is."""
+    """Return the error for the innermost part that can't be written, which pydantic does not report."""
     path: list[object] = []
     seen = [value]
     while len(path) < MAX_DEPTH:
         for key, part in _children(seen[-1]).items():
             try:
                 _dump(adapter, value, _only([*path, key]))
-            except Exception as inner:  # noqa: BLE001  # it is told below
+            except Exception as inner:  # noqa: BLE001  # it is reported below
                 error = inner
                 path.append(key)
                 if any(part is each for each in seen):
@@ -129,7 +129,7 @@ def _place(adapter: _Adapter, value: object, error: Exception) -> Misfit:
 
 
 def _only(path: list[object]) -> object:
-    """Return what pydantic calls `include`, for one part alone."""
+    """Return a value for pydantic's `include` that selects one part."""
     include: object = {path[-1]}
     for key in reversed(path[:-1]):
         include = {key: include}
@@ -144,8 +144,8 @@ def _read(adapter: _Adapter, data: object, form: Form) -> object:
     text = compact(data)
     try:
         return adapter.validate_json(text, strict=True, by_alias=False, by_name=True)
-    except Exception as error:  # a validator of the user's may raise anything
-        check_data(data)  # pydantic's parser has limits of its own, and would not say where
+    except Exception as error:  # a user's validator may raise anything
+        check_data(data)  # pydantic's parser has its own limits, and reports no path
         if isinstance(error, cast("Any", sys.modules["pydantic"]).ValidationError):
             found = cast("Any", error).errors(include_url=False, include_context=False, include_input=False)
             raise Misfit(*(_problem(each, data) for each in found)) from None
@@ -153,7 +153,7 @@ def _read(adapter: _Adapter, data: object, form: Form) -> object:
 
 
 def _problem(error: Mapping[str, Any], data: object) -> Problem:
-    """Return what pydantic found. Its places also name members of unions and such, which are no part of a path."""
+    """Return a pydantic error as a Problem. Its `loc` also names members of unions, which are not part of a path."""
     where, reason = cast("tuple[object, ...]", error["loc"]), cast("str", error["msg"])
     path, at = "", data
     for number, key in enumerate(where, 1):
@@ -168,7 +168,7 @@ def _problem(error: Mapping[str, Any], data: object) -> Problem:
 
 
 def _check_same(given: object, back: object) -> None:
-    """Raise Misfit if what comes back is not what was given, and alike, but for private attributes."""
+    """Raise Misfit if a value that was read back differs from the one given. Private attributes are ignored."""
     parts, parts_back = _children(given), _children(back)
     if type(given) is not type(back):
         raise unstorable(f"{described(given)} would come back as {described(back)}")
@@ -186,7 +186,7 @@ def _check_same(given: object, back: object) -> None:
     try:
         if given == back and _is_alike(given, back):
             return
-    except Exception as error:  # a class of the user's may raise anything
+    except Exception as error:  # a user's class may raise anything
         raise unstorable(f"{described(given)} can't be compared: {type(error).__name__}: {error}") from error
     if isinstance(given, datetime | time):
         raise unstorable(
@@ -196,14 +196,14 @@ def _check_same(given: object, back: object) -> None:
 
 
 def _is_alike(given: Any, back: Any) -> bool:
-    """Whether two values that are equal are so in what does not count for that: the zone of a time, say."""
+    """Return whether two equal values also agree in what equality ignores, such as the zone of a time."""
     match given, back:
         case (datetime(), datetime()) | (time(), time()):
             zone = given.tzinfo
             return (
                 given.replace(tzinfo=None) == back.replace(tzinfo=None)
                 and given.fold == back.fold
-                and (zone is None or zone.utcoffset(None) is not None)  # that is a fixed offset
+                and (zone is None or zone.utcoffset(None) is not None)  # a fixed offset
             )
         case deque(), deque():
             return given.maxlen == back.maxlen
@@ -215,7 +215,7 @@ def _is_alike(given: Any, back: Any) -> bool:
 
 
 def _with_sorted_sets(value: object, data: object) -> object:
-    """Return what was written of a value, with the items of sets in order, so that equal sets are stored alike."""
+    """Return written data with the items of sets sorted, so that equal sets are stored alike."""
     parts = _children(value)
     if isinstance(data, list):
         items = cast("list[object]", data)
@@ -224,14 +224,14 @@ def _with_sorted_sets(value: object, data: object) -> object:
         return list(map(_with_sorted_sets, parts.values(), items)) if len(parts) == len(items) else items
     if isinstance(data, dict):
         fields = cast("dict[str, object]", data)
-        if isinstance(value, dict):  # its keys may be written otherwise; their order is kept
+        if isinstance(value, dict):  # keys may be written differently, but in the same order
             parts = dict(zip(fields, parts.values(), strict=False))
         return {key: _with_sorted_sets(parts.get(key), item) for key, item in fields.items()}
     return data
 
 
 def _children(value: object) -> dict[object, object]:
-    """Return the parts of a value with what they are called in a path; empty for what is one piece."""
+    """Return the parts of a value by index, key or field name; empty for a value without parts."""
     if isinstance(value, dict):
         return cast("dict[object, object]", value)
     if isinstance(value, list | tuple):

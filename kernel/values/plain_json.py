@@ -1,4 +1,4 @@
-"""Plain JSON: the codec of `object` and `Any`, and what no JSON text may hold."""
+"""Plain JSON: the codec of `object` and `Any`, and the limits of all JSON texts."""
 
 import math
 from typing import Any, Final, cast
@@ -8,16 +8,16 @@ from holdfast.kernel.values.type_forms import Form
 from holdfast.ports.json import compact
 
 PLAIN_FORMS: Final[frozenset[Form]] = frozenset({object, Any})
-"""What is declared so takes any JSON."""
+"""Types whose values are any plain JSON."""
 
 MAX_DEPTH: Final = 64
-"""How many arrays and objects a value may nest."""
+"""Maximum nesting of arrays and objects in a value."""
 
 _SCALARS: Final = frozenset({type(None), bool, int, float, str})
 
 
 def _encode(value: object) -> object:
-    """Return the value as it is; Misfit if JSON would not give the same back."""
+    """Return the value unchanged. Misfit if it would not come back equal from JSON."""
     kind = type(value)
     if kind in _SCALARS:
         return value
@@ -51,7 +51,7 @@ PLAIN_JSON: Final = Codec(_encode, _decode, frozenset(KINDS.values()), (object,)
 
 
 def check_data(data: object, depth: int = 0) -> None:
-    """Raise Misfit if JSON data holds what can't be stored as text: NUL, lone surrogates, NaN, or too much nesting."""
+    """Raise Misfit for JSON data that can't be stored: NUL, lone surrogates, NaN, or too deep nesting."""
     if isinstance(data, str):
         _check_text(data)
     elif isinstance(data, dict | list):
@@ -77,7 +77,7 @@ def check_data(data: object, depth: int = 0) -> None:
 
 
 def first_difference(one: object, other: object) -> str:
-    """Return the path of the innermost first place at which two JSON data differ, the order of keys counting."""
+    """Return the path of the first difference between two JSON data, as deep as possible. The order of keys counts."""
     parts, others = _parts(one), _parts(other)
     if list(parts) == list(others):
         for key, part in parts.items():

@@ -1,4 +1,4 @@
-"""Codecs for values without parts: numbers, strings, times, enums, literals."""
+"""Codecs of values without parts: numbers, strings, times, enums, literals."""
 
 import base64
 import binascii
@@ -33,7 +33,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def enum_codec(cls: type[enum.Enum]) -> Codec:
-    """Return the codec of an enum: its members are stored by value. TypeError if a value is no string or int."""
+    """Return the codec of an enum: members are stored by value. TypeError if a value is not a string or an integer."""
     members = tuple(cls.__members__.values())
     stored = {_class_of(_value_of(member)) for member in members} or {int}
     if not stored <= {str, int} or not (members or issubclass(cls, enum.Flag)):
@@ -56,20 +56,20 @@ def enum_codec(cls: type[enum.Enum]) -> Codec:
 
 
 def _value_of(member: enum.Enum) -> object:
-    """Return what a member is called by, whatever its class makes of `value`."""
+    """Return the stored value of a member, even if its class overrides `value`."""
     return cast("object", member._value_)
 
 
 def _member(cls: type[enum.Enum], value: object) -> enum.Enum | None:
     try:
         return cls(value)
-    except Exception:  # noqa: BLE001  # a `_missing_` of the user's may raise anything
+    except Exception:  # noqa: BLE001  # a user's `_missing_` may raise anything
         return None
 
 
 def literal_codec(form: Form) -> Codec:
-    """Return the codec of a Literal. TypeError if it names anything but strings, ints, bools, None and enum members."""
-    # Keyed by type as well, for True == 1.
+    """Return the codec of a Literal of strings, integers, booleans, None and enum members. TypeError for any other."""
+    # Keyed by type as well, because True == 1.
     stored: dict[_Key, object] = {
         (_class_of(each), each): each.value if isinstance(each, enum.Enum) else each
         for each in arguments(form)
@@ -101,7 +101,7 @@ def _class_of(value: object) -> type:
 
 
 def _primitive(cls: type) -> Codec:
-    """Return the codec of what JSON has itself."""
+    """Return the codec of a type that JSON has too."""
 
     def encode(value: object) -> object:
         if type(value) is cls:
@@ -131,7 +131,7 @@ def _constant_none() -> Codec:
 
 
 def _encode_float(value: object) -> object:
-    if type(value) is float or type(value) is int:  # an int may be given for a float, and stays one
+    if type(value) is float or type(value) is int:  # an int is accepted for a float, and stays an int
         return value
     raise unlike(value, float, "float")
 
@@ -143,9 +143,9 @@ def _decode_float(data: object) -> object:
 
 
 def _text_codec(cls: type[T], write: Callable[[T], str], read: Callable[[str], T], what: str) -> Codec:
-    """Return the codec of a class that is stored as a string. `what` describes that string.
+    """Return the codec of a class that is stored as a string. `what` describes the string in errors.
 
-    What is made of a Path is of the class that this system has for it.
+    `Path` makes an instance of the platform's subclass, so that class is accepted for it.
     """
     exact: type = type(cls()) if issubclass(cls, PurePath) else cls
 
@@ -166,7 +166,7 @@ def _text_codec(cls: type[T], write: Callable[[T], str], read: Callable[[str], T
 
 
 def _read_datetime(text: str) -> datetime:
-    if "T" not in text:  # fromisoformat takes a date for midnight
+    if "T" not in text:  # fromisoformat would accept a date, as midnight
         raise ValueError(text)
     return datetime.fromisoformat(text) if text[-1] != "]" else read_moment(text, datetime.fromisoformat)
 
@@ -235,4 +235,4 @@ SCALARS: Final[dict[Form, Codec]] = {
     PurePosixPath: _text_codec(PurePosixPath, str, PurePosixPath, "a path"),
     PureWindowsPath: _text_codec(PureWindowsPath, str, PureWindowsPath, "a path"),
 }
-"""The codecs that need no more than the class."""
+"""Codecs of types without arguments."""

@@ -1,4 +1,4 @@
-"""Reading what was recorded, perhaps by other code."""
+"""Decoding of recorded values, whose types may have changed since."""
 
 from holdfast.kernel.values import decode
 from holdfast.kernel.values.type_forms import Form
@@ -6,9 +6,10 @@ from holdfast.ports.errors import InvalidValueError, UnreadableInputError
 
 
 def decode_recorded(text: str, form: Form, what: str, row: int | None = None) -> object:
-    """Return the value that a recorded text stands for; `what` names it, `row` is that of the history that has it.
+    """Return the value of a recorded JSON text. `what` names it and `row` is its history row, for the error.
 
-    UnreadableInputError: then the run of whoever asks is blocked, until code is there that reads it.
+    UnreadableInputError if it does not have the type any more: the run is then blocked until code that can read it is
+    deployed.
     """
     try:
         return decode(text, form)

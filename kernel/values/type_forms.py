@@ -1,6 +1,6 @@
-"""Reading types: what an annotation stands for, what it is called, and which fields a class has.
+"""Inspection of types: what an annotation means, how it is written, and which fields a class has.
 
-A *form* is anything that may stand in an annotation: a class, `list[int]`, `int | None`, a NewType, ...
+A *form* is anything that can stand in an annotation: a class, `list[int]`, `int | None`, a NewType, ...
 """
 
 import dataclasses
@@ -20,27 +20,28 @@ _QUALIFIERS: Final = (typing.Required, typing.NotRequired, typing_extensions.Rea
 Form: TypeAlias = object
 
 MODEL_MARK: Final = "__pydantic_validator__"
-"""What pydantic, from version 2 on, puts into each model and each dataclass that it makes."""
+"""Attribute that pydantic 2 sets on its models and dataclasses."""
 
 _MODEL_MODULES: Final = ("pydantic.main", "pydantic.v1.main")
 
 
 @attrs.frozen
 class Field:
-    """One stored field of a class. `key` names it in JSON, `argument` is what the class's constructor calls it.
-
-    One that is `late` is not given to the constructor, but set afterwards.
-    """
+    """One stored field of a class."""
 
     key: str
+    """Name in JSON."""
     argument: str
+    """Name of the constructor's parameter."""
     form: Form
+    """Declared type."""
     required: bool
     late: bool = False
+    """Whether the field is set after construction, because the constructor does not take it."""
 
 
 def plain(form: Form) -> Form:
-    """Return what a form stands for: without Annotated, NewType, type aliases and qualifiers; NoneType for None."""
+    """Return a form without Annotated, NewType, type aliases and qualifiers; NoneType for None."""
     while True:
         origin = typing.get_origin(form)
         if form is None:
@@ -49,7 +50,7 @@ def plain(form: Form) -> Form:
             form = arguments(form)[0]
         elif isinstance(form, NewType):
             form = form.__supertype__
-        elif hasattr(origin, "__value__"):  # an alias written `type Pair[T] = ...`, with its argument
+        elif hasattr(origin, "__value__"):  # an alias such as `type Pair[T] = ...`, with its argument
             names = cast("tuple[TypeVar, ...]", getattr(origin, "__type_params__", ()))
             value = cast("Form", getattr(origin, "__value__", None))
             form = _substitute(value, dict(zip(names, arguments(form), strict=True)))
@@ -60,7 +61,7 @@ def plain(form: Form) -> Form:
 
 
 def _aliased(alias: Form) -> Form:
-    """Return what an alias stands for, its strings read in its module: it may name itself. NameError."""
+    """Return the type of an alias, with strings evaluated in its module: it may name itself. Raises NameError."""
     value: object = getattr(alias, "__value__", None)
     module = sys.modules.get(str(getattr(alias, "__module__", "")))
     holder = types.SimpleNamespace(__annotations__={"value": value})
@@ -70,17 +71,17 @@ def _aliased(alias: Form) -> Form:
 
 
 def origin_of(form: Form) -> Form:
-    """Return `list` for `list[int]` and for `list`; a form that takes no arguments is its own origin."""
+    """Return `list` for `list[int]` and for `list`. A form without arguments is its own origin."""
     return cast("Form", typing.get_origin(form)) or form
 
 
 def arguments(form: Form) -> tuple[Form, ...]:
-    """Return what stands in the brackets."""
+    """Return the type arguments of a form."""
     return cast("tuple[Form, ...]", typing.get_args(form))
 
 
 def members(form: Form) -> tuple[Form, ...]:
-    """Return the members of a union, each made plain and the unions among them flattened; else the form alone."""
+    """Return the members of a union, plain and flattened; for any other form, the form alone."""
     form = plain(form)
     if typing.get_origin(form) not in _UNIONS:
         return (form,)
@@ -88,12 +89,12 @@ def members(form: Form) -> tuple[Form, ...]:
 
 
 def is_literal(form: Form) -> bool:
-    """Whether this is `Literal[...]`."""
+    """Return whether a form is `Literal[...]`."""
     return typing.get_origin(form) is Literal
 
 
 def is_class_with_fields(form: Form) -> bool:
-    """Whether this is an attrs class, a dataclass or a pydantic model, or one of them with its type arguments."""
+    """Return whether a form is an attrs class, a dataclass or a pydantic model, with or without type arguments."""
     origin = origin_of(form)
     return is_model(form) or (
         isinstance(origin, type) and (attrs.has(origin) or dataclasses.is_dataclass(origin))
@@ -101,7 +102,7 @@ def is_class_with_fields(form: Form) -> bool:
 
 
 def is_model(form: Form) -> bool:
-    """Whether pydantic made this class: a model of whatever version, or a dataclass. Does not import pydantic."""
+    """Return whether a form is a pydantic model of any version or a pydantic dataclass. Does not import pydantic."""
     origin = origin_of(form)
     return isinstance(origin, type) and (
         MODEL_MARK in vars(origin)
@@ -110,33 +111,33 @@ def is_model(form: Form) -> bool:
 
 
 def model_fields(form: Form) -> dict[str, Any]:
-    """Return what pydantic calls the FieldInfo of each field of a model."""
+    """Return the FieldInfo of each field of a pydantic model."""
     return cast("dict[str, Any]", getattr(origin_of(form), "__pydantic_fields__", {}))
 
 
 def is_named_tuple(form: Form) -> bool:
-    """Whether this is a class made by NamedTuple."""
+    """Return whether a form is a NamedTuple class."""
     origin = origin_of(form)
     return isinstance(origin, type) and tuple in origin.__mro__ and hasattr(origin, "_fields")
 
 
 def is_typed_dict(form: Form) -> bool:
-    """Whether this is a class made by TypedDict."""
+    """Return whether a form is a TypedDict class."""
     return typing_extensions.is_typeddict(cast("type", origin_of(form)))
 
 
 def item_of(form: Form) -> Form:
-    """Return the form of one item of a list, set or sequence; `object` if it does not say."""
+    """Return the item type of a list, set or sequence; `object` without type arguments."""
     return (arguments(form) or (object,))[0]
 
 
 def fields_of(form: Form) -> tuple[Field, ...]:
-    """Return the stored fields of an attrs class, dataclass, NamedTuple, TypedDict or model, in their order.
+    """Return the stored fields of an attrs class, dataclass, NamedTuple, TypedDict or pydantic model, in order.
 
-    What the constructor does not take is stored if it counts when two instances are compared.
+    A field that the constructor does not take is stored if instances are compared by it.
 
     Raises:
-        NameError: An annotation names what its module does not have when the program runs.
+        NameError: An annotation uses a name that its module does not have at run time.
     """
     origin = cast("type", origin_of(form))
     if is_model(form):
@@ -181,9 +182,9 @@ def fields_of(form: Form) -> tuple[Field, ...]:
 
 
 def tuple_items(form: Form) -> tuple[tuple[Form, ...], bool]:
-    """Return the items of a tuple form, and whether there may be any number of the one item.
+    """Return the item types of a tuple, and whether it is of any length with items of one type.
 
-    A NamedTuple has those of its fields.
+    For a NamedTuple these are the types of its fields.
     """
     if is_named_tuple(form):
         return tuple(field.form for field in fields_of(form)), False
@@ -196,7 +197,7 @@ def tuple_items(form: Form) -> tuple[tuple[Form, ...], bool]:
 
 
 def show(form: Form) -> str:
-    """Return a form as its author would write it, without the names of modules."""
+    """Return a form as it is written in code, without module names."""
     origin, items = typing.get_origin(form), arguments(form)
     if form is None or form is NoneType:
         return "None"
@@ -229,7 +230,7 @@ def _name(form: Form) -> str:
 
 
 def _variables(form: Form) -> dict[TypeVar, Form]:
-    """Return what the type variables of a generic class, and of the classes it inherits from, stand for."""
+    """Return the types of the type variables of a generic class and of its base classes."""
     origin = cast("type", origin_of(form))
     found: dict[TypeVar, Form] = {}
     names = cast("tuple[TypeVar, ...]", getattr(origin, "__parameters__", ()))

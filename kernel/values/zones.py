@@ -1,7 +1,7 @@
-"""Datetimes and times as texts: ISO 8601, followed in brackets by what that has no place for, as in RFC 9557.
+"""Datetimes and times as text: ISO 8601, with suffixes in brackets for what it can't express, as in RFC 9557.
 
-`2026-10-25T02:30:00+01:00[Europe/Berlin][_fold=1]`: the zone by its key, so that sums go on through a change of the
-clocks; which of two equal wall times it is; and as `_name` what a fixed offset is called, if it was given a name.
+`2026-10-25T02:30:00+01:00[Europe/Berlin][_fold=1]`: the key of the zone, so that arithmetic across a clock change stays
+correct; `_fold` for the second of two equal wall times; and `_name` for the name of a fixed offset, if it has one.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _NAME: Final = "_name="
 
 
 def write_moment(value: datetime | time) -> str:
-    """Return the text of a datetime or time. Misfit if its zone is none that can be read again."""
+    """Return the text of a datetime or time. Misfit if its zone could not be restored."""
     zone = value.tzinfo
     if zone is None or zone is UTC:
         text = value.isoformat()
@@ -30,7 +30,7 @@ def write_moment(value: datetime | time) -> str:
 
 
 def _tag(zone: tzinfo, value: datetime | time) -> str:
-    """Return what a text says of a zone beside its offset."""
+    """Return the suffix of a zone, or "" if the offset is enough."""
     if type(zone) is ZoneInfo:
         key = cast("str | None", zone.key)
         if key is None or _zone_named(key) is None:
@@ -39,7 +39,7 @@ def _tag(zone: tzinfo, value: datetime | time) -> str:
     try:
         offset, name = zone.utcoffset(None), zone.tzname(None)
         is_fixed = offset is not None and offset == value.utcoffset()
-    except Exception:  # noqa: BLE001  # a zone of the user's may do anything
+    except Exception:  # noqa: BLE001  # a user's zone may raise anything
         is_fixed, offset, name = False, None, None
     if not is_fixed or offset is None:
         raise unstorable(
@@ -51,9 +51,9 @@ def _tag(zone: tzinfo, value: datetime | time) -> str:
 
 
 def read_moment(text: str, read: Callable[[str], Moment]) -> Moment:
-    """Return what a text with brackets stands for. `read` reads what is before them. ValueError, Misfit.
+    """Return the datetime or time of a text with suffixes. `read` parses the part before them.
 
-    Where the zone has another offset by now than the text says, the wall time stays.
+    If the zone has another offset today than the text, the wall time is kept. Raises ValueError or Misfit.
     """
     plain, *tags = text.removesuffix("]").replace("]", "").split("[")
     value = read(plain)
@@ -70,7 +70,7 @@ def read_moment(text: str, read: Callable[[str], Moment]) -> Moment:
             raise misfit(f"no time zone is known here as {tag!r}; install the package tzdata")
         elif plain.endswith("Z") and isinstance(
             value, datetime
-        ):  # of others: a moment, to be seen in that zone
+        ):  # RFC 9557 from other writers: an instant to show in that zone
             value = value.astimezone(zone)
             fold = value.fold
         else:
