@@ -48,9 +48,7 @@ class _AttemptTimeoutError(TimeoutError):
 
 
 async def _in_time(body: Body, threads: CapacityLimiter) -> Outcome:
-    if (
-        body.timeout is None
-    ):  # the usual case: a cancel scope costs more than a quick body
+    if body.timeout is None:  # the usual case: a cancel scope costs more than a quick body
         return await _completed(body, await _call(body, threads))
     with anyio.move_on_after(body.timeout):
         return await _completed(body, await _call(body, threads))

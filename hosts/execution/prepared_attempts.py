@@ -91,13 +91,13 @@ class Parts:
     run_notifier: RunListeners = attrs.field(factory=RunListeners)
     """Notifies drivers of new history rows."""
     park_after: Micros = 1_000_000
-    """Microseconds. A function that waits for longer is parked: in the `cache`, or evicted."""
+    """Microseconds. A function that waits for longer leaves its slot: it is kept in the `cache`, or evicted."""
     drive_for: Micros | None = None
     """Microseconds after which nothing more is started for a function: its job is released. None: no limit."""
     is_leaving: Callable[[], bool] = lambda: False
     """Whether the host is shutting down, so that nothing more may be started here."""
     cache: FunctionCache = attrs.field(factory=FunctionCache)
-    """Keeps parked functions in memory."""
+    """Keeps waiting functions in memory."""
     step: Callable[[Step[..., Any]], Step[..., Any]] = lambda step: step
     """Replaces steps, for tests that stub them."""
 
