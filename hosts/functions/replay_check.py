@@ -58,8 +58,8 @@ class Replayed:
     Attributes:
         history: The history that was replayed.
         ended: How the function ended: a `Returned`, a `Failed` or a `GoesOn`; None if it waits.
-        waits_for: What it waits for, in the order of the calls. If this is empty and the function has not ended, nothing
-            will ever wake it: such a run is blocked.
+        waits_for: What it waits for, in the order of the calls. If this is empty and the function has not ended,
+            nothing will ever wake it: such a run is blocked.
         as_recorded: Whether the history has the end of the function, and the replay ended in the same way.
     """
 
