@@ -392,7 +392,7 @@ class Drive:
         return [*read, *refused, *(Recorded(type=PATCHED, call=name) for name in self._todo.patches)]
 
     def before_suspend(self) -> list[Recorded]:
-        """Return the clock reading to store before the function is parked.
+        """Return the clock reading to store before the function is suspended.
 
         A later driver could not reconstruct it, and timers count from it.
         """
