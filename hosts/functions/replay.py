@@ -38,7 +38,7 @@ What is ugly and why it stays:
   the drive needs) and `Queues.note`. Some rows concern two of them. One pass in the order of the rows keeps the state
   between two rows exactly what it was live.
 - `_feed_steps` feeds consecutive results of steps in bulk (docs/decisions/0045): a second path with the effect of the
-  first, for half of the time of a replay.
+  first, in about 60 % of its time.
 - `_todo` and `queues` are created on demand and dropped while the function waits, because a worker keeps a thousand
   functions in memory. Frequent paths test `_made_queues` so that they do not create one.
 """
