@@ -270,7 +270,7 @@ class _Driver:
         return await outcome_of(self._body, drive) if outcome is None else outcome
 
     async def _drive_on(self, drive: Drive) -> Outcome | None:
-        """Drive until the function is to be suspended or blocked, and return the outcome; None if it ended or failed."""
+        """Drive until the function is to be suspended or blocked; return that outcome, None if it ended or failed."""
         self._looked_at = self._now()
         if self._body.attempt.attempt > 1 and not drive.is_over:
             # The clock here may be behind: by the time of the loss all steps that were due had been started.

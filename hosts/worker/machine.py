@@ -7,7 +7,7 @@ input. Because of that the simulator drives the very machine that production run
 holds what both share, `runner.py` is the host on an event loop.
 
 Claims. One claim at a time, for all free slots. A claim that returned fewer jobs than it requested means that the
-queue is empty: the next one follows a hint, or two poll intervals later, which leaves the poll interval between them
+queues are empty: the next one follows a hint, or two poll intervals later, which leaves the poll interval between them
 to maintenance. A claim that was filled means a backlog: the next one waits until half of the slots are free, or for
 50 ms, so that claims stay few and large under load.
 
@@ -17,7 +17,7 @@ unfair to runs that have queued for longer, so it ends after 32 jobs in a row or
 again.
 
 Wake-ups. The machine remembers when the retries and sleepers that it knows of are due, for up to a minute ahead, and
-wakes those that are due within 20 ms of each other with one call. Later ones are left to the maintenance tick.
+wakes due ones with one call every 20 ms at most. Later ones are left to the maintenance tick.
 
 Shutdown. `Drain` stops claims and lets bodies finish for `drain_grace`; then they are cancelled and their jobs
 released. Five seconds later the worker ends, whatever is still running. `Stop` ends it at once: its jobs are reaped
@@ -25,7 +25,7 @@ when the session has expired.
 
 What is guaranteed:
 
-- At most one call of each kind is in flight, and one flush per sink.
+- At most one call of each kind is in flight, except `Release`, and one flush per sink.
 - At most `concurrency` attempts hold a slot. An attempt holds it from its start until its result is stored or dropped,
   because a result that is not stored yet would be lost with the worker.
 - Nothing starts except in `RUNNING`: jobs that a late claim or settle returns are released.
@@ -33,7 +33,7 @@ What is guaranteed:
   first one did commit, the second is fenced by its epoch.
 - A job that is claimed again cancels the attempt that still runs here: the claim proves that its lease was lost. A
   lost session cancels all attempts.
-- After an error of the store a call is repeated after 0.1 s, and twice as long with each further error, up to 5 s.
+- After an error of the store a call is repeated after 0.1 s, and twice as long with each further error in a row, up to 5 s.
   `Admit` and `DeliverEnds` are not repeated: the maintenance tick does their work.
 
 What is ugly and why it stays: each kind of call has its own flags (`_claiming`, `_sweeping`, ...) and due time, and
@@ -423,7 +423,7 @@ class WorkerMachine:
         if self._wakes and not self._waking and now >= max(self._wakes[0], self._next_wake):
             while self._wakes and self._wakes[0] <= now:
                 heappop(self._wakes)
-            # One call wakes all retries that are due within 20 ms of each other.
+            # What falls due in the next 20 ms is woken together: many retries are due at nearly the same time.
             self._waking, self._next_wake = True, now + WAKE_APART
             actions.append(WakeDue())
         if self._has_deliveries and not self._delivering:
