@@ -44,7 +44,7 @@ ANNOTATIONS_MAX: Final = 1_000
 EVENTS_MAX: Final = 1_000
 """How many events an attempt may publish."""
 EVENTS_BYTES_MAX: Final = 1_048_576
-"""How many characters of JSON text the events of an attempt may have together."""
+"""How many bytes of JSON text, which is ASCII, the events of an attempt may have together."""
 
 
 @attrs.frozen(kw_only=True)

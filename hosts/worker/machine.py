@@ -33,8 +33,8 @@ What is guaranteed:
   first one did commit, the second is fenced by its epoch.
 - A job that is claimed again cancels the attempt that still runs here: the claim proves that its lease was lost. A
   lost session cancels all attempts.
-- After an error of the store a call is repeated after 0.1 s, and twice as long with each further error in a row, up to 5 s.
-  `Admit` and `DeliverEnds` are not repeated: the maintenance tick does their work.
+- After an error of the store a call is repeated after 0.1 s, and twice as long with each further error in a row, up to
+  5 s. `Admit` and `DeliverEnds` are not repeated: the maintenance tick does their work.
 
 What is ugly and why it stays: each kind of call has its own flags (`_claiming`, `_sweeping`, ...) and due time, and
 `next_step` repeats the conditions of `_work`. A table of generic calls would be shorter, but the rules differ for
