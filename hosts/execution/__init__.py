@@ -1,1 +1,1 @@
-"""Running user code, whichever host does it: attempts, their input, output, logs, threads and event loops."""
+"""Execution of user code in any host: attempts, their input, output, logs, threads and event loops."""

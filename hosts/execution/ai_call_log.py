@@ -1,4 +1,4 @@
-"""Logs the calls of models that attempts make: priced, redacted, and with large texts in blobs."""
+"""Log of the calls of AI models that attempts make: priced, redacted, and with large texts in blobs."""
 
 import hashlib
 import logging
@@ -22,23 +22,26 @@ from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.records import JobKey, Payload
 
 TEXT_INLINE_MAX: Final = 4_096
-"""How many characters of a prompt or a response are kept in the row itself, where there is a blob store."""
+"""How many characters of a prompt or a response are stored in the row, if there is a blob store."""
 METADATA_MAX: Final = 16_384
+"""How many characters of JSON text the metadata of a call may have."""
 ERROR_MAX: Final = 2_000
+"""How many characters of an error are stored."""
 
 _log = logging.getLogger("holdfast.ai")
 
 
 @attrs.frozen(kw_only=True)
 class AiSettings:
-    """What an engine was told of calls of models."""
+    """The settings of an engine for calls of AI models."""
 
     prices: Mapping[str, Price] = attrs.field(factory=dict[str, Price])
+    """Prices, by the names of the models."""
     redact: Redact | None = None
 
 
 class AttemptAiLog:
-    """See `AiLog`. Gives each call that was made to `say`."""
+    """See `AiLog`. Passes each recorded call to `report`."""
 
     def __init__(
         self,
@@ -69,7 +72,7 @@ class AttemptAiLog:
         """See `AiLog.record`."""
         duration = length_of(options.get("duration"))
         output = AiCallOutput(
-            # In the order of the calls, also of those of one instant.
+            # Sorts in the order of the calls, even those of the same instant.
             id=f"{next(self._count):08}{self._attempt}",
             topic=topic,
             model=model,
@@ -116,13 +119,13 @@ class AttemptAiLog:
         return text
 
     def _redacted(self, what: Literal["prompt", "response", "error", "metadata"], value: object) -> object:
-        """Return what is to be kept of a value. What could not be redacted is not kept; the call is counted."""
+        """Return the redacted value. A value whose redaction failed is dropped; the call still counts."""
         redact = self._settings.redact
         if value is None or redact is None:
             return value
         try:
             return redact(what, value)
-        except Exception as error:  # noqa: BLE001  # neither the body nor the count may suffer; the value is not shown
+        except Exception as error:  # noqa: BLE001  # must not fail the body or lose the count; the value may be secret
             _log.error("redacting a %s failed (%s): it is not kept", what, type(error).__name__)
             return None
 

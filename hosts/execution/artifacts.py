@@ -1,4 +1,4 @@
-"""Artifacts: put by attempts, listed and read by whoever looks at a run."""
+"""Artifacts: stored by attempts, listed and read by clients."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -24,20 +24,20 @@ from holdfast.ports.references import leaves, located, references_from
 from holdfast.ports.validation import DATA, TEXT, check, integer
 
 ARTIFACTS_MAX: Final = 1_000
-"""How many artifacts an attempt may put."""
+"""How many artifacts an attempt may store."""
 _PAGE: Final = 500
 
 
 @attrs.frozen(kw_only=True)
 class ArtifactInfo:
-    """A named blob that a stage of a run has put.
+    """A named blob that a stage of a run has stored.
 
     Attributes:
-        item: Which item of a mapped stage put it; None if the stage is not mapped.
-        epoch: Which attempt of the stage put it, by the number of its lease.
-        at: When it was put.
-        size: How many bytes it has.
-        sha256: Their hash, 64 hex digits, by which every read is checked.
+        item: The index of the map item that stored it; None if the stage is not mapped.
+        epoch: The epoch of the attempt that stored it.
+        at: When it was stored.
+        size: Its size in bytes.
+        sha256: Its hash, 64 hex digits. Every read verifies it.
     """
 
     name: str
@@ -51,7 +51,7 @@ class ArtifactInfo:
 
 
 class AttemptArtifacts:
-    """See `StageArtifacts`. What was put and is to be stored with the settle is in `put_so_far`, by name."""
+    """See `StageArtifacts`."""
 
     def __init__(
         self, run: str, kept: str | None, place: Place, persistence: Persistence, payloads: Payloads
@@ -62,6 +62,7 @@ class AttemptArtifacts:
         self._persistence = persistence
         self._payloads = payloads
         self.put_so_far: dict[str, ArtifactOutput] = {}
+        """The artifacts to be recorded when the attempt is settled, by name."""
 
     def put(self, name: str, data: bytes, /, *, content_type: str = BYTES) -> None:
         """See `StageArtifacts.put`."""
@@ -87,7 +88,7 @@ class AttemptArtifacts:
 
 
 def check_artifact_query(where: str, name: object, stage: object, item: object) -> None:
-    """Raise InvalidArgumentError if these are not what an artifact can be asked for by."""
+    """Check the arguments of a lookup. Raises InvalidArgumentError."""
     check(where, TEXT, name=name)
     check(where, TEXT.or_none, stage=stage)
     check(where, integer(0).or_none, item=item)
@@ -96,7 +97,7 @@ def check_artifact_query(where: str, name: object, stage: object, item: object) 
 def artifacts_of(
     persistence: Persistence, run: str, kept: str | None, name: str | None = None
 ) -> Iterator[Artifact]:
-    """Yield the artifacts of a run; of stages that this generation of it has kept, those that they put then."""
+    """Yield the artifacts of a run, including those of stages that its last rerun did not run again."""
     yield from _listed(persistence, run, name, lambda _: True)
     elsewhere: dict[str, set[str]] = {}
     for stage, reference in references_from(kept).items():
@@ -116,7 +117,7 @@ def artifact_bytes(
     stage: str | None,
     item: int | None,
 ) -> bytes:
-    """Return the bytes of the one artifact of this name. ArtifactMissingError, BlobMissingError, BlobCorruptError."""
+    """Return the bytes of the only match. ArtifactMissingError, BlobMissingError, BlobCorruptError."""
     found = [
         artifact
         for artifact in artifacts_of(persistence, run, kept, name)
@@ -133,7 +134,7 @@ def artifact_bytes(
 
 
 def artifact_info(artifact: Artifact) -> ArtifactInfo:
-    """Return an artifact as users see it."""
+    """Return the public form of an artifact."""
     return ArtifactInfo(
         name=artifact.name,
         stage=artifact.node,

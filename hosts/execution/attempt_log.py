@@ -1,8 +1,8 @@
-"""What a host logs of the attempts that it has made: tries that failed, and runs that have failed or are blocked.
+"""The log of a host about its attempts: attempts that failed, and runs that failed or are blocked.
 
-One line each, on the logger `holdfast.runs`: a WARNING for a try that failed, an ERROR for a run that has failed or is
-blocked. Each record has the facts as attributes, too, for handlers that keep fields: `run`, `workflow`, `step` (a step
-or a stage), `attempt` and `error`.
+One line each, on the logger `holdfast.runs`: WARNING for a failed attempt, ERROR for a run that failed or is blocked.
+Each record also has the facts as attributes, for handlers that store fields: `run`, `workflow`, `step` (a step or a
+stage), `attempt` and `error`.
 """
 
 import logging
@@ -25,7 +25,7 @@ from holdfast.ports.json import parse
 from holdfast.ports.records import JobKind, Micros, Run, RunStatus, step_of
 
 _ERROR_MAX: Final = 500
-"""How many characters of an error a line has."""
+"""How many characters of an error a line contains."""
 _OF_STAGES: Final = {
     JobKind.POLL: "the check of stage",
     JobKind.CANCEL: "the cancel of stage",
@@ -37,12 +37,12 @@ _log = logging.getLogger("holdfast.runs")
 
 
 def log_failed_try(run: Run, step: str, attempt: int, type: str, message: str, wait: Micros | None) -> None:
-    """Log that a step failed which the worker of its function did. `wait` is the time to the next try, if there is."""
+    """Log a failed attempt of an inline step. `wait` is the time to the next attempt; None after the last."""
     _warn(run, f"step {step!r}", step, attempt, f"try {attempt}", _error(type, message), wait)
 
 
 def log_settled(body: Body, command: JobSettle, answer: JobSettled) -> None:
-    """Log what has come of an attempt, if that is a failure, once it is stored."""
+    """Log the failure of an attempt, once it is stored. Does nothing for other outcomes."""
     run, attempt = body.work.run, body.attempt
     match command.outcome:
         case Blocked(failure=failure):
@@ -73,7 +73,7 @@ def log_blocked(run: Run, failure: Failure) -> None:
 
 
 def log_unreadable(blocked: BlockedRun) -> None:
-    """Log that a run is blocked because a row of it can't be read."""
+    """Log that a run is blocked because one of its rows cannot be read."""
     run, error = blocked.run, blocked.error
     _log.error(
         "run %s (%s@%s) is blocked: %s",

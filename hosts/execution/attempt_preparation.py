@@ -1,4 +1,4 @@
-"""Makes bodies of attempts. A run whose rows can't be read is blocked, and the others go on."""
+"""Preparation of the bodies of attempts. A run with rows that cannot be read is blocked; the other attempts proceed."""
 
 from collections.abc import Sequence
 
@@ -15,9 +15,9 @@ from holdfast.ports.unreadable import PARSE_ERRORS
 def prepare(
     core: Core, attempts: Sequence[Attempt], known: Known = NOTHING_KNOWN
 ) -> tuple[list[Body], list[Attempt]]:
-    """Return bodies for attempts, and the attempts for which this process has no code.
+    """Return the bodies of attempts, and the attempts for which this process has no code.
 
-    Attempts of runs that were blocked because of it are neither.
+    Attempts of runs that were blocked here are in neither list.
     """
     try:
         ready, without_code = core.bodies.prepare(attempts, known)
@@ -37,9 +37,9 @@ def prepare(
 
 
 def _may_have_code(core: Core, attempt: Attempt) -> bool:
-    """Return whether another process may have the code of an attempt; if its run's plan lacks its stage, block the run.
+    """Return whether another process may have the code of an attempt. Blocks the run if its plan lacks the stage.
 
-    Of a step in a queue, and of what cancels external work, the code may come with a later deploy: no plan says so.
+    Plans do not list queued steps and cancellations of external work: their code may come with a later deploy.
     """
     if attempt.kind in (JobKind.STEP, JobKind.CANCEL) or not unreadable_of(
         core.stores.persistence, (attempt.run,)

@@ -1,4 +1,4 @@
-"""Runs one body to its outcome: async bodies on the loop, sync ones in a thread."""
+"""Execution of one body to its outcome: async bodies on the loop, sync ones in a thread."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -19,14 +19,14 @@ from holdfast.ports.records import JobKind
 
 
 async def run_body(body: Body, threads: CapacityLimiter) -> Outcome:
-    """Run a body and return how it ended. Raises only the cancellation of whoever runs it.
+    """Run a body and return its outcome. Raises only the cancellation of the caller.
 
-    A sync body that is cancelled or times out is told so and left behind: its thread can't be stopped, and what it
-    gives in the end is thrown away.
+    A sync body that is cancelled or times out is flagged as cancelled and abandoned: its thread cannot be stopped,
+    and its result is dropped.
     """
     if body.is_out_of_time:
         return body.out_of_time()
-    speaking.set(body.runtime)  # each body has a task, and so a context, of its own
+    speaking.set(body.runtime)  # each body has its own task, and so its own context
     if body.attempt.kind is JobKind.WORKFLOW:
         return await drive(body, threads)
     if body.attempt.kind is JobKind.STEP:
@@ -37,20 +37,18 @@ async def run_body(body: Body, threads: CapacityLimiter) -> Outcome:
         return await within(body.interceptors, lambda: body.call, lambda: _in_time(body, threads))
     except _AttemptTimeoutError:
         return body.timed_out()
-    except BaseException as error:  # noqa: BLE001  # a body may raise what it likes, CancelledError too
+    except BaseException as error:  # noqa: BLE001  # a body may raise anything, CancelledError too
         if not isinstance(error, GeneratorExit):
-            await lowlevel.checkpoint_if_cancelled()  # raises if it is we who are cancelled
+            await lowlevel.checkpoint_if_cancelled()  # raises if this task is being cancelled
         return body.failed(error)
 
 
 class _AttemptTimeoutError(TimeoutError):
-    """The attempt took longer than it may."""
+    """The attempt exceeded its timeout."""
 
 
 async def _in_time(body: Body, threads: CapacityLimiter) -> Outcome:
-    if (
-        body.timeout is None
-    ):  # most have none, and a scope of its own costs a quick body more than it does itself
+    if body.timeout is None:  # the usual case: a cancel scope costs more than a quick body
         return await _completed(body, await _call(body, threads))
     with anyio.move_on_after(body.timeout):
         return await _completed(body, await _call(body, threads))
@@ -59,7 +57,7 @@ async def _in_time(body: Body, threads: CapacityLimiter) -> Outcome:
 
 
 async def _completed(body: Body, value: object) -> Outcome:
-    """Return the outcome of a body that gave this. What is large is stored in a thread."""
+    """Return the outcome of a body that returned `value`. Large results are stored in a thread."""
     result = body.encoded_result(value)
     if len(result.text) <= INLINE_MAX:
         return body.stored(result)
@@ -76,7 +74,7 @@ async def _call(body: Body, threads: CapacityLimiter) -> object:
 
 
 class _Call:
-    """A call whose exception is kept, for not every exception can cross from a thread (StopIteration can't)."""
+    """A call whose exception is kept, as some exceptions, like StopIteration, cannot be raised across threads."""
 
     def __init__(self, function: Callable[[], object]) -> None:
         self._function = function
@@ -86,7 +84,7 @@ class _Call:
     def __call__(self) -> None:
         try:
             self._value = self._function()
-        except BaseException as error:  # noqa: BLE001  # it is raised again where the body is awaited
+        except BaseException as error:  # noqa: BLE001  # raised again where the body is awaited
             self._error = error
 
     def result(self) -> object:

@@ -1,4 +1,4 @@
-"""What a running attempt can reach: outputs of earlier stages, its log, its blobs, and whether to stop."""
+"""The services of a running attempt: outputs of earlier stages, its log, its blobs, and cancellation."""
 
 import hashlib
 import math
@@ -33,21 +33,23 @@ from holdfast.ports.validation import DATA, TEXT, an, check
 R = TypeVar("R")
 
 BUFFERED_LINES_MAX: Final = 1_000
-"""How many lines of a log are kept between two heartbeats; older ones are dropped."""
+"""How many log lines are buffered between two heartbeats; older ones are dropped."""
 LINES_MAX: Final = 20_000
-"""How many lines of an attempt's log are kept in all; those after them are dropped."""
+"""How many log lines of an attempt are kept in all; later ones are dropped."""
 LINE_MAX: Final = 4_000
-"""How many characters of a line's message are kept; and of its fields, of all together."""
+"""How many characters of the message of a log line are kept, and of all its fields together."""
 ANNOTATIONS_MAX: Final = 1_000
 """How many annotations an attempt may add between two heartbeats."""
 
 EVENTS_MAX: Final = 1_000
+"""How many events an attempt may publish."""
 EVENTS_BYTES_MAX: Final = 1_048_576
+"""How many bytes of JSON text, which is ASCII, the events of an attempt may have together."""
 
 
 @attrs.frozen(kw_only=True)
 class Origin:
-    """Which attempt it is that says something."""
+    """The attempt that log lines, annotations and other output come from."""
 
     run: str
     stage: str
@@ -57,7 +59,7 @@ class Origin:
 
 
 class AttemptRuntime:
-    """Serves one attempt's context. Its methods may be called from any thread."""
+    """The services behind the context of one attempt. Its methods are safe from any thread."""
 
     def __init__(
         self,
@@ -95,8 +97,8 @@ class AttemptRuntime:
         self._place = place
         self._ai_settings = ai
         self.received: tuple[int, ...] = ()
-        """The numbers of the rows with messages that a function has received, as far as it is not recorded."""
-        # Few attempts have any of these.
+        """Row numbers of messages that a durable function has received and that are not recorded as received."""
+        # Created on first use: few attempts need them.
         self._blobs: AttemptBlobs | None = None
         self._artifacts: AttemptArtifacts | None = None
         self._ai: AttemptAiLog | None = None
@@ -134,7 +136,7 @@ class AttemptRuntime:
         return self._is_cancelled
 
     def cancel(self) -> None:
-        """Let the body know that it is to stop."""
+        """Make `cancelled` true, so that the body can stop."""
         self._is_cancelled = True
 
     def outputs(self, stage: str, /) -> StageOutputs | None:
@@ -149,7 +151,7 @@ class AttemptRuntime:
         return StageOutputs(tuple(self._inputs.one(values[key]) for key in wanted), mapped=mapped)
 
     def _kept_outputs(self, stage: str) -> StageOutputs | None:
-        """Return what a stage gave that this generation of the run does not run again."""
+        """Return the outputs of a stage that this generation of the run does not run again."""
         reference = references_from(self._kept).get(stage)
         if reference is None:
             return None
@@ -163,7 +165,7 @@ class AttemptRuntime:
         return await result_in_thread(call)
 
     def progress(self, done: float, of: float, message: str, /) -> None:
-        """See `StageRuntime.progress`. Only the last one between two heartbeats is kept."""
+        """See `StageRuntime.progress`. Only the last value between two heartbeats is stored."""
         output = self._output(
             "progress", {"done": done, "of": of, "message": printable(message), **self._where()}
         )
@@ -204,13 +206,13 @@ class AttemptRuntime:
             self._annotations.append(output)
 
     def heartbeat(self, details: str, /) -> None:
-        """See `StageRuntime.heartbeat`. Only the last one between two that are passed on is kept."""
+        """See `StageRuntime.heartbeat`. Only the last details between two writes to the store are kept."""
         output = AttemptOutput(kind="heartbeat", at=micros(self._clock.now()), data=details)
         with self._lock:
             self._heartbeat = output
 
     def last_heartbeat(self) -> str | None:
-        """See `StageRuntime.last_heartbeat`. Reads the store, once; never in the first lease."""
+        """See `StageRuntime.last_heartbeat`. Reads the store once, except in the first epoch."""
         if self._last_heartbeat is None:
             known = self._epoch > 1
             query = LastHeartbeat(self._origin.run, self._job.number, self._epoch)
@@ -230,12 +232,12 @@ class AttemptRuntime:
 
     @property
     def published(self) -> tuple[Published, ...]:
-        """What the attempt has published so far."""
+        """The events that the attempt has published."""
         with self._lock:
             return tuple(self._published)
 
     def take_outputs(self, *, at_end: bool = False) -> tuple[AttemptOutput, ...]:
-        """Return what was said since this was last called; at the end of the attempt also what artifacts it has."""
+        """Remove and return the buffered output; at the end of the attempt also its artifacts."""
         artifacts: tuple[AttemptOutput, ...] = ()
         if at_end and self._artifacts is not None:
             put = tuple(self._artifacts.put_so_far.values())
@@ -257,7 +259,7 @@ class AttemptRuntime:
         return outputs
 
     def put_back(self, outputs: Sequence[AttemptOutput]) -> None:
-        """Keep what `take_outputs` gave for the next time: it could not be stored."""
+        """Buffer output that `take_outputs` returned again, because it could not be stored."""
         with self._lock:
             later = tuple(self._log)
             self._log.clear()
@@ -275,7 +277,7 @@ class AttemptRuntime:
             self._ai_calls.append(output)
 
     def _keep(self, lines: Sequence[AttemptOutput]) -> None:
-        """Add lines to those that are to be stored; if there are too many, drop the oldest of them."""
+        """Add log lines to the buffer; drop the oldest lines if there are too many."""
         self._log.extend(lines)
         if (too_many := len(self._log) - BUFFERED_LINES_MAX) > 0:
             del self._log[:too_many]
@@ -294,7 +296,7 @@ class AttemptRuntime:
 
 
 class AttemptBlobs:
-    """See `StageBlobs`. Blobs that a stage puts are its attempt's own."""
+    """See `StageBlobs`. The blobs that a stage stores belong to its attempt."""
 
     def __init__(self, payloads: Payloads, place: Place) -> None:
         self._payloads = payloads
@@ -325,7 +327,7 @@ class AttemptBlobs:
 
 
 def _kept(fields: dict[str, str | int | float | bool]) -> dict[str, str | float]:
-    """Return fields as they can be stored, as many characters of them as are kept."""
+    """Return fields in a form that can be stored, cut to the length limit."""
     left = LINE_MAX
     kept: dict[str, str | float] = {}
     for name, value in fields.items():

@@ -1,4 +1,4 @@
-"""Event loops of whichever kind: code run in one of its own, and calls from other threads into one."""
+"""Helpers for event loops: run async code in a loop of its own, and call into a loop from other threads."""
 
 import asyncio
 import sys
@@ -18,11 +18,11 @@ T = TypeVar("T")
 Run: TypeAlias = Callable[[Callable[[], Awaitable[Any]]], Any]
 
 runs: Final[ContextVar[Run | None]] = ContextVar("holdfast_runs", default=None)
-"""What runs async code here instead of anyio. None in every real process; the simulator has loops of its own."""
+"""Replaces `anyio.run` for async code. None in every real process; the simulator has loops of its own."""
 
 
 def run_in_loop(call: Callable[[], Awaitable[T]]) -> T:
-    """Run async code to its end from sync code, which may itself be called from within an event loop."""
+    """Run async code to its end from sync code, which may itself be called within an event loop."""
     run = cast("Callable[[Callable[[], Awaitable[T]]], T]", runs.get() or anyio.run)
     if not _is_in_loop():
         return run(call)
@@ -32,7 +32,7 @@ def run_in_loop(call: Callable[[], Awaitable[T]]) -> T:
     def make() -> None:
         try:
             results.append(run(call))
-        except BaseException as error:  # noqa: BLE001  # it is raised again in the caller's thread
+        except BaseException as error:  # noqa: BLE001  # raised again in the caller's thread
             errors.append(error)
 
     thread = threading.Thread(target=make, name="holdfast-bodies")
@@ -44,9 +44,10 @@ def run_in_loop(call: Callable[[], Awaitable[T]]) -> T:
 
 
 class KeptLoop:
-    """An asyncio loop that stays between calls: a client that bodies keep for the next call is of use there.
+    """An asyncio loop that stays open between calls, so that bodies can reuse clients that are bound to a loop.
 
-    Safe from any thread. Who finds it busy, or is in a loop, gets a loop for the one call, as `run_in_loop` gives it.
+    Safe from any thread. If it is busy, or if the caller is inside a loop, the call runs in a loop of its own, as
+    with `run_in_loop`.
     """
 
     def __init__(self) -> None:
@@ -54,7 +55,7 @@ class KeptLoop:
         self._runner: asyncio.Runner | None = None
 
     def renew(self) -> None:
-        """Begin anew. In a forked child: to close the loop would take away what its parent hears by."""
+        """Reset in a forked child. The loop is not closed: that would close file descriptors which the parent uses."""
         leave_alone(self._runner, self._runner and self._runner.get_loop())
         self._lock = threading.Lock()
         self._runner = None
@@ -76,7 +77,7 @@ class KeptLoop:
             self._lock.release()
 
     def close(self) -> None:
-        """End what bodies have left behind in the loop, and close it, unless something runs in it."""
+        """Cancel the tasks that bodies left in the loop, and close it, unless code is running in it."""
         if not self._lock.acquire(blocking=False):
             return
         try:
@@ -101,9 +102,9 @@ def _close(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def caller_into_loop() -> Callable[[Callable[[], object]], None]:
-    """Return a function, for any thread, that has this loop make a call soon. It never waits.
+    """Return a function, usable in any thread, that schedules a call on the current loop without waiting.
 
-    If the loop is gone by then, nothing happens: with it went whoever the call was for.
+    It does nothing once the loop is closed: what the call was for is gone as well.
     """
     native = lowlevel.current_token().native_token
     name = "call_soon_threadsafe" if hasattr(native, "call_soon_threadsafe") else "run_sync_soon"
@@ -119,16 +120,16 @@ def caller_into_loop() -> Callable[[Callable[[], object]], None]:
 
 
 def loop_time() -> Callable[[], float]:
-    """Return what gives this loop's time, as `anyio.current_time` does; also where no task runs, but on its thread."""
+    """Return a function for the loop's time, like `anyio.current_time`; it also works in callbacks on its thread."""
     time: Callable[[], float] = getattr(lowlevel.current_token().native_token, "time", anyio.current_time)
     return time
 
 
 class Event(Protocol):
-    """What is set once, and waited for."""
+    """An event that is set once and awaited."""
 
     def set(self) -> object:
-        """Wake who waits. On the thread of the loop."""
+        """Wake the waiting tasks. On the thread of the loop."""
         ...
 
     def is_set(self) -> bool:
@@ -136,14 +137,14 @@ class Event(Protocol):
         ...
 
     async def wait(self) -> object:
-        """Return when it is set."""
+        """Wait until it is set."""
         ...
 
 
 class ThisLoop:
-    """The loop that runs, without anyio's groups and scopes, which take five to ten times as long as what they guard.
+    """The current loop, without anyio's task groups and cancel scopes, which cost five to ten times what they guard.
 
-    To be made and used on its thread.
+    Created and used on the thread of the loop.
     """
 
     __slots__ = ("_asyncio", "time")
@@ -152,30 +153,30 @@ class ThisLoop:
         native = lowlevel.current_token().native_token
         self._asyncio = native if isinstance(native, asyncio.AbstractEventLoop) else None
         self.time = loop_time() if self._asyncio is None else self._asyncio.time
-        """Gives its time, in seconds."""
+        """Returns the time of the loop, in seconds."""
 
     def event(self) -> Event:
         """Return an event that is not set."""
         return anyio.Event() if self._asyncio is None else asyncio.Event()
 
     def start(self, act: Callable[[], Coroutine[Any, Any, None]], context: Context) -> object:
-        """Have a task of its own do something, in a copy of a context; return it, for the loop itself keeps no task.
+        """Start a task in a copy of a context; return the task, which the caller must keep, as the loop does not.
 
-        It is in no group: it is to raise nothing, and who starts it ends it.
+        It belongs to no group: it must not raise, and the caller cancels it.
         """
         if self._asyncio is None:
             return _trio().spawn_system_task(act, context=context.copy())
         return self._asyncio.create_task(act(), context=context.copy())
 
     def call_soon(self, call: Callable[[], object]) -> None:
-        """Have a call made once all is done that is ready now."""
+        """Schedule a call for after the callbacks that are ready now."""
         if self._asyncio is None:
             _trio().current_trio_token().run_sync_soon(call)
         else:
             self._asyncio.call_soon(call)
 
     def call_later(self, seconds: float, call: Callable[[], object]) -> Callable[[], object]:
-        """Have a call made after so long; return what prevents that."""
+        """Schedule a call after this many seconds; return a function that cancels it."""
         if self._asyncio is not None:
             return self._asyncio.call_later(seconds, call).cancel
         scope = CancelScope()

@@ -1,4 +1,4 @@
-"""What a body raises becomes the failure of its attempt: the retry rule it falls under, and what people read of it."""
+"""Conversion of exceptions of bodies into failures of attempts: the retry rule, and the text for people."""
 
 import traceback
 from datetime import timedelta
@@ -24,25 +24,29 @@ from holdfast.ports.errors import (
 from holdfast.ports.records import Micros
 
 MESSAGE_MAX: Final = 2_000
+"""How many characters of an error message are stored."""
 TRACEBACK_MAX: Final = 8_000
+"""How many characters of a traceback are stored."""
 
 _OURS: Final = ("holdfast.hosts.", "holdfast.testing.body_runner", "anyio.", "asyncio.runners")
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 _NEVER_AGAIN: Final = (InvalidValueError, UnstorableValueError, BlobMissingError)
-"""What another attempt would only meet again, unless the stage says of just these that it would not."""
+"""Errors that another attempt would only repeat: not retried unless the stage has a rule for these very classes."""
 
 
 @attrs.frozen
 class _Treatment:
-    """Under which rule of the plan a failure falls, and whether it is the last."""
+    """How a failure is treated."""
 
     rule: int | None = None
+    """The index of the retry rule in the plan; None for the default policy."""
     final: bool = False
+    """Whether there is no further attempt."""
 
 
 def failure_of(error: BaseException, stage: Stage[Any, object], plan: StagePlan) -> Failure:
-    """Return the failure of an attempt whose body raised this."""
+    """Return the failure of an attempt whose body raised `error`."""
     treatment, raised = _treatment_of(error, stage, plan), raised_from(error)
     return Failure(
         code=raised.code,
@@ -57,13 +61,13 @@ def failure_of(error: BaseException, stage: Stage[Any, object], plan: StagePlan)
 
 
 def traceback_text(error: BaseException, most: int) -> str:
-    """Return where in the user's code an error was raised; of a long text the last `most` characters."""
+    """Return the traceback from the user's code on; the last `most` characters of it."""
     lines = "".join(traceback.format_exception(type(error), error, _of_the_user(error.__traceback__)))
     return printable(lines)[-most:]
 
 
 def cut_off(seconds: float) -> str:
-    """Return what is said of a body that was stopped after so long, for the process that ran it was about to end."""
+    """Return the error text for a body that was stopped because its process was about to end."""
     return (
         f"it was stopped after {timedelta(seconds=seconds)}: the invocation that ran it was about to end; "
         "let functions last longer, do less at a time, or run it in a worker"
@@ -73,9 +77,9 @@ def cut_off(seconds: float) -> str:
 def timeout_failure(
     seconds: float, stage: Stage[Any, object], plan: StagePlan, *, cut: bool = False
 ) -> Failure:
-    """Return the failure of an attempt that took longer than so many seconds. It counts as a TimeoutError.
+    """Return the failure of an attempt that ran for longer than `seconds`. Retry rules see a TimeoutError.
 
-    If it was `cut`, it might have taken longer, but not where it ran.
+    With `cut` it was not its own timeout that ended it, but the end of the invocation that ran it.
     """
     treatment = _by_class(TimeoutError, stage, plan)
     return Failure(
@@ -88,7 +92,10 @@ def timeout_failure(
 
 
 def total_failure(attempts: int, total: Micros, *, started: bool) -> Failure:
-    """Return the failure of an attempt when the time for all attempts is over. `attempts` counts those that began."""
+    """Return the failure of an attempt after the total timeout for all attempts.
+
+    `attempts` counts those that were started, `total` is in microseconds.
+    """
     made = "1 attempt was" if attempts == 1 else f"{attempts} attempts were"
     end = "the last of them was cut off then" if started else "the next one was claimed too late to begin"
     message = f"{made} made within the {timedelta(microseconds=total)} for all of them; {end}"
@@ -106,7 +113,7 @@ def _treatment_of(error: BaseException, stage: Stage[Any, object], plan: StagePl
 
 
 def _by_class(kind: type[BaseException], stage: Stage[Any, object], plan: StagePlan) -> _Treatment:
-    """Return what the class says that is nearest to this one. A rule that the plan lacks is none."""
+    """Return the treatment of an exception class, by the rule for its nearest base class."""
     hopeless = issubclass(kind, _NEVER_AGAIN)
     error_class = stage.treatment(kind)
     if error_class is None or stage.retry is None or (hopeless and not issubclass(error_class, _NEVER_AGAIN)):
@@ -117,7 +124,7 @@ def _by_class(kind: type[BaseException], stage: Stage[Any, object], plan: StageP
 
 
 def _rule_for(error_class: type[Exception], known: list[type[Exception]], plan: StagePlan) -> int | None:
-    """Return which rule of the plan is for this class. The run may follow a plan that is older than the code."""
+    """Return the index of the plan's rule for a class. The plan of the run may be older than the code."""
     names = [rule.error for rule in plan.retry_rules]
     place = known.index(error_class)
     if names == [rule_name(each) for each in known]:
@@ -130,7 +137,7 @@ def _wait(wait: timedelta) -> Micros:
 
 
 def _of_the_user(frames: TracebackType | None) -> TracebackType | None:
-    """Return a traceback without the frames that led to the user's code; all of it if there is none of that."""
+    """Return the traceback without the frames above the user's code; all of it if it has none of that."""
     frame = frames
     while frame is not None and str(frame.tb_frame.f_globals.get("__name__")).startswith(_OURS):
         frame = frame.tb_next

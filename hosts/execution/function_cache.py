@@ -1,4 +1,4 @@
-"""Functions that rest, kept in memory between wake-ups: who wakes one goes on with it, and need not replay it."""
+"""Cache of waiting durable functions: one that is woken continues from memory instead of being replayed."""
 
 import atexit
 import threading
@@ -14,23 +14,26 @@ from holdfast.kernel.functions.machine import evict_all
 from holdfast.ports.process_forks import leave_alone
 
 FUNCTIONS_KEPT: Final = 1_000
-"""How many functions a worker keeps unless it is told otherwise."""
+"""The default number of functions that a worker keeps."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class IdleFunction:
-    """A function that rests: of which job, by which attempt it came to rest, and with which code."""
+    """A durable function that waits, suspended in memory."""
 
     job: str
+    """The job that drives it."""
     epoch: int
+    """The epoch of the attempt that suspended it."""
     code: object
+    """The workflow that it is an execution of: a deploy in the same process makes another object."""
     drive: Drive
 
 
 class FunctionCache:
-    """Keeps up to `size` functions; where one more comes, that which has rested the longest is taken out of memory.
+    """Keeps up to `size` waiting functions, and evicts the one that has waited longest.
 
-    Safe from any thread. Nothing is ever lost with it: who finds nothing here replays the history.
+    Safe from any thread. Nothing is lost with an evicted function: the history is replayed instead.
     """
 
     def __init__(self, size: int = 0) -> None:
@@ -40,18 +43,18 @@ class FunctionCache:
         self._lock = threading.Lock()
 
     def renew(self) -> None:
-        """Begin anew, open and empty. In a forked child: the functions are its parent's."""
+        """Reset in a forked child, open and empty: the functions belong to the parent."""
         leave_alone(self._idle)
         self._is_closed = False
         self._idle = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """How many are kept."""
+        """Return the number of functions."""
         return len(self._idle)
 
     def keep(self, idle: IdleFunction) -> None:
-        """Keep one that has come to rest: what it waits for is recorded, and nothing of it is under way."""
+        """Suspend and keep a function that waits: its requests are recorded, and nothing of it is running."""
         idle.drive.suspend()
         with self._lock:
             out = [former] if (former := self._idle.pop(idle.job, None)) else []
@@ -61,22 +64,22 @@ class FunctionCache:
         _evict(out)
 
     def take(self, attempt: Attempt, code: object) -> Drive | None:
-        """Return the function of an attempt, which is the caller's from here on; None if there is none to go on with.
+        """Remove and return the function of an attempt; None without one that is up to date.
 
-        One that somebody else may have driven since is none, and neither is one of other code.
+        It is evicted if another worker may have driven it since, or if the code is another.
         """
         with self._lock:
             idle = self._idle.pop(attempt.job, None)
         if idle is None:
             return None
-        # Each claim has an epoch of its own. If this is the next, nobody has driven it since.
+        # Every claim raises the epoch by one: if this is the next epoch, no other worker has driven it since.
         if attempt.epoch == idle.epoch + 1 and attempt.attempt == 1 and idle.code is code:
             return idle.drive
         _evict([idle])
         return None
 
     def forget(self, job: str, epoch: int) -> None:
-        """Take out of memory what this attempt brought to rest: that was not accepted."""
+        """Evict the function that this attempt suspended: the settle of the attempt was refused."""
         with self._lock:
             idle = self._idle.get(job)
             if idle is None or idle.epoch != epoch:
@@ -85,7 +88,7 @@ class FunctionCache:
         _evict([idle])
 
     def close(self) -> None:
-        """Take all out of memory, and keep none from here on."""
+        """Evict all functions, and keep none from now on."""
         with self._lock:
             self._is_closed = True
             out = list(self._idle.values())
@@ -104,5 +107,5 @@ def _evict(functions: list[IdleFunction]) -> None:
 
 @atexit.register
 def _leave_nothing() -> None:
-    """Take all functions out of memory: when the interpreter takes itself apart, code that tidies up would run."""
+    """Evict all functions before the interpreter shuts down, which would otherwise run their `finally` blocks."""
     drive_away(evict_all)

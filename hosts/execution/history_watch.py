@@ -1,4 +1,4 @@
-"""Tells functions that are driven here that their histories have news: a message, or that they are to end."""
+"""Notifications for the drivers in this process: the history of a run may have new rows."""
 
 import threading
 from collections.abc import Callable, Collection, Generator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class RunListeners:
-    """Whom to tell of which run. A hint, as all that a transport brings: drivers look by themselves, too."""
+    """The listeners of runs that are driven here. Hints only: drivers also poll the history."""
 
     def __init__(self) -> None:
         self._listeners: dict[str, list[Callable[[], object]]] = {}
@@ -14,12 +14,12 @@ class RunListeners:
 
     @property
     def is_listened_to(self) -> bool:
-        """Whether any function is driven here."""
+        """Whether any durable function is driven here."""
         return bool(self._listeners)
 
     @contextmanager
     def listening(self, run: str, listener: Callable[[], object]) -> Generator[None]:
-        """Have `heard` called, in whichever thread, whenever there are news of a run."""
+        """Call `listener`, in any thread, whenever the run may have new rows, while the context is open."""
         with self._lock:
             self._listeners.setdefault(run, []).append(listener)
         try:
@@ -31,7 +31,7 @@ class RunListeners:
                     del self._listeners[run]
 
     def notify(self, runs: Collection[str]) -> None:
-        """Tell of runs. From any thread."""
+        """Call the listeners of these runs. From any thread."""
         with self._lock:
             listeners = [listener for run in runs for listener in self._listeners.get(run, ())]
         for heard in listeners:

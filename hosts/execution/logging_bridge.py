@@ -1,4 +1,4 @@
-"""Sends what libraries log, while a body runs, to the log of its attempt; and only once what functions log."""
+"""Handlers for Python's `logging`: store the records of bodies in the logs of their attempts, without repeats."""
 
 import logging
 from contextvars import ContextVar
@@ -23,35 +23,36 @@ _OURS: Final = "holdfast."
 
 
 class AttemptLogHandler(logging.Handler):
-    """A handler for Python's `logging` that keeps the records which bodies make in the logs of their attempts.
+    """A handler for Python's `logging` that stores the records of bodies in the logs of their attempts.
 
-    Add it to a logger, once for a process. Records that no body makes are left alone, and so are Holdfast's own. Tasks
-    and threads that a body starts belong to it where they have a copy of its context, as asyncio's tasks have. What a
-    durable function says again in a replay is not kept again (see ReplayFilter).
+    Add it to a logger, once per process. Records from outside a body are ignored, and so are Holdfast's own. Tasks
+    and threads that a body starts belong to it if they have a copy of its context, as asyncio's tasks have. Records
+    that a durable function repeats in a replay are not stored again (see ReplayFilter).
     """
 
     @override
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a record. Never raises."""
+        """Store a record. Never raises."""
         runtime = _speaker()
         if runtime is None or record.name.startswith(_OURS):
             return
         try:
             runtime.log(self.format(record), {"logger": record.name}, _level(record.levelno))
-        except Exception:  # noqa: BLE001  # a record that can't be printed must not be what fails a body
+        except Exception:  # noqa: BLE001  # a record that cannot be formatted must not fail a body
             self.handleError(record)
 
 
 class ReplayFilter(logging.Filter):
-    """A filter for Python's `logging` that lets pass what a durable function says for the first time only.
+    """A filter for Python's `logging` that drops the records that a durable function repeats in a replay.
 
-    Add it to handlers, of which each would otherwise print a line again in each replay. What no function says passes.
-    What was said after the last row that a driver has recorded passes again in a replay: nobody knows that it was said.
+    Add it to handlers that would otherwise print such a record again in each replay. Records from outside durable
+    functions pass. Records that were logged after the last row that a driver has stored pass again in a replay,
+    because nothing shows that they were logged before.
     """
 
     @override
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a record is to be handled."""
+        """Return whether to handle a record."""
         loop = running_loop()
         return loop is None or _is_live(loop)
 
@@ -64,7 +65,7 @@ def _speaker() -> AttemptRuntime | None:
 
 
 def _is_live(loop: FunctionLoop) -> bool:
-    """Whether a function is driven, and past all that it has done before."""
+    """Return whether a function is driven, rather than inspected, and is past its recorded history."""
     return loop.speaker is not None and not loop.is_replaying
 
 

@@ -1,4 +1,4 @@
-"""Where functions are driven from: never within a running event loop, which Python forbids."""
+"""Calls that drive durable functions outside any running event loop, because Python does not allow nested loops."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def drive_away(call: Callable[[], T]) -> T:
-    """Make a call that drives functions: here, or, where an event loop runs, in a thread that this one waits for."""
+    """Run a call that drives functions: here, or in a thread that is awaited if an event loop runs here."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -20,7 +20,7 @@ def drive_away(call: Callable[[], T]) -> T:
     def make() -> None:
         try:
             results.append(call())
-        except BaseException as error:  # noqa: BLE001  # it is raised again by whoever waits
+        except BaseException as error:  # noqa: BLE001  # raised again in the waiting thread
             raised.append(error)
 
     thread = threading.Thread(target=make, name="holdfast-replay")

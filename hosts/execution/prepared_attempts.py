@@ -1,4 +1,4 @@
-"""Turns attempts into calls of users' functions, and what these give or raise into outcomes."""
+"""Attempts ready to run: they call user functions with their input and turn results and errors into outcomes."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -56,57 +56,60 @@ from holdfast.ports.structs import frozen
 _log = logging.getLogger("holdfast.worker")
 
 _NEVER_BLOCKING: Final = (JobKind.CANCEL, JobKind.WORKFLOW)
-"""The kinds of jobs that do not block a run by what they are given: it may have ended; or they say so themselves."""
+"""Kinds of jobs whose unreadable input does not block the run here.
+
+After a cancellation the run may have ended; durable functions are blocked by their driver.
+"""
 
 _UNRECORDED: Final = {JobKind.POLL: "the check", JobKind.CANCEL: "the attempt to cancel external work"}
-"""What failed attempts are called in the log that leave no row in the history."""
+"""Kinds of jobs whose failed attempts leave no history row, with their names in the log."""
 
 External: TypeAlias = ExternalStage[Any, Any, Any, Any]
 
 
 @frozen
 class BodyResult:
-    """What a function gave: an outcome, or the text of a value that is to be stored, and how it was suspended."""
+    """The result of a body."""
 
     outcome: Outcome | None
+    """The outcome; None if a value must be stored first."""
     text: str = ""
+    """The JSON text of the value to store."""
     suspended: Suspended[object, object] | None = None
+    """How an external stage was suspended; None if it was not. Then the value is its state."""
 
 
 @frozen
 class Parts:
-    """What a function is driven with: where it is recorded, by which clock, and how it hears that there is news.
-
-    `trusted_now` asks the store what time it is, if the clock can't be trusted: not where an event loop runs.
-
-    A function that waits for longer than `park_after`, in microseconds, rests meanwhile: in the `cache`, or nowhere.
-    After `drive_for`, if that is set, or once `is_leaving`, nothing more of it is begun here: somebody else goes on.
-    `step` gives what is done in place of a step: for tests, in which something stands for what can't be called.
-    """
+    """The dependencies of a driver of durable functions."""
 
     kernel: Kernel
     persistence: Persistence
     clock: Clock
     trusted_now: Callable[[], Micros]
+    """Returns the time; reads it from the store if the clock is not trusted. Blocks: not on an event loop."""
     run_notifier: RunListeners = attrs.field(factory=RunListeners)
+    """Notifies drivers of new history rows."""
     park_after: Micros = 1_000_000
+    """Microseconds. A function that waits for longer leaves its slot: it is kept in the `cache`, or evicted."""
     drive_for: Micros | None = None
+    """Microseconds after which nothing more is started for a function: its job is released. None: no limit."""
     is_leaving: Callable[[], bool] = lambda: False
+    """Whether the host is shutting down, so that nothing more may be started here."""
     cache: FunctionCache = attrs.field(factory=FunctionCache)
+    """Keeps waiting functions in memory."""
     step: Callable[[Step[..., Any]], Step[..., Any]] = lambda step: step
+    """Replaces steps, for tests that stub them."""
 
 
 @frozen(kw_only=True)
 class Body:
-    """One attempt, ready to run. `test` is what it calls if it is to decide which node is done.
-
-    `ends_at` is when whoever runs it has to be done with it: soon after, the process may be no more. `read_at` is a
-    moment of the clock's `monotonic` before its run was read, if that was read for this attempt.
-    """
+    """One attempt, ready to run."""
 
     work: Work
     stage: Stage[Any, object]
     test: Test | None
+    """The condition to call, if the attempt chooses a branch."""
     runtime: AttemptRuntime
     payloads: Payloads
     place: Place
@@ -115,26 +118,28 @@ class Body:
     parts: "Parts"
     interceptors: tuple[BodyInterceptor, ...] = ()
     ends_at: Micros | None = None
+    """When the process that runs it must be done, because it may end soon after. None: no limit."""
     read_at: float | None = None
+    """A reading of the monotonic clock before its run was read, if it was read for this attempt."""
 
     @property
     def attempt(self) -> Attempt:
-        """The attempt that this is."""
+        """The attempt."""
         return self.work.attempt
 
     @property
     def node(self) -> str:
-        """The stage that it is of; of a step, that of the function which has called it."""
+        """The name of its stage; for a queued step, that of the durable function that called it."""
         return node_of(self.work)
 
     @property
     def is_ours(self) -> bool:
-        """Whether there is no user code to call: only `done`."""
+        """Whether there is no user code to call, only `done`."""
         return self.attempt.kind in {JobKind.EXPAND_MAP, JobKind.CHILD}
 
     @property
     def is_async(self) -> bool:
-        """Whether calling the function gives something to await, rather than the result."""
+        """Whether calling the function returns an awaitable."""
         if self.test is not None:
             return False
         if self.attempt.kind is JobKind.STEP:
@@ -145,35 +150,35 @@ class Body:
 
     @property
     def _checked(self) -> External | None:
-        """The stage whose external work is asked about, if this is a check."""
+        """The external stage that a poll job checks."""
         return _external(self.stage) if self.attempt.kind is JobKind.POLL else None
 
     @property
     def _cancelled(self) -> External | None:
-        """The stage whose external work is to be cancelled, if this does that."""
+        """The external stage whose work a cancel job cancels."""
         return _external(self.stage) if self.attempt.kind is JobKind.CANCEL else None
 
     @property
     def timeout(self) -> float | None:
-        """How many seconds the body may take; None if for ever."""
+        """How many seconds the body may take; None for no limit."""
         until = self._until
         return None if until is None else max(0.0, (until - self.started_at) / 1_000_000)
 
     @property
     def lacks_time(self) -> bool:
-        """Whether whoever runs it ends before the time that its stage allows one attempt is over."""
+        """Whether the process that runs it ends before the timeout of one attempt of its stage."""
         timeout = self._timeout_us
         return timeout is not None and self.ends_at is not None and self.started_at + timeout > self.ends_at
 
     @property
     def is_out_of_time(self) -> bool:
-        """Whether the time for all attempts was over before this one could begin."""
+        """Whether the total timeout for all attempts passed before this one could start."""
         until = self.attempt.total_until
         return until is not None and self.started_at >= until
 
     @property
     def _until(self) -> Micros | None:
-        """When the attempt times out: by itself, because the time for all is over, or with whoever runs it."""
+        """When the attempt must end: its own timeout, the total timeout, or the end of the process."""
         timeout = self._timeout_us
         own = None if timeout is None else self.started_at + timeout
         ends = (own, self.attempt.total_until, self.ends_at)
@@ -194,7 +199,7 @@ class Body:
 
     @property
     def call(self) -> BodyCall:
-        """What interceptors are told of it."""
+        """The description of the attempt that interceptors receive."""
         attempt, run = self.attempt, self.work.run
         return BodyCall(
             namespace=run.namespace,
@@ -212,11 +217,11 @@ class Body:
         )
 
     def invoked(self) -> object:
-        """Call the function that the attempt is about, which may give something to await. Raises what that does."""
+        """Call the function of the attempt; return its result, which may be awaitable. Raises its errors."""
         return self._function(*self.arguments())
 
     def arguments(self) -> tuple[object, ...]:
-        """Return what to call the function with. UnreadableInputError if the input is not what it takes."""
+        """Return the arguments of the function. UnreadableInputError if the input does not fit it."""
         if self.work.error is not None:
             raise self.work.error
         stage = self.stage
@@ -232,7 +237,7 @@ class Body:
         return stage.arguments(value, self._context())
 
     def check_input(self) -> None:
-        """Read what the attempt is given, and call nothing. UnreadableInputError."""
+        """Decode the input without calling the function. UnreadableInputError."""
         if self.attempt.kind is JobKind.STEP:
             self._read(self.stage.input_type, "the arguments of step", self.stage.name)
         elif self.attempt.kind is JobKind.CHILD:
@@ -241,7 +246,7 @@ class Body:
             self.arguments()
 
     def _read(self, form: object, what: str, name: str | None = None) -> object:
-        """Return the value that the attempt is given, which is `what`, and of this type."""
+        """Decode the input of the attempt as type `form`; errors name it as `what`. UnreadableInputError."""
         if self.work.error is not None:
             raise self.work.error
         attempt = self.attempt
@@ -261,12 +266,12 @@ class Body:
         return self.stage.body
 
     def done(self) -> Outcome:
-        """Return the outcome of an attempt that calls no function: the items of a map, or the start of a child."""
+        """Return the outcome of an attempt that calls no function: the items of a map, or the start of a child run."""
         try:
             if self.work.error is not None:
                 raise self.work.error
             return self._expanded() if self.attempt.kind is JobKind.EXPAND_MAP else self._started()
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is this attempt's failure
+        except Exception as error:  # noqa: BLE001  # any error is the failure of this attempt
             return self.failed(error)
 
     def _expanded(self) -> Outcome:
@@ -283,7 +288,7 @@ class Body:
             run_id=child_id(self.work.run, _where(self.attempt)),
             workflow=child.workflow,
             version=child.version,
-            # Not in a place of this run's: it is the child's, and goes with that.
+            # Stored under a key of its own: the blob belongs to the child, and is removed with it.
             input=self.payloads.put(
                 self._child_input(child),
                 attrs.evolve(self.place, run=self.attempt.job.replace(".", "-")),
@@ -292,7 +297,7 @@ class Body:
         )
 
     def _child_input(self, child: ChildPlan) -> str:
-        """Return what a child is given of what its stage takes, with the defaults that its function has now."""
+        """Return the input of a child run, completed with the current defaults of its function."""
         text = _child_input(child, self.work.input)
         stage = self.stage
         if child.parameters is None or not isinstance(stage, ChildStage):
@@ -302,7 +307,7 @@ class Body:
         return workflow.input_text(decode_recorded(text, workflow.input_type, what))
 
     def encoded_result(self, value: object) -> BodyResult:
-        """Return what the function gave, ready to be stored. Raises what a user's class does when it is encoded."""
+        """Encode what the function returned. Raises whatever a user's class raises when it is encoded."""
         if self.test is not None:
             if not isinstance(value, bool):
                 raise InvalidValueError(f"what the test of {self.attempt.node!r} said", ("$: it is no bool",))
@@ -326,7 +331,7 @@ class Body:
         return BodyResult(None, encode(suspended.state, stage.state_type), suspended)
 
     def stored(self, result: BodyResult) -> Outcome:
-        """Return the outcome of a body that gave this. Stores it if it is large."""
+        """Return the outcome for a result; stores the value as a blob if it is large."""
         if result.outcome is not None:
             return result.outcome
         payload = self.payloads.put(result.text, self.place)
@@ -356,12 +361,12 @@ class Body:
     def _failed(self, failure: Failure) -> Outcome:
         what = _UNRECORDED.get(self.attempt.kind)
         if what is not None and failure.retryable:
-            # It leaves no row in the history, which a check that fails for days would fill.
+            # Checks that fail for days would fill the history: they leave no row.
             self.runtime.log(f"{what} failed: {failure.type}: {failure.message}", {})
         return Failed(failure=failure)
 
     def timed_out(self) -> Outcome:
-        """Return the outcome of a body that took too long."""
+        """Return the outcome of a body that exceeded its time."""
         attempt = self.attempt
         if attempt.total_until is not None and self._until == attempt.total_until:
             return Failed(failure=self._total_failure(attempt.attempt, started=True))
@@ -369,7 +374,7 @@ class Body:
         return self._failed(timeout_failure(self.timeout or 0, self.stage, self._plan, cut=cut))
 
     def out_of_time(self) -> Outcome:
-        """Return the outcome of an attempt that may not begin any more."""
+        """Return the outcome of an attempt that may not start any more."""
         return Failed(failure=self._total_failure(self.attempt.attempt - 1, started=False))
 
     def _total_failure(self, attempts: int, *, started: bool) -> Failure:
@@ -385,7 +390,7 @@ class Body:
             started_at=self.started_at,
             host=self.host,
             outputs=self.runtime.take_outputs(at_end=True),
-            # Those of a failed attempt are dropped: what it was about to do has not happened.
+            # Events of a failed attempt are dropped: they announce work that was not done.
             events=self.runtime.published if isinstance(outcome, Completed) else (),
             received=self.runtime.received,
         )
@@ -394,7 +399,7 @@ class Body:
         if not self._shape.takes_context:
             return None
         attempt, plan = self.attempt, self._plan
-        # What a run still owes is not bound by the time that it had.
+        # Cancelling external work is not bound by the deadline of the run.
         ends = (self._until, None if attempt.kind is JobKind.CANCEL else self.work.run.deadline)
         until = min((end for end in ends if end is not None), default=None)
         return StageContext(
@@ -421,7 +426,7 @@ class Body:
 
 
 class Bodies:
-    """Makes bodies of attempts."""
+    """Prepares the bodies of attempts."""
 
     def __init__(
         self,
@@ -438,7 +443,7 @@ class Bodies:
         kernel: Kernel,
     ) -> None:
         self.substitute: Callable[[Body], Body] = lambda body: body
-        """Gives what is called in place of a body. For tests, in which something stands for what can't be called."""
+        """Replaces bodies, for tests that stub them."""
         self._ai = ai
         self._parts = Parts(kernel, persistence, clock, trusted_now)
         self.run_notifier = self._parts.run_notifier
@@ -453,7 +458,10 @@ class Bodies:
     def prepare(
         self, attempts: Sequence[Attempt], known: Known = NOTHING_KNOWN
     ) -> tuple[list[Body], list[Attempt]]:
-        """Return bodies for attempts, and the attempts for which this process has no code. Reads what is not known."""
+        """Return the bodies of attempts, and the attempts for which this process has no code.
+
+        Reads runs and inputs from the store unless they are in `known`.
+        """
         stages = {attempt.job: self._stage(attempt) for attempt in attempts}
         ours = [attempt for attempt in attempts if stages[attempt.job] is not None]
         bodies: list[Body] = []
@@ -468,7 +476,7 @@ class Bodies:
         return bodies, [attempt for attempt in attempts if stages[attempt.job] is None]
 
     def _stage(self, attempt: Attempt) -> Stage[Any, object] | None:
-        """Return the stage that an attempt is of, if this process has its code: what cancels may have come later."""
+        """Return the stage of an attempt if this process has its code. A cancel body may be missing in older code."""
         if attempt.kind is JobKind.STEP:
             return self._registry.step(attempt.definition)
         stage = self._registry.stage(attempt.definition, attempt.node)
@@ -479,7 +487,7 @@ class Bodies:
 
     def _body(self, work: Work, stage: Stage[Any, object], read_at: float | None) -> Body:
         run, attempt, node = work.run, work.attempt, node_of(work)
-        # The steps of a function that are jobs count epochs of their own, each from 1.
+        # Queued steps of a function have epochs of their own, each from 1: the job number keeps their keys apart.
         where = node if attempt.kind is not JobKind.STEP else f"{node}-{job_key(attempt.job).number}"
         place = Place(namespace=run.namespace, run=run.key, stage=where, epoch=attempt.epoch)
         actor = _actor(run.workflow, node, run.version)
@@ -522,13 +530,13 @@ def _actor(workflow: str, node: str, version: str) -> Actor:
 
 
 def node_of(work: Work) -> str:
-    """Return the stage that an attempt is of; of a step, that of the function which has called it."""
+    """Return the stage of an attempt; for a queued step, that of the durable function that called it."""
     attempt = work.attempt
     return work.plan.function or "" if attempt.kind is JobKind.STEP else attempt.node
 
 
 def _child_input(child: ChildPlan, text: str) -> str:
-    """Return what a child gets of what its stage takes, both as JSON texts."""
+    """Return the JSON text of a child's input, made from the JSON text of its stage's input."""
     names = child.parameters
     if names is None:
         return text
@@ -549,7 +557,7 @@ def _takes_input(attempt: Attempt, stage: Stage[Any, object] | None) -> bool:
 
 
 def idempotency_key(attempt: Attempt) -> str:
-    """Return the same text for every attempt of a stage of a run, and of an item of a map."""
+    """Return the idempotency key, which is the same for every attempt of a stage or map item of a run."""
     key = f"{attempt.run}/{attempt.node}"
     return key if attempt.item is None else f"{key}/{attempt.item}"
 
@@ -559,7 +567,10 @@ def _where(attempt: Attempt) -> str:
 
 
 def child_id(run: Run, where: str) -> str:
-    """Return the id of a child of a run, which is one of its stages, an item, or a call: the same for every attempt."""
+    """Return the id of a child run, which is the same for every attempt.
+
+    `where` is the stage, map item or call of the parent that starts it.
+    """
     parent = run.id if run.generation == 1 else f"{run.id}~{run.generation}"
     named = f"{parent}/{where}"
     return named if len(named) <= ID_MAX else f"{run.key}/{where}"

@@ -1,7 +1,7 @@
-"""Threads in which sync bodies run, and a worker's calls to the store.
+"""Threads for sync bodies and for a worker's calls to the store.
 
-A process that ends does not wait for them. For those of anyio it would, and so a body that is stuck, or a store that is
-away, could keep a worker that was told to stop from ending.
+A process that ends does not wait for them. It would wait for anyio's threads, so a body that hangs, or a store that
+is down, could keep a worker from stopping.
 """
 
 import contextvars
@@ -24,15 +24,15 @@ from holdfast.ports.process_forks import renew_in_forks
 R = TypeVar("R")
 
 IDLE_SECONDS: Final = 10.0
-"""How long a thread waits for its next call before it ends."""
+"""Seconds that an idle thread waits for its next call before it ends."""
 
 Start: TypeAlias = Callable[[Callable[[], None]], None]
 
 starts: Final[ContextVar[Start | None]] = ContextVar("holdfast_starts", default=None)
-"""What starts calls here instead of threads. None in every real process; the simulator has something of its own."""
+"""Replaces threads for starting calls. None in every real process; the simulator starts greenlets."""
 
 CALLS_MAX: Final = 40
-"""How many calls to the engine are made at once from one event loop."""
+"""How many calls to the engine run at once from one event loop."""
 
 Arguments = TypeVarTuple("Arguments")
 
@@ -40,14 +40,14 @@ _of_loop: Final = RunVar[CapacityLimiter]("holdfast_calls")
 
 
 class _Idle:
-    """The threads that wait for their next call."""
+    """The idle threads of this process."""
 
     def __init__(self) -> None:
         self.renew()
         renew_in_forks(self)
 
     def renew(self) -> None:
-        """Begin anew. In a forked child: the threads are its parent's."""
+        """Reset in a forked child: the threads exist only in its parent."""
         self.lock = threading.Lock()
         self.threads: list[_Thread] = []
 
@@ -56,20 +56,20 @@ _idle: Final = _Idle()
 
 
 async def run_in_thread(call: Callable[[], None], limiter: CapacityLimiter) -> None:
-    """Make a call that never raises in a thread, once the limiter lets it. Whoever is cancelled leaves it behind."""
+    """Run a call that never raises in a thread, within the limit. A cancelled caller abandons it."""
     async with limiter:
         await make_in_thread(call)
 
 
 async def result_in_thread(call: Callable[[], R]) -> R:
-    """Make a call in a thread; return what it gives, or raise what it raises. Whoever is cancelled leaves it behind."""
+    """Run a call in a thread; return its result or raise its error. A cancelled caller abandons it."""
     results: list[R] = []
     errors: list[BaseException] = []
 
     def make() -> None:
         try:
             results.append(call())
-        except BaseException as error:  # noqa: BLE001  # it is raised again where the call is awaited
+        except BaseException as error:  # noqa: BLE001  # raised again where the call is awaited
             errors.append(error)
 
     await make_in_thread(make)
@@ -79,9 +79,9 @@ async def result_in_thread(call: Callable[[], R]) -> R:
 
 
 async def in_thread(call: Callable[[Unpack[Arguments]], R], *arguments: *Arguments) -> R:
-    """Make a call of the application's to the engine in a thread, to its end, also for one who is cancelled meanwhile.
+    """Run a call from the application to the engine in a thread, to its end even if the caller is cancelled.
 
-    Not in one of anyio's: those are the application's, which may fill them with calls that wait for this one.
+    Not in one of anyio's threads: the application may fill those with calls that wait for this one.
     """
     async with _limiter():
         made: list[R] = []
@@ -100,12 +100,12 @@ def _limiter() -> CapacityLimiter:
 
 
 async def make_in_thread(call: Callable[[], None]) -> None:
-    """Make a call that never raises in a thread. Whoever is cancelled meanwhile leaves it behind."""
+    """Run a call that never raises in a thread. A cancelled caller abandons it."""
     await begin_in_thread(call).wait()
 
 
 def begin_in_thread(call: Callable[[], None]) -> anyio.Event:
-    """Begin a call that never raises in a thread; return what is set once it has ended."""
+    """Start a call that never raises in a thread; return an event that is set once it has ended."""
     done = anyio.Event()
     in_loop = caller_into_loop()
 
@@ -118,7 +118,7 @@ def begin_in_thread(call: Callable[[], None]) -> anyio.Event:
 
 
 def start_in_thread(call: Callable[[], None]) -> None:
-    """Start a call that never raises in a thread. Also from where no task runs, such as a callback of the loop."""
+    """Start a call that never raises in a thread. Works in callbacks of a loop too, where no task runs."""
     context = context_of_no_loop()
     (starts.get() or _start_pooled)(lambda: context.run(call))
 
@@ -143,7 +143,7 @@ def _start_pooled(call: Callable[[], None]) -> None:
 
 
 class _Thread(threading.Thread):
-    """Makes one call after the other, until there was none for a while."""
+    """A thread that runs one call after the other, until it has been idle for a while."""
 
     def __init__(self) -> None:
         super().__init__(name="holdfast-body", daemon=True)

@@ -1,1 +1,1 @@
-"""Durable functions in a host: their machines, the steps that they ask for, and what is recorded of both."""
+"""Durable functions in a host: replay, driving, their steps, and the rows that record them."""

@@ -1,7 +1,7 @@
-"""Calls that run functions, gathered: those that have come meanwhile are made one after the other in one thread.
+"""Batches of calls that run durable functions: calls that arrive meanwhile run one after the other in one thread.
 
-To hand each to a thread of its own would take several times as long as most of them do. One that takes its time holds
-up no other: after a while the others go on in another thread.
+A thread for each call would cost several times as much as most calls (docs/decisions/0008). A slow call holds up no
+other: after a while the remaining calls of its batch move to another thread.
 """
 
 from collections import deque
@@ -25,34 +25,36 @@ from holdfast.kernel.dispatch.kernel import Kernel
 T = TypeVar("T")
 
 CALLS_MAX: Final = 500
-"""How many calls are made together."""
+"""How many calls a batch has at most."""
 
 
 @attrs.define(eq=False)
 class Call(Generic[T]):
-    """A call that runs a function, of `what`, and how far it has come. `turn` is as for `turns.in_turns`.
-
-    One that `takes_time` by what is known before is made in a thread of its own. One that `may_be_left` goes on without
-    whoever was cancelled that has waited for it.
-    """
+    """A call that runs a durable function, and its progress."""
 
     what: T
+    """What the call is about, for the preparation of its batch."""
     make: Callable[[], None]
     turn: Callable[[], int]
+    """See `stall_watchdog.in_turns`."""
     takes_time: bool = False
+    """Whether it is known to be slow, so that it gets a thread of its own."""
     may_be_left: bool = False
+    """Whether a cancelled caller may abandon it while it runs."""
     error: BaseException | None = None
-    """What it has raised, or why it is not made."""
+    """What it raised, or why it was not made."""
     is_over: bool = False
+    """Whether it has ended."""
     wake_event: Event = attrs.field(init=False)
-    """Set when it is over, when it takes its time, and when there is something to watch."""
+    """Set when it is over, when it moves to a thread of its own, and when its caller is to watch the batch."""
     watches: "_Together[T] | None" = None
-    """The calls that are made with it, if it is the one whose task watches them."""
+    """Its batch, if its caller is the one that watches it for slow calls."""
     ended: Event | None = None
-    """Set when it is over, if it takes its time."""
+    """If it has a thread of its own, set when it is over."""
     threads: list[int] = attrs.field(factory=list[int])
+    """The threads that run it."""
     context: Context | None = None
-    """In which it is made; None if that does not matter to it."""
+    """The context to run it in; None if any will do."""
 
     def run(self) -> None:
         """Make the call. Not where an event loop runs."""
@@ -63,17 +65,17 @@ class Call(Generic[T]):
                     self.make()
                 else:
                     self.context.run(self.make)
-            except BaseException as error:  # noqa: BLE001  # it is raised again where it is awaited
+            except BaseException as error:  # noqa: BLE001  # raised again where it is awaited
                 self.error = error
         self.is_over = True
 
     @property
     def is_plainly_over(self) -> bool:
-        """Whether it is over, and nothing is left to be done by who has waited for it."""
+        """Whether it is over and its caller has nothing to do but take the result."""
         return self.is_over and self.watches is None and self.ended is None
 
     async def over(self) -> None:
-        """Wait until it is over, whoever is cancelled. RestlessError, as `turns.in_turns`."""
+        """Wait until it is over, shielded from cancellation. RestlessError, see `stall_watchdog.in_turns`."""
         with CancelScope(shield=True):
             await self.wake_event.wait()
             if self.watches is not None:
@@ -84,26 +86,26 @@ class Call(Generic[T]):
 
 
 class Gathering(Generic[T]):
-    """Makes calls in threads. While `before` is done for some, others gather for the next time.
+    """Makes calls in threads, in batches: while one batch is prepared, the next one gathers.
 
-    `before` is what is done for all of them at once, in a thread. It sets the `error` of those that are not to be made,
-    and never raises. One gathering for each event loop, on whose thread it is made and used.
+    `before` prepares a batch, in a thread, for example in one transaction for all of its calls. It sets `error` of
+    calls that must not be made, and never raises. Created and used on the thread of one event loop.
     """
 
     def __init__(self, before: Callable[[Sequence[Call[T]]], None]) -> None:
         self._before = before
         self._waiting: list[Call[T]] = []
         self._last: _Together[T] | None = None
-        """The calls with which was begun last, unless they are over."""
+        """The latest batch, until it is over."""
         self._begins = False
-        """Whether it is about to begin with those that wait."""
+        """Whether the start of a batch is scheduled."""
         self._loop = ThisLoop()
         self._in_loop = caller_into_loop()
 
     async def made(self, call: Call[T]) -> None:
-        """Return once a call is made. Raises what it does; RestlessError if its function does not get quiet.
+        """Make a call and wait for it. Raises its error; RestlessError if its function does not stop to wait.
 
-        Once something is done for it, it is waited for, whoever is cancelled, unless it may be left.
+        A cancelled caller still waits once its batch has started, unless the call may be abandoned.
         """
         call.wake_event = self._loop.event()
         call.context = context_of_no_loop()
@@ -119,12 +121,12 @@ class Gathering(Generic[T]):
             raise call.error
 
     def send(self, call: Call[T], wake: Callable[[], None]) -> None:
-        """Have a call made, and `stir` called as `Call.stirred` has it: there is no task then that waits for it."""
+        """Make a call without a task that waits for it. `wake` is called whenever its `wake_event` would be set."""
         call.wake_event = _WakeEvent(wake, self._loop)
         self._gather(call)
 
     async def leave(self, call: Call[T]) -> None:
-        """Wait for a call no more, unless something is done for it: then until it is over."""
+        """Remove a call that has not started; otherwise wait until it is over."""
         if call in self._waiting:
             self._waiting.remove(call)
         else:
@@ -134,7 +136,7 @@ class Gathering(Generic[T]):
         self._waiting.append(call)
         if not self._begins and (self._last is None or self._last.is_prepared):
             self._begins = True
-            self._loop.call_soon(self._begin_soon)  # so that those come too that are ready now
+            self._loop.call_soon(self._begin_soon)  # after callbacks that are ready now, which may add calls
 
     def _begin_soon(self) -> None:
         self._begins = False
@@ -142,7 +144,7 @@ class Gathering(Generic[T]):
             self._begin()
 
     def _begin(self) -> None:
-        """Begin with those that wait. Also from a callback of the loop."""
+        """Start a batch of the waiting calls. Also works in a callback of the loop."""
         batch, self._waiting = self._waiting[:CALLS_MAX], self._waiting[CALLS_MAX:]
         if not batch:
             self._last = None
@@ -152,14 +154,14 @@ class Gathering(Generic[T]):
         def work() -> None:
             self._before(batch)
             together.is_prepared = True
-            if self._waiting:  # who comes from now on sees it
+            if self._waiting:  # later calls check `is_prepared` on their own
                 self._in_loop(partial(self._go_on, together))
             together.run()
 
         start_in_thread(work)
 
     def _go_on(self, before: "_Together[T]") -> None:
-        """Begin with those that wait for these, if nobody has."""
+        """Start the next batch, unless that has been done."""
         if self._last is before:
             self._begin()
 
@@ -192,9 +194,9 @@ class _WakeEvent:
 
 
 class _Together(Generic[T]):
-    """Makes some calls, and tells the `next_ones` in the loop when they are over.
+    """A batch of calls. Reports to `next_ones` on the loop when it is over.
 
-    `in_loop` has their loop do something soon, from any thread.
+    `in_loop` schedules a call on the loop from any thread.
     """
 
     def __init__(
@@ -212,11 +214,11 @@ class _Together(Generic[T]):
         self._current: Call[T] | None = None
         self._over = loop.event()
         self.is_prepared = False
-        """Whether all is done that is done before."""
+        """Whether the preparation of the batch is over."""
         self._alarm = loop.call_later(stall_watchdog.ROUND, self._look)
 
     def _look(self) -> None:
-        """Have somebody watch who waits: it takes long."""
+        """Make one of the waiting callers watch the batch, because it is slow."""
         waits = next((call for call in self._calls if not call.wake_event.is_set()), None)
         if waits is None or not self.is_prepared:
             self._alarm = self._loop.call_later(stall_watchdog.ROUND, self._look)
@@ -225,24 +227,24 @@ class _Together(Generic[T]):
             waits.wake_event.set()
 
     def run(self) -> None:
-        """Make the calls that are left, one after the other. In a thread; in several if some take their time."""
+        """Make the remaining calls, one after the other. In one thread, or in several if some calls are slow."""
         while self._left:
             try:
                 call = self._left.popleft()
-            except IndexError:  # another thread has taken it
+            except IndexError:  # taken by another thread
                 break
             if call.takes_time and call.error is None:
                 self._in_loop(partial(self._make_alone, call))
                 continue
             self._current = call
             call.run()
-            if call.ended is not None:  # the others are made elsewhere by now
+            if call.ended is not None:  # another thread makes the remaining calls
                 self._in_loop(call.ended.set)
                 return
         self._in_loop(self._finish)
 
     async def watch(self) -> None:
-        """See to it that nobody waits for long for those before. Returns once all are over, or take their time."""
+        """Move the calls behind a slow one to another thread. Returns once all calls have ended or moved."""
         before: Call[T] | None = None
         while not self._over.is_set():
             with anyio.move_on_after(stall_watchdog.ROUND):
@@ -267,9 +269,9 @@ class _Together(Generic[T]):
         call.wake_event.set()
 
     def _leave(self, call: Call[T]) -> None:
-        """Let a call go on alone in its thread."""
+        """Leave a slow call alone in its thread."""
         call.ended = self._loop.event()
-        if call.is_over:  # its thread may not have seen that it is alone
+        if call.is_over:  # its thread may have missed that it was left alone
             call.ended.set()
         call.wake_event.set()
 
@@ -286,14 +288,14 @@ class _Together(Generic[T]):
 
 
 class Here(Generic[T]):
-    """What there is one of for each kernel in each event loop. `make` makes it, on the thread of the loop."""
+    """One object for each kernel in each event loop. `make` creates it, on the thread of the loop."""
 
     def __init__(self, name: str, make: Callable[[], T]) -> None:
         self._make = make
         self._known: RunVar[WeakKeyDictionary[Kernel, T]] = RunVar(name)
 
     def of(self, kernel: Kernel) -> T:
-        """Return that of a kernel in the loop that runs."""
+        """Return the object of a kernel in the running loop."""
         try:
             known = self._known.get()
         except LookupError:

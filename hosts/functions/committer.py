@@ -1,4 +1,4 @@
-"""Records what many functions have come to in few transactions: whatever has gathered goes with the next one."""
+"""Group commit of the rows of many durable functions: rows that arrive meanwhile go into the next transaction."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,12 +17,12 @@ from holdfast.ports.errors import CommandError
 from holdfast.ports.records import Micros
 
 _NOW_SECONDS: Final = 0.01
-"""How old what is known of the time may be when a function is told something."""
+"""For how many seconds a reading of the time is reused when rows are fed."""
 
 
 @attrs.define(eq=False)
 class Record:
-    """A command that records what a function has come to, and what was answered."""
+    """A command that records rows of a function, and its answer."""
 
     kernel: Kernel
     command: JobRecord
@@ -32,22 +32,22 @@ class Record:
 
     @property
     def has_blobs(self) -> bool:
-        """Whether what the function is told is kept elsewhere, which may be far away."""
+        """Whether feeding the answer reads a blob store, which may be slow."""
         rows = () if self.answer is None else self.answer.rows
         return any(row.payload is not None and row.payload.blob is not None for row in rows)
 
     def apply(self) -> None:
-        """Have the function take what is answered."""
+        """Feed the answer to the function."""
         assert self.answer is not None
         self.drive.take(self.answer, now=self.now(), received=self.command.received)
 
     def turn(self) -> int:
-        """Return which turn the function is in."""
+        """Return the turn that the function is in."""
         return self.drive.turn
 
 
 class Recorder:
-    """Sends records of functions to the store. One for each kernel in each event loop."""
+    """Sends the records of functions to the store. One for each kernel in each event loop."""
 
     def __init__(self) -> None:
         self._gathering = Gathering(_store)
@@ -55,10 +55,10 @@ class Recorder:
     async def record(
         self, kernel: Kernel, drive: Drive, command: JobRecord, now: Callable[[], Micros]
     ) -> JobRecorded:
-        """Store what a command has, and have its function take what is answered. `now` may ask the store for the time.
+        """Store the rows of a command and feed the answer to its function. `now` may read the time from the store.
 
-        Raises what either does; RestlessError if it does not get quiet, and runs on.
-        Once it is sent it is waited for, whoever is cancelled: nobody else is to touch the function meanwhile.
+        Raises the errors of either; RestlessError if the function does not stop to wait. Once it is sent it is
+        awaited even if the caller is cancelled: until then, the function must not be touched.
         """
         record = Record(kernel, command, drive, now)
         await self._gathering.made(Call(record, record.apply, record.turn))
@@ -73,9 +73,10 @@ class Recorder:
         now: Callable[[], Micros],
         wake: Callable[[], None],
     ) -> "Call[Record]":
-        """Begin what `record` does, and return it. `stir` is called in the loop when it is over, or to be watched.
+        """Start what `record` does, and return the call.
 
-        Whoever is stirred, or is cancelled, waits until it is over.
+        `wake` is called in the loop when the call is over or its batch must be watched. The caller must then wait
+        until it is over, also when it is cancelled.
         """
         record = Record(kernel, command, drive, now)
         call = Call(record, record.apply, record.turn)
@@ -83,25 +84,25 @@ class Recorder:
         return call
 
     async def sent(self, call: "Call[Record]") -> JobRecorded:
-        """Return what was answered to what was sent, once its function was told. Raises as `record`."""
+        """Wait for a call that was sent; return its answer once it was fed. Raises as `record`."""
         if not call.is_plainly_over:
             await call.over()
         return self.answer(call)
 
     def answer(self, call: "Call[Record]") -> JobRecorded:
-        """Return what was answered, and the function told. Raises as `record`."""
+        """Return the answer of a call that is over. Raises as `record`."""
         if call.error is not None:
             raise call.error
         assert call.what.answer is not None
         return call.what.answer
 
     async def leave(self, call: "Call[Record]") -> None:
-        """Wait for what was sent no more, unless something was done for it: then until it is over."""
+        """Withdraw a call that has not started; otherwise wait until it is over."""
         await self._gathering.leave(call)
 
 
 class _Now:
-    """What time it is, for functions that are told one after the other: it is asked again after a while."""
+    """The current time for functions that are fed one after the other; read again after a while."""
 
     def __init__(self, read_time: Callable[[], Micros], clock: Clock) -> None:
         self._read_time = read_time
@@ -125,7 +126,7 @@ def _store(batch: Sequence[Call[Record]]) -> None:
         answers = kernel.dispatch_many([call.what.command for call in batch])
         if any(not isinstance(answer, CommandError) and answer.admits_jobs for answer in answers):
             kernel.admit(batch[0].what.command.namespace, answers)
-    except BaseException as error:  # noqa: BLE001  # each of those who wait raises it
+    except BaseException as error:  # noqa: BLE001  # raised in each waiting caller
         for call in batch:
             call.error = error
         return
@@ -140,7 +141,7 @@ def _store(batch: Sequence[Call[Record]]) -> None:
 
 @attrs.define(eq=False)
 class Shared:
-    """The loop, and what opens functions and records what they come to, many at a time."""
+    """The objects that all drivers of a kernel in an event loop share: the loop, the opener, the recorder."""
 
     loop: ThisLoop = attrs.field(factory=ThisLoop)
     in_loop: Callable[[Callable[[], object]], None] = attrs.field(factory=caller_into_loop)

@@ -1,4 +1,50 @@
-"""Drives a function until it has ended or waits for what is far off: runs its steps, and records what comes of them."""
+"""Driver of a durable function: runs its steps and records their outcomes, until the function ends or has to wait.
+
+`drive` executes one attempt of the job that drives a function. It opens the function (loader.py: from memory, or by a
+replay) and then repeats: start the steps that the function requested, wait for something to happen, store the rows
+that record it, and feed the function the rows of the answer. An answer has all rows since the last one that the
+function received, so also those of other writers: messages, cancellations, ends of child runs (docs/decisions/0025).
+A function that waits for more than a second with no step running is parked: its attempt ends with `FunctionWaiting`,
+its job sleeps until a timer is due or a message arrives, and the function stays in the worker's cache.
+
+The driver and the tasks of the steps run on the event loop of the host. The function itself runs in threads, because
+it has an event loop of its own. All drivers of a loop share an `Opener` and a `Recorder`, which run many functions in
+one thread and store the rows of many functions in one transaction (docs/decisions/0008).
+
+A round of `_drive_on` does the first of these that applies:
+
+- process a record that a step sent, or the answer of a transactional step;
+- store rows: notes, outcomes of steps, due timers, child runs, queued steps, replies, published values. Without any, it
+  reads new rows if a hint arrived or the last look is five seconds ago, as hints may be lost;
+- return the outcome of a function that waits with nothing running: parked, blocked or stuck;
+- wait for a step, a hint or the alarm.
+
+Before it looks for rows, a round starts the steps that are due. While there are notes (`Drive.notes`) nothing new is
+started: the function relies on them, so they must be stored first.
+
+Steps continue without these rounds. While the function waits only for inline steps, a step that ends sends its own
+record (`_send`), and the answer starts the next step (`_begin_next`). Everything else wakes the driver.
+
+What is guaranteed:
+
+- The result of a step is stored before the function receives it.
+- A record is repeated until the store answers, with the same `seen`. The kernel compares it with the rows after that
+  one, so rows that an unanswered attempt has stored are not stored again.
+- If another worker has claimed the job, the answer is `fenced` and nothing is stored. The steps here are cancelled, and
+  the outcome of this attempt is fenced as well.
+- In a takeover, the steps that may have been running are recorded as lost before anything else (docs/decisions/0059).
+- An unexpected error blocks this run and affects no other run. If the store refuses one row of several, the others are
+  stored one by one first.
+- A cancelled driver cancels its steps and waits for them, and for a record in flight.
+
+What is ugly and why it stays:
+
+- The two ways to record share `_is_waiting`, `_has_only_steps`, `_sent` and `_done`; `_is_alone` decides which of them
+  continues. Without the second one a step takes 0.084 ms of the event loop instead of 0.048 ms.
+- `_failure` ends nothing at once: the run is blocked when the running steps have ended, so that their results are kept.
+- A fenced attempt returns `FunctionWaiting`, since there must be some outcome. It is refused, and counted as fenced.
+- The clock here may be ahead of the store's: a timer that is due here and not there is sent again after 20 ms.
+"""
 
 import logging
 import threading
@@ -54,11 +100,11 @@ from holdfast.ports.json import parse
 from holdfast.ports.records import HISTORY_LONG, SUSPECT_AFTER, Micros
 
 HISTORY_POLL_INTERVAL: Final[Micros] = 5_000_000
-"""How long, in microseconds, a driver does without a look at the history, whatever it is told: hints may be lost."""
+"""Microseconds between two looks at the history at most, because hints may be lost."""
 PUBLISH_WITHIN: Final[Micros] = 250_000
-"""How long, in microseconds, what a function shows waits for something else to be recorded with."""
+"""Microseconds that published values wait for other rows to be stored with."""
 _EARLY: Final[Micros] = 20_000
-"""How long, in microseconds, to wait with a timer that is due here, and not yet where it is recorded."""
+"""Microseconds until a timer is sent again that is due here and not yet by the clock of the store."""
 
 T = TypeVar("T")
 
@@ -66,21 +112,21 @@ _log = logging.getLogger("holdfast.functions")
 
 
 async def drive(body: Body, threads: CapacityLimiter) -> Outcome:
-    """Drive the function of an attempt, and return how that ended. Raises only the cancellation of whoever drives it.
+    """Drive the function of an attempt and return the outcome. Raises only the cancellation of the caller.
 
-    What can't be recorded, for whatever reason, blocks its run, and no other.
+    An error that prevents recording blocks the run of the function, and no other.
     """
     driver = _Driver(body, threads)
     outcome: Outcome | None = None
     try:
         outcome = await driver.run()
-        return outcome  # `finally` looks at it
-    except Exception as error:  # noqa: BLE001  # whatever it is, it is this function's
+        return outcome  # `finally` reads it
+    except Exception as error:  # noqa: BLE001  # any error concerns this function only
         first = _first(error)
         if isinstance(first, FencedError):
             return FunctionWaiting(
                 seen=0, wake_at=micros(body.parts.clock.now())
-            )  # that is fenced, and so counted
+            )  # fenced as well, and counted by that
         run = body.work.run
         _log.exception("run %s (%s@%s) can't be driven", run.id, run.workflow, run.version)
         code = first.code if isinstance(first, CommandError) else "not_driven"
@@ -92,7 +138,7 @@ async def drive(body: Body, threads: CapacityLimiter) -> Outcome:
 
 
 class Alarm:
-    """Makes a call after a while, or before: one that is set, and rings too early, is cheaper than another."""
+    """Calls a function after a delay, or earlier: keeping a timer that is set costs less than replacing it."""
 
     __slots__ = ("_call", "_loop", "_set")
 
@@ -100,10 +146,10 @@ class Alarm:
         self._loop = loop
         self._call: Callable[[], object] | None = call
         self._set: tuple[float, Callable[[], object]] | None = None
-        """When it rings, by the time of the loop, and what prevents that."""
+        """The due time by the clock of the loop, and the function that cancels the timer."""
 
     def ring_in(self, seconds: float) -> None:
-        """Have it ring by then."""
+        """Make the call within this many seconds."""
         at = self._loop.time() + seconds
         if self._set is not None:
             if self._set[0] <= at:
@@ -112,13 +158,13 @@ class Alarm:
         self._set = at, self._loop.call_later(seconds, self._ring)
 
     def stop(self) -> None:
-        """Have it ring no more."""
+        """Cancel the timer."""
         if self._set is not None:
             self._set[1]()
             self._set = None
 
     def end(self) -> None:
-        """Have it ring never again, and keep nothing in memory that it would have called."""
+        """Cancel the timer for good, and drop the reference to the callback."""
         self.stop()
         self._call = None
 
@@ -129,25 +175,25 @@ class Alarm:
 
 
 class Trying:
-    """A step that is tried, and can be stopped, also before its task has begun."""
+    """A running attempt of a step, which can be cancelled even before its task has started."""
 
     __slots__ = ("_is_cancelled", "_scope", "task")
 
     def __init__(self) -> None:
         self.task: object = None
-        """Its task, which nobody else keeps."""
+        """Its task. This is the only reference to it."""
         self._scope: CancelScope | None = None
         self._is_cancelled = False
 
     def scope(self) -> CancelScope:
-        """Return the scope of its task. To be called in that."""
+        """Return the cancel scope of its task. Call it in that task."""
         self._scope = CancelScope()
         if self._is_cancelled:
             self._scope.cancel()
         return self._scope
 
     def cancel(self) -> None:
-        """Stop it."""
+        """Cancel it."""
         self._is_cancelled = True
         if self._scope is not None:
             self._scope.cancel()
@@ -161,45 +207,46 @@ class _Driver:
         self._heartbeats = Heartbeats(body.runtime, body.parts.clock, is_first=body.attempt.epoch == 1)
         self._drive: Drive | None = None
         self._begun: list[Drive] = []
-        """The function as soon as it runs, the last of several: it may be a while until it waits."""
+        """Drives that were opened, the last one current: it may run for long before `_open` returns."""
         shared = shared_here.of(body.parts.kernel)
         self._loop, self._in_loop = shared.loop, shared.in_loop
         self._opener, self._recorder = shared.opener, shared.recorder
         self._context = copy_context()
-        """What each of its steps begins with: what others have set there is nothing to it."""
+        """The context that each step starts in, free of context variables of other runs."""
         self._running: dict[str, Trying] = {}
         self._later: dict[str, Try] = {}
-        """Steps that are to be tried again, but not yet."""
+        """Steps that have not been started yet: new ones, retries that are not due, lost ones that await their turn."""
         self._lost: dict[str, Try] = {}
-        """Those of the steps under way that were lost before."""
+        """Running steps that were lost before."""
         self._lost_at: Micros = 0
-        """When the last of them began."""
+        """When the last of these was started."""
         self._done: list[Recorded] = []
+        """Outcomes of steps that are not recorded yet."""
         self._known: list[JobRecorded] = []
-        """What was answered to those who have recorded something themselves, which the function is yet to be told."""
+        """Answers of transactional steps that are not fed yet."""
         self._failure: Failure | None = None
-        """Why somebody has to look at the run, though its function could go on."""
+        """Why the run must be blocked although its function could continue."""
         self._wake_event = self._loop.event()
         self._is_waiting = False
-        """Whether it waits to be stirred, with nothing else to do."""
+        """Whether the driver waits in `_wait`."""
         self._has_only_steps = False
-        """Whether nothing but steps was to be done for the function when that was looked at, before it waits."""
+        """Whether the function needed nothing but inline steps when that was last checked."""
         self._sent: Call[Record] | None = None
-        """What is being recorded without waiting for it."""
+        """A record in flight that no task waits for."""
         self._alarm = Alarm(self._loop, self._wake)
-        """When it is stirred by itself."""
+        """Wakes the driver when something is due."""
         self._fault: BaseException | None = None
-        """What has ended the task of a step that was to end by itself."""
+        """An unexpected error of a step's task or of a record without a task, to be raised in the driver."""
         self._has_new_rows = False
         self._looked_at: Micros = 0
         self._timers_after: Micros = 0
         self._lock = threading.Lock()
         self._is_closed = False
         self._publish_at: Micros | None = None
-        """When what the function shows is recorded by itself, if nothing else is before."""
+        """When published values are recorded if no other rows are before."""
         self._values = PatientValues(body.payloads)
         self._is_fenced = False
-        """Whether somebody else drives it by now, or nobody does."""
+        """Whether this attempt has lost its lease."""
 
     async def run(self) -> Outcome:
         try:
@@ -223,10 +270,10 @@ class _Driver:
         return await outcome_of(self._body, drive) if outcome is None else outcome
 
     async def _drive_on(self, drive: Drive) -> Outcome | None:
-        """Drive the function until it rests, and return how; None if there is nothing more to drive."""
+        """Drive until the function is to be suspended or blocked; return that outcome, None if it ended or failed."""
         self._looked_at = self._now()
         if self._body.attempt.attempt > 1 and not drive.is_over:
-            # A clock that is behind here does not say what had begun, but by when it was lost all had that was due.
+            # The clock here may be behind: by the time of the loss all steps that were due had been started.
             lost_at = max(self._looked_at, self._body.work.run.updated_at)
             was_suspect = self._body.attempt.lost_attempts > SUSPECT_AFTER
             lost = lost_steps(drive.under_way(lost_at), was_suspect=was_suspect, now=lost_at)
@@ -249,7 +296,7 @@ class _Driver:
             if has_others and drive.queues.failure is not None and self._failure is None:
                 self._failure = drive.queues.failure
             notes = drive.notes() if has_others else ()
-            if not notes:  # whatever is begun may rely on them
+            if not notes:  # new steps may rely on them
                 self._start(drive, now)
             is_time = self._failure is None and now >= self._timers_after
             due = drive.due(now) if is_time else ()
@@ -263,7 +310,7 @@ class _Driver:
                 self._has_new_rows = False
                 await self._record(drive, rows)
                 self._looked_at = now
-                if due and drive.due(now):  # by the store's clock it is not time yet
+                if due and drive.due(now):  # not due by the clock of the store
                     self._timers_after = now + _EARLY
             elif (outcome := self._idle_outcome(drive, now)) is not None:
                 if not (read := drive.before_suspend()):
@@ -272,11 +319,11 @@ class _Driver:
             else:
                 await self._wait(drive, now)
         if drive.ended is not None and not self._is_fenced:
-            # Or else a replay would not end as it did, and nobody would hear what updates have come to.
+            # Without these rows a replay would end differently, and updates would get no reply.
             left = (*drive.notes(), *await answer_rows(self._body, drive), *drive.published())
             if left:
                 await self._record(drive, left)
-        # Whatever a fenced attempt is settled with is fenced too, and so counted.
+        # The outcome of a fenced attempt is fenced too, and counted by that.
         return FunctionWaiting(seen=drive.seen, wake_at=self._now()) if self._is_fenced else None
 
     def _wake(self) -> None:
@@ -287,9 +334,9 @@ class _Driver:
         self._wake_event.set()
 
     def close(self, *, is_idle: bool) -> Callable[[], None] | None:
-        """Let go of the function. Return what is left to be done in a thread, if anything.
+        """Detach from the function; return what remains to be done in a thread, if anything.
 
-        If the function `rests`, that keeps it in memory.
+        With `is_idle` that keeps the function in memory, otherwise it evicts it.
         """
         self._heartbeats.flush()
         with self._lock:
@@ -315,13 +362,13 @@ class _Driver:
         with self._lock:
             self._drive = drive
             is_given_up = self._is_closed
-        if is_given_up:  # nobody waits for this thread any more
+        if is_given_up:  # the caller was cancelled meanwhile
             drive.close()
 
     # Steps ----------------------------------------------------------------------------------------------------------
 
     def _start(self, drive: Drive, now: Micros) -> None:
-        """Start what has been asked for, unless the run is paused, and stop what nobody is interested in any more."""
+        """Start requested steps, unless the run is paused or blocked; cancel steps that are not awaited any more."""
         for one in drive.tries():
             self._later[one.request.call] = one
         for call in drive.dropped():
@@ -339,7 +386,7 @@ class _Driver:
                 trying.task = self._loop.start(partial(self._run, one, trying), self._context)
 
     def _begins_again(self, drive: Drive, now: Micros) -> Sequence[Recorded]:
-        """Return what is to be recorded of steps that were lost and begin again."""
+        """Return the rows for lost steps that start again."""
         waiting = [one for one in self._later.values() if self._waits_for_its_turn(one, now)]
         if not waiting or not self._begins(drive, now):
             return ()
@@ -362,7 +409,7 @@ class _Driver:
                     self._known.append(recorded)
                     return
                 if recorded.type == "step.failed" and (error := _unreadable(recorded)) is not None:
-                    self._failure = error  # the try is not recorded: it is made again once the run goes on
+                    self._failure = error  # not recorded: retried once the run is resumed
                     return
                 if recorded.type == "step.failed" and one.request.undoes and not was_done(recorded):
                     recorded = self._not_undone(recorded)
@@ -377,12 +424,12 @@ class _Driver:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Record what steps have come to, if there is nothing else to look at; or else stir who drives the function.
+        """Send the outcomes of steps if nothing else needs attention; otherwise wake the driver.
 
-        Most steps come to an end, and to the next one, without that.
+        Most steps end, and the next ones start, without waking it.
         """
         if self._sent is not None and self._is_alone:
-            return  # what has come meanwhile goes with what comes of that
+            return  # `_begin_next` sends it after the answer
         if self._sent is None and self._done and self._is_alone and self._has_only_steps:
             self._send()
         else:
@@ -390,7 +437,7 @@ class _Driver:
 
     @property
     def _is_alone(self) -> bool:
-        """Whether whoever drives the function waits, and nothing has come that is for it to look at."""
+        """Whether the driver waits and nothing has happened that it must process."""
         if not self._is_waiting or self._wake_event.is_set():
             return False
         return not (self._has_new_rows or self._known or self._later or self._fault or self._failure)
@@ -403,19 +450,19 @@ class _Driver:
         self._sent = self._recorder.send(self._parts.kernel, drive, command, now, self._on_sent)
 
     def _on_sent(self) -> None:
-        """Go on from what was recorded, unless that is for whoever drives the function to look at."""
+        """Continue with the next steps after a record was answered, or wake the driver."""
         sent = self._sent
         if sent is None or not self._is_alone or not sent.is_plainly_over or sent.error is not None:
             self._wake_event.set()
             return
         try:
             self._begin_next(sent.what.drive, self._recorder.answer(sent))
-        except Exception as error:  # noqa: BLE001  # others are told after this one
+        except Exception as error:  # noqa: BLE001  # other callbacks of the batch follow this one
             self._fault = error
             self._wake_event.set()
 
     def _begin_next(self, drive: Drive, answer: JobRecorded) -> None:
-        """Begin what the function has asked for by now."""
+        """Start the steps that the function has requested since."""
         self._sent = None
         self._note(drive, answer)
         self._looked_at = now = self._now()
@@ -428,14 +475,14 @@ class _Driver:
             self._wake_event.set()
 
     async def _until_sent(self, drive: Drive, sent: Call[Record]) -> None:
-        """Wait until what was sent is recorded, and the function is told."""
+        """Wait until the record in flight is stored and its answer fed."""
         command = sent.what.command
         await self._record(drive, command.rows, seen=command.seen, sent=sent)
         self._sent = None
         self._looked_at = self._now()
 
     async def _stop(self) -> None:
-        """Stop the steps that are under way, and wait until they are over; be stirred no more."""
+        """Cancel the running steps and wait for them and for a record in flight; stop the alarm."""
         self._is_waiting = False
         self._alarm.end()
         for trying in list(self._running.values()):
@@ -453,9 +500,9 @@ class _Driver:
                 await self._wake_event.wait()
 
     async def _others(self, drive: Drive, now: Micros, *, begins: bool, are_more: bool) -> Sequence[Recorded]:
-        """Return what is to be recorded beside what steps and timers have come to. `are_more` says whether those are.
+        """Return the rows to record besides outcomes of steps and timers; `are_more` is whether there are such.
 
-        With `begins` runs are started, and steps get into their queues.
+        With `begins`, rows that start child runs and queue steps are included.
         """
         rows: list[Recorded] = [*await answer_rows(self._body, drive), *drive.queues.taken_back()]
         if begins and not drive.is_paused and self._failure is None:
@@ -463,7 +510,7 @@ class _Driver:
         return [*rows, *self._published(drive, now, are_more or bool(rows))]
 
     def _published(self, drive: Drive, now: Micros, others: bool) -> list[Recorded]:
-        """Return what the function shows, if it is to be recorded now: with others, before it rests, after a while."""
+        """Return published values if it is time to record them: with other rows, before parking, or after a while."""
         published = drive.published()
         if not published:
             self._publish_at = None
@@ -481,7 +528,7 @@ class _Driver:
         return []
 
     def _not_undone(self, recorded: Recorded) -> Recorded:
-        """Have the run blocked. Once somebody has resumed it, it is tried again: to be taken back is a must."""
+        """Have the run blocked by a failed compensation; return the row that retries it once the run is resumed."""
         error = cast("dict[str, str]", parse(recorded.error or "{}"))
         what = f"what takes back a step, {recorded.step!r}, has failed {recorded.attempt} times"
         message = f"{what}: {error.get('type')}: {error.get('message')}; `run resume` has it tried again"
@@ -511,12 +558,12 @@ class _Driver:
         )
 
     async def _take(self, drive: Drive) -> None:
-        """Tell the function what was recorded by others of its steps."""
+        """Feed the answers of transactional steps."""
         while self._known and not self._is_fenced:
             answer = self._known.pop(0)
             take = partial(in_turns, partial(drive.take, answer), lambda: drive.turn)
             try:
-                with CancelScope(shield=True):  # nobody else is to touch the function meanwhile
+                with CancelScope(shield=True):  # the function must not be touched meanwhile
                     await until_available(take, "what a step gave can't be had yet")
             except RestlessError as error:
                 drive.give_up(error)
@@ -540,9 +587,10 @@ class _Driver:
         seen: int | None = None,
         sent: Call[Record] | None = None,
     ) -> None:
-        """Store rows and tell the function. What may have been stored is sent again: it is stored once.
+        """Store rows and feed the answer; repeat while the store is down.
 
-        `seen` is what was seen when they were sent first: what that stored is looked for among the rows after this.
+        Rows that were stored already are not stored again. `seen` is the last row that was seen when they were first
+        sent: the kernel looks for them in the rows after it.
         """
         wait = RETRY_MIN
         seen = drive.seen if seen is None else seen
@@ -573,7 +621,7 @@ class _Driver:
         self._note(drive, answer)
 
     async def _record_each(self, drive: Drive, rows: Sequence[Recorded]) -> None:
-        """Store rows one by one, so that what can be stored is. Raises what was refused first."""
+        """Store rows one by one, so that one refused row does not block the others. Raises the first refusal."""
         refused: CommandError | None = None
         for row in rows:
             try:
@@ -586,7 +634,7 @@ class _Driver:
 
     async def _wait(self, drive: Drive, now: Micros) -> None:
         look_at = self._looked_at + HISTORY_POLL_INTERVAL
-        # What is due and is not to begin would be due again at once: only what is under way is waited for.
+        # Due steps that may not start would be due again at once: then only running steps are waited for.
         following = self._next(drive, now, begins=self._begins(drive, now))
         if following is None or self._failure is not None:
             at = look_at
@@ -606,29 +654,29 @@ class _Driver:
     # Ends -----------------------------------------------------------------------------------------------------------
 
     def _next(self, drive: Drive, now: Micros, *, begins: bool = True) -> Micros | None:
-        """Return when something is due, of steps too if they are to begin then; None if nothing is."""
+        """Return when the next timer, or step if `begins`, is due; None if none is."""
         times = [one.at for one in drive.timers()]
         if begins:
             later = (one for one in self._later.values() if one.at is not None)
-            # What waits for its turn has it when another has ended.
+            # A lost step that awaits its turn starts when another has ended.
             if self._lost:
                 later = (one for one in later if not self._waits_for_its_turn(one, now))
             times += (one.at for one in later if one.at is not None)
         return min(times, default=None)
 
     def _begins(self, drive: Drive, now: Micros) -> bool:
-        """Whether steps that are due are to begin."""
+        """Return whether steps that are due may start."""
         return not drive.is_paused and self._failure is None and not self._should_release(drive, now)
 
     def _idle_outcome(self, drive: Drive, now: Micros) -> Outcome | None:
-        """Return that the function is to rest, if nothing of it is under way and nothing is soon."""
+        """Return the outcome of a function that is to be suspended or blocked; None while it has work now or soon."""
         if self._running or self._done or self._known:
             return None
         if self._failure is not None:
             return Blocked(failure=self._failure)
         waiting = FunctionWaiting(seen=drive.seen, lost_attempts=drive.lost_attempts())
         if self._later and self._should_release(drive, now):
-            return attrs.evolve(waiting, wake_at=now)  # for whoever drives it next
+            return attrs.evolve(waiting, wake_at=now)  # for the next driver
         at = self._next(drive, now)
         if drive.is_paused:
             return attrs.evolve(waiting, wake_at=now if at is None or self._later else at)
@@ -640,31 +688,32 @@ class _Driver:
         return attrs.evolve(waiting, wake_at=at) if is_far else None
 
     def _should_release(self, drive: Drive, now: Micros) -> bool:
-        """Whether nothing more is to begin here: there is no time left, or its claim has let it run beside others.
+        """Return whether nothing more may start here.
 
-        Those are others than it may run beside: what was lost of it has ended since, or was lost more often before.
+        Either its time is up, or its claim allowed other neighbours than it may have now (docs/decisions/0059). The
+        latter is so when its lost steps have ended, or when one of them was lost more often than at the claim.
         """
         return self._is_out_of_time(now) or passed_over(drive.lost_attempts()) != self._body.attempt.pass_over
 
     def _is_out_of_time(self, now: Micros) -> bool:
-        """Whether nothing more of it is to begin here: its host stops, or has little time left."""
+        """Return whether nothing more may start here, because the host is shutting down or has little time left."""
         if self._parts.is_leaving():
             return True
         limit, ends_at = self._parts.drive_for, self._body.ends_at
-        # What has begun by half of the time has as much again.
+        # A step that starts before half of the time has the other half to end.
         half = None if ends_at is None else (ends_at - self._body.started_at) // 2
         driven_for = now - self._body.started_at
         return (limit is not None and driven_for > limit) or (half is not None and driven_for > half)
 
 
 def _unreadable(recorded: Recorded) -> Failure | None:
-    """Return why a run is to be blocked by a step that could not read what it was given; None if it is not."""
+    """Return the failure that blocks the run if a step could not read its arguments; None otherwise."""
     error = cast("dict[str, str]", parse(recorded.error or "{}"))
     return Failure(code=error["code"], message=error["message"]) if is_unreadable(error) else None
 
 
 def _first(error: BaseException) -> BaseException:
-    """Return what was raised first in a group of task groups' errors."""
+    """Return the first error of a nested group."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error

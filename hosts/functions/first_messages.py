@@ -1,7 +1,7 @@
-"""Which messages and updates are there when a function begins: it finds them in its first turn, as in each replay.
+"""The messages and updates that a durable function finds in its first turn, live and in every replay.
 
-Those that were stored with its run are. Those that came later, and before anybody drove it, are as well; which these
-were is recorded before anything else, in a row of its own.
+These are the ones that were stored with its run, and the ones that arrived before the first attempt started. A row
+`function.began` records the latter before anything else (docs/decisions/0061).
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _TYPES: Final = frozenset({SIGNAL_RECEIVED, "update.received"})
 
 
 def last_there(rows: Sequence[Known]) -> int:
-    """Return up to which row they are there, by the rows that say that; 0 if none is."""
+    """Return the number of the last row in the first turn, as recorded; 0 if there are no such messages."""
     row_numbers = (
         facts.get("row" if row.type == FUNCTION_BEGAN else "inbox", 0)
         for row, facts in rows
@@ -26,12 +26,12 @@ def last_there(rows: Sequence[Known]) -> int:
 
 
 def last_come(history: Sequence[Known]) -> int:
-    """Return the number of the last row of a history that has one; 0 if none has."""
+    """Return the number of the last message or update of a history; 0 if it has none."""
     return max((row.number for row, _ in history if row.type in _TYPES), default=0)
 
 
 def rows_there(history: Sequence[Known], last: int, text: Texts) -> list[Row]:
-    """Return those up to a row, as the function is told them."""
+    """Return the messages and updates up to a row, as the function receives them."""
     return [
         Row(number=row.number, at=row.at, event=event)
         for row, facts in history

@@ -1,4 +1,4 @@
-"""What the rows of a history tell a function, and whose they are."""
+"""Conversion of history rows into the events that a durable function receives, and their classification."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, cast
@@ -42,7 +42,7 @@ from holdfast.ports.records import (
 
 PATCHED: Final = "patch.marked"
 NOTES: Final = frozenset({PATCHED, CLOCK_READ, FUNCTION_BEGAN, SIGNAL_REFUSED})
-"""The types of what is recorded before anything relies on it."""
+"""Types of rows that must be stored before anything relies on them."""
 RETRYING: Final = "step.retrying"
 FUNCTION_EVENT_TYPES: Final = frozenset(
     {
@@ -61,7 +61,7 @@ FUNCTION_EVENT_TYPES: Final = frozenset(
         CHANNEL_CLOSED,
     }
 )
-"""The types of the rows that a function is told. Others, such as pauses, say nothing to it."""
+"""Types of rows that a function receives. Others, such as pauses, do not concern it."""
 
 _OF_DRIVERS: Final = frozenset(
     {
@@ -76,18 +76,20 @@ _OF_DRIVERS: Final = frozenset(
         *UPDATE_ANSWERS,
     }
 )
-"""The types of the rows that are there only because some code has asked for something."""
+"""Types of rows that exist only because the code requested something."""
 _OF_STEPS: Final = frozenset({"step.completed", "step.failed", RETRYING, STEP_STARTED})
-"""The types of the rows that whoever drives a function makes of its steps, but for those that are jobs of their own."""
+"""Types of rows that a driver records about inline steps."""
 
 _UNREADABLE: Final = class_name(UnreadableInputError)
 
 Texts: TypeAlias = Callable[[Payload], str]
+"""Returns the JSON text of a payload; may read a blob store."""
 Facts: TypeAlias = Mapping[str, Any]
+"""The parsed data of a history row."""
 
 
 def function_event(row: HistoryRow, facts: Facts, text: Texts) -> HistoryEvent | None:
-    """Return what a row tells; None if a function is not told it."""
+    """Return the event of a row; None if a function does not receive it."""
     call, step = facts.get("call", ""), facts.get("step", "")
     match row.type:
         case "step.completed":
@@ -141,45 +143,45 @@ def function_event(row: HistoryRow, facts: Facts, text: Texts) -> HistoryEvent |
 
 
 def call_of_update(number: int) -> str:
-    """Return how the update of a row is called in its run."""
+    """Return the call name of the update with this row number."""
     return f"update{number}"
 
 
 def type_of_answer(answer: Answered) -> Literal["update.completed", "update.failed", "update.rejected"]:
-    """Return the type of the row that says what has come of an update."""
+    """Return the type of the row that records the result of an update."""
     if answer.rejected is not None:
         return "update.rejected"
     return "update.completed" if answer.error is None else "update.failed"
 
 
 def is_of_driver(row: HistoryRow, facts: Facts) -> bool:
-    """Whether a row is there only because some code has asked for something: a run that was refused, too."""
+    """Return whether a row exists only because the code requested something, a refused child run included."""
     if row.type in _OF_STEPS:
         return "job" not in facts
     if row.type == PUBLISHED:
-        return bool(facts["number"])  # that is what a generation before has shown
+        return bool(facts["number"])  # 0: carried over from an earlier generation
     return row.type in _OF_DRIVERS or (row.type == "child.failed" and "call" in facts)
 
 
 def known_from(history: Sequence[HistoryRow]) -> list[Known]:
-    """Return rows with what they tell, read at once: that takes half as long as to read each by itself."""
+    """Return rows with their parsed data. Parsing all of them as one text takes half as long as one by one."""
     facts: list[Facts] = parse(f"[{','.join(row.data or '{}' for row in history)}]")
     return list(zip(history, facts, strict=True))
 
 
 def payload_of(row: HistoryRow) -> Payload:
-    """Return the payload that a row must have."""
+    """Return the payload of a row that must have one."""
     assert row.payload is not None, f"row {row.number} of run {row.run} has no payload"
     return row.payload
 
 
 def is_unreadable(error: Mapping[str, object]) -> bool:
-    """Whether a try has failed because what it was given, or has asked for, can't be read: then the run is blocked."""
+    """Return whether an attempt failed because a value cannot be decoded: then the run is blocked."""
     return error.get("type") == _UNREADABLE
 
 
 def raised_from_facts(facts: Mapping[str, object]) -> Raised:
-    """Return the exception that a row tells of."""
+    """Return the exception that a row records."""
     error = cast("Mapping[str, str | None]", facts.get("error") or {})
     return Raised(
         type=str(error.get("type", "")),

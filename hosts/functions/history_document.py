@@ -1,4 +1,4 @@
-"""Histories of runs as documents: all that a run was told, in one JSON text that needs no store to be read again."""
+"""Exported histories: one generation of a run as a JSON document that can be replayed without a store."""
 
 import json
 from collections.abc import Mapping
@@ -15,24 +15,24 @@ from holdfast.ports.json import canonical, compact, parse
 from holdfast.ports.records import HistoryRow, Micros, Payload, Run, RunStatus
 
 FORMAT: Final = 1
-"""The number of the form that is written. Whatever comes after it, histories of this one can be read for ever."""
+"""The version of the format. Later releases can read documents of this version."""
 
 _INPUT: Final = "run.created"
 
 
 @attrs.frozen(kw_only=True)
 class RunHistory:
-    """One generation of a run: what it was given, and all that happened to it. Values are in it, also large ones.
+    """The history of one generation of a run, with all values inline.
 
     Attributes:
-        id: What users call the run.
-        generation: Which of its generations this is, from 1.
-        key: The key of the generation in which its first row is: its own, unless it keeps rows of one before. What a
-            durable function draws, as ids, is a function of it.
-        workflow, version: What it is a run of.
-        status: Where it was when this was read.
-        created_at: When that was created. Aware, in UTC.
-        rows: Its history, by number, from 1 without gaps. Each payload is inline.
+        id: The run id.
+        generation: The number of the generation, from 1.
+        key: The key of the generation that has its first row: its own, or that of an earlier one whose rows it keeps.
+            Random values and ids of a durable function are derived from it.
+        workflow, version: The workflow of the run.
+        status: The status when the history was read.
+        created_at: When that generation was created. Aware, in UTC.
+        rows: The rows by number, from 1 without gaps. Each payload is inline.
         error: Why it failed or was cancelled, as JSON text; None if neither.
     """
 
@@ -48,21 +48,21 @@ class RunHistory:
 
     @property
     def definition(self) -> str:
-        """What code it needs, as `<workflow>@<version>`."""
+        """The code that it needs, as `<workflow>@<version>`."""
         return f"{self.workflow}@{self.version}"
 
     @property
     def began_at(self) -> Micros:
-        """`created_at` as stores keep it."""
+        """`created_at` in microseconds."""
         return micros(self.created_at)
 
     @property
     def input(self) -> str:
-        """What the run was given, as JSON text: of a durable function, an object of its arguments by name."""
+        """The input of the run as JSON text; for a durable function, an object of its arguments by name."""
         return text_of(self.rows[0].payload)
 
     def to_json(self) -> str:
-        """Return the document: JSON with a row of the history on each line. `from_json` reads it, in any release."""
+        """Return the document: JSON with one history row per line. `from_json` reads it, in any later release."""
         head: dict[str, object] = {
             "holdfast_history": FORMAT,
             "workflow": self.workflow,
@@ -81,7 +81,7 @@ class RunHistory:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the history of a document. InvalidHistoryError if it is none, or of a newer release's form."""
+        """Parse a document. InvalidHistoryError if it is invalid, or in the format of a newer release."""
         try:
             document = parse(text)
         except (ValueError, RecursionError) as error:
@@ -114,7 +114,7 @@ class RunHistory:
 
 
 def read_history(core: Core, run: Run) -> RunHistory:
-    """Read the history of a run, as it was when its row was read, with all values. BlobMissingError and the like."""
+    """Read the history of a run up to its last known row, with all values. BlobMissingError and similar."""
     kept = list(rows_of(core.stores.persistence, run, upto=run.last_row))
     if not kept:
         raise InvalidHistoryError(f"nothing is left of the history of run {run.id!r}")
@@ -134,12 +134,12 @@ def read_history(core: Core, run: Run) -> RunHistory:
 
 
 def rows_since(core: Core, run: Run, seen: int) -> list[HistoryRow]:
-    """Return the rows of a run after this number, up to the last when its row was read, with all values."""
+    """Return the rows of a run after a number, up to its last known row, with all values."""
     return [_inlined(core, row) for row in rows_of(core.stores.persistence, run, seen, upto=run.last_row)]
 
 
 def text_of(payload: Payload | None) -> str:
-    """Return the JSON text of a payload of a history that was read here."""
+    """Return the JSON text of an inline payload."""
     return "null" if payload is None or payload.inline is None else payload.inline
 
 

@@ -1,4 +1,4 @@
-"""What updates have come to, on its way into the history and out of it again."""
+"""Rows that a driver records for requests of a function: child runs, queued steps, and results of updates."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,16 +17,16 @@ from holdfast.ports.json import canonical
 from holdfast.ports.records import ClosePolicy, Payload
 
 Put = Callable[[str], Payload]
-"""Stores the text of a value: in the row itself, or as a blob if it is large."""
+"""Stores the JSON text of a value: in the row, or as a blob if it is large."""
 
 
 def recorded_answers(answers: Sequence[Answered], put: Put) -> list[Recorded]:
-    """Return what is to be recorded of what updates have come to."""
+    """Return the rows that record the results of updates."""
     return [_recorded(one, put) for one in answers]
 
 
 def are_small(answers: Sequence[Answered]) -> bool:
-    """Whether to store them needs no blob store."""
+    """Return whether all values fit into rows, so that no blob store is called."""
     return all(len(one.output or "") <= INLINE_MAX for one in answers)
 
 
@@ -52,7 +52,7 @@ def _facts(raised: Raised) -> dict[str, object]:
 
 
 async def child_rows(body: Body, drive: Drive) -> list[Recorded]:
-    """Return what starts the runs that are asked for, tells others what they are to be told, and closes channels."""
+    """Return the rows that start child runs, notify runs, and close channels."""
     children = drive.children()
     if all(len(_text_of(one)) <= INLINE_MAX for one in children):
         return [_child_row(body, one) for one in children]
@@ -61,7 +61,7 @@ async def child_rows(body: Body, drive: Drive) -> list[Recorded]:
 
 
 async def queued_rows(body: Body, drive: Drive) -> list[Recorded]:
-    """Return what puts steps into their queues."""
+    """Return the rows that queue steps."""
     queues, payloads, place = drive.queues, body.payloads, body.place
     new = queues.new()
     put = partial(lambda: [queues.queued(one, payloads.put(one.arguments, place)) for one in new])
@@ -71,7 +71,7 @@ async def queued_rows(body: Body, drive: Drive) -> list[Recorded]:
 
 
 async def answer_rows(body: Body, drive: Drive) -> list[Recorded]:
-    """Return what says what updates have come to."""
+    """Return the rows that record the results of updates."""
     answers = drive.answers()
     put = partial(recorded_answers, answers, lambda text: body.payloads.put(text, body.place))
     if are_small(answers):
@@ -83,7 +83,7 @@ def _child_row(body: Body, request: ChildRequest | NotifyRequest | CloseRequest)
     if isinstance(request, CloseRequest):
         return Recorded(type="channel.closed", call=request.call, site=request.site, channel=request.channel)
     run = body.work.run
-    # Not in a place of this run's: it is the child's, and goes with that.
+    # Stored under a key of its own: the blob belongs to the child, and is removed with it.
     place = attrs.evolve(body.place, run=f"{run.key}-{request.call.replace('.', '-')}")
     if isinstance(request, NotifyRequest):
         child_message = ChildMessage(run_id=request.run, reason=request.text)

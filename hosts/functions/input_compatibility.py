@@ -1,4 +1,4 @@
-"""Whether the code that there is reads what is stored for what a run does next: looked at, and never touched."""
+"""Check whether new code can read the stored input of a run's next work. Reads only."""
 
 from collections.abc import Iterator
 
@@ -15,13 +15,13 @@ from holdfast.ports.persistence import JobsOfRun
 from holdfast.ports.records import STAGE_COMPLETED, JobKind, Run
 
 _ELSEWHERE = (JobKind.WORKFLOW, JobKind.CANCEL, JobKind.DELIVER)
-"""The kinds of jobs whose input is looked at elsewhere, or blocks nothing."""
+"""Kinds of jobs whose input is checked elsewhere, or never blocks a run."""
 
 
 def unreadable_input(core: Core, run: Run) -> UnreadableValueError | None:
-    """Return what is wrong with what a job of a run is given, that of a step in a queue too; None if all can be read.
+    """Return the error of a job, or queued step, whose input the code cannot read; None if all are readable.
 
-    Jobs whose code is not here are left out. Raises what says that a value can't be had.
+    Jobs whose code this process lacks are skipped. Raises the errors of values that cannot be loaded.
     """
     jobs = core.stores.persistence.read(JobsOfRun(run.key))
     attempts = [attempt_of(job) for job in jobs if job.kind not in _ELSEWHERE and not job.outlives_run]
@@ -35,10 +35,9 @@ def unreadable_input(core: Core, run: Run) -> UnreadableValueError | None:
 
 
 def unreadable_later(core: Core, run: Run, code: Authored) -> UnreadableValueError | None:
-    """Return what is wrong with what the stages of a pipeline will be given that have not begun; None if nothing is.
+    """Return the error of a later pipeline stage whose input the code cannot read; None if all are readable.
 
-    Of that those values are looked at which are there by now: configs, what the stages of this group gave, and what
-    later ones go over.
+    Checks the values that exist already: configs, and the outputs of stages that ran or were kept.
     """
     if isinstance(code, Workflow):
         return None

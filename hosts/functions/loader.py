@@ -1,4 +1,4 @@
-"""Opens a function that is to be driven: as it was kept in memory, or else by a replay of its history."""
+"""Loading of a durable function that is to be driven: from memory, or by a replay of its history."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
@@ -17,15 +17,15 @@ from holdfast.ports.persistence import JobsOfRun, RunsByKey
 from holdfast.ports.records import HistoryRow, JobState
 
 FRESH_SECONDS: Final = 0.1
-"""For how long what was read of a run when it was claimed says that its function is new."""
+"""For how many seconds the run that was read at the claim proves that its function is new."""
 
 
 class FencedError(Exception):
-    """The history says that the attempt is over: its worker was stopped for so long that it was taken for lost."""
+    """The history shows that the attempt is over: its worker was suspended for so long that it was taken for lost."""
 
 
 class Opener:
-    """Opens functions in threads. What is known of all new ones that have gathered is asked in one question.
+    """Opens functions in threads. One query verifies all new functions of a batch.
 
     One for each kernel in each event loop.
     """
@@ -34,10 +34,10 @@ class Opener:
         self._gathering: Gathering[_Opening] = Gathering(_look)
 
     async def open(self, body: Body, make: Callable[[bool], None], turn: Callable[[], int]) -> None:
-        """Have `make` called, which opens the function of an attempt; it is told whether that is new.
+        """Call `make`, which opens the function of an attempt; its argument is whether the function is new.
 
-        `turn` is as for `turns.in_turns`. Whoever is cancelled leaves it behind.
-        Raises what `make` does; RestlessError; UnavailableError.
+        `turn` is as for `stall_watchdog.in_turns`. A cancelled caller abandons the call. Raises the errors of `make`;
+        RestlessError; UnavailableError.
         """
         opening = _Opening(body)
         await self._gathering.made(Call(opening, lambda: make(opening.is_new), turn, may_be_left=True))
@@ -50,15 +50,15 @@ class _Opening:
 
     @property
     def may_be_new(self) -> bool:
-        """Whether nobody has driven the function yet, and nothing was known of its run but how it was called."""
+        """Whether the function was never driven before and its run had only its first row when it was read."""
         return self.body.attempt.epoch == 1 and self.body.work.run.last_row == 1
 
 
 def _look(batch: Sequence[Call[_Opening]]) -> None:
-    """Find which of the new functions still are; the others have histories to be read, which takes its time."""
+    """Verify which of the new functions are still new; the others get threads of their own to read their histories."""
     try:
         new = _still_new([call.what.body for call in batch if call.what.may_be_new])
-    except BaseException as error:  # noqa: BLE001  # each of those who wait raises it
+    except BaseException as error:  # noqa: BLE001  # raised in each waiting caller
         for call in batch:
             call.error = error
         return
@@ -68,11 +68,11 @@ def _look(batch: Sequence[Call[_Opening]]) -> None:
 
 
 def _still_new(bodies: Sequence[Body]) -> set[str]:
-    """Return the runs of which there is no more than there was. Those that were read long ago are read again."""
+    """Return the keys of the runs without further rows. Runs that were read too long ago are read again."""
     fresh = {body.work.run.key for body in bodies if _is_fresh(body)}
     keys = sorted({body.work.run.key for body in bodies} - fresh)
     runs = bodies[0].parts.persistence.read(RunsByKey(tuple(keys))) if keys else ()
-    # To be lost, and to end, are rows: an attempt whose run has no more is held.
+    # A loss and an end are rows: without further rows the attempt still holds its lease.
     return fresh | {run.key for run in runs if run.last_row == 1}
 
 
@@ -81,23 +81,22 @@ def _is_fresh(body: Body) -> bool:
 
 
 def opened(body: Body, text: Texts, known: Callable[[Drive], object], *, is_new: bool) -> Drive:
-    """Return the function of an attempt, told all of its history that there is. Not where an event loop runs.
+    """Return the function of an attempt, with its whole history fed. Not where an event loop runs.
 
-    `known` is told of it before it runs. Of one that `is_new` there is nothing to be told.
-    Raises what says that its input can't be read, or is not what it takes; UnavailableError if a store is away;
-    FencedError.
+    `known` receives the drive before the function runs. With `is_new` there are no rows to feed. Raises FencedError;
+    the errors of an input that cannot be read or does not fit; UnavailableError if a store is down.
     """
     return _resumed(body, text, known) or _replayed(body, text, known, is_new=is_new)
 
 
 def keep_idle(body: Body, drive: Drive) -> None:
-    """Keep a function in memory that rests, for whoever drives it next here. Not where an event loop runs."""
+    """Keep a waiting function in memory for the next attempt on this worker. Not where an event loop runs."""
     attempt = body.attempt
     body.parts.cache.keep(IdleFunction(job=attempt.job, epoch=attempt.epoch, code=_code(body), drive=drive))
 
 
 def _resumed(body: Body, text: Texts, known: Callable[[Drive], object]) -> Drive | None:
-    """Return it as it was kept in memory, told what has come since; None if it is to be replayed."""
+    """Return the function from memory, with the new rows fed; None if it must be replayed."""
     drive = body.parts.cache.take(body.attempt, _code(body))
     if drive is None:
         return None
@@ -113,12 +112,12 @@ def _resumed(body: Body, text: Texts, known: Callable[[Drive], object]) -> Drive
 
 
 def _replayed(body: Body, text: Texts, known: Callable[[Drive], object], *, is_new: bool) -> Drive:
-    """Return it told all that there is, from the first row on."""
+    """Return the function after a replay from the first row."""
     run = body.work.run
     if body.work.error is not None:
         raise body.work.error
     history = () if is_new else rows_after(body, 0)
-    # What was drawn in rows that are kept is drawn again: it hangs on the generation in which all began.
+    # Kept rows were recorded with the seed of the first generation: random values must come out the same.
     first = history[0] if run.kept_rows and history else None
     machine = _code(body).machine(
         body.work.input,
@@ -130,7 +129,7 @@ def _replayed(body: Body, text: Texts, known: Callable[[Drive], object], *, is_n
     drive.speak_to(body.runtime)
     known(drive)
     try:
-        # Whoever had it before may have begun with steps of which nothing is recorded.
+        # An earlier attempt may have started steps without a row: only the first may add messages to the first turn.
         now, begins = body.parts.trusted_now(), body.attempt.epoch == 1
         drive.open(history, seen=0 if history else 1, now=now, begins=begins)
     except BaseException:
@@ -140,10 +139,10 @@ def _replayed(body: Body, text: Texts, known: Callable[[Drive], object], *, is_n
 
 
 def rows_after(body: Body, seen: int) -> list[HistoryRow]:
-    """Return the rows of the history of an attempt's run after this number, those that it keeps too.
+    """Return the history rows of an attempt's run after number `seen`, including kept rows of earlier generations.
 
-    FencedError if they tell that the attempt is over. Whoever drives the function now has counted what was under way
-    when it began: were it driven here by what is recorded since, steps would begin that nobody counts.
+    FencedError if they show that the attempt is over. The driver that took over has counted the steps that were
+    running when it started: feeding its rows here would start steps that no loss is counted for.
     """
     rows = list(rows_of(body.parts.persistence, body.work.run, seen))
     if _may_be_over(rows, body) and not _is_held(body):
@@ -152,9 +151,10 @@ def rows_after(body: Body, seen: int) -> list[HistoryRow]:
 
 
 def _may_be_over(rows: Sequence[HistoryRow], body: Body) -> bool:
-    """Whether a row says that an attempt is over, or something like it: steps in queues count claims of their own.
+    """Return whether a row may show that an attempt is over.
 
-    Makes no call for a row: a replay has thousands of them.
+    Queued steps have epochs of their own, so `_is_held` decides. Makes no function call per row: a replay has
+    thousands.
     """
     run, epoch = body.work.run.key, body.attempt.epoch
     return any(

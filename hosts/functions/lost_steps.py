@@ -1,7 +1,7 @@
-"""What was under way when the worker of a function was lost: how that counts, and in which turn it is tried again.
+"""Steps that were running when the worker of their function was lost: how the loss counts, and when they are retried.
 
-What kills its worker takes all with it that is under way there. To find it, steps of one function that were lost are
-tried again as jobs are: those that were lost often one at a time.
+A step that kills its worker takes down everything beside it. To find it, lost steps of one function are retried like
+lost jobs: those that were lost often, one at a time (docs/decisions/0059).
 """
 
 from collections.abc import Collection, Sequence
@@ -19,25 +19,27 @@ from holdfast.ports.records import LOSSES_MIN, STEP_STARTED, SUSPECT_AFTER, Micr
 from holdfast.ports.structs import frozen
 
 ALONE_FOR: Final[Micros] = 60_000_000
-"""How long, in microseconds, a step that was lost often keeps others like it waiting: they may wait for each other."""
+"""Microseconds that a step lost often keeps others like it waiting. After that they may depend on each other."""
 
 _NEVER_ALONE: Final = 4
-"""How many times as often as one that was alone a step is lost with others before its run is blocked for that."""
+"""How many times the limit a step may be lost without having run alone, before its run is blocked."""
 
 
 @frozen(kw_only=True)
 class Losses:
-    """What is to be recorded of steps that were lost, and why their run is to be blocked, if it is."""
+    """The consequences of a lost worker for the steps of one function."""
 
     rows: tuple[Recorded, ...]
+    """The rows that record the losses."""
     failure: Failure | None
+    """Why the run must be blocked; None if it need not be."""
 
 
 def lost_steps(tries: Sequence[Try], *, was_suspect: bool, now: Micros) -> Losses:
-    """Return what has become of the steps that were under way, or may have been: nobody knows how far they came.
+    """Return the consequences for the steps that may have been running: their progress is unknown.
 
-    `was_suspect` says that the job which drove them ran beside nothing else that was lost. One that was lost before,
-    and has not begun again, was not under way.
+    `was_suspect` means that their job ran beside no other job that was ever lost. A step that was lost before and has
+    not been started again was not running.
     """
     under_way = [one for one in tries if not one.lost_attempts or one.is_begun]
     is_alone = was_suspect and sum(one.lost_attempts > 0 for one in under_way) == 1
@@ -53,7 +55,7 @@ def lost_steps(tries: Sequence[Try], *, was_suspect: bool, now: Micros) -> Losse
 
 
 def _is_given_up(one: Try, *, is_alone: bool) -> bool:
-    """Whether a step that was lost once more is not tried again: it may be tried once, or was alone."""
+    """Return whether a lost step is not retried: it allows one attempt, or reached the limit and was alone."""
     most = _losses_max(one)
     return one.lost_attempts + 1 >= most and (is_alone or most == 1)
 
@@ -61,7 +63,7 @@ def _is_given_up(one: Try, *, is_alone: bool) -> bool:
 def _losses_max(one: Try) -> int:
     step = cast("Step[..., object]", one.request.definition)
     attempts = policy_from(step.retry or Retry()).attempts
-    # What takes back a step is a must: it is tried again whatever it is allowed.
+    # A compensation must succeed: it is retried even if its policy allows one attempt.
     return max(attempts, LOSSES_MIN) if one.request.undoes else losses_max(attempts)
 
 
@@ -75,10 +77,11 @@ def _not_done(one: Try) -> Failure:
 def begins_again(
     waiting: Sequence[Try], under_way: Collection[Try], *, turn: int, waited: Micros
 ) -> list[Try]:
-    """Return which of the steps that were lost begin again now, beside those of them that are under way.
+    """Return which of the waiting lost steps start now, beside the lost steps that are running.
 
-    What was lost often runs beside no other that was lost, unless those have been under way for so long that they may
-    wait for it: `waited` is since when none has begun. `turn` is another number each time that the function is driven.
+    A step that was lost often runs beside no other lost step, unless those have been running for so long that they
+    may depend on it. `waited` is the time, in microseconds, since one was last started. `turn` differs each time that
+    the function is driven, so that another step comes first.
     """
     suspects = [one for one in waiting if one.lost_attempts >= SUSPECT_AFTER]
     others = [one for one in waiting if one.lost_attempts < SUSPECT_AFTER]
@@ -91,7 +94,7 @@ def begins_again(
 
 
 def begun_again(one: Try, now: Micros) -> Recorded:
-    """Return what is recorded before a step begins again that was lost: or else nobody knows whether it has."""
+    """Return the row that is stored before a lost step starts again: a later loss counts only with it."""
     return Recorded(
         type=STEP_STARTED,
         call=one.request.call,

@@ -1,4 +1,4 @@
-"""What an object of a user's holds: whether somebody who was only to look at it has changed it."""
+"""Snapshots of user objects, to detect a query that changes the object it reads."""
 
 from collections import deque
 from functools import cached_property
@@ -6,15 +6,18 @@ from inspect import getattr_static
 from typing import Final, cast
 
 DEPTH: Final = 4
-"""How deep in lists, dicts and sets it is noticed that a query changes them."""
+"""How deep changes of nested lists, dicts and sets are detected."""
 _HELD_MAX: Final = 5_000
-"""How much of an object is looked at at most."""
+"""How many parts of an object are compared at most."""
 _NOT_THEIRS: Final = frozenset({"_asyncio", "anyio", "asyncio", "builtins", "functools", "holdfast", "types"})
-"""The packages of what no class of a user's is: events, tasks, functions. They hold the loop, and that everything."""
+"""Packages whose objects are not followed: events, tasks, functions.
+
+These refer to the event loop, and through it to everything.
+"""
 
 
 def shape(value: object, depth: int = DEPTH) -> object:
-    """Return what a value holds, as far as it is plain: attributes, lists, dicts and sets, and what is in these."""
+    """Return the attributes of an object, with nested lists, dicts and sets copied down to `depth`."""
     if depth == 0:
         return value
     if isinstance(value, list | tuple | deque):
@@ -36,7 +39,7 @@ def shape(value: object, depth: int = DEPTH) -> object:
 
 
 def is_same(before: object, after: object) -> bool:
-    """Whether two shapes are of the same, and not just of what is equal."""
+    """Return whether two shapes have the same objects in the same places; equal objects are not enough."""
     if isinstance(before, list | tuple) and isinstance(after, list | tuple):
         ours, theirs = cast("list[object]", before), cast("list[object]", after)
         return len(ours) == len(theirs) and all(map(is_same, ours, theirs))
@@ -44,7 +47,7 @@ def is_same(before: object, after: object) -> bool:
 
 
 def holdings(state: object) -> list[object] | None:
-    """Return all that an object holds, however deep, by who it is or, of plain values, what; None if that is much."""
+    """Return the ids, and for plain values the values, of all parts of an object; None if there are too many."""
     found: list[object] = []
     seen: set[int] = set()
     left: list[object] = [state]

@@ -1,4 +1,4 @@
-"""How a function that is driven has ended: what its attempt is settled with."""
+"""The outcomes with which the attempt of a driven function is settled."""
 
 import logging
 import traceback
@@ -30,13 +30,13 @@ from holdfast.kernel.history.exceptions import error_words
 from holdfast.kernel.rules.continue_as_new import sent_on
 
 _PLACES_MAX: Final = 3
-"""How many places are named in which a function waits for nothing."""
+"""How many places in the code the message of a stuck function names."""
 
 _log = logging.getLogger("holdfast.functions")
 
 
 async def outcome_of(body: Body, drive: Drive) -> Outcome:
-    """Return how a function has ended, or why it can't go on. What it gave is stored by then."""
+    """Return the outcome of a function that ended or failed to replay. Stores a large result first."""
     if drive.fault is not None:
         return blocked(drive.fault.code, str(drive.fault))
     ended = drive.ended
@@ -74,7 +74,7 @@ async def outcome_of(body: Body, drive: Drive) -> Outcome:
 
 
 def stuck(places: Sequence[str]) -> Outcome:
-    """Return that a function waits, at these places, for nothing that could come."""
+    """Return the outcome of a function that waits, at these places in the code, for something that cannot arrive."""
     first = "; ".join(places[:_PLACES_MAX])
     more = f"; and {len(places) - _PLACES_MAX} tasks more" if len(places) > _PLACES_MAX else ""
     message = (
@@ -86,21 +86,21 @@ def stuck(places: Sequence[str]) -> Outcome:
 
 
 def blocked(code: str, message: str) -> Outcome:
-    """Return that somebody has to look at a run, and why."""
+    """Return an outcome that blocks the run."""
     return Blocked(failure=Failure(code=code, message=message[:MESSAGE_MAX]))
 
 
 _SHOWN_PAGE: Final = 100
-"""How many rows are read at once of what a function has shown."""
+"""How many rows with published values are read per page."""
 
 
 async def going_on(body: Body, drive: Drive, ended: GoesOn) -> ContinuedAsNew:
-    """Return that the run goes on as a new generation, with the updates that the function has not begun with."""
+    """Return the outcome of a continue-as-new, with the updates that the function has not started."""
     unread = drive.unread
 
     def made() -> ContinuedAsNew:
         rows = [row for row in (rows_after(body, 0) if unread else ()) if row.number in unread]
-        # Not in a place of this generation's: it is the next one's.
+        # Stored under a key of its own: the blob belongs to the next generation.
         place = attrs.evolve(body.place, run=f"{body.work.run.key}-next")
         return ContinuedAsNew(
             workflow=ended.workflow,
@@ -115,7 +115,7 @@ async def going_on(body: Body, drive: Drive, ended: GoesOn) -> ContinuedAsNew:
 
 
 def _shown(body: Body) -> tuple[CarriedValue, ...]:
-    """Return what the function shows: of each name the last."""
+    """Return the last published value of each name."""
     newest: dict[str, CarriedValue] = {}
     for row in newest_shown(body.parts.persistence, body.work.run, _SHOWN_PAGE):
         name = name_of_shown(row)

@@ -1,4 +1,4 @@
-"""What a function has asked for, and is yet to be done or recorded by whoever drives it."""
+"""Requests of a durable function that its driver has not executed or recorded yet."""
 
 import attrs
 
@@ -17,44 +17,46 @@ from holdfast.ports.structs import frozen
 
 @frozen(kw_only=True)
 class Try:
-    """A step that is to be done: for the how-manieth time, of at `most` so many if that is said, not before `at`.
-
-    `run` is the key of the generation in which it was tried first, if it was. `lost_attempts` of the tries before were
-    lost with their workers. One that was lost begins again once that is recorded: then it `is_begun`.
-    """
+    """The next attempt of a step."""
 
     request: StepRequest
     number: int = 1
+    """The number of the attempt, from 1, lost ones included."""
     at: Micros | None = None
+    """When it may start; None for now."""
     run: str | None = None
+    """The key of the generation that made the first attempt; None if there was none."""
     most: int | None = None
+    """The maximum number of attempts; None for that of the step's retry policy."""
     lost_attempts: int = 0
+    """How many attempts before were lost with their workers."""
     is_begun: bool = False
+    """Whether the start of an attempt that follows a lost one is recorded, so that it may start."""
 
     @property
     def counted(self) -> int:
-        """Which try it is of those that were not lost."""
+        """The number of the attempt, without lost ones."""
         return self.number - self.lost_attempts
 
 
 @attrs.define(eq=False)
 class Todo:
-    """What is to be done. While a function rests there mostly is nothing, and then this takes no room either.
+    """The pending work of one function. A waiting function usually has none, and then drops this object to save memory.
 
     Attributes:
-        new: Steps that are to be done here, and that nobody has been told of yet.
-        dropped: Calls in which nobody is interested any more, as far as nobody has been told.
-        tries: The next try of each step that has been tried.
-        children: The runs that the function has asked for, and that are not there yet; what others are to be told; and
-            the channels that are to be closed.
-        patches: What the function was told that its run has, which is not recorded yet.
-        answers: What has come of updates, and is not recorded yet.
-        refused: The messages that it was not given, of which that is not recorded yet: by the numbers of their rows.
-        published: What the function shows by now, of which not even this is recorded: by name.
-        shown: What its clock showed, and was read, when it was told rows: by their numbers, 0 as it began.
-        read: What of that is not recorded yet.
-        read_in_time: Where it was read last, and nothing was late: it is recorded if nothing else is before a rest.
-        began: The last row of the messages that were there when the function began, if that is not recorded yet.
+        new: Inline steps that the driver has not fetched yet.
+        dropped: Calls that the function no longer waits for and that the driver has not fetched yet.
+        tries: The next attempt of each step that was attempted.
+        children: Child runs to start, messages and cancellations to send to them, and channels to close.
+        patches: Patches that are active in this run and not recorded yet.
+        answers: Results of updates that are not recorded yet.
+        refused: Messages that could not be decoded, by row number, where the refusal is not recorded yet.
+        published: Published values that are not recorded yet, by name.
+        shown: Recorded clock readings: the time that the clock showed, by row number; 0 for the start of the function.
+        read: Clock readings that are not recorded yet.
+        read_in_time: The last clock reading that needs no row, unless the function is parked before anything else is
+            recorded.
+        began: The last row of the messages that the function started with, if that is not recorded yet.
     """
 
     new: list[StepRequest] = attrs.field(factory=list[StepRequest])

@@ -1,4 +1,4 @@
-"""What durable functions show to the world, read from the histories of their runs."""
+"""Published values of durable functions, read from the histories of their runs."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -17,21 +17,23 @@ from holdfast.ports.records import PUBLISHED, HistoryRow, Run
 from holdfast.ports.references import KeptRows
 
 SHOWN: Final = 200
-"""How many rows are looked at for all that a run shows: names that were published before these are left out."""
+"""How many rows are read for all published values of a run: names that were last published earlier are left out."""
 _PAGE: Final = 20
 
 
 @attrs.frozen(kw_only=True)
 class PublishedValue:
-    """A value that a function shows: the JSON text of it, and when it was stored."""
+    """A published value."""
 
     name: str
     text: str
+    """Its JSON text."""
     at: datetime
+    """When it was stored."""
 
 
 def published_value(core: Core, run: Run, name: str, form: Form) -> object:
-    """Return what a run showed last under a name; None if it has shown nothing. InvalidValueError."""
+    """Return the last value published under a name; None if there was never one. InvalidValueError."""
     for row in newest_shown(core.stores.persistence, run, _PAGE):
         if name_of_shown(row) == name:
             return decode(_text(core, row), form)
@@ -39,7 +41,7 @@ def published_value(core: Core, run: Run, name: str, form: Form) -> object:
 
 
 def published_values(core: Core, run: Run) -> list[PublishedValue]:
-    """Return what a run shows, by name."""
+    """Return the last published values of a run, sorted by name."""
     found: dict[str, PublishedValue] = {}
     for row in islice(newest_shown(core.stores.persistence, run, SHOWN), SHOWN):
         name = name_of_shown(row)
@@ -53,9 +55,9 @@ def _text(core: Core, row: HistoryRow) -> str:
 
 
 def newest_shown(persistence: Persistence, run: Run, page: int) -> Iterator[HistoryRow]:
-    """Yield what a run has shown, also in the rows that it keeps of generations before, the last first."""
+    """Yield the rows with published values of a run, newest first, including rows kept from earlier generations."""
     for part in reversed((*run.kept_rows, KeptRows(run.key, run.last_row))):
-        # Of its own rows those, too, that came since its row was read.
+        # No bound for its own rows: rows that were added since the run was read count.
         before = None if part.run == run.key else part.last + 1
         while rows := persistence.read(NewestRows(run=part.run, type=PUBLISHED, before=before, limit=page)):
             yield from rows
@@ -65,5 +67,5 @@ def newest_shown(persistence: Persistence, run: Run, page: int) -> Iterator[Hist
 
 
 def name_of_shown(row: HistoryRow) -> str:
-    """Return the name under which a row shows something."""
+    """Return the name of the value that a row publishes."""
     return str(cast("Mapping[str, object]", parse(row.data or "{}")).get("name"))

@@ -1,4 +1,4 @@
-"""The steps of a function that are jobs of their own: which are to get into their queues, which are in them."""
+"""The queued steps of a durable function: steps that are jobs of their own."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, cast
@@ -14,50 +14,54 @@ from holdfast.ports.errors import CompensationError
 from holdfast.ports.records import STEP_CANCELLED, STEP_COMPLETED, STEP_FAILED, STEP_QUEUED, Payload
 
 ENDED: Final = (STEP_COMPLETED, STEP_FAILED)
+"""The types of the rows with which a queued step ends."""
 
 
 class Queues:
-    """Knows them from what a function asks for, and from what its history tells."""
+    """The queued steps of one function, as its requests and its history show them."""
 
     __slots__ = ("_jobs", "_left", "_new", "_times", "failure")
 
     def __init__(self) -> None:
         self._new: dict[str, StepRequest] = {}
+        """Steps to be queued, by call."""
         self._jobs: dict[str, int] = {}
+        """Job numbers of queued steps that the function waits for, by call."""
         self._left: dict[str, int] = {}
-        """Those in queues in which nobody is interested any more, with the numbers of their jobs."""
+        """Job numbers of queued steps that the function no longer waits for, by call."""
         self._times: dict[str, int] = {}
+        """How often each call was queued."""
         self.failure: Failure | None = None
-        """Why the run is to be blocked, and is not yet.
+        """Why the run must be blocked, if it is not blocked yet.
 
-        A step has taken nothing back in the end, or whoever does it can't read its arguments.
+        A compensation failed for good, or a queued step cannot read its arguments.
         """
 
     def __bool__(self) -> bool:
-        """Whether anything is known of any step."""
+        """Return whether there is any state to keep."""
         return any((self._new, self._jobs, self._left, self._times, self.failure))
 
     @property
     def are_waited_for(self) -> bool:
-        """Whether any step is in a queue."""
+        """Whether the function waits for a queued step."""
         return bool(self._jobs)
 
     def has(self, call: str) -> bool:
-        """Whether a call is in a queue."""
+        """Return whether a call is a queued step that the function waits for."""
         return call in self._jobs
 
     def enqueue(self, request: StepRequest) -> None:
-        """Note that a step is to get into its queue."""
+        """Note that a step is to be queued."""
         self._new[request.call] = request
 
     def drop(self, call: str) -> None:
-        """Note that nobody is interested in a call any more."""
+        """Note that the function no longer waits for a call."""
         self._new.pop(call, None)
         if call in self._jobs:
             self._left[call] = self._jobs.pop(call)
 
     def note(self, kind: str, call: str, facts: Mapping[str, object], *, is_open: bool) -> None:
-        """Take a row that tells of a step. `is_open`: the function waits for the call."""
+        """Process a row about a step. `is_open`: the function waits for the call."""
         if kind == STEP_QUEUED:
             self._new.pop(call, None)
             self._times[call] = cast("int", facts["attempt"])
@@ -69,7 +73,7 @@ class Queues:
             self._left.pop(call, None)
 
     def begin_generation(self, open_calls: Callable[[str], Request | None]) -> None:
-        """Note that from here on the rows are of another generation: what was in a queue gets into it again."""
+        """Note that later rows belong to another generation, which queues the open steps again."""
         for call in self._jobs:
             request = open_calls(call)
             if isinstance(request, StepRequest) and request.queue is not None:
@@ -78,7 +82,7 @@ class Queues:
         self._left.clear()
 
     def try_again(self, request: StepRequest, facts: Mapping[str, object]) -> None:
-        """Note that a step has failed that must not: somebody has to look, and then it is tried again."""
+        """Note that a step failed that must not fail: block the run, and queue the step again once it is resumed."""
         error = cast("Mapping[str, str]", facts.get("error") or {})
         if is_unreadable(error):
             self.failure = Failure(code=error["code"], message=error["message"][:MESSAGE_MAX])
@@ -89,11 +93,11 @@ class Queues:
         self.enqueue(request)
 
     def new(self) -> list[StepRequest]:
-        """Return the steps that are to get into their queues, in the order in which they were asked for."""
+        """Return the steps to queue, in the order of their calls."""
         return list(self._new.values())
 
     def queued(self, request: StepRequest, arguments: Payload) -> Recorded:
-        """Return what puts a step into its queue."""
+        """Return the row that queues a step."""
         step = cast("Step[..., object]", request.definition)
         assert request.queue is not None
         return Recorded(
@@ -114,11 +118,11 @@ class Queues:
         )
 
     def taken_back(self) -> list[Recorded]:
-        """Return what takes those out of their queues in which nobody is interested any more."""
+        """Return the rows that cancel queued steps which the function no longer waits for."""
         return [Recorded(type="step.cancelled", call=call, job=job) for call, job in self._left.items()]
 
 
 def _attempts(retry: Retry) -> int:
-    """Return how often a step may be tried, whatever it fails by."""
+    """Return the largest number of attempts that any of the step's retry rules allows."""
     policies = (retry, *dict(retry.by_error).values())
     return max(policy_from(one).attempts for one in policies)

@@ -1,6 +1,46 @@
-"""One attempt to drive a function: what its history tells its machine, and what is to be done and recorded now.
+"""Replay of a durable function: feeds it the rows of its history and collects what it requests.
 
-No threads, no waiting and no clock in here. `open` and `take` run the function, so they are for a thread of their own.
+A function is never continued from saved variables, only from its history (docs/decisions/0020): its machine calls it
+from the first line and feeds it one row at a time, and after each row the function runs until it waits again. `Drive`
+connects the rows of the store with that machine. It turns a row into an event, feeds it, and collects the requests of
+the function: steps, queued steps, timers, child runs, replies to updates, published values. The driver (driver.py)
+executes and records them. Queries, exported histories and upgrade checks use the same class and execute nothing.
+
+There is no replay mode. Live runs, takeovers and replays feed the same rows in the same order. The result of a step
+does not go to the function directly: it is stored, and comes back as a row. So code that replays here continues
+there.
+
+Rows get in by three methods. `open` calls the function and feeds its whole history. `take` feeds the rows of the
+answer to a record. `resume` continues a function that was kept in memory; it refuses if the new rows do not follow
+the last one, or if another driver wrote one of them, and then the function must be replayed.
+
+Two row numbers matter. `seen` is the last row that was fed; `take` skips rows up to it, so an answer may be fed
+twice. `stored` is the last row that exists because some code requested something or read its clock. Up to `stored`
+the clock shows what it showed before. A later row that is fed more than a second late shows the current time instead,
+and if the function reads its clock then, that reading becomes a row (docs/decisions/0037).
+
+Some rows must be known before earlier rows are fed, because they record how the function was answered then: active
+patches, clock readings, refused messages, updates and results, and which messages its first turn had. `open` reads
+them first.
+
+What is guaranteed:
+
+- No threads, no waiting and no clock: `now` is passed in. But `text` may read a blob store, and `open`, `take` and
+  `resume` run user code: call them in a thread without a running event loop.
+- A row counts as seen only once its payload was read. Errors of a store are raised, and `take` can be repeated. After
+  a failed `open` or `resume` the drive must be closed and replaced, as loader.py does.
+- Other errors of Holdfast, such as nondeterminism, are not raised: they end the drive as its `fault`.
+- What `notes` returns must be stored before anything new is started, because the function already relies on it.
+
+What is ugly and why it stays:
+
+- A row is dispatched by its type in three places: `function_event` (what the function receives), `_learn` (what only
+  the drive needs) and `Queues.note`. Some rows concern two of them. One pass in the order of the rows keeps the state
+  between two rows exactly what it was live.
+- `_feed_steps` feeds consecutive results of steps in bulk (docs/decisions/0045): a second path with the effect of the
+  first, in about 60 % of its time.
+- `_todo` and `queues` are created on demand and dropped while the function waits, because a worker keeps a thousand
+  functions in memory. Frequent paths test `_made_queues` so that they do not create one.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -82,19 +122,19 @@ from holdfast.ports.records import (
 from holdfast.ports.structs import evolve
 
 BEHIND_MAX: Final[Micros] = 1_000_000
-"""By how much the clock of a function may be behind when it is told what has happened."""
+"""Microseconds that the clock of a function may be behind when a row is fed."""
 BLOCKED: Final = "run.blocked"
 UPDATE_REJECTED: Final = "update.rejected"
 _RARE: Final = frozenset(
     {PATCHED, RESULT_REFUSED, SIGNAL_REFUSED, CLOCK_READ, FUNCTION_BEGAN, UPDATE_REJECTED, "run.created"}
 )
-"""The types of the rows that are looked for before a function is told any."""
+"""Types of rows that are read before any row is fed."""
 
 
 class Drive:
-    """Tells a machine the rows of its history, and knows what its function waits for.
+    """A function with its machine, its position in the history, and its pending requests.
 
-    `text` gives the JSON text of a payload.
+    `text` returns the JSON text of a payload.
     """
 
     __slots__ = (
@@ -113,27 +153,27 @@ class Drive:
     )
 
     queues = Part(lambda _: Queues())
-    """The steps that are jobs of their own."""
+    """The queued steps."""
     _todo = Part(lambda _: Todo())
 
     def __init__(self, machine: FunctionMachine, text: Texts) -> None:
         self._machine = machine
         self._text = text
         self.seen = 0
-        """The number of the last row that is known."""
+        """The number of the last row that was fed."""
         self.ended: Ended | None = None
         self.fault: HoldfastError | None = None
-        """Why the function can't go on, if it can't."""
+        """Why the function cannot continue; None if it can."""
         self.is_paused = False
         self.has_shown = False
-        """Whether anything is recorded of what the function, or a generation before, has shown."""
+        """Whether the history has published values, of this or an earlier generation."""
         self.stored = 0
-        """The number of the last row that is there because some code has asked for something, or read its clock."""
+        """The number of the last row that exists because some code requested something or read its clock."""
         self._made_queues: Queues | None = None
         self._recorded_mailbox: tuple[int, frozenset[int]] | None = None
-        """The last row of the run when it was read, and which messages it had not received by what was recorded."""
+        """The last row of the run when it was read, and the unread messages according to its mailbox."""
         self._was_full = 0
-        """How often its run was blocked because its history was full."""
+        """How often the run was blocked because its history was full."""
 
     def open(
         self,
@@ -143,18 +183,18 @@ class Drive:
         now: Micros | None = None,
         begins: bool = False,
     ) -> None:
-        """Call the function, and tell it all that there is after the row `seen`: those before say nothing to it.
+        """Call the function and feed it the history after the row `seen`; rows up to that one do not concern it.
 
-        `now` is what time it is: what its clock shows if no code has come before that could have stored what it asked
-        for. With `begins` nobody can have begun with what it asks for unless that is recorded: if nothing is, it begins
-        with all messages and updates that there are by now, and that is recorded before anything else.
+        `now` is the current time, for rows that no code has received before; None if it is not needed. With `begins`
+        no earlier attempt can have started anything without a row: then a function without recorded progress finds
+        all messages and updates so far in its first turn, and `notes` returns a row for that.
         """
         self.seen = seen
         known = known_from(history)
         rare = [one for one in known if one[0].type in _RARE]
         patches = [str(facts["call"]) for row, facts in rare if row.type == PATCHED]
         refused = next((str(facts["message"]) for row, facts in rare if row.type == RESULT_REFUSED), "")
-        # Up to here some code has come before. A message says nothing of that: it may come before anything else.
+        # Rows of drivers show how far earlier code came. Messages do not: they may arrive before any code runs.
         past = next((row.number for row, facts in reversed(known) if is_of_driver(row, facts)), 0)
         self._read_before(rare)
         stored = self.stored = max(self.stored, past)
@@ -180,11 +220,11 @@ class Drive:
             self._todo.new = self._open_steps()
 
     def know(self, run: Run) -> None:
-        """Learn of a run, as it was read before its history, what the store knows of messages that it has received."""
+        """Note which messages are unread according to the run, which was read before its history."""
         self._recorded_mailbox = run.last_row, frozenset(mailbox_from(run.mailbox).unread)
 
     def received(self) -> tuple[int, ...]:
-        """Return the numbers of the rows with messages that it has received, as far as that is not recorded."""
+        """Return the row numbers of the messages that the function has received and that are not recorded as such."""
         taken = self._machine.received
         if taken and self._recorded_mailbox is not None:
             last, unread = self._recorded_mailbox
@@ -193,27 +233,28 @@ class Drive:
         return tuple(taken)
 
     def speak_to(self, runtime: AttemptRuntime) -> None:
-        """Have what the function logs from here on told to this attempt."""
+        """Direct what the function logs from now on to the log of this attempt."""
         self._machine.speak_to(runtime)
 
     def take(self, answer: JobRecorded, *, now: Micros | None = None, received: Collection[int] = ()) -> None:
-        """Tell the function what has been recorded, by whomever. `now` is what time it is.
+        """Feed the rows of an answer, by any writer. `now` is the current time.
 
-        That it has `received` these messages was recorded with that.
+        The record behind the answer contained the row numbers `received`.
         """
         if received and answer.status == "recorded":
             recorded = frozenset(received)
             self._machine.received[:] = [one for one in self._machine.received if one not in recorded]
         self.is_paused = answer.run_status is RunStatus.PAUSED
-        # What is new has been met by no other code, also if it comes together.
+        # No other code has received these rows: they are not fed in bulk, and the clock may show the current time.
         known = known_from(answer.rows)
         self._read_before(known)
         self._feed(known, now)
 
     def suspend(self) -> None:
-        """Let go of whoever has driven it. It stays where it is until somebody resumes it.
+        """Detach the function from its driver. It keeps its place until `resume`.
 
-        What it has received is recorded by then; where that was not accepted, it is not gone on with.
+        The attempt that suspends it has reported the received messages; if its settle is refused, the function is not
+        resumed.
         """
         self._text = _unread
         self._machine.received.clear()
@@ -227,10 +268,10 @@ class Drive:
             Drive.queues.drop(self)
 
     def resume(self, new_rows: Sequence[HistoryRow], text: Texts, *, now: Micros | None = None) -> bool:
-        """Go on from where it rests, as a replay would: with what it waits for, and these rows. `now`: what time it is.
+        """Continue from where the function was suspended, with these rows, as a replay would.
 
-        Return whether it does. If these are not just the rows that follow, of which no other driver made any, then it
-        does not: it is to be replayed.
+        `now` is the current time. Return False, with nothing fed, if these are not just the next rows, or if another
+        driver wrote one of them: then the function must be replayed.
         """
         known = known_from(new_rows)
         if not self._are_next(known):
@@ -243,7 +284,7 @@ class Drive:
         return True
 
     def _open_steps(self) -> list[StepRequest]:
-        """Return the steps that the function waits for, but for those that are jobs of their own."""
+        """Return the inline steps that the function waits for."""
         return [
             one
             for one in self._machine.pending_requests
@@ -259,81 +300,81 @@ class Drive:
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether there is anything to `close`: one that has ended is out of memory."""
+        """Whether there is anything to `close`; not after the function has ended."""
         return self._machine.is_in_memory
 
     def close(self) -> None:
-        """Take the function out of memory."""
+        """Evict the function from memory."""
         self._machine.evict()
 
     def give_up(self, error: RestlessError) -> None:
-        """Have the function end, which does not get quiet in a thread of its own. From any thread."""
+        """Abandon a function that computes without waiting in another thread. From any thread."""
         self.fault = error
         self._machine.give_up()
 
     @property
     def turn(self) -> int:
-        """Which turn the function is in; see `FunctionMachine.turn`."""
+        """The turn that the function is in; see `FunctionMachine.turn`."""
         return self._machine.turn
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing more to drive: the function has ended, or can't go on."""
+        """Whether there is nothing more to drive: the function has ended, or cannot continue."""
         return self.ended is not None or self.fault is not None
 
     @property
     def has_only_steps(self) -> bool:
-        """Whether it goes on, and all that is to be done for it are steps that are done here."""
+        """Whether the function continues, and needs nothing but inline steps from its driver."""
         is_elsewhere = self.is_over or self.is_paused or self._machine.has_timers
         return not (is_elsewhere or self.has_others or self.is_full)
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether the function waits for a message, the end of a run, or a step that is a job of its own."""
+        """Whether the function waits for a message, the end of a run, or a queued step."""
         queues = self._made_queues
         return self._machine.waits_for_others or (queues is not None and queues.are_waited_for)
 
     @property
     def waits_at(self) -> Sequence[str]:
-        """Where the function's tasks wait, as people name it."""
+        """The places in the code where the tasks of the function wait, for people."""
         return self._machine.waits_at
 
     @property
     def is_full(self) -> bool:
-        """Whether its history has no room left. For a function to clean up there always is some."""
+        """Whether the history has reached its limit. A function that is cleaning up may exceed it."""
         return not self._machine.is_ending and limits.is_full(self.seen, self._was_full)
 
     @property
     def failures(self) -> Sequence[tuple[str, BaseException]]:
-        """What its tasks have raised that nobody has asked for it, each with the name of what the task ran."""
+        """Exceptions of tasks that were never retrieved, each with the name of what the task ran."""
         return self._machine.failures
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the function has ended as one that is cancelled does: it was told to, or raised that itself."""
+        """Whether the function ended as cancelled: by a request, or by a CancelledError of its own."""
         ended = self.ended
         return isinstance(ended, Failed) and isinstance(ended.error, CancelledError)
 
     @property
     def unread(self) -> frozenset[int]:
-        """The numbers of the rows with updates that it has not begun with, if it goes on as a new generation."""
+        """Row numbers of updates that were not started, for the next generation."""
         left = self.ended.unread if isinstance(self.ended, GoesOn) else ()
         return frozenset((*left, *self._machine.late))
 
     @property
     def has_others(self) -> bool:
-        """Whether anything is to be done or recorded beside steps that are done here, and timers."""
+        """Whether anything besides inline steps and timers is to be done or recorded."""
         todo, queues = self._todo, self._made_queues
         notes = todo.patches or todo.read or todo.began is not None or todo.refused
         others = todo.children or todo.answers or todo.published or notes
         return bool(others or (queues is not None and queues))
 
     def children(self) -> list[ChildRequest | NotifyRequest | CloseRequest]:
-        """Return the runs to be started, what those are to be told that were, the channels to be closed."""
+        """Return the child runs to start, the notifications to send, and the channels to close."""
         return list(self._todo.children.values())
 
     def notes(self) -> list[Recorded]:
-        """Return what is to be recorded before anything else is done: whatever is begun may rely on it."""
+        """Return the rows to store before anything new is started, because the function relies on them."""
         began = self._todo.began
         read = [] if began is None else [Recorded(type=FUNCTION_BEGAN, call=str(began))]
         read += [
@@ -351,9 +392,9 @@ class Drive:
         return [*read, *refused, *(Recorded(type=PATCHED, call=name) for name in self._todo.patches)]
 
     def before_suspend(self) -> list[Recorded]:
-        """Return what is to be recorded before the function rests, or else whoever goes on could not know the time.
+        """Return the clock reading to store before the function is suspended.
 
-        Timers that it has asked for count from then, and not from when it is next driven.
+        A later driver could not reconstruct it, and timers count from it.
         """
         read = self._todo.read_in_time.items()
         return [
@@ -361,18 +402,18 @@ class Drive:
         ]
 
     def answers(self) -> list[Answered]:
-        """Return what updates have come to, which is to be recorded."""
+        """Return the results of updates to record."""
         return list(self._todo.answers.values())
 
     def published(self) -> list[Recorded]:
-        """Return what the function shows, which is to be recorded."""
+        """Return the rows for published values."""
         return [
             Recorded(type=PUBLISHED, call=one.name, attempt=one.number, output=Payload(inline=one.text))
             for one in self._todo.published.values()
         ]
 
     def tries(self) -> list[Try]:
-        """Return the steps that have been asked for since the last time, in order."""
+        """Return the steps that were requested since the last call, in order."""
         todo = self._todo
         if not todo.new:
             return []
@@ -382,13 +423,13 @@ class Drive:
         return [todo.tries.get(one.call) or Try(request=one) for one in open_]
 
     def under_way(self, now: Micros) -> list[Try]:
-        """Return the tries of steps that are done here, but for those whose time has not come."""
+        """Return the next attempts of inline steps that may be running: those that are due."""
         steps = [one for one in self._open_steps() if not self._is_queued(one.call)]
         tries = [self._todo.tries.get(one.call) or Try(request=one) for one in steps]
         return [one for one in tries if one.at is None or one.at <= now]
 
     def lost_attempts(self, rows: Sequence[Recorded] = ()) -> int:
-        """Return how often the worst of the steps that are done here was lost, once these rows are recorded."""
+        """Return the highest number of lost attempts of any open inline step, once these rows are recorded."""
         tries, lost = self._todo.tries, dict[str, int]()
         if tries:
             waits = self._machine.waits_for
@@ -403,16 +444,16 @@ class Drive:
         return max(lost.values(), default=0)
 
     def dropped(self) -> list[str]:
-        """Return the calls that nobody has been interested in since the last time."""
+        """Return the calls that the function stopped waiting for since the last call of this."""
         dropped, self._todo.dropped = self._todo.dropped, []
         return dropped
 
     def timers(self) -> list[TimerRequest]:
-        """Return the timers that the function waits for, the first to fire first."""
+        """Return the timers that the function waits for, the earliest first."""
         return sorted(self._machine.timers, key=lambda one: one.at)
 
     def due(self, now: Micros) -> list[Recorded]:
-        """Return what is to be recorded of timers whose time has come."""
+        """Return the rows for timers that are due."""
         return [
             Recorded(type="timer.fired", call=one.call, due=one.at, site=one.site)
             for one in self.timers()
@@ -420,7 +461,7 @@ class Drive:
         ]
 
     def _feed(self, history: Sequence[Known], now: Micros | None, *, past: int = 0, stored: int = 0) -> None:
-        """Tell the function rows. Code has come before up to `past`, and has stored what it read up to `stored`."""
+        """Feed rows. Code has run before with rows up to `past`, and has stored its clock readings up to `stored`."""
         feed, shown_before = self._machine.feed, self._todo.shown
         place, places = 0, len(history)
         try:
@@ -439,7 +480,7 @@ class Drive:
                 shown = None
                 if number > stored or shown_before:
                     shown = self._shows(number, row.at, now if number > stored else None)
-                event = self._function_event(row, facts)  # before it counts as seen: a blob store may be away
+                event = self._function_event(row, facts)  # before it counts as seen: a blob store may be down
                 self.seen = number
                 if event is not None:
                     site = facts.get("site", "")
@@ -451,9 +492,9 @@ class Drive:
             self.fault = error
 
     def _feed_steps(self, history: Sequence[Known], place: int, past: int) -> int:
-        """Tell the function what steps gave, from a place on, as far as that goes; return how far it went.
+        """Feed results of steps in bulk, from index `place` on, for as long as that is possible; return the next index.
 
-        Code before has stored what these rows had it ask for: its clock shows then what it showed that.
+        Earlier code has recorded what these rows made it request, so the clock shows their own times.
         """
         machine = self._machine
         try:
@@ -466,9 +507,9 @@ class Drive:
         return after
 
     def _read_before(self, history: Sequence[Known]) -> None:
-        """Learn what the clock showed when somebody else told the function these rows, and it looked.
+        """Learn clock readings from rows before they are fed, and messages and updates that were refused.
 
-        And which messages and updates that passed over because they could not be read: so they are from then on.
+        A value that could not be decoded once stays refused, even if the current code could decode it.
         """
         for row, facts in history:
             if row.type == SIGNAL_REFUSED:
@@ -482,9 +523,9 @@ class Drive:
                 self.stored = max(self.stored, row.number)
 
     def _shows(self, number: int, at: Micros, now: Micros | None) -> Micros | None:
-        """Return what the clock is to show when a row is told that was stored then; None if just that.
+        """Return the time that the clock shows while a row is fed; None for the time of the row.
 
-        Whoever asks for a minute at the end of an hour in which nobody drove the function is to have it.
+        A function that requests a minute after an hour without a driver must get a minute from now.
         """
         shown = self._todo.shown.get(number)
         if shown is not None:
@@ -492,7 +533,7 @@ class Drive:
         return now if now is not None and now - at > BEHIND_MAX else None
 
     def _is_new(self, number: int) -> bool:
-        """Whether no code has stored anything since a row was told, or since the beginning if that is 0."""
+        """Return whether no code has stored anything since a row was fed, or since the start if it is 0."""
         return self.stored < max(number, 1)
 
     def _note(self, turn: Turn, number: int, at: Micros, shown: Micros | None) -> None:
@@ -526,9 +567,9 @@ class Drive:
         self.ended = self.ended or turn.ended
 
     def _function_event(self, row: HistoryRow, facts: Facts) -> HistoryEvent | None:
-        """Return what a row tells the function; None if it is not for it."""
+        """Return the event of a row; None if the function does not receive it. Updates the pending requests."""
         call, step = facts.get("call", ""), facts.get("step", "")
-        if row.type == STEP_COMPLETED and self._made_queues is None:  # most rows are that
+        if row.type == STEP_COMPLETED and self._made_queues is None:  # the most frequent case
             output, given = self._text(payload_of(row)), facts.get(STEP_GIVEN)
             return StepCompleted(call=call, step=step, output=output, given=given)
         if row.type.startswith("step."):
@@ -550,7 +591,7 @@ class Drive:
         return event
 
     def _learn(self, row: HistoryRow, call: str, facts: Facts) -> None:
-        """Take in a row that the function is not told."""
+        """Process a row that the function does not receive."""
         if row.type == RETRYING and not self._is_queued(call):
             self._try_again(call, facts, row.run)
         elif row.type == STEP_STARTED:
@@ -581,9 +622,10 @@ class Drive:
         return self._made_queues is not None and self._made_queues.has(call)
 
     def _not_undone(self, call: str, facts: Mapping[str, object]) -> bool:
-        """Note that a job of its own could not take back a step, or not read what it was to do, if a row says so.
+        """Return whether a row is the failure of a queued step that the function must not receive.
 
-        The function is not told of that.
+        That is so for a compensation that failed, and for a step that could not read its arguments: both block the
+        run.
         """
         request = self._machine.waits_for(call)
         if "job" not in facts or not isinstance(request, StepRequest):
@@ -595,14 +637,14 @@ class Drive:
         return True
 
     def _show(self, name: str, number: int) -> None:
-        """Note that something is recorded of what the function shows. Code that shows more, or less, is welcome."""
+        """Note that a published value is recorded. Code may publish more or less than the code before it."""
         self.has_shown = True
         shown = self._todo.published.get(name)
         if shown is not None and shown.number <= number:
             del self._todo.published[name]
 
     def _answered(self, row: HistoryRow, call: str) -> None:
-        """Note that what has come of an update is recorded. NondeterminismError if that was something else."""
+        """Check a recorded result of an update against the code. NondeterminismError if they differ."""
         answer = self._todo.answers.pop(call, None)
         came_to = None if answer is None else type_of_answer(answer)
         if came_to != row.type:
@@ -624,7 +666,7 @@ class Drive:
             self._todo.new.append(request)
 
     def _begin_again(self, call: str) -> None:
-        """Note that a step that was lost begins again, as is recorded by now."""
+        """Note that the new start of a lost step is recorded."""
         known = self._todo.tries.get(call)
         if known is not None:
             self._todo.tries[call] = evolve(known, is_begun=True)

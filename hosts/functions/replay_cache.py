@@ -1,4 +1,4 @@
-"""Functions that were replayed to be looked at, kept in memory: who looks again tells them only what has come since."""
+"""Cache of functions that were replayed for queries and updates: a later query feeds them only the new rows."""
 
 import threading
 from collections import OrderedDict
@@ -16,24 +16,24 @@ from holdfast.ports.process_forks import leave_alone
 from holdfast.ports.records import RESULT_REFUSED, HistoryRow
 
 FOLLOWERS_KEPT: Final = 50
-"""How many functions a process keeps that it looks at."""
+"""How many such functions a process keeps."""
 _READ_FIRST: Final = NOTES | {RESULT_REFUSED, "run.created"}
-"""The types of the rows that a function must know of before it is told others: it is replayed then."""
+"""Types of rows that must be known before earlier rows are fed: these require a replay."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Follower:
-    """A function that was told the history of a run up to a row, by the code that there is here."""
+    """A function that was replayed up to a row, to be inspected rather than driven."""
 
     run: str
     workflow: Workflow[..., object]
     drive: Drive
     machine: FunctionMachine
     keys: set[str] = attrs.field(factory=set[str])
-    """The idempotency keys of the updates that it was told."""
+    """The idempotency keys of the updates that it received."""
 
     def follow(self, new_rows: Sequence[HistoryRow]) -> bool:
-        """Tell it the rows that follow; return whether that can be done. If not, it is to be replayed."""
+        """Feed the next rows; return False if the function must be replayed instead."""
         drive = self.drive
         if drive.is_over or drive.notes() or any(row.type in _READ_FIRST for row in new_rows):
             return False
@@ -46,12 +46,15 @@ class Follower:
 def new_follower(
     run: str, workflow: Workflow[..., object], machine: FunctionMachine, text: Texts
 ) -> Follower:
-    """Return one that was told nothing yet. `text` gives the JSON text of a payload."""
+    """Return a follower without any rows. `text` returns the JSON text of a payload."""
     return Follower(run=run, workflow=workflow, drive=Drive(machine, text), machine=machine)
 
 
 class Followers:
-    """Keeps them, each for one at a time to look at. Safe from any thread. Nothing is lost with one: it is replayed."""
+    """The cache of followers. Each is in use by one caller at a time.
+
+    Safe from any thread. Nothing is lost with an evicted one: the history is replayed.
+    """
 
     def __init__(self, size: int = FOLLOWERS_KEPT) -> None:
         self._size = size
@@ -60,14 +63,14 @@ class Followers:
         self._lock = threading.Lock()
 
     def renew(self) -> None:
-        """Begin anew, open and empty. In a forked child: the functions are its parent's."""
+        """Reset in a forked child, open and empty: the functions belong to the parent."""
         leave_alone(self._kept)
         self._is_closed = False
         self._kept = OrderedDict()
         self._lock = threading.Lock()
 
     def take(self, run: str, workflow: Workflow[..., object]) -> Follower | None:
-        """Return that of a run, which is the caller's from here on; None if there is none of this code."""
+        """Remove and return the follower of a run; None without one of this code."""
         with self._lock:
             follower = self._kept.pop(run, None)
         if follower is not None and follower.workflow is not workflow:
@@ -76,7 +79,7 @@ class Followers:
         return follower
 
     def keep(self, follower: Follower) -> None:
-        """Keep one for whoever looks next. Where one more comes, that which nobody has looked at for longest goes."""
+        """Keep a follower for the next caller. Evicts the least recently used one if there are too many."""
         with self._lock:
             out = [former] if (former := self._kept.pop(follower.run, None)) else []
             self._kept[follower.run] = follower
@@ -86,7 +89,7 @@ class Followers:
             one.drive.close()
 
     def close(self) -> None:
-        """Take all out of memory, and keep none from here on. Not where an event loop runs."""
+        """Evict all, and keep none from now on. Not where an event loop runs."""
         with self._lock:
             self._is_closed = True
             out = list(self._kept.values())

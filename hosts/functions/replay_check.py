@@ -1,6 +1,6 @@
-"""Replays: a recorded history is told to the code that there is now. No store, no effects, nothing to wait for.
+"""Replay of a recorded history with the current code. Without a store, without effects.
 
-The rows reach the function through the very `Drive` that live runs use, so what replays here goes on there.
+The rows reach the function through the same `Drive` as in live runs, so code that replays here continues there.
 """
 
 import os
@@ -31,36 +31,36 @@ CANCELLING: Final = "run.cancelling"
 CANCELLED: Final = "run.cancelled"
 CONTINUED: Final = "run.continued"
 _SHOWN_MAX: Final = 300
-"""How many characters of a value are shown where two differ."""
+"""How many characters of a value an error message contains."""
 
 
 @attrs.frozen(kw_only=True)
 class Waiting:
-    """What a function waits for. `what` is in words, `call` its name in the history, `site` where in the code.
-
-    For what others bring, which answers no call, there are neither.
-    """
+    """Something that a function waits for."""
 
     what: str
+    """What it is, for people."""
     call: str = ""
+    """The name of the call in the history; empty for messages and ends of runs, which answer no call."""
     site: str = ""
+    """The file and line of the call; empty for messages and ends of runs."""
 
     @override
     def __str__(self) -> str:
-        """Return it as people read it."""
+        """Return it for people."""
         return f"{self.what} ({self.site})" if self.site else self.what
 
 
 @attrs.frozen(kw_only=True)
 class Replayed:
-    """What the code that there is now makes of a recorded history: it ends, or waits for something.
+    """The result of a replay with the current code: the function ended, or waits for something.
 
     Attributes:
-        history: What was replayed.
-        ended: How the function has ended: a `Returned`, a `Failed` or a `GoesOn`; None if it waits.
-        waits_for: What it waits for, in the order in which it has asked. If this is empty and it has not ended, nothing
-            will ever wake it: such a run is blocked.
-        as_recorded: Whether the history says that the function ended, and so it did.
+        history: The history that was replayed.
+        ended: How the function ended: a `Returned`, a `Failed` or a `GoesOn`; None if it waits.
+        waits_for: What it waits for, in the order of the calls. If this is empty and the function has not ended,
+            nothing will ever wake it: such a run is blocked.
+        as_recorded: Whether the history has the end of the function, and the replay ended in the same way.
     """
 
     history: RunHistory
@@ -70,22 +70,22 @@ class Replayed:
 
     @property
     def output(self) -> str | None:
-        """What it returned, as JSON text; None if it did not."""
+        """The return value as JSON text; None if the function did not return."""
         return self.ended.output if isinstance(self.ended, Returned) else None
 
     @property
     def error(self) -> BaseException | None:
-        """What it raised; None if it did not."""
+        """The exception that the function raised; None if it raised none."""
         return self.ended.error if isinstance(self.ended, Failed) else None
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it has not ended, and waits for nothing that could ever come."""
+        """Whether the function has not ended and waits for nothing that could arrive."""
         return self.ended is None and not self.waits_for
 
     @override
     def __str__(self) -> str:
-        """Return what came of it, as people read it."""
+        """Return the result for people."""
         if self.ended is not None:
             return f"{_end_text(self.ended)}{', as recorded' if self.as_recorded else ''}"
         if self.is_stuck:
@@ -94,26 +94,26 @@ class Replayed:
 
 
 def replay(history: RunHistory | str | os.PathLike[str], /, *workflows: Definition[Any]) -> Replayed:
-    """Tell the code that there is now what is recorded, and return what it has come to. No step is run.
+    """Replay a recorded history with the current code and return the result. Runs no step.
 
     Args:
-        history: What `handle.export_history()` gave, or the path of a file that `holdfast history export` wrote.
-        workflows: The durable functions that there are: the history says which of them it is of.
+        history: The result of `handle.export_history()`, or the path of a file that `holdfast history export` wrote.
+        workflows: Durable functions. The history names the one that it belongs to.
 
     Raises:
-        NondeterminismError: The code asks for something else than is recorded, or ends otherwise. The error says in
-            which row, what was recorded and where, and what the code asks for and where.
-        UnknownWorkflowError: The history is of none of these workflows, or of another version.
-        InvalidHistoryError: It is no history, or not that of a durable function.
-        UnreadableValueError: A recorded value, or what the run was given, is not what the code takes any more.
-        RestlessError: The function does not come to rest.
+        NondeterminismError: The code makes another call than the recorded one, or ends differently. The error has the
+            row, what was recorded and what the code requests, each with its file and line.
+        UnknownWorkflowError: The history belongs to none of these workflows, or to another version.
+        InvalidHistoryError: It is not a history, or not that of a durable function.
+        UnreadableValueError: A recorded value, or the input of the run, no longer fits the code.
+        RestlessError: The function runs for too long without waiting for anything.
     """
     history = load_history(history)
     return drive_away(lambda: replay_here(history, workflow_of(history, workflows)))
 
 
 def replay_here(history: RunHistory, workflow: Workflow[..., object]) -> Replayed:
-    """Do so in this thread, in which no event loop runs. See `replay`."""
+    """Replay in this thread, in which no event loop may run. See `replay`."""
     machine = workflow.machine(history.input, began_at=history.began_at, seed=history.key)
     drive = Drive(machine, text_of)
     try:
@@ -134,7 +134,7 @@ def replay_here(history: RunHistory, workflow: Workflow[..., object]) -> Replaye
 
 
 def load_history(history: RunHistory | str | os.PathLike[str]) -> RunHistory:
-    """Return a history, read from the file if it is the path of one. InvalidHistoryError."""
+    """Return a history, read from a file if it is a path. InvalidHistoryError."""
     check("replay", an("a history, or the path of one", RunHistory, str, os.PathLike), history=history)
     if isinstance(history, RunHistory):
         return history
@@ -145,7 +145,7 @@ def load_history(history: RunHistory | str | os.PathLike[str]) -> RunHistory:
 
 
 def workflow_of(history: RunHistory, workflows: Sequence[Definition[Any]]) -> Workflow[..., object]:
-    """Return which of these a history is of. UnknownWorkflowError, InvalidHistoryError."""
+    """Return the workflow of a history. UnknownWorkflowError, InvalidHistoryError."""
     for one in workflows:
         if (one.name, one.version) == (history.workflow, history.version):
             if isinstance(one, Workflow):
@@ -165,7 +165,7 @@ def _waiting(request: Request) -> Waiting:
 
 
 def _end_of(history: RunHistory) -> HistoryRow | None:
-    """Return the row that says how the function ended; None if it has not by then, whatever became of the run."""
+    """Return the row with which the function ended; None if it had not ended, even if the run has."""
     was_cancelling = any(row.type == CANCELLING for row in history.rows)
     for row in reversed(history.rows):
         if row.type in (STAGE_COMPLETED, STAGE_FAILED) and row.node == history.workflow:
@@ -177,13 +177,13 @@ def _end_of(history: RunHistory) -> HistoryRow | None:
 
 
 def _is_end_of_cancelled(row: HistoryRow) -> bool:
-    """Whether a row is the end of a function that was told to end, by somebody or by its deadline."""
+    """Return whether a row is the end of a function that was cancelled: by a command or by its deadline."""
     is_late = row.type == "run.failed" and _facts(row).get("code") == DEADLINE_EXCEEDED
     return row.type == CANCELLED or is_late
 
 
 def _is_alike(row: HistoryRow, drive: Drive, workflow: Workflow[..., object]) -> bool:
-    """Whether a function has ended as a row says."""
+    """Return whether the function ended as a row records it."""
     ended = drive.ended
     if ended is None or _is_end_of_cancelled(row):
         return drive.is_cancelled
@@ -201,7 +201,7 @@ def _is_alike(row: HistoryRow, drive: Drive, workflow: Workflow[..., object]) ->
     facts = _facts(row)
     if _named(facts.get("type")) != type(ended.error).__qualname__.rpartition(".")[2]:
         return False
-    if not isinstance(ended.error, Exception):  # `sys.exit()` say: there is nothing more to compare
+    if not isinstance(ended.error, Exception):  # such as `sys.exit()`: it has no recorded message to compare
         return True
     (stage,) = workflow.bodies.values()
     failure = failure_of(ended.error, stage, stage_of(workflow.plan().node(stage.name)))
@@ -240,7 +240,7 @@ def _facts(row: HistoryRow) -> dict[str, object]:
 
 
 def _named(kind: object) -> str:
-    """Return the name of a class without its module, which is another one if the program was the main one then."""
+    """Return the name of a class without its module, which differs if the program was run as the main module."""
     return str(kind).rpartition(".")[2]
 
 

@@ -1,4 +1,4 @@
-"""Calls that run functions, made in threads: one whose function does not get quiet is given up."""
+"""Watchdog for calls that run durable functions in threads: a function that computes without waiting is given up."""
 
 import sys
 import threading
@@ -15,18 +15,21 @@ from holdfast.ports.errors import RestlessError
 T = TypeVar("T")
 
 ROUND: Final = 0.25
-"""Seconds between two looks at a function."""
+"""Seconds between two checks of a function."""
 ROUNDS_MAX: Final = 8
-"""How many times it may be found in the same turn. These are counted, for a machine that sleeps lets no round pass."""
+"""In how many checks in a row a function may be in the same turn.
+
+Checks are counted instead of seconds, because a suspended machine makes no checks.
+"""
 _EXCUSED: Final = ("bdb", "pdb", "pydevd", "_pydevd", "debugpy", "importlib._bootstrap")
-"""The modules that take their time, and for which nothing can be done: debuggers, and imports, which end."""
+"""Modules that may take long without being at fault: debuggers, and imports, which end."""
 
 
 async def in_turns(call: Callable[[], T], turn: Callable[[], int]) -> T:
-    """Make a call in a thread; return what it gives, or raise what it raises. Whoever is cancelled leaves it behind.
+    """Run a call in a thread; return its result or raise its error. A cancelled caller abandons it.
 
-    `turn` gives which turn the function is in, as `FunctionMachine.turn`. RestlessError if it is in the same for some
-    two seconds: then the call is left behind, too. How it is stopped is for whoever called.
+    `turn` returns the turn that the function is in, as `FunctionMachine.turn`. RestlessError if the turn does not
+    change for about two seconds: then the call is abandoned, and the caller has to stop the function.
     """
     threads: list[int] = []
     results: list[T] = []
@@ -36,7 +39,7 @@ async def in_turns(call: Callable[[], T], turn: Callable[[], int]) -> T:
         threads.append(threading.get_ident())
         try:
             results.append(call())
-        except BaseException as error:  # noqa: BLE001  # it is raised again where the call is awaited
+        except BaseException as error:  # noqa: BLE001  # raised again where the call is awaited
             errors.append(error)
 
     await quiet(begin_in_thread(make), turn, threads)
@@ -46,14 +49,14 @@ async def in_turns(call: Callable[[], T], turn: Callable[[], int]) -> T:
 
 
 async def quiet(done: Event, turn: Callable[[], int], threads: list[int]) -> None:
-    """Wait until a call is done that one of these threads makes. RestlessError, as `in_turns`."""
+    """Wait for a call that one of these threads makes. RestlessError, see `in_turns`."""
     rounds, before = 0, 0
     while not done.is_set():
         with anyio.move_on_after(ROUND):
             await done.wait()
             return
         now = turn()
-        # It is odd while the function runs: what a store or a blob store takes is not the function's time.
+        # An odd turn means that the function runs: waiting for a store or a blob store does not count.
         rounds = rounds + 1 if now == before and now % 2 and not _is_excused(threads) else 0
         before = now
         if rounds >= ROUNDS_MAX:
@@ -72,6 +75,6 @@ def _is_excused(threads: list[int]) -> bool:
 
 
 def _frame(threads: list[int]) -> FrameType | None:
-    """Return where the call is; None if that is not known."""
+    """Return the current frame of the call; None if it is unknown."""
     frames = cast("dict[int, FrameType]", cast("Any", sys)._current_frames())
     return frames.get(threads[0]) if threads else None

@@ -1,4 +1,4 @@
-"""The heartbeats of the steps of one function: who was heard from, and what the next try of each is to know."""
+"""Heartbeats of the inline steps of one durable function: timeouts, and details for the next attempt of each step."""
 
 import threading
 from collections.abc import Awaitable, Callable
@@ -18,19 +18,19 @@ from holdfast.ports.json import compact, parse
 R = TypeVar("R")
 
 KEPT_MAX: Final = 64
-"""Of how many steps the details are kept; then those of the ones that spoke first are dropped."""
+"""Of how many steps the details are kept; beyond that the oldest are dropped."""
 _REPORT_INTERVAL: Final = 1.0
-"""Seconds between two times that details are handed on to be stored."""
+"""Seconds between two writes of the details."""
 
 
 class Heartbeats:
-    """What the steps of a function that is driven here say of themselves. From any thread.
+    """The heartbeat details of the steps of one function that is driven here. Safe from any thread.
 
-    The details of all are one heartbeat of the job that drives them. It is stored as those of stages are.
+    The details of all steps are stored as one heartbeat of the job that drives the function, as for stages.
     """
 
     def __init__(self, runtime: AttemptRuntime, clock: Clock, *, is_first: bool) -> None:
-        """`is_first`: nobody has driven the function before, so there is nothing to be read."""
+        """With `is_first` the function was never driven before, so there is nothing to read."""
         self._runtime = runtime
         self._clock = clock
         self._lock = threading.Lock()
@@ -41,7 +41,7 @@ class Heartbeats:
         self._reported_at = -_REPORT_INTERVAL
 
     async def load(self) -> None:
-        """Read what those before have left, unless that is known. UnavailableError."""
+        """Read the details that earlier attempts stored, once. UnavailableError."""
         self._loading = self._loading or anyio.Lock()
         async with self._loading:
             if self._is_loaded:
@@ -53,12 +53,12 @@ class Heartbeats:
             self._is_loaded = True
 
     def last(self, call: str) -> str | None:
-        """Return the details of a call that were given last, as JSON text."""
+        """Return the latest details of a call as JSON text."""
         with self._lock:
             return self._details.get(call)
 
     def note(self, call: str, details: str) -> None:
-        """Keep details."""
+        """Keep the details of a call."""
         with self._lock:
             self._details.pop(call, None)
             self._details[call] = details
@@ -74,7 +74,7 @@ class Heartbeats:
             self._is_dirty = self._details.pop(call, None) is not None or self._is_dirty
 
     def flush(self) -> None:
-        """Hand on what is not yet."""
+        """Pass on details that were not yet passed on."""
         with self._lock:
             if self._is_dirty:
                 self._report()
@@ -86,7 +86,7 @@ class Heartbeats:
 
 
 class StepHeartbeat:
-    """See `HeartbeatSink`. It lets a try go on for as long as that is heard from."""
+    """See `HeartbeatSink`. Cancels an attempt whose heartbeats stop for longer than its timeout."""
 
     def __init__(self, heartbeats: Heartbeats, call: str, timeout: timedelta) -> None:
         self._heartbeats = heartbeats
@@ -99,7 +99,7 @@ class StepHeartbeat:
         self._time = loop_time()
 
     def beat(self, details: str, /) -> None:
-        """See `HeartbeatSink.beat`. What was left behind in its thread is not heard any more."""
+        """See `HeartbeatSink.beat`. Ignored from a body that was abandoned in its thread."""
         if self._is_over:
             return
         if details != "null":
@@ -107,7 +107,7 @@ class StepHeartbeat:
         self._in_loop(self._extend)
 
     async def listening(self, step: str, attempt: int, act: Callable[[], Awaitable[R]]) -> R:
-        """Do something. StepLostError if it was not heard from for too long: then it was cancelled."""
+        """Run `act`. Cancels it and raises StepLostError if no heartbeat arrives for the timeout."""
         try:
             with self._scope:
                 self._extend()

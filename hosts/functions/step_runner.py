@@ -1,4 +1,4 @@
-"""Runs the body of a step that a function has asked for, and says what is to be recorded of it."""
+"""Execution of the body of a step, and the row that records its outcome."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -64,19 +64,20 @@ _NEVER_AGAIN: Final = (
     StepResultError,
     StorageRefusedError,
 )
+"""Errors that are never retried."""
 _OF_LOOPS: Final = frozenset({"sniffio_cvar"})
-"""The names of context variables that say which kind of event loop runs."""
+"""Names of context variables that hold the kind of the running event loop."""
 _MICROSECOND: Final = 1_000_000
 _TRACEBACK_MAX: Final = 2_000
-"""How much of a try's traceback is kept: its row is read whenever the function is replayed."""
+"""How many characters of a traceback are stored: every replay of the function reads the row."""
 
 
 async def run_step(
     body: Body, one: Try, clock: Clock, threads: CapacityLimiter, command: Command, heartbeats: Heartbeats
 ) -> Recorded | JobRecorded:
-    """Do a step, and return what is to be recorded of that. Raises only the cancellation of whoever runs it.
+    """Run a step and return the row to record. Raises only the cancellation of the caller.
 
-    What is done in a transaction is recorded in it, by the command that `command` gives: then what that was answered.
+    A transactional step is recorded in its transaction, by the command from `command`: then the answer is returned.
     """
     step = cast("Step[..., object]", one.request.definition)
     if one.request.context is not None:
@@ -100,7 +101,7 @@ async def run_step(
         if done.transaction is not None:
             shared = _transaction(body, one, done, arguments, command, started_at)
             return await shared.run(threads, seconds)
-        if done.is_async and seconds is None:  # a scope of its own takes longer than a quick step
+        if done.is_async and seconds is None:  # a cancel scope costs more than a quick step
             value = await cast("Awaitable[object]", done.body(*arguments[0], **arguments[1]))
         else:
             value = await _called(done, arguments, threads, seconds)
@@ -119,9 +120,9 @@ async def run_step(
         if body.interceptors or heartbeat is not None:
             return await within(body.interceptors, lambda: _call(body, one, step), act_in_time)
         return await act()
-    except BaseException as error:  # noqa: BLE001  # a step may raise what it likes, CancelledError too
+    except BaseException as error:  # noqa: BLE001  # a step may raise anything, CancelledError too
         if not isinstance(error, GeneratorExit):
-            await lowlevel.checkpoint_if_cancelled()  # raises if it is we who are cancelled
+            await lowlevel.checkpoint_if_cancelled()  # raises if this task is being cancelled
         now = micros(clock.now())
         if isinstance(error, TimeoutError) and body.ends_at is not None and now >= body.ends_at:
             error = TimeoutError(cut_off((now - started_at) / _MICROSECOND))
@@ -129,9 +130,9 @@ async def run_step(
 
 
 def _enter(context: Context) -> None:
-    """Set the context variables that the function has set. Of a task of its own: the function never sees what it sets.
+    """Set the context variables of the function in the current task, which belongs to the step alone.
 
-    In which kind of event loop a function runs is known there only.
+    Those of event loop libraries stay as they are: the step runs in another loop than the function.
     """
     for variable, value in context.items():
         if variable.name not in _OF_LOOPS:
@@ -139,7 +140,7 @@ def _enter(context: Context) -> None:
 
 
 def _arguments(step: Step[..., object], one: Try) -> tuple[tuple[object, ...], dict[str, object]]:
-    """Return what a step is called with. UnreadableInputError."""
+    """Return the arguments of a step. UnreadableInputError."""
     try:
         return step.form.arguments_from(one.request.arguments)
     except InvalidValueError as error:
@@ -147,7 +148,7 @@ def _arguments(step: Step[..., object], one: Try) -> tuple[tuple[object, ...], d
 
 
 def _call(body: Body, one: Try, step: Step[..., object]) -> BodyCall:
-    """Return what interceptors are told of a try."""
+    """Return the description of an attempt that interceptors receive."""
     attempts = policy_from(step.retry or Retry()).attempts if one.most is None else one.most
     return attrs.evolve(
         body.call,
@@ -159,18 +160,18 @@ def _call(body: Body, one: Try, step: Step[..., object]) -> BodyCall:
 
 
 def _idempotency_key(body: Body, one: Try) -> str:
-    # The same for all of its tries, also if a generation before has made the first of them.
+    # The same for all attempts of the call, even if an earlier generation made the first.
     return f"{one.run or body.work.attempt.run}/{node_of(body.work)}/{one.request.call}"
 
 
 async def _step_heartbeat(one: Try, timeout: timedelta, heartbeats: Heartbeats) -> StepHeartbeat:
-    """Return what hears a step's heartbeats."""
+    """Return the receiver of a step's heartbeats."""
     await until_available(heartbeats.load, "what the last try of a step said can't be had yet")
     return StepHeartbeat(heartbeats, one.request.call, timeout)
 
 
 def _encoded(value: object, step: Step[..., object]) -> str:
-    """Return the text of what a step gave. StepResultError if there is none: it has happened all the same."""
+    """Return the JSON text of a result. StepResultError if it has none, though the step has had its effects."""
     try:
         return encode(value, step.form.output)
     except (InvalidValueError, UnstorableValueError) as error:
@@ -192,7 +193,7 @@ def _completed(one: Try, step: Step[..., object], output: Payload, started_at: M
 
 
 def _kept_arguments(one: Try, step: Step[..., object]) -> str | None:
-    # Of a step in a queue they are in the row that has put it there.
+    # The arguments of a queued step are in the row that queued it.
     return one.request.arguments if step.keeps_arguments and one.most is None else None
 
 
@@ -223,7 +224,7 @@ def _transaction(
 
 
 def _until(step: Step[..., object], body: Body, started_at: Micros) -> Micros | None:
-    """Return when a try times out: by itself, or because whoever runs it ends."""
+    """Return when an attempt times out: its own timeout, or the end of the process that runs it."""
     if step.timeout is None:
         return body.ends_at
     own = started_at + round(step.timeout.total_seconds() * _MICROSECOND)
@@ -241,7 +242,7 @@ async def _called(
         with anyio.fail_after(seconds):
             return await cast("Awaitable[object]", step.body(*args, **kwargs))
     async with threads:
-        with anyio.fail_after(seconds) as scope:  # to wait for a thread is not its time
+        with anyio.fail_after(seconds) as scope:  # waiting for a thread does not count
             value = await result_in_thread(lambda: step.body(*args, **kwargs))
     if not inspect.isawaitable(value):
         return value
@@ -278,7 +279,7 @@ def _failed(
     if retry_at is None and raised.arguments is not None:
         facts["arguments"] = raised.arguments
     wait = None if retry_at is None else retry_at - now
-    if body.attempt.kind is JobKind.WORKFLOW:  # the attempt of a queued step is logged when it is settled
+    if body.attempt.kind is JobKind.WORKFLOW:  # a queued step is logged when it is settled
         log_failed_try(body.work.run, step.name, one.number, raised.type, raised.message, wait)
     return Recorded(
         type="step.failed" if retry_at is None else "step.retrying",
@@ -295,12 +296,12 @@ def _failed(
 
 
 def was_done(recorded: Recorded) -> bool:
-    """Whether a step that has failed has done its work all the same: what it gave can't be kept."""
+    """Return whether a failed step has had its effects: only its result could not be stored."""
     return bool(parse(recorded.error or "{}").get("code") == StepResultError.code)
 
 
 def lost_step(one: Try, now: Micros, *, may_again: bool) -> Recorded:
-    """Return what is to be recorded of a try that may have been under way when its worker was lost."""
+    """Return the row for an attempt that may have been running when its worker was lost."""
     step = cast("Step[..., object]", one.request.definition)
     raised = raised_from(StepLostError(step.name, one.number))
     facts = {"type": raised.type, "message": raised.message, "code": raised.code}
@@ -323,7 +324,7 @@ def lost_step(one: Try, now: Micros, *, may_again: bool) -> Recorded:
 def _retry_at(
     body: Body, one: Try, step: Step[..., object], error: BaseException, now: Micros
 ) -> Micros | None:
-    """Return when a step is tried again that raised this; None if it is not."""
+    """Return when a step that raised this is retried; None if it is not."""
     retry = step.retry or Retry()
     if isinstance(error, (*_NEVER_AGAIN, *retry.give_up_on)):
         return None
@@ -340,7 +341,7 @@ def _retry_at(
 
 
 async def run_queued(body: Body, threads: CapacityLimiter) -> Outcome:
-    """Do the step of an attempt, and return how that ended. Raises only the cancellation of whoever runs it."""
+    """Run the queued step of an attempt and return its outcome. Raises only the cancellation of the caller."""
     attempt, step = body.attempt, cast("StepStage[Any, object]", body.stage).step
     request = StepRequest(call=attempt.node, step=step.name, arguments=body.work.input, definition=step)
     one = Try(

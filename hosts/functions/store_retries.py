@@ -1,4 +1,4 @@
-"""Goes on asking while a store is away."""
+"""Retries of calls while the store or the blob store is down."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -15,18 +15,20 @@ from holdfast.ports.records import Payload
 T = TypeVar("T")
 
 RETRY_MIN: Final = 0.05
+"""Seconds before the first retry."""
 RETRY_MAX: Final = 5.0
+"""Seconds between retries at most."""
 
 _log = logging.getLogger("holdfast.functions")
 
 
 async def until_available_in_thread(call: Callable[[], T], what: str) -> T:
-    """Make a call in a thread, again and again while a store is away."""
+    """Make a call in a thread; repeat it while the store is down. `what` is the log message."""
     return await until_available(partial(result_in_thread, call), what)
 
 
 async def until_available(call: Callable[[], Awaitable[T]], what: str) -> T:
-    """Await a call, again and again while a store is away."""
+    """Await a call; repeat it while the store is down. `what` is the log message."""
     wait = RETRY_MIN
     while True:
         try:
@@ -38,21 +40,21 @@ async def until_available(call: Callable[[], Awaitable[T]], what: str) -> T:
 
 
 MISREAD_MAX: Final = 10
-"""How often a blob is asked for again that is missing or torn: for some twenty seconds. Then its run is blocked."""
+"""How often a missing or corrupt blob is read again, for some twenty seconds. Then its run is blocked."""
 
 
 class PatientValues:
-    """Reads values for one attempt. A blob that is not there is asked for again for a while: copies lag."""
+    """Reads values for one attempt. Retries blobs that are missing, because replicas of a blob store lag."""
 
     def __init__(self, payloads: Payloads) -> None:
         self._payloads = payloads
         self._misread: dict[str, int] = {}
-        """How often each blob could not be read that still can't."""
+        """How often each blob that still cannot be read was tried."""
 
     def text(self, payload: Payload) -> str:
-        """Return the text of a value.
+        """Return the JSON text of a value.
 
-        UnavailableError if it is to be asked for again; BlobMissingError or BlobCorruptError if it is gone.
+        UnavailableError if the read is to be repeated; BlobMissingError or BlobCorruptError if the blob is lost.
         """
         blob = payload.blob
         if blob is None:

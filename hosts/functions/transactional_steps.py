@@ -1,7 +1,8 @@
-"""Does a step in a transaction of the store: what its body writes and its result are committed together.
+"""Transactional steps: what the body writes to the store's database and the result of the step are committed together.
 
-The one place where code of users runs inside a transaction. Its own row is written last, guarded by the attempt's job
-and epoch as every other: if somebody else drives the function by then, all is rolled back.
+This is the only user code that runs inside a transaction of the store. The step's history row is written last and
+checks job and epoch like every other write: if another worker drives the function by then, all is rolled back
+(docs/decisions/0029).
 """
 
 import logging
@@ -23,34 +24,33 @@ from holdfast.ports.persistence import Persistence
 from holdfast.ports.user_transactions import SharedTransaction, SharesTransactions
 
 _AGAIN: Final = 1.0
-"""Seconds after which a store is asked again that was away."""
+"""Seconds between attempts to reach a store that is down."""
 
 _log = logging.getLogger("holdfast.functions")
 
 
 class _GivenUpError(Exception):
-    """Nobody waits for the step any more: nothing of it is committed."""
+    """The step was cancelled or timed out: nothing of it is committed."""
 
 
 @attrs.frozen(kw_only=True)
 class Transaction:
-    """One try of a step that is done in a transaction.
-
-    `call` calls its body with what it is given first, and returns what is to be recorded; `command` makes the command
-    that records it.
-    """
+    """One attempt of a transactional step."""
 
     step: Step[..., object]
     call: Callable[[object], Recorded]
+    """Calls the body with the connection as its first argument; returns the row to record."""
     command: Callable[[Recorded], JobRecord]
+    """Returns the command that records a row."""
     kernel: Kernel
     persistence: Persistence
     clock: Clock
 
     async def run(self, threads: CapacityLimiter, seconds: float | None) -> JobRecorded:
-        """Do it in a thread. Raises what the body does, TimeoutError, or the cancellation of whoever waits.
+        """Run the step in a thread; `seconds` is its timeout.
 
-        Once it is being committed, that is waited for.
+        Raises the body's error, TimeoutError, or the cancellation of the caller. Once the commit has started, it is
+        awaited.
         """
         store = self.persistence
         if not isinstance(store, SharesTransactions):
@@ -61,7 +61,7 @@ class Transaction:
         async with threads:
             done = begin_in_thread(lambda: self._do(store, turn))
             try:
-                with anyio.fail_after(seconds):  # to wait for a thread is not its time
+                with anyio.fail_after(seconds):  # waiting for a thread does not count
                     await done.wait()
             except BaseException:
                 if turn.give_up():
@@ -73,7 +73,7 @@ class Transaction:
     def _do(self, store: SharesTransactions, turn: "_Turn") -> None:
         try:
             turn.answer = self._tried(store, turn)
-        except BaseException as error:  # noqa: BLE001  # it is raised again where the step is awaited
+        except BaseException as error:  # noqa: BLE001  # raised again where the step is awaited
             turn.error = error
 
     def _tried(self, store: SharesTransactions, turn: "_Turn") -> JobRecorded:
@@ -97,7 +97,7 @@ class Transaction:
     def _within(
         self, transaction: SharedTransaction, turn: "_Turn"
     ) -> tuple[JobRecorded, HoldfastError | None]:
-        """Return what was answered, and why nobody knows whether it was committed, if so."""
+        """Run the body and commit. Return the answer, and the error that leaves the commit in doubt, if any."""
         turn.begin()
         recorded = self.call(transaction.given)
         turn.begin_commit()
@@ -110,7 +110,7 @@ class Transaction:
         return answer, None
 
     def _was_committed(self, transaction: SharedTransaction) -> bool:
-        """Find out, however long that takes: to do the step again may be to do it twice."""
+        """Return whether the commit took place, however long the check takes: running twice would be worse."""
         while True:
             try:
                 return transaction.was_committed()
@@ -120,7 +120,7 @@ class Transaction:
 
 
 class _Turn:
-    """Whose turn it is: the thread's, which is to commit, or that of whoever has given it up."""
+    """Decides the race between the thread that commits and a caller that abandons the step."""
 
     def __init__(self) -> None:
         self.has_begun = False
@@ -132,31 +132,31 @@ class _Turn:
         self._is_given_up = False
 
     def give_up(self) -> bool:
-        """Say that nobody waits any more; return whether that is in time."""
+        """Abandon the step; return whether that was before the commit."""
         with self._lock:
             self._is_given_up = not self._is_committing
             return self._is_given_up
 
     def check(self) -> None:
-        """Raise if it was given up."""
+        """Raise _GivenUpError if the step was abandoned."""
         with self._lock:
             if self._is_given_up:
                 raise _GivenUpError
 
     def begin(self) -> None:
-        """Say that the body is about to be called; raise if it was given up."""
+        """Note that the body is about to be called. Raises _GivenUpError if the step was abandoned."""
         self.check()
         self.has_begun = True
 
     def begin_commit(self) -> None:
-        """Say that from here on it is waited for; raise if it was given up."""
+        """Note that the commit starts, from where on it is awaited. Raises _GivenUpError if the step was abandoned."""
         with self._lock:
             if self._is_given_up:
                 raise _GivenUpError
             self._is_committing = True
 
     def result(self) -> JobRecorded:
-        """Return what was answered, or raise what was raised."""
+        """Return the answer, or raise the error."""
         if self.error is not None:
             raise self.error
         assert self.answer is not None

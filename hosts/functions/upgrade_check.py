@@ -1,4 +1,4 @@
-"""What the code that there is now would make of runs that were begun with older code: looked at, and never touched."""
+"""Check of new code against the runs that have not ended. Reads only."""
 
 from asyncio import CancelledError
 from collections.abc import Iterator
@@ -33,20 +33,20 @@ from holdfast.ports.records import ACTIVE, Run, RunStatus
 from holdfast.ports.validation import TEXT, an, check, integer
 
 LOOKED_AT: Final = 1_000
-"""How many runs are looked at unless it is said otherwise."""
+"""The default number of runs to check."""
 _PAGE: Final = 100
 
 Sample: TypeAlias = Literal["both", "newest", "oldest"]
-"""Which runs are looked at if not all are: the newest, the oldest, or half of each."""
+"""Which runs to check if there are more than the limit: the newest, the oldest, or half of each."""
 
 
 class Verdict(StrEnum):
-    """What the code would make of a run.
+    """What the code would do with a run.
 
-    `compatible` goes on. `diverges` would be blocked: the code asks for something else than is recorded. `blocked`
-    would be so for another reason. `fails` would fail, by an error of the code that it has not met before. Of
-    `no_code` nothing would be done: the engine has no such workflow, or not in that version. `unreadable` is what a
-    history or one of its values could not be read of.
+    `compatible`: the run continues. `diverges`: it would be blocked, because the code makes another call than the
+    recorded one. `blocked`: it would be blocked for another reason. `fails`: it would fail, with an error that is not
+    recorded. `no_code`: the engine does not have the workflow in this version. `unreadable`: its history or a value
+    could not be read.
     """
 
     COMPATIBLE = "compatible"
@@ -59,17 +59,17 @@ class Verdict(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Upgrade:
-    """What the code would make of one run.
+    """What the code would do with one run.
 
     Attributes:
-        run_id, generation, workflow, version: Which run that is.
-        verdict: What would become of it.
-        message: Why, for people.
-        rows: How many rows its history has.
-        row: In which row the history and the code differ, or what the code can't read; None if there is no such row.
-        call: Which call that row is about. Together with `recorded` and `asked`, as in `NondeterminismError`.
-        recorded: What is recorded there, and where in the code that was.
-        asked: What the code asks for instead, and where.
+        run_id, generation, workflow, version: The run.
+        verdict: The verdict.
+        message: The reason, for people.
+        rows: Number of rows of its history.
+        row: The row in which history and code differ, or that the code cannot read; None if there is no such row.
+        call: The call of that row. This and the next two are as in `NondeterminismError`.
+        recorded: What is recorded there, with its file and line.
+        asked: What the code requests instead, with its file and line.
     """
 
     run_id: str
@@ -86,12 +86,12 @@ class Upgrade:
 
     @property
     def is_compatible(self) -> bool:
-        """Whether the run goes on with this code."""
+        """Whether the run continues with this code."""
         return self.verdict is Verdict.COMPATIBLE
 
 
 def judged(history: RunHistory, code: Definition[Any] | None) -> Upgrade:
-    """Return what this code would make of a history. Nothing that the history or the code gives rise to is raised."""
+    """Return the verdict on a history. Errors of the history or the code are not raised."""
     if code is None:
         return _no_code(history)
     if not isinstance(code, Workflow):
@@ -112,7 +112,7 @@ def judged(history: RunHistory, code: Definition[Any] | None) -> Upgrade:
     except HoldfastError as error:
         row = error.row if isinstance(error, UnreadableValueError) else None
         return attrs.evolve(_upgrade(history, Verdict.BLOCKED, str(error)), row=row)
-    except Exception as error:  # noqa: BLE001  # as where it is driven: it is that run's, and no other's
+    except Exception as error:  # noqa: BLE001  # the same as in a driver: an error blocks its run only
         return _upgrade(history, Verdict.BLOCKED, f"it can't be driven: {error_words(error)}")
     return _upgrade(history, _verdict(replayed), str(replayed))
 
@@ -125,7 +125,7 @@ def check_upgrade(
     sample: Sample = "both",
     known_only: bool = False,
 ) -> Iterator[Upgrade]:
-    """Look at runs that have not ended. See `SyncEngine.check_upgrade`."""
+    """Check the runs that have not ended. See `SyncEngine.check_upgrade`."""
     check("check_upgrade", an("a workflow, or the name of one", Definition, str).or_none, workflow=workflow)
     check("check_upgrade", integer(1).or_none, limit=limit)
     check("check_upgrade", TEXT, sample=sample)
@@ -148,7 +148,7 @@ def _upgrades(
 
 
 def looked_at(core: Core, run: Run) -> Upgrade:
-    """Return what the code that there is would make of a run. UnavailableError, and the others of `STORE_ERRORS`."""
+    """Return the verdict on a run. UnavailableError, and the other errors of `STORE_ERRORS`."""
     code = core.registry.pipeline(run.workflow, run.version)
     if code is None:
         return _no_code(run)
@@ -172,7 +172,7 @@ def _looked_at(core: Core, run: Run, code: Authored) -> Upgrade:
     if lacking:
         message = f"the code of {run.workflow}@{run.version} has no stage {lacking[0]!r}, which the run's plan names"
         return _upgrade(run, Verdict.NO_CODE, message)
-    # One that is blocked goes on once the code reads what its stages are given: what comes later is looked at then.
+    # A blocked run is resumed once the code reads its jobs' input: later stages are checked then.
     later = None if run.status is RunStatus.BLOCKED else unreadable_later(core, run, code)
     if (error := unreadable_input(core, run) or later) is not None:
         raise error
@@ -181,7 +181,7 @@ def _looked_at(core: Core, run: Run, code: Authored) -> Upgrade:
 
 
 def _sampled(core: Core, which: RunFilter, limit: int | None, sample: Sample) -> Iterator[Run]:
-    """Yield runs: all, or as many of the newest and of the oldest as were asked for. Each of them once."""
+    """Yield all runs, or the given number of the newest and the oldest; each run once."""
     if limit is None:
         yield from _listed(core, which, limit, oldest_first=sample == "oldest")
         return
@@ -213,7 +213,7 @@ def _listed(core: Core, which: RunFilter, limit: int | None, *, oldest_first: bo
 def _verdict(replayed: Replayed) -> Verdict:
     if replayed.is_stuck:
         return Verdict.BLOCKED
-    # By the recorded rows the function had not failed when they were made, or else its end would be recorded too.
+    # The recorded code had not failed after these rows: its end would be recorded.
     failed = replayed.error is not None and not isinstance(replayed.error, CancelledError)
     return Verdict.FAILS if failed and not replayed.as_recorded else Verdict.COMPATIBLE
 

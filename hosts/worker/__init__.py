@@ -1,1 +1,1 @@
-"""A long-running worker process."""
+"""The long-running worker process."""

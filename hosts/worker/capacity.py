@@ -1,4 +1,4 @@
-"""The room that a worker has, in all and for each queue, and so what its next claim asks for."""
+"""The free slots of a worker, in total and per queue, and the claim that follows from them."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from holdfast.ports.persistence import Lane
 
 
 class Capacity:
-    """What is in a worker: attempts take up room from their start until how they ended is stored, or thrown away."""
+    """The attempts that occupy slots of a worker: from their start until their result is stored or dropped."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -21,37 +21,37 @@ class Capacity:
 
     @property
     def free(self) -> int:
-        """How many more bodies may run."""
+        """Number of bodies that may still start."""
         return self._settings.concurrency - len(self._inside)
 
     @property
     def claimable(self) -> int:
-        """How many jobs to ask for: none where there is no code for any, or all queues are at their limits."""
+        """Number of jobs to claim: 0 if the worker has no code, or if all queues are at their limits."""
         if not self._settings.definitions:
             return 0
         return min(self.free, sum(lane.limit for lane in self._lanes()))
 
     def claim(self) -> Claim:
-        """Return a claim of what there is room for, and that may run beside what is here."""
+        """Return a claim for the free slots that leaves out jobs which must not run beside those held here."""
         self._requested = self._lanes()
-        # What has ended and is not settled would still be lost with this worker: it counts as what runs.
+        # Attempts that have ended and are not settled would still be lost with this worker: they count as running.
         return Claim(self._requested, self.claimable, passed_over_beside(self._inside.values()))
 
     def claimed(self, attempts: Iterable[Attempt]) -> None:
-        """Note in which queues the claim found all that it asked for: there may be more."""
+        """Note which queues filled their limit in the last claim: they may have more jobs."""
         found = Counter(attempt.queue for attempt in attempts)
         self._filled = frozenset(lane.queue for lane in self._requested if found[lane.queue] >= lane.limit)
 
     def enter(self, attempt: Attempt) -> None:
-        """Take up room for an attempt."""
+        """Occupy a slot for an attempt."""
         self._inside[attempt.job, attempt.epoch] = attempt
         self._busy_in[attempt.queue] += 1
 
     def leave(self, attempt: Attempt) -> bool:
-        """Free the room of an attempt; return whether that may let in what the last claim left where it was."""
+        """Free the slot of an attempt; return whether jobs that the last claim left behind may now be claimed."""
         del self._inside[attempt.job, attempt.epoch]
         self._busy_in[attempt.queue] -= 1
-        # What was passed over beside a job that was lost may now be had.
+        # Jobs that were passed over beside one that was lost before can be claimed now (docs/decisions/0059).
         return attempt.queue in self._filled or attempt.lost_attempts > 0
 
     def _lanes(self) -> tuple[Lane, ...]:

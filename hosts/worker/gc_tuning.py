@@ -1,4 +1,4 @@
-"""How often a process looks for objects that only they themselves refer to."""
+"""Garbage collection settings of a worker's process."""
 
 import gc
 from collections.abc import Generator
@@ -6,16 +6,17 @@ from contextlib import contextmanager
 from typing import Final
 
 YOUNG_MAX: Final = 50_000
-"""How many objects a process may have made, and not lost, before it looks among them. Python's default is 700."""
+"""Threshold of the youngest generation, in objects. Python's default is 700."""
 
 
 @contextmanager
 def collecting_seldom() -> Generator[None]:
-    """Look for such objects seldom, and never among those that are there by now. Of a process that is ours.
+    """Run the garbage collector less often, and never over the objects that exist now.
 
-    Each run has some hundreds of objects until it ends, and with many at once Python takes them for ones that stay: it
-    goes through all that the process has every few runs, modules and all. Whoever looks more seldom already, or never,
-    is left to it.
+    For a process that the worker owns. A run holds some hundreds of objects until it ends. With many runs at once
+    these outlive Python's default threshold, and the collector walks all objects of the process every few runs
+    (docs/decisions/0008). A higher threshold, or a disabled collector, is left as it is. The settings are restored at
+    the end.
     """
     before = gc.get_threshold()
     if not gc.isenabled() or not 0 < before[0] < YOUNG_MAX:

@@ -1,13 +1,45 @@
-"""What a worker decides, as a pure machine: `step(now, inputs) -> actions`.
+"""Pure state machine of a worker: `step(now, inputs) -> actions`.
 
-The worker's threads and tasks only carry actions out and report back; the simulator drives the same machine. Times are
-seconds of a monotonic clock.
+It decides what a worker does next: when to claim jobs and how many, which results to settle, when to send heartbeats,
+to run maintenance and to flush sinks, and how to drain. It has no I/O, no threads and no clock: `now` is passed in,
+in seconds of a monotonic clock. The host carries the actions out in threads and tasks and reports each result as an
+input. Because of that the simulator drives the very machine that production runs (docs/decisions/0017): `shell.py`
+holds what both share, `runner.py` is the host on an event loop.
 
-Claims: a worker that found less than it asked for asks again when it is told of work, or at the poll interval. One
-that found all that it asked for (there is a backlog) waits until a good part of its room is free, so that claims
-stay few and large. Settling: whatever has finished since the last commit is settled in the next one, and the next jobs
-of the same runs may be taken with it. A run that was taken on so for a while queues again, so that others get their
-turn.
+Claims. One claim at a time, for all free slots. A claim that returned fewer jobs than it requested means that the
+queues are empty: the next one follows a hint, or two poll intervals later, which leaves the poll interval between them
+to maintenance. A claim that was filled means a backlog: the next one waits until half of the slots are free, or for
+50 ms, so that claims stay few and large under load.
+
+Settles. One batch at a time, of up to 500: whatever has finished since the last commit goes into the next one. A
+settle may lease the next job of its run in the same transaction (docs/decisions/0008). That saves a claim, and is
+unfair to runs that have queued for longer, so it ends after 32 jobs in a row or one second; then the run queues
+again.
+
+Wake-ups. The machine remembers when the retries and sleepers that it knows of are due, for up to a minute ahead, and
+wakes due ones with one call every 20 ms at most. Later ones are left to the maintenance tick.
+
+Shutdown. `Drain` stops claims and lets bodies finish for `drain_grace`; then they are cancelled and their jobs
+released. Five seconds later the worker ends, whatever is still running. `Stop` ends it at once: its jobs are reaped
+when the session has expired.
+
+What is guaranteed:
+
+- At most one call of each kind is in flight, except `Release`, and one flush per sink.
+- At most `concurrency` attempts hold a slot. An attempt holds it from its start until its result is stored or dropped,
+  because a result that is not stored yet would be lost with the worker.
+- Nothing starts except in `RUNNING`: jobs that a late claim or settle returns are released.
+- A result stays queued until the store has answered. A settle that failed is sent again, before newer ones; if the
+  first one did commit, the second is fenced by its epoch.
+- A job that is claimed again cancels the attempt that still runs here: the claim proves that its lease was lost. A
+  lost session cancels all attempts.
+- After an error of the store a call is repeated after 0.1 s, and twice as long with each further error in a row, up to
+  5 s. `Admit` and `DeliverEnds` are not repeated: the maintenance tick does their work.
+
+What is ugly and why it stays: each kind of call has its own flags (`_claiming`, `_sweeping`, ...) and due time, and
+`next_step` repeats the conditions of `_work`. A table of generic calls would be shorter, but the rules differ for
+each kind. The machine has no timeouts: an action without its input blocks this kind of call for good. So hosts must
+answer every action but `Release` and `Finish`, also when the call raised (`StoreCalls._guarded`).
 """
 
 from collections.abc import Iterable
@@ -59,18 +91,31 @@ from holdfast.hosts.worker.sink_polling import Outgoing
 from holdfast.kernel.commands import Attempt, JobAdmit, JobSettle, RunClaimPending
 
 BACKOFF_MIN: Final = 0.05
+"""Seconds; the first wait after an error of the store is twice this."""
 BACKOFF_MAX: Final = 5.0
+"""Seconds; the longest wait after errors of the store."""
 SETTLES_MAX: Final = 500
+"""How many results one transaction settles at most."""
 STOP_GRACE: Final = 5.0
+"""Seconds after the drain period in which cancelled bodies and calls to the store may still end."""
 WAKE_APART: Final = 0.02
+"""Seconds between two calls that wake sleeping jobs."""
 REMEMBERED: Final = 60.0
+"""How many seconds ahead the machine remembers when sleeping jobs are due."""
 IDLE_POLLS: Final = 2.0
-"""An idle worker's claims are this many poll intervals apart, which leaves room for maintenance and renewal: in all
-it makes at most one call to the store in each poll interval, if that is a second."""
+"""Poll intervals between two claims of an idle worker.
+
+The intervals between leave room for maintenance and renewal: with a poll interval of a second, an idle worker calls
+the store about once per poll interval.
+"""
 
 
 class Phase(StrEnum):
-    """Running; draining: no new work, what runs may end; stopping: what runs is given back; stopped."""
+    """The phase of a worker's life.
+
+    Running; draining: no new work, running bodies may finish; stopping: running bodies are cancelled and their jobs
+    released; stopped.
+    """
 
     RUNNING = "running"
     DRAINING = "draining"
@@ -86,13 +131,13 @@ class _Finished:
 
 
 class WorkerMachine:
-    """The state of one worker. Not thread-safe: one task owns it."""
+    """The state of one worker. Not thread-safe: a single task owns it."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.phase = Phase.RUNNING
         self.late = 0
-        """How many results came from bodies that were cancelled, and were dropped."""
+        """Number of results that were dropped because their bodies had been cancelled."""
         self._session = False
         self._opening = False
         self._capacity = Capacity(settings)
@@ -119,16 +164,16 @@ class WorkerMachine:
 
     @property
     def running(self) -> int:
-        """How many bodies run."""
+        """Number of running bodies."""
         return len(self._running)
 
     @property
     def unsettled(self) -> int:
-        """How many bodies have ended and are not settled."""
+        """Number of bodies that have ended and are not settled."""
         return len(self._finished) + len(self._settling)
 
     def step(self, now: float, inputs: Iterable[Input]) -> list[Action]:
-        """Take in what happened, and return what to do now."""
+        """Apply the inputs; return the actions that are due at `now`."""
         actions: list[Action] = []
         for happened in inputs:
             self._take(now, happened, actions)
@@ -141,7 +186,7 @@ class WorkerMachine:
         return actions
 
     def next_step(self) -> float | None:
-        """Return when `step` has to be called at the latest, if nothing happens before; None if never."""
+        """Return when to call `step` at the latest if no input arrives before; None for never."""
         if self.phase is Phase.STOPPED:
             return None
         times: list[float] = []
@@ -172,16 +217,17 @@ class WorkerMachine:
         return min(times, default=None)
 
     def leave(self) -> tuple[tuple[JobSettle, ...], tuple[Attempt, ...]]:
-        """Return what is to be settled and what is to be given back by a worker that ends here and now.
+        """Return the results to settle and the attempts to release for a worker that ends now.
 
-        Nothing if it was told to stop at once. What is being settled is to be settled again: the second time is fenced.
+        Both are empty after `Stop`. Results of a settle that is in flight are included: if it commits, the second one
+        is fenced.
         """
         if self.phase is Phase.STOPPED and not self._running and not self.unsettled:
             return (), ()
         settles = tuple(done.settle for done in (*self._settling, *self._finished))
         return settles, self._running.held
 
-    # What happened ----------------------------------------------------------------------------------------------
+    # Inputs ----------------------------------------------------------------------------------------------------
 
     def _take(self, now: float, happened: Input, actions: list[Action]) -> None:
         match happened:
@@ -256,10 +302,10 @@ class WorkerMachine:
             if attempts:
                 actions.append(Release(attempts))
             return
-        # That a job can be claimed again proves that an earlier attempt, which may still run here, is lost.
+        # A claim of the same job proves that the lease of an earlier attempt, which may still run here, was lost.
         again = {attempt.job for attempt in attempts}
         actions += self._running.cancel(held for held in self._running.held if held.job in again)
-        # Beside a job that was lost, some of what was found is not taken: others may have been found in its place.
+        # Beside a job that was lost before, a claim passes over other such jobs: more work may be queued behind them.
         self._wanted = self._wanted or any(attempt.lost_attempts for attempt in attempts)
         turn = Turn(now)
         for attempt in attempts:
@@ -305,12 +351,12 @@ class WorkerMachine:
 
     def _wake_in(self, now: float, wakes_in: Iterable[float]) -> None:
         for wake_in in wakes_in:
-            # What is due later is woken by the sweeps: a worker remembers no more than a while's sleepers.
+            # Maintenance wakes what is due later: the list stays short.
             if wake_in <= REMEMBERED:
                 heappush(self._wakes, now + wake_in)
 
     def _failed(self, now: float, action: Action) -> None:
-        """The store did not answer: everything that is to be tried again is, a little later each time."""
+        """Schedule the failed call again, after a wait that grows with each error in a row."""
         self._failures += 1
         later = now + min(BACKOFF_MAX, BACKOFF_MIN * 2 ** min(self._failures, 10))
         match action:
@@ -333,11 +379,11 @@ class WorkerMachine:
             case Look() | Flush():
                 self._outgoing.failed(action, later)
             case DeliverEnds():
-                self._delivering = False  # the next sweep does it
+                self._delivering = False  # the next maintenance tick delivers them
             case Start() | Cancel() | Release() | Finish():
                 pass
 
-    # What to do -------------------------------------------------------------------------------------------------
+    # Actions ----------------------------------------------------------------------------------------------------
 
     def _settle(self, now: float, actions: list[Action]) -> None:
         if (
@@ -357,7 +403,7 @@ class WorkerMachine:
             )
 
     def _admit(self, actions: list[Action]) -> None:
-        """Let in what waits for slots that were freed: one call at a time, for all that were freed meanwhile."""
+        """Admit runs and jobs to freed slots: one call at a time, for all slots freed since the last one."""
         if self._admits and not self._admitting and self.phase is not Phase.STOPPED:
             self._admitting = True
             actions.append(Admit(tuple(self._admits)))
@@ -377,7 +423,7 @@ class WorkerMachine:
         if self._wakes and not self._waking and now >= max(self._wakes[0], self._next_wake):
             while self._wakes and self._wakes[0] <= now:
                 heappop(self._wakes)
-            # Retries that are due within a moment of each other are woken together.
+            # What falls due in the next 20 ms is woken together: many retries are due at nearly the same time.
             self._waking, self._next_wake = True, now + WAKE_APART
             actions.append(WakeDue())
         if self._has_deliveries and not self._delivering:
@@ -410,6 +456,6 @@ class WorkerMachine:
             actions.append(Finish())
 
     def _give_up_at(self) -> float:
-        """When a worker that is to stop no longer waits for bodies that ignore their cancellation, or for the store."""
+        """Return when a stopping worker no longer waits for cancelled bodies and the store."""
         assert self._drain_until is not None
         return self._drain_until + STOP_GRACE

@@ -1,4 +1,4 @@
-"""What a worker's machine is told (inputs), and what it says to do (actions)."""
+"""The messages between a worker's state machine and its host: inputs and actions."""
 
 from typing import TypeAlias
 
@@ -12,131 +12,140 @@ from holdfast.ports.structs import frozen
 
 @frozen
 class Woken:
-    """There may be work."""
+    """There may be work: a hint arrived."""
 
 
 @frozen
 class Claimed:
-    """A claim came back with these attempts; it had asked for `asked`. `admits` as in Settled."""
+    """A claim was answered."""
 
     attempts: tuple[Attempt, ...]
+    """The leased attempts whose code this worker has."""
     requested: int
+    """The limit of the claim, or more if jobs were released for lack of code: then it was not filled."""
     admits: tuple[RunClaimPending | JobAdmit, ...] = ()
+    """See `Settled.admits`."""
 
 
 @frozen
 class Ended:
-    """A body ended, and is to be settled; None if it was given up or is to be given back."""
+    """A body ended."""
 
     attempt: Attempt
     settle: JobSettle | None
+    """The command that stores its result; None if it was cancelled or abandoned."""
 
 
 @frozen
 class Settled:
-    """A batch of settles was stored.
-
-    `opened` says whether there may be new work in the queues, `retries_in` when bodies are tried again or checks are
-    made. `taken` has, for each settle, the attempt that was leased with it, or None; it is empty if there was none at
-    all. `admits` are the commands that let in what waits for the slots that were freed. `has_deliveries` says whether
-    runs are to be told of the ends of others.
-    """
+    """A batch of results was stored."""
 
     opened: bool
+    """Whether there may be new work in the queues."""
     retries_in: tuple[float, ...] = ()
+    """Seconds until retries and polls of these jobs are due."""
     taken: tuple[Attempt | None, ...] = ()
+    """For each settle the attempt that it leased, or None. Empty if none leased any."""
     admits: tuple[RunClaimPending | JobAdmit, ...] = ()
+    """Commands that admit runs and jobs to slots of concurrency limits that were freed."""
     has_deliveries: bool = False
+    """Whether results of runs are pending delivery to other runs."""
 
 
 @frozen
 class HeartbeatAnswered:
-    """These attempts are no longer held."""
+    """The store answered a heartbeat."""
 
     lost: tuple[Attempt, ...]
+    """Attempts whose lease is lost."""
 
 
 @frozen
 class RunsEnded:
-    """These runs may have ended: somebody said so. What is true is asked for."""
+    """A hint that these runs may have ended. The next heartbeat verifies it."""
 
     runs: frozenset[str]
 
 
 @frozen
 class SweepDone:
-    """A round of maintenance is over; `more` says whether it hit a limit, so that another should follow at once.
-
-    `wakes_in` says when sleepers are due that wait under rate limits.
-    """
+    """A maintenance tick has ended."""
 
     more: bool
+    """Whether it hit a limit, so that another one follows at once."""
     wakes_in: tuple[float, ...] = ()
+    """Seconds until jobs that wait for a rate limit are due."""
 
 
 @frozen
 class WokeDue:
-    """Due sleepers were queued; `more` says whether that hit a limit. `wakes_in` as in SweepDone."""
+    """Due sleeping jobs were queued."""
 
     more: bool
+    """Whether that hit a limit, so that there may be more."""
     wakes_in: tuple[float, ...] = ()
+    """See `SweepDone.wakes_in`."""
 
 
 @frozen
 class Admitted:
-    """What waited for slots was let in; `opened` says whether there may be new work. `wakes_in` as in SweepDone."""
+    """Waiting runs and jobs were admitted."""
 
     opened: bool
+    """Whether there may be new work in the queues."""
     wakes_in: tuple[float, ...] = ()
+    """See `SweepDone.wakes_in`."""
 
 
 @frozen
 class EventsFound:
-    """These sinks have events to get."""
+    """These sinks have events to receive."""
 
     sinks: tuple[str, ...]
 
 
 @frozen
 class SinkFlushed:
-    """A round of bringing events to a sink is over; `more` says whether another should follow at once."""
+    """A round of delivery to a sink has ended."""
 
     sink: str
     more: bool
+    """Whether another round should follow at once."""
 
 
 @frozen
 class EndsDelivered:
-    """Runs were told of the ends of others, as far as they could be."""
+    """Pending results were delivered to parent and other waiting runs, as far as possible."""
 
 
 @frozen
 class CallFailed:
-    """A call to the store failed: the action is to be tried again later."""
+    """A call to the store failed; the machine repeats the action later."""
 
     action: "Action"
 
 
 @frozen
 class SessionLost:
-    """The session is dead: nothing that is held is held any more. `action` is the one that was refused for it."""
+    """The session is dead, and so are its leases."""
 
     action: "Action | None" = None
+    """The action that was refused because of it; None if the renewal noticed it."""
 
 
 @frozen
 class SessionReady:
-    """There is a session to claim for."""
+    """A session is open, for which jobs can be claimed."""
 
 
 @frozen
 class Drain:
-    """Stop gently."""
+    """Stop gracefully."""
 
 
 @frozen
 class Stop:
-    """Stop now."""
+    """Stop at once."""
 
 
 Input: TypeAlias = (
@@ -165,91 +174,94 @@ Input: TypeAlias = (
 
 @frozen
 class OpenSession:
-    """Open a session, then say SessionReady."""
+    """Open a session. Answer: SessionReady."""
 
 
 @frozen
 class Claim:
-    """Claim jobs, then say Claimed."""
+    """Claim up to `limit` jobs. Answer: Claimed."""
 
     lanes: tuple[Lane, ...]
+    """The queues to claim from, each with its own limit."""
     limit: int
     pass_over: PassOver = PassOver.NOTHING
+    """Which jobs to leave out because of what this worker runs."""
 
 
 @frozen
 class Start:
-    """Run the body of an attempt, then say Ended."""
+    """Run the body of an attempt. Answer: Ended."""
 
     attempt: Attempt
 
 
 @frozen
 class Cancel:
-    """Cancel the body of an attempt: what it does is of no use any more. Ended follows."""
+    """Cancel the body of an attempt, whose result would be dropped. Answer: Ended."""
 
     attempt: Attempt
 
 
 @frozen
 class Settle:
-    """Settle these, then say Settled. `takes` says for each whether its run's next job is to be leased with it."""
+    """Store results. Answer: Settled."""
 
     settles: tuple[JobSettle, ...]
     takes: tuple[bool, ...]
+    """For each settle, whether to lease the next job of its run with it."""
 
 
 @frozen
 class Heartbeat:
-    """Ask whether these attempts are still held, then say HeartbeatAnswered."""
+    """Send heartbeats, and check which of these attempts still hold their lease. Answer: HeartbeatAnswered."""
 
     attempts: tuple[Attempt, ...]
 
 
 @frozen
 class Sweep:
-    """Do a round of maintenance, if it is this worker's duty; then say SweepDone."""
+    """Run a maintenance tick, if this worker has the leader lease. Answer: SweepDone."""
 
 
 @frozen
 class WakeDue:
-    """Queue the sleepers that are due; then say WokeDue."""
+    """Queue the sleeping jobs that are due. Answer: WokeDue."""
 
 
 @frozen
 class Admit:
-    """Let in what waits for slots, by these commands; then say Admitted. If it fails, maintenance does it."""
+    """Run these admission commands. Answer: Admitted. If it fails, the maintenance tick admits."""
 
     commands: tuple[RunClaimPending | JobAdmit, ...]
 
 
 @frozen
 class Look:
-    """Look which sinks have events to get, then say EventsFound."""
+    """Look up which sinks have events to receive. Answer: EventsFound."""
 
 
 @frozen
 class Flush:
-    """Bring events to a sink, which may take its time; then say SinkFlushed."""
+    """Deliver events to a sink, which may take long. Answer: SinkFlushed."""
 
     sink: str
 
 
 @frozen
 class DeliverEnds:
-    """Tell runs of the ends of others that they wait for, or are children of; then say EndsDelivered."""
+    """Deliver results of ended runs to their parents and to runs that wait for them. Answer: EndsDelivered."""
 
 
 @frozen
 class Release:
-    """Give these attempts back. Nothing is to be said after it."""
+    """Release these attempts. No answer."""
 
     attempts: tuple[Attempt, ...]
 
 
 @frozen
 class Finish:
-    """Everything is done: close the session and end."""
+    """The machine has stopped: close the session and end. No answer."""
 
 
 Action: TypeAlias = (

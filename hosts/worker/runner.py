@@ -1,4 +1,4 @@
-"""Carries out what a worker's machine decides: runs bodies on an event loop and in threads, and calls the store."""
+"""The host of a worker on an event loop: runs bodies there and in threads, and calls the store in threads."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -22,11 +22,11 @@ from holdfast.ports.events import EventSink
 T = TypeVar("T")
 
 LEAVE_SECONDS: Final = 5.0
-"""How long a worker that ends waits for the store, which may be away, before it leaves its jobs to the reaper."""
+"""Seconds that an ending worker waits for a store that may be down, before it leaves its jobs to the reaper."""
 
 
 class Driver:
-    """A machine at work, in one event loop, for as long as `serve` runs. `lease` is in seconds."""
+    """Runs a worker machine in one event loop, for as long as `serve` runs. `lease` is in seconds."""
 
     def __init__(
         self, core: Core, settings: Settings, *, lease: float, sinks: Mapping[str, EventSink] | None = None
@@ -52,9 +52,9 @@ class Driver:
         self._stopped = False
 
     async def serve(self, serving: Callable[[], None]) -> None:
-        """Work in the running loop until the machine has finished. Calls `serving` when what is posted is heard.
+        """Run in the current loop until the machine has finished. Calls `serving` once posted inputs are processed.
 
-        Cancelling it cancels what runs, and gives it back.
+        Cancelling it cancels the running bodies and releases their jobs.
         """
         await in_thread(self._core.connect)
         ended = self._core.lifecycle.begin_worker()
@@ -84,17 +84,17 @@ class Driver:
                 await make_in_thread(self._shell.close)
 
     def stop(self) -> None:
-        """Stop at once. From the loop's thread, as `post`."""
+        """Stop at once. On the thread of the loop, like `post`."""
         self._stopped = True
         self.post(p.Stop())
 
     def post(self, happened: p.Input) -> None:
-        """Tell the machine what has happened. From the loop's thread."""
+        """Post an input to the machine. On the thread of the loop."""
         self._shell.post(happened)
         self._wake_loop()
 
     def post_from_thread(self, happened: p.Input) -> None:
-        """Tell the machine what has happened. From any thread, while `serve` runs."""
+        """Post an input to the machine. From any thread, while `serve` runs."""
         self._renewal.in_loop(lambda: self.post(happened))
 
     async def _drive(self) -> None:
@@ -107,7 +107,7 @@ class Driver:
                     return
                 self._carry_out(action)
             if self._shell.has_inputs:
-                # Bodies that were just started run before the next decision: so their ends are settled together.
+                # Bodies that were just started run first, so that quick ones are settled together.
                 await lowlevel.checkpoint()
                 continue
             at = self.machine.next_step()
@@ -129,9 +129,9 @@ class Driver:
                     self._group.start_soon(self._call, action, call)
 
     async def _call(self, action: p.Action, call: Callable[[], CallResult]) -> None:
-        """Do what an action asks of the store, in a thread, and tell the machine what came of it."""
+        """Make the call of an action in a thread, and pass its result to the machine."""
         result: CallResult | None = None
-        # To give jobs back may be the last thing that this worker does.
+        # A release may be the last call of this worker.
         with CancelScope(shield=isinstance(action, p.Release)):
             threads = self._sink_threads if isinstance(action, p.Flush) else None
             result = await self._in_thread(call, threads=threads)
@@ -166,7 +166,7 @@ class Driver:
             scope.deadline = self._leave_by
         self.calls.stop_flushing()
         for scope in tuple(self._sink_calls):
-            scope.deadline = -math.inf  # they have had their time
+            scope.deadline = -math.inf
 
     async def _in_thread(
         self,
@@ -175,10 +175,10 @@ class Driver:
         *,
         threads: CapacityLimiter | None = None,
     ) -> T | None:
-        """Run a call in a thread. Once it runs it is waited for whatever happens: so is a transaction that was sent.
+        """Run a call in a thread and wait for it, shielded from cancellation.
 
-        Only when the worker ends the call is left behind after a while, and at once if it was told to stop at once: the
-        store may be away. Then there is no result, and None is returned.
+        A transaction that was sent must be awaited. An ending worker abandons the call after a while, or at once
+        after `stop`, because the store may be down; then None is returned.
         """
         results: list[T] = []
         errors: list[BaseException] = []
@@ -186,7 +186,7 @@ class Driver:
         def make() -> None:
             try:
                 results.append(call())
-            except BaseException as error:  # noqa: BLE001  # it is raised again where the call is awaited
+            except BaseException as error:  # noqa: BLE001  # raised again where the call is awaited
                 errors.append(error)
 
         calls = self._store_calls if threads is None else self._sink_calls
@@ -210,7 +210,7 @@ class Driver:
         self.post_from_thread(p.Woken())
 
     def _doubt(self, runs: frozenset[str]) -> None:
-        # Most runs that end are none of this worker's, and cost its loop nothing.
+        # Most ended runs belong to other workers: these must not cost this loop anything.
         if any(attempt.run in runs for attempt in tuple(self._scopes)):
             self._core.bodies.run_notifier.notify(runs)
             self.post_from_thread(p.RunsEnded(runs))

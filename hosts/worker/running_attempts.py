@@ -1,4 +1,4 @@
-"""The attempts whose bodies run in a worker, and when to ask whether they are still held."""
+"""The attempts whose bodies run in a worker, and when to send heartbeats for them."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -9,39 +9,44 @@ from holdfast.hosts.worker.machine_protocol import Cancel, Heartbeat
 from holdfast.kernel.commands import Attempt
 
 TAKES_MAX: Final = 32
+"""How many jobs of one run a worker takes in a row before the run queues again."""
 TAKES_SECONDS_MAX: Final = 1.0
-"""How often in a row, and for how long, jobs of one run are taken on before those that queue get their turn."""
+"""For how many seconds a worker takes jobs of one run in a row before the run queues again."""
 
 
 @attrs.frozen
 class Turn:
-    """Jobs of one run in a row: since when, and how many were taken on."""
+    """A series of jobs of one run that a worker takes in a row, each leased by the settle before."""
 
     since: float
+    """When the series started."""
     takes: int = 0
+    """How many jobs were taken after the first."""
 
     def may_go_on(self, now: float) -> bool:
-        """Return whether one more may be taken on."""
+        """Return whether the settle of this job may lease the next one."""
         return self.takes < TAKES_MAX and now < self.since + TAKES_SECONDS_MAX
 
     def next(self) -> "Turn":
-        """Return it with one more taken on."""
+        """Return the series with one more job."""
         return Turn(self.since, self.takes + 1)
 
 
 @attrs.define
 class Running:
-    """An attempt whose body runs. One that is `cancelled` is held no more, but its body may take long to end."""
+    """An attempt whose body runs."""
 
     attempt: Attempt
     since: float
     turn: Turn
     cancelled: bool = False
+    """Whether it was cancelled: its lease is lost or released, but the body may take long to end."""
     doubted: bool = False
+    """Whether the next heartbeat must include it, because its run may have ended."""
 
 
 class RunningAttempts:
-    """The bodies that run, and the heartbeats that ask about them. `interval` is in seconds."""
+    """The running attempts of a worker and their heartbeats. `interval` is in seconds."""
 
     def __init__(self, interval: float) -> None:
         self._interval = interval
@@ -50,31 +55,31 @@ class RunningAttempts:
         self._next_heartbeat = 0.0
 
     def __len__(self) -> int:
-        """How many bodies run."""
+        """Return the number of running bodies."""
         return len(self._running)
 
     @property
     def held(self) -> tuple[Attempt, ...]:
-        """Those that are not cancelled."""
+        """The attempts that are not cancelled."""
         return tuple(job.attempt for job in self._running.values() if not job.cancelled)
 
     @property
     def next_heartbeat(self) -> float | None:
-        """When to ask about them; None while that is not known."""
+        """When the next heartbeat is due; None while one is in flight or nothing is held."""
         return None if self._awaiting_answer or not self._holds_any() else self._next_heartbeat
 
     def start(self, now: float, attempt: Attempt, turn: Turn) -> None:
-        """Add one that starts now."""
+        """Add an attempt that starts now."""
         if not self._running:
             self._next_heartbeat = now + self._interval
         self._running[attempt.job, attempt.epoch] = Running(attempt, now, turn)
 
     def end(self, attempt: Attempt) -> Running | None:
-        """Take one away that has ended, and return it; None if it was not there."""
+        """Remove an attempt that has ended and return it; None if it is unknown."""
         return self._running.pop((attempt.job, attempt.epoch), None)
 
     def cancel(self, attempts: Iterable[Attempt]) -> list[Cancel]:
-        """Cancel those that run and are not cancelled yet."""
+        """Cancel those of the attempts that are running and not cancelled yet."""
         cancels: list[Cancel] = []
         for attempt in attempts:
             running = self._running.get((attempt.job, attempt.epoch))
@@ -84,16 +89,17 @@ class RunningAttempts:
         return cancels
 
     def doubt(self, now: float, runs: frozenset[str]) -> None:
-        """Have bodies of these runs asked about at once, or as soon as what was asked before is answered."""
+        """Include the attempts of these runs in a heartbeat at once, or once the one in flight is answered."""
         for job in self._running.values():
             if job.attempt.run in runs and not job.cancelled:
                 job.doubted = True
                 self._next_heartbeat = min(self._next_heartbeat, now)
 
     def heartbeat(self, now: float) -> list[Heartbeat]:
-        """Ask about bodies that have run for a while: they may have been cancelled, or have something to say.
+        """Return the heartbeat that is due, if any.
 
-        And about those of runs that are said to have ended.
+        It covers attempts that have run for at least half an interval, which may have been cancelled or have output
+        to store, and those whose runs may have ended.
         """
         if self._awaiting_answer or now < self._next_heartbeat or not self._holds_any():
             return []
@@ -112,11 +118,11 @@ class RunningAttempts:
         return [Heartbeat(tuple(job.attempt for job in due))]
 
     def answered(self) -> None:
-        """Note that what was asked has been answered."""
+        """Note that the heartbeat in flight was answered."""
         self._awaiting_answer = False
 
     def retry_heartbeat(self, at: float) -> None:
-        """Note that what was asked will not be answered; it is to be asked again then."""
+        """Schedule the heartbeat that failed for the time `at`."""
         self._awaiting_answer, self._next_heartbeat = False, at
 
     def _holds_any(self) -> bool:

@@ -1,4 +1,4 @@
-"""Keeps a worker's session alive from a thread of its own, which user code on the loop can't hold up."""
+"""Renewal of a worker's session, in a thread of its own that user code on the event loop cannot block."""
 
 import logging
 import sys
@@ -15,18 +15,19 @@ from holdfast.kernel.commands import SessionRenew
 from holdfast.ports.errors import HoldfastError, SessionLostError
 
 BLOCKED_AFTER: Final = 1.0
-"""Seconds after which an event loop that has not turned counts as blocked."""
+"""Seconds without an iteration after which an event loop counts as blocked."""
 
 LOOK_EVERY: Final = 0.25
-"""Seconds between two looks at the event loop."""
+"""Seconds between two checks of the event loop."""
 
 _log = logging.getLogger("holdfast.worker")
 
 
 class Renewal:
-    """Renews sessions every third of their lease; also syncs the clock and watches the event loop.
+    """Renews the sessions of a worker every third of their lease, syncs the clock and watches the event loop.
 
-    `sessions` says which; when the first of them is found to be dead, `lost` is called.
+    `lease` is in seconds. `sessions` returns the ids of the sessions, the current one first. If that one is dead,
+    `lost` is called, once per session.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Renewal:
         self._core = core
         self._lease = round(lease * 1_000_000)
         self.interval = lease / 3
+        """Seconds between two renewals."""
         self._sessions = sessions
         self._lost = lost
         self._known_lost: str | None = None
@@ -47,25 +49,26 @@ class Renewal:
         self._checked_at = 0.0
         self._has_warned = False
         self.blocked = 0
+        """How often the event loop was found blocked."""
 
     def watch_loop(self) -> None:
-        """Take the running loop as the one to watch, and to call into."""
+        """Watch the running loop, and make it the target of `in_loop`."""
         self._in_loop = caller_into_loop()
         self._loop_thread = threading.get_ident()
 
     def in_loop(self, call: Callable[[], None]) -> None:
-        """Have the loop make a call, soon; do not wait for it. Nothing happens if the loop is gone."""
+        """Schedule a call on the loop without waiting for it. Does nothing if the loop is closed."""
         if self._in_loop is not None:
             self._in_loop(call)
 
     def start(self) -> None:
-        """Renew from now on."""
+        """Start the thread that renews."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._renew, name="holdfast-renewal", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Renew no more."""
+        """Stop renewing."""
         self._stopped.set()
 
     def _renew(self) -> None:
@@ -74,10 +77,10 @@ class Renewal:
             wait = self.round()
 
     def round(self) -> float:
-        """Renew once and sync the clock; return how many seconds to wait before the next time.
+        """Renew once and sync the clock; return how many seconds to wait before the next round.
 
-        The store may be slow to answer, and a lease does not wait: so it comes first, unless the machine has stood
-        still, and the lease would end in the past.
+        Renewal comes first, because the store may be slow and a lease runs out meanwhile. Only if the machine was
+        suspended the clock is synced before, as the new lease would otherwise end in the past.
         """
         try:
             is_steady = self._core.clock.is_trusted(inf)
@@ -89,13 +92,13 @@ class Renewal:
         except HoldfastError as error:
             _log.warning("could not renew the session: %s", error)
             return self.interval / 4
-        except Exception:  # noqa: BLE001  # whatever it is, the session must go on being renewed
+        except Exception:  # noqa: BLE001  # whatever the error, renewal must continue
             _log.exception("could not renew the session")
             return self.interval / 4
         return self.interval
 
     def _pause(self, seconds: float) -> bool:
-        """Wait, with an eye on the event loop; return whether it is time to stop. Renewal never waits for the loop."""
+        """Wait while watching the event loop; return whether to stop."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and not self._stopped.is_set():
             self._check_loop()
@@ -116,7 +119,7 @@ class Renewal:
                 self._lost()
 
     def _check_loop(self) -> None:
-        """Warn, with the stack that is to blame, if the loop does not turn; once for each time that it is blocked."""
+        """Log a warning with the stack of the loop when it is blocked, once each time."""
         now = time.monotonic()
         if self._turned.is_set():
             self._turned.clear()
@@ -127,7 +130,7 @@ class Renewal:
             return
         self._has_warned = True
         self.blocked += 1
-        frame = sys._current_frames().get(self._loop_thread)  # pyright: ignore[reportPrivateUsage]  # there is no other way
+        frame = sys._current_frames().get(self._loop_thread)  # pyright: ignore[reportPrivateUsage]  # the only way
         stack = "".join(traceback.format_stack(frame)) if frame else "(no stack)"
         _log.warning(
             "the event loop has been blocked for more than %s s; use a sync stage, which runs in a thread, or"

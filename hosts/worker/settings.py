@@ -1,4 +1,4 @@
-"""What a worker is told when it is made."""
+"""The settings of a worker."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -9,25 +9,30 @@ import attrs
 from holdfast.hosts.execution.function_cache import FUNCTIONS_KEPT
 
 MAINTENANCE_INTERVAL: Final = 5.0
+"""Seconds between two maintenance ticks at most."""
 
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """How a worker behaves. Seconds. `limits` are those of single queues; all `queues` share `concurrency`.
-
-    `retention` is how long runs are kept that have ended; None: until somebody removes them. `function_cache` is how
-    many functions that rest stay in memory.
-    """
+    """The settings of a worker, as its machine needs them. Durations are in seconds unless they are timedeltas."""
 
     definitions: tuple[str, ...]
+    """The code that the worker has: `<workflow>@<version>`, and `step:<name>` for queued steps."""
     queues: tuple[str, ...]
+    """The queues that it serves."""
     concurrency: int = 100
+    """How many bodies may run at once, over all queues."""
     limits: Mapping[str, int] = attrs.field(factory=dict[str, int])
+    """How many bodies of single queues may run at once."""
     poll_interval: float = 1.0
     heartbeat_interval: float = 2.0
     maintenance_interval: float = MAINTENANCE_INTERVAL
     drain_grace: float = 20.0
     claim_again_after: float = 0.05
+    """How long after a claim that was filled the next one follows at the latest."""
     sinks: tuple[str, ...] = ()
+    """The names of the sinks that it delivers events to."""
     retention: timedelta | None = None
+    """How long ended runs are kept; None for ever."""
     function_cache: int = FUNCTIONS_KEPT
+    """How many waiting durable functions stay in memory."""

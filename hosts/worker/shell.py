@@ -1,8 +1,8 @@
-"""What a worker has in hand between its machine and the store, whatever its threads and tasks are made of.
+"""The part of a worker between its state machine and the store that every host shares.
 
-A driver asks it for actions, carries them out in threads and tasks of its own, and tells it what came of them. So the
-driver on an event loop and the simulator, which has neither loop nor threads, are the same worker. Not thread-safe, but
-for the calls that `call` returns: one task owns it.
+A host takes actions from it, carries them out in threads and tasks of its own, and passes the results back. So the
+host on an event loop and the simulator, which has neither loop nor threads, run the same worker
+(docs/decisions/0017). Not thread-safe, except for the callables that `call` returns: a single task owns it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,17 +21,17 @@ from holdfast.ports.events import EventSink
 from holdfast.ports.records import JobKind
 
 CallResult: TypeAlias = tuple[p.Input | None, Sequence[Body]]
-"""What a call tells the machine, if anything, and the bodies that it has made ready."""
+"""The input for the machine, if any, and the bodies that the call has prepared."""
 
 _NO_BODIES: Final[Sequence[Body]] = ()
 
 
 WAKE_POLLS: Final = 1.8
-"""After so many poll intervals a claim looks for sleepers, too: a little sooner than idle claims follow each other."""
+"""Poll intervals after which a claim also wakes due sleepers: a little less than between idle claims."""
 
 
 class WorkerShell:
-    """A machine with its calls, and the bodies that wait, run, or have ended and are not settled."""
+    """A worker machine, its calls to the store, and the bodies that are ready, running, or ended but unsettled."""
 
     def __init__(
         self, core: Core, settings: Settings, *, lease: float, sinks: Mapping[str, EventSink]
@@ -53,20 +53,20 @@ class WorkerShell:
 
     @property
     def has_inputs(self) -> bool:
-        """Whether the machine is to be told something."""
+        """Whether inputs are queued for the machine."""
         return bool(self._inputs)
 
     def post(self, happened: p.Input) -> None:
-        """Keep what has happened until the next step."""
+        """Queue an input for the next step."""
         self._inputs.append(happened)
 
     def step(self, now: float) -> list[p.Action]:
-        """Tell the machine what has happened; return what it says to do now."""
+        """Pass the queued inputs to the machine; return its actions."""
         inputs, self._inputs = self._inputs, []
         return self.machine.step(now, inputs)
 
     def begin(self, attempt: Attempt) -> Body:
-        """Return the body of an attempt that is to start now."""
+        """Return the prepared body of an attempt that starts now."""
         body = self._ready.pop(attempt)
         if attempt.kind is JobKind.WORKFLOW:
             body = attrs.evolve(body, parts=self._parts_of(body))
@@ -75,7 +75,7 @@ class WorkerShell:
         return body
 
     def _parts_of(self, body: Body) -> Parts:
-        """Return what its function is driven with here."""
+        """Return the parts that drive a durable function, with the cache and the phase of this worker."""
         known = self._parts
         if known is None or known[0] is not body.parts:
             parts = attrs.evolve(body.parts, cache=self._cache, is_leaving=self._is_leaving)
@@ -83,18 +83,18 @@ class WorkerShell:
         return known[1]
 
     def _is_leaving(self) -> bool:
-        """Whether nothing more is to begin here."""
+        """Whether the worker is shutting down, so that nothing new may start."""
         return self.machine.phase is not Phase.RUNNING
 
     def end(self, body: Body, settle: JobSettle | None, *, cancelled: bool) -> None:
-        """Take in that a body has ended; `settle` is None if it was given up."""
+        """Report that a body has ended; without a `settle` if it was cancelled or abandoned."""
         del self.calls.runtimes[body.attempt]
         if settle is not None and not cancelled:
             self._ended[_key(settle)] = body
         self.post(p.Ended(body.attempt, settle))
 
     def cancel(self, attempt: Attempt) -> bool:
-        """Tell the body of an attempt to stop; return whether it runs still."""
+        """Ask the body of an attempt to stop; return whether it is still running."""
         self._ended.pop(_key(attempt), None)
         runtime = self.calls.runtimes.get(attempt)
         if runtime is None:
@@ -103,7 +103,7 @@ class WorkerShell:
         return True
 
     def call(self, action: p.Action) -> Callable[[], CallResult] | None:
-        """Return the call of the store that an action is, to be made in whatever thread; None if it is none."""
+        """Return the store call of an action, safe in any thread; None for actions without one."""
         calls = self.calls
         match action:
             case p.OpenSession():
@@ -133,7 +133,7 @@ class WorkerShell:
                 return None
 
     def answer(self, action: p.Action, result: CallResult) -> None:
-        """Take in what a call told."""
+        """Process the result of the call of an action."""
         happened, bodies = result
         self._ready.update((body.attempt, body) for body in bodies)
         if isinstance(action, p.Settle) and isinstance(happened, p.Settled):
@@ -143,13 +143,13 @@ class WorkerShell:
             self.post(happened)
 
     def close(self) -> None:
-        """Take the functions out of memory that rest here. Of a worker that ends; in whatever thread."""
+        """Evict the cached functions of a worker that ends. In any thread."""
         self._cache.close()
 
     def last(self, now: float) -> tuple[tuple[JobSettle, ...], tuple[Attempt, ...]]:
-        """Return what is to be settled and what is to be given back by a worker that ends here and now.
+        """Return the results to settle and the attempts to release for a worker that ends now.
 
-        With what has happened since the machine was last asked: bodies have ended, a claim has come back.
+        Inputs that the machine has not processed yet are included: bodies that ended, a claim that was answered.
         """
         actions = self.step(now)
         settles, attempts = self.machine.leave()

@@ -1,4 +1,4 @@
-"""When a worker looks for events, and which sinks it is bringing some to."""
+"""When a worker looks for events of its sinks, and which sinks it is delivering to."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -7,14 +7,15 @@ from holdfast.hosts.worker.machine_protocol import Action, Flush, Look
 from holdfast.hosts.worker.settings import Settings
 
 IDLE_POLLS: Final = 5.0
-"""A worker that has heard of nothing looks this seldom, in poll intervals."""
+"""Poll intervals between two looks of a worker that has received no hint."""
 LOOKS_APART: Final = 0.1
+"""Seconds between two looks at least."""
 LAST_FLUSH: Final = 2.0
-"""Seconds that a worker that ends gives its sinks to take what is left. The rest is for others, or the next time."""
+"""How many seconds an ending worker delivers the last events. Other workers deliver what is left."""
 
 
 class Outgoing:
-    """At most one look and, for each sink, one round at a time. A sink that hangs keeps nothing else waiting."""
+    """The state of event delivery: at most one look, and one flush per sink, so a slow sink delays no other."""
 
     def __init__(self, settings: Settings) -> None:
         self._sinks = settings.sinks
@@ -27,27 +28,27 @@ class Outgoing:
         self._last_until: float | None = None
 
     def look_soon(self, now: float) -> None:
-        """Look soon: something may have happened to a run."""
+        """Schedule a look: runs may have new events."""
         self._next = min(self._next, max(now, self._looked_at + LOOKS_APART))
 
     def found(self, now: float, sinks: Iterable[str]) -> list[Action]:
-        """Take in which sinks have news; return what to do."""
+        """Process the result of a look; return the flushes to start."""
         self._looking = False
         with_events = [sink for sink in sinks if sink not in self._flushing]
         self._flushing.update(with_events)
         self._next = now + self._poll_interval * (1.0 if with_events else IDLE_POLLS)
         if self._looked_at < self._last_from:
-            self._next = now  # what was stored last may have come after that look
+            self._next = now  # the last commits may be later than that look
         return [Flush(sink) for sink in with_events]
 
     def flushed(self, now: float, sink: str, *, more: bool) -> None:
-        """Take in that a round is over."""
+        """Note that a flush has ended."""
         self._flushing.discard(sink)
-        if more or self._last_until is not None:  # in the end it is looked whether that was all
+        if more or self._last_until is not None:  # the last round looks until nothing is left
             self._next = now
 
     def failed(self, action: Look | Flush, later: float) -> None:
-        """Take in that the store did not answer."""
+        """Note that the store call failed; look again at `later`."""
         if isinstance(action, Look):
             self._looking = False
         else:
@@ -55,18 +56,21 @@ class Outgoing:
         self._next = later
 
     def look(self, now: float) -> list[Action]:
-        """Return a look, if it is time for one."""
+        """Return a look if one is due."""
         if not self._sinks or self._looking or now < self._next:
             return []
         self._looking, self._looked_at = True, now
         return [Look()]
 
     def next_look(self) -> float | None:
-        """Return when to look at the latest; None if never, or if a look is under way."""
+        """Return when the next look is due; None without sinks, or while a look is in flight."""
         return self._next if self._sinks and not self._looking else None
 
     def is_over(self, now: float, actions: list[Action]) -> bool:
-        """Whether a worker that has nothing else left to do may end: its sinks have taken all, or had their time."""
+        """Return whether an otherwise idle worker may end: its sinks are up to date, or their time is over.
+
+        The first call starts the last round. Appends a look to `actions` if one is due.
+        """
         if not self._sinks:
             return True
         if self._last_until is None:
@@ -77,5 +81,5 @@ class Outgoing:
         return False
 
     def ends_at(self) -> float | None:
-        """Return when a worker that ends waits for its sinks no longer; None if it does not wait for them yet."""
+        """Return when an ending worker stops waiting for its sinks; None before the last round."""
         return self._last_until

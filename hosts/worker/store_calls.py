@@ -1,4 +1,4 @@
-"""A worker's calls to the store. Sync, each made in a thread; each returns what to tell the machine."""
+"""The calls of a worker to the store. Synchronous and made in threads; each returns an input for the worker machine."""
 
 import logging
 import threading
@@ -48,7 +48,9 @@ from holdfast.ports.structs import evolve
 T = TypeVar("T")
 
 UNKNOWN_CODE_DELAY: Final[Micros] = 5_000_000
+"""Microseconds until a job that was released for lack of code can be claimed again."""
 REFUSED_DELAY: Final[Micros] = 30_000_000
+"""Microseconds until a job whose settle was refused can be claimed again."""
 _WAKE_LIMIT: Final = 500
 
 _log = logging.getLogger("holdfast.worker")
@@ -56,7 +58,7 @@ _log = logging.getLogger("holdfast.worker")
 
 @attrs.define
 class Counts:
-    """What was done so far."""
+    """Counters of a worker since its start."""
 
     claimed: int = 0
     started: int = 0
@@ -72,11 +74,11 @@ class Counts:
 
 
 class StoreCalls:
-    """What one worker asks of the store, under its session.
+    """The calls of one worker to the store, under its session.
 
-    Where a claim's answer was lost, or jobs could not be given back, the session holds jobs that nobody runs. Then the
-    next claim is made under another session. The former one is kept for as long as bodies run under it, and then
-    closed, which frees what it holds.
+    If the answer to a claim, a settle that leases a job, or a release was lost, the session may hold jobs that
+    nothing runs. Then the next claim opens another session. The former one is renewed while bodies run under it, and
+    then closed, which frees the jobs that it still holds (docs/decisions/0003).
     """
 
     def __init__(
@@ -89,7 +91,7 @@ class StoreCalls:
         cache: FunctionCache,
         wake_every: float,
     ) -> None:
-        """See `Worker`. Claims look for sleepers that are due, too, if none did for `wake_every` seconds."""
+        """See `Worker`. A claim also wakes due sleeping jobs if none of the calls did so for `wake_every` seconds."""
         self._core = core
         self._wake_every = wake_every
         self._wake_at = core.clock.monotonic() + wake_every
@@ -111,11 +113,11 @@ class StoreCalls:
         return () if self.session is None else (self.session, *self._former)
 
     def open_session(self) -> p.Input:
-        """Begin a life."""
+        """Open a session."""
         return self._guarded(p.OpenSession(), self._open)
 
     def leave(self, settles: tuple[JobSettle, ...], attempts: tuple[Attempt, ...]) -> None:
-        """End the session, so that nobody has to wait for it to expire, and first what is held under it."""
+        """Settle and release what the session holds, and close it, so that its jobs need not wait for it to expire."""
         if self.session is None:
             return
         if settles:
@@ -129,7 +131,7 @@ class StoreCalls:
             self._close(session)
 
     def claim(self, action: p.Claim) -> tuple[p.Input, list[Body]]:
-        """Lease jobs and read what they need."""
+        """Claim jobs and prepare their bodies."""
         bodies: list[Body] = []
 
         def claim() -> p.Input:
@@ -155,17 +157,17 @@ class StoreCalls:
             self.counts.commits += 1
             known, unknown = self._prepared(attempts, NOTHING_KNOWN)
             bodies.extend(known)
-            # A claim that was filled with what had to be given back is no sign of a backlog.
+            # A claim that was filled partly with jobs without code does not indicate a backlog.
             return p.Claimed(tuple(body.attempt for body in known), action.limit + bool(unknown), admits)
 
         return self._guarded(action, claim), bodies
 
     def settle(self, action: p.Settle, settled: Mapping[tuple[str, int], Body]) -> tuple[p.Input, list[Body]]:
-        """Store how attempts ended, and take on what follows. `settled` has the bodies, by job and epoch."""
+        """Store results, and lease and prepare next jobs. `settled` has the bodies, by job and epoch."""
         bodies: list[Body] = []
 
         def settle() -> p.Input:
-            # What is taken under a session in doubt could not be told from what it holds without knowing.
+            # A session in doubt is to be closed, with all that it holds: it must not lease more jobs.
             session = None if self._is_in_doubt else self.session
             commands = [
                 evolve(command, take_next=session) if takes and session else command
@@ -202,7 +204,7 @@ class StoreCalls:
         answers: Sequence[JobSettled | CommandError],
         settled: Mapping[tuple[str, int], Body],
     ) -> tuple[list[Micros], bool]:
-        """Count what happened. Return when bodies are tried again, and whether there may be new work in the queues."""
+        """Count and log the answers. Return when retries are due, and whether the queues may have new work."""
         opened = False
         retries: list[Micros] = []
         for command, answer in zip(settles, answers, strict=True):
@@ -231,7 +233,10 @@ class StoreCalls:
         answers: Sequence[JobSettled | CommandError],
         settled: Mapping[tuple[str, int], Body],
     ) -> list[Body]:
-        """Return the bodies of attempts that were taken on. What one gave is what the next one mostly gets."""
+        """Return the bodies of the next jobs that settles have leased.
+
+        The run and the stored output are passed on, as the output of a stage is usually the input of the next.
+        """
         attempts: list[Attempt] = []
         runs: dict[str, Run] = {}
         values: dict[tuple[str, Reference], tuple[Payload, ...]] = {}
@@ -247,7 +252,7 @@ class StoreCalls:
         return self._prepared(attempts, Known(runs, values))[0]
 
     def _prepared(self, attempts: Sequence[Attempt], known: Known) -> tuple[list[Body], list[Attempt]]:
-        """Return bodies of attempts; what there is no code for is given back, and returned as well."""
+        """Return the bodies of attempts, and the attempts without code, which are released."""
         try:
             bodies, unknown = prepare(self._core, attempts, known)
         except Exception:
@@ -259,7 +264,7 @@ class StoreCalls:
         return bodies, unknown
 
     def heartbeat(self, action: p.Action, attempts: tuple[Attempt, ...]) -> p.Input:
-        """Ask which attempts are still held, and store what they said."""
+        """Store the output of attempts, and check which of them still hold their lease."""
 
         def heartbeat() -> p.Input:
             held = tuple(self._held(attempt) for attempt in attempts)
@@ -277,7 +282,7 @@ class StoreCalls:
         return self._guarded(action, heartbeat)
 
     def sweep(self, action: p.Action) -> p.Input:
-        """Do a round of maintenance, if it is this session's duty."""
+        """Run a maintenance tick, if this session has the leader lease."""
 
         def sweep() -> p.Input:
             self._close_former()
@@ -287,11 +292,11 @@ class StoreCalls:
         return self._guarded(action, sweep)
 
     def look(self, action: p.Action) -> p.Input:
-        """Look which sinks have events to get."""
+        """Look up which sinks have events to receive."""
         return self._guarded(action, lambda: p.EventsFound(self._flusher.look()))
 
     def flush(self, action: p.Flush) -> p.Input:
-        """Bring events to a sink. It takes as long as the sink likes."""
+        """Deliver events to a sink, for as long as the sink takes."""
 
         def flush() -> p.Input:
             flushed = self._flusher.flush_once(action.sink, self._flushes.is_set)
@@ -302,11 +307,11 @@ class StoreCalls:
         return self._guarded(action, flush)
 
     def stop_flushing(self) -> None:
-        """Begin no more calls of sinks."""
+        """Start no more calls of sinks."""
         self._flushes.clear()
 
     def wake_due(self, action: p.Action) -> p.Input:
-        """Queue the sleepers that are due."""
+        """Queue the sleeping jobs that are due."""
 
         def wake() -> p.Input:
             reply = self._core.kernel.dispatch(self._wake_command())
@@ -316,15 +321,15 @@ class StoreCalls:
         return self._guarded(action, wake)
 
     def _wake_command(self) -> JobWakeDue:
-        """Return the command that queues the sleepers that are due, by a clock that can be trusted."""
+        """Return the command that queues due sleeping jobs, after checking the clock."""
         self._wake_at = self._core.clock.monotonic() + self._wake_every
         self._core.trust_clock(self._lease / 3_000_000)
         return JobWakeDue(limit=_WAKE_LIMIT)
 
     def _claimed(self, claim: JobClaim) -> JobsClaimed:
-        """Lease jobs. If nobody here did it lately, queue the sleepers that are due in the same transaction.
+        """Claim jobs; if no due jobs were woken lately, wake them in the same transaction.
 
-        The worker that has put them to sleep may be no more. What was woken is claimed at once.
+        The worker that was to wake them may be gone. Jobs that were woken are claimed at once.
         """
         if self._core.clock.monotonic() < self._wake_at:
             return self._core.kernel.dispatch(claim)
@@ -339,7 +344,7 @@ class StoreCalls:
         return self._core.kernel.dispatch(claim) if woken.woken and not claimed.attempts else claimed
 
     def admit(self, action: p.Admit) -> p.Input:
-        """Let in what waits for slots, and what has to wait for a slot then."""
+        """Run admission commands."""
 
         def admit() -> p.Input:
             answers = self._core.kernel.dispatch_many(action.commands)
@@ -354,7 +359,7 @@ class StoreCalls:
         return self._guarded(action, admit)
 
     def deliver_ends(self, action: p.Action) -> p.Input:
-        """Tell runs of the ends of others."""
+        """Deliver results of ended runs to the runs that wait for them."""
 
         def deliver() -> p.Input:
             self._core.deliver_ends()
@@ -363,7 +368,7 @@ class StoreCalls:
         return self._guarded(action, deliver)
 
     def release(self, attempts: Sequence[Attempt], *, delay: Micros = 0) -> None:
-        """Give attempts back. If that fails they are free when their session is closed."""
+        """Release attempts. If that fails, their jobs are freed when the session is closed or reaped."""
         commands = [
             JobRelease(namespace=self._core.namespace, job=attempt.job, epoch=attempt.epoch, delay=delay)
             for attempt in attempts
@@ -401,7 +406,7 @@ class StoreCalls:
             self._former[former] = frozenset(self.runtimes)
 
     def _close_former(self) -> None:
-        """Close former sessions under which no body has run since the last time: what ran until then is settled."""
+        """Close former sessions once all bodies that ran under them have ended."""
         for session, ran in list(self._former.items()):
             if ran:
                 self._former[session] = ran & frozenset(self.runtimes)
@@ -409,7 +414,7 @@ class StoreCalls:
                 del self._former[session]
 
     def _close(self, session: str) -> bool:
-        """Close a session; return whether it is closed, now or since long."""
+        """Close a session; return whether it is closed now or has been before."""
         try:
             self._core.kernel.dispatch(SessionClose(namespace=self._core.namespace, session=session))
         except STORE_ERRORS as error:
@@ -439,7 +444,7 @@ class StoreCalls:
         except Exception:
             if len(settles) == 1:
                 raise
-            # One of them must not keep the others from being stored.
+            # One bad settle must not block the others.
             _log.exception("settling %s jobs together failed; settling them one by one", len(settles))
             return [self._settle_one(command) for command in settles]
 
@@ -448,7 +453,7 @@ class StoreCalls:
             return self._core.kernel.dispatch_many((command,))[0]
         except STORE_ERRORS:
             raise
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is this command's
+        except Exception as error:  # noqa: BLE001  # the error of this command alone
             return CommandError(f"{type(error).__name__}: {error}")
 
     def _refused(self, command: JobSettle, error: CommandError) -> None:
@@ -459,15 +464,15 @@ class StoreCalls:
         self._core.kernel.dispatch_many((back,))
 
     def _guarded(self, action: p.Action, call: Callable[[], p.Input]) -> p.Input:
-        """Make a call; if it fails, tell the machine, which will ask for it again."""
+        """Make a call; turn its errors into inputs that make the machine repeat it."""
         try:
             return call()
         except SessionLostError as error:
-            # If it is an earlier session that was lost, the machine has known that for long.
+            # The loss of a former session does not concern the machine.
             return p.SessionLost(action) if error.session == self.session else p.CallFailed(action)
         except HoldfastError as error:
             _log.warning("%s: %s", type(action).__name__, error)
-        except Exception:  # noqa: BLE001  # a bug must not end the worker: it is logged, and the call made again
+        except Exception:  # noqa: BLE001  # a bug must not end the worker: log it and repeat the call
             _log.exception("%s failed", type(action).__name__)
         self.counts.store_errors += 1
         return p.CallFailed(action)

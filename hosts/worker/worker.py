@@ -1,4 +1,4 @@
-"""The long-running worker, and the ways to run it: as a process, in somebody's loop, beside a `with` block."""
+"""The long-running worker, and the ways to run it: as a process, in an existing event loop, beside a `with` block."""
 
 import logging
 import signal
@@ -39,10 +39,24 @@ _log = logging.getLogger("holdfast.worker")
 
 @attrs.frozen(kw_only=True)
 class WorkerStats:
-    """What a worker has done since it began, and what it does now.
+    """Counters of a worker since its start, and its current state.
 
-    `fenced` counts the results that came too late and were not taken: its run had ended, or its attempt was lost.
-    `events` counts those that sinks have taken, `parked` the runs whose events a sink refuses again and again.
+    Attributes:
+        session: The id of its session; None before the first one is open.
+        phase: `running`, `draining`, `stopping` or `stopped`.
+        running: Bodies that are running.
+        unsettled: Bodies that have ended and whose result is not stored yet.
+        claimed: Jobs that were claimed.
+        started: Bodies that were started.
+        settled: Results that were stored, failures included.
+        failed: Attempts that failed.
+        fenced: Results that came too late and were dropped, because the run had ended or the lease was lost.
+        released: Attempts that were released.
+        sessions_lost: Sessions that were lost.
+        store_errors: Calls to the store that failed.
+        commits: Claims that returned jobs, and batches of results that were stored.
+        events: Events that sinks have accepted.
+        parked: Streams that were dead-lettered: runs whose events a sink keeps refusing.
     """
 
     session: str | None
@@ -65,31 +79,32 @@ class WorkerStats:
 _SIGNALS: Final = tuple(
     number for name in ("SIGTERM", "SIGINT", "SIGHUP") if (number := getattr(signal, name, None)) is not None
 )
-"""What drains a worker that owns its process. SIGHUP comes when its terminal is closed; Windows has none."""
+"""The signals that drain a worker that owns its process. SIGHUP: its terminal was closed; Windows has none."""
 
 
 class Worker:
     """Claims jobs of an engine's workflows, runs their bodies, settles their results.
 
     Args:
-        engine: Whose workflows to run. Lengths of time, below, are timedeltas, or numbers of seconds.
+        engine: The engine whose workflows to run. Durations below are timedeltas or numbers of seconds.
         concurrency: How many bodies may run at once.
-        queues: How many of these at most from single queues. Stages name their queues; all that the engine's
-            workflows name are served, and the default one.
-        only_queues: Serve just these queues.
-        lease: How long its session lasts without renewal, at least a second. A worker that is lost is noticed after
-            that; one that can't renew for so long loses what it runs.
-        poll_interval: In how long an idle worker calls the store about once. Every second time it asks for work,
-            though nothing told it of any; between them come renewal and maintenance.
-        drain_grace: How long running bodies are given to end when the worker is told to stop.
-        sinks: What takes events, by the names under which sinks are registered. Each is called in a thread of its own.
-        retention: How long runs of the engine's namespace are kept that have ended, at least an hour; then they are
-            removed, as `remove` of their handles does it. None: until somebody removes them.
-        function_cache: How many durable functions stay in memory while they wait, so that who wakes one need not
-            replay it. Of more the one that has waited the longest is taken out of memory; it is replayed.
+        queues: How many of these at most from single queues, by name. Stages and steps name their queues; the worker
+            serves all queues that the engine's workflows name, and the default one.
+        only_queues: Serve only these queues.
+        lease: How long its session lasts without renewal, at least a second. Other workers take over the jobs of a lost
+            worker after this time; a worker that cannot renew for so long loses its running attempts.
+        poll_interval: How often an idle worker calls the store, approximately. Every second call claims jobs even
+            without a hint; the calls between are renewal and maintenance.
+        drain_grace: How long running bodies may finish when the worker is stopped.
+        sinks: The sinks to deliver events to, by the names under which they are registered. Each is called in a thread
+            of its own.
+        retention: How long ended runs of the engine's namespace are kept, at least an hour; then they are removed, as
+            by `remove` of their handles. None: until they are removed explicitly.
+        function_cache: How many waiting durable functions stay in memory, so that they continue without a replay. If
+            there are more, the one that has waited longest is evicted; it is replayed later.
 
     Raises:
-        InvalidArgumentError: One of these can't be.
+        InvalidArgumentError: An argument is invalid.
     """
 
     def __init__(
@@ -157,31 +172,31 @@ class Worker:
     def run(self) -> None:
         """Own the process: event loop, SIGTERM, SIGINT and SIGHUP, drain. Returns when drained.
 
-        The first signal drains; the second stops at once, without giving anything back. Python's garbage collector
-        is made to run more seldom, for so it takes a quarter less to do the same work.
+        The first signal drains; the second stops at once and releases nothing. Python's garbage collector runs less
+        often meanwhile, which saves a quarter of the processor time.
         """
         with collecting_seldom():
             anyio.run(self._run_with_signals)
 
     async def serve(self) -> None:
-        """Work in a loop that is someone else's, until `drain` has been called and all is done.
+        """Run in the current event loop until `drain` was called and everything has ended.
 
-        Cancelling it cancels what runs, and gives it back.
+        Cancelling it cancels the running bodies and releases their jobs.
         """
         await self._driver.serve(self._serving.set)
 
     def drain(self) -> None:
-        """Stop gently: take no new work, let what runs end, give back what does not end in time."""
+        """Stop gracefully: claim no more jobs, let running bodies finish, release those that do not end in time."""
         self._driver.post(p.Drain())
 
     def stop(self) -> None:
-        """Stop at once: cancel what runs; the reaper will give it to others."""
+        """Stop at once: cancel running bodies; their jobs are reaped when the session has expired."""
         self._driver.stop()
 
     def __enter__(self) -> Self:
-        """Work in a thread, with an event loop of its own, beside the code in the `with` block.
+        """Start the worker in a thread with its own event loop, beside the code in the `with` block.
 
-        Raises what keeps it from connecting.
+        Raises the error that prevented the connection to the store.
         """
         self._thread = threading.Thread(target=self._serve_in_thread, name="holdfast-worker")
         self._thread.start()
@@ -194,7 +209,7 @@ class Worker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        """Drain. If an error has ended the worker, and there was none in the block, raise it in a group."""
+        """Drain. If the worker ended with an error and the block did not, raise that error in a group."""
         assert self._thread is not None
         self._driver.post_from_thread(p.Drain())
         self._thread.join()
@@ -202,8 +217,8 @@ class Worker:
             raise self._failure
 
     async def __aenter__(self) -> Self:
-        """Work beside the code in the `async with` block. Raises what keeps it from connecting."""
-        # `serve` does it too, but in the group, which would cancel the block and raise a group of errors after it.
+        """Start the worker beside the code in the `async with` block. Raises if it cannot connect."""
+        # `serve` connects too, but its errors would cancel the block and be raised in a group after it.
         await in_thread(self._core.connect)
         self._ended = self._core.lifecycle.begin_worker()  # before the block begins
         self._background = anyio.create_task_group()
@@ -214,13 +229,12 @@ class Worker:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> bool | None:
-        """Drain. An error that has ended the worker cancels the block, and is raised in a group."""
+        """Drain. An error that ended the worker cancels the block and is raised in a group."""
         assert self._background is not None
         self.drain()
         try:
             if isinstance(error, Exception):
-                # It is none of the worker's, and goes on as it is: the task group would wrap it. The worker's is
-                # logged.
+                # The error of the block is raised as it is: the task group would wrap it. The worker's is logged.
                 with suppress(Exception):
                     await self._background.__aexit__(None, None, None)
                 return None
@@ -230,7 +244,7 @@ class Worker:
                 await in_thread(self._ended)
 
     def stats(self) -> WorkerStats:
-        """Return counts of what this worker has done. Safe from any thread."""
+        """Return the counters of this worker. Safe from any thread."""
         machine, calls = self._driver.machine, self._driver.calls
         counts = calls.counts
         return WorkerStats(
@@ -254,7 +268,7 @@ class Worker:
     def _serve_in_thread(self) -> None:
         try:
             anyio.run(self.serve)
-        except BaseException as error:  # noqa: BLE001  # it is raised again in the thread of whoever began it
+        except BaseException as error:  # noqa: BLE001  # raised again in the thread that started the worker
             self._failure = error
             if self._serving.is_set():
                 _log.critical(_ENDED, exc_info=error)
