@@ -7,6 +7,8 @@ from typing import Final
 from holdfast.ports.clock import instant
 from holdfast.ports.records import Micros
 
+ERROR_MAX: Final = 500
+"""The maximum number of characters of an error in a log line."""
 _UNPRINTABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
 
 
@@ -53,3 +55,9 @@ def shown(at: Micros, zone: tzinfo | None, *, fine: bool = False) -> str:
 def _two(seconds: int, large: int, large_name: str, small: int, small_name: str) -> str:
     remainder = seconds % large // small
     return f"{seconds // large}{large_name}" + (f" {remainder}{small_name}" if remainder else "")
+
+
+def one_line(text: str) -> str:
+    """Return a text as one line for a log, shortened to `ERROR_MAX` characters."""
+    line = " ".join(printable(text).split())
+    return line if len(line) <= ERROR_MAX else f"{line[:ERROR_MAX]}…"

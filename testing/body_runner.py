@@ -8,10 +8,10 @@ from typing import TypeAlias, TypeVar, cast
 
 from anyio import CapacityLimiter, NoEventLoopError, lowlevel
 
-from holdfast.hosts.execution.attempt_runner import run_body
 from holdfast.hosts.execution.logging_bridge import speaking
 from holdfast.hosts.execution.prepared_attempts import Body
 from holdfast.hosts.execution.threads import starts
+from holdfast.hosts.functions.attempt_runner import run_attempt
 from holdfast.hosts.wiring.interceptors import EnteredBodies
 from holdfast.kernel.commands import Outcome
 from holdfast.testing.clock import ManualClock
@@ -60,7 +60,7 @@ class BodiesHere:
         if body.is_ours:
             return body.done()
         if body.is_async:
-            return self._wait_for(run_body(body, CapacityLimiter(1)))
+            return self._wait_for(run_attempt(body, CapacityLimiter(1)))
         return contextvars.copy_context().run(self._call, body)
 
     def _call(self, body: Body) -> Outcome:
@@ -92,7 +92,7 @@ async def run_in_loop(driving: Driving[T]) -> T:
     try:
         body = next(driving)
         while True:
-            body = driving.send(await run_body(body, limiter))
+            body = driving.send(await run_attempt(body, limiter))
     except StopIteration as stop:
         return cast("T", stop.value)
 

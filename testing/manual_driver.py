@@ -10,6 +10,8 @@ import attrs
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.hosts.events.flusher import Flusher
 from holdfast.hosts.execution.attempt_preparation import prepare
+from holdfast.hosts.execution.dispatcher import Dispatcher
+from holdfast.hosts.execution.prepared_attempts import Bodies
 from holdfast.hosts.maintenance.tick import Maintenance
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import Attempt, Failed, JobClaim, JobRelease, SessionOpen
@@ -43,6 +45,8 @@ class Driver:
         sinks: Mapping[str, EventSink],
     ) -> None:
         self._core = core
+        self._bodies = Bodies(core)
+        self._dispatcher = Dispatcher(core)
         self._store = store
         self._clock = clock
         self._stubs = stubs
@@ -93,7 +97,7 @@ class Driver:
 
     def _carry_out(self, attempt: Attempt) -> Driving[None]:
         core = self._core
-        bodies, unknown = prepare(core, (attempt,))
+        bodies, unknown = prepare(core, self._bodies, (attempt,))
         for back in unknown:
             release = JobRelease(
                 namespace=core.namespace, job=back.job, epoch=back.epoch, delay=_UNKNOWN_CODE_DELAY
@@ -113,7 +117,7 @@ class Driver:
                     attempt.attempt,
                     failure.traceback or failure.message,
                 )
-            core.dispatch(body.settle(outcome))
+            self._dispatcher.dispatch(body.settle(outcome))
 
     def _maintain(self) -> bool:
         """Run a maintenance tick, and return whether it may have produced work."""

@@ -18,7 +18,6 @@ from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.hosts.execution.function_cache import FUNCTIONS_KEPT
 from holdfast.hosts.serverless.host import ServerlessHost
-from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.wiring.step_discovery import with_children
 from holdfast.hosts.wiring.stores import Stores
 from holdfast.kernel.authoring.calls import Call, Definition
@@ -291,10 +290,8 @@ class World:
             crashed=lambda life: self._crashed(name, life),
         )
         life.log("starts")
-        core = self._around.core(life, self._subject.workflows)
-        observed = core.bodies.substitute
-        core.bodies.substitute = lambda body: observed(self._stubs.substituted(body))
-        life.spawn(lambda: self._work(life, core))
+        engine = self._around.engine(life, self._subject.workflows, self._stubs.substituted)
+        life.spawn(lambda: self._work(life, engine))
 
     def _start_outside(self) -> None:
         """Start a process without faults that performs the actions from outside."""
@@ -307,13 +304,12 @@ class World:
             lease=self._lease,
             crashed=lambda _: None,
         )
-        core = self._around.core(life, self._subject.workflows)
-        life.spawn(lambda: self._meddle(life, core))
+        engine = self._around.engine(life, self._subject.workflows).sync
+        life.spawn(lambda: self._meddle(life, engine))
 
-    def _meddle(self, life: Life, core: Core) -> None:
+    def _meddle(self, life: Life, engine: SyncEngine) -> None:
         subject = self._subject
-        connect(life, core)
-        engine = SyncEngine(core)
+        connect(life, engine.core)
         runs = [
             engine.handle(call.definition, key) for call, key in zip(subject.calls, subject.ids, strict=True)
         ]
@@ -331,12 +327,12 @@ class World:
         wait = life.random.randrange(100_000, round(self._lease * _SECOND))
         self._hub.at(self._hub.now + wait, lambda: self._start(name))
 
-    def _work(self, life: Life, core: Core) -> None:
+    def _work(self, life: Life, engine: Engine) -> None:
         """Do maintenance and run jobs when they are due, in an endless loop."""
-        connect(life, core)
+        connect(life, engine.core)
         keeps = Random(f"{self._seed}/{life.name}/keeps").choice((0, FUNCTIONS_KEPT))  # noqa: S311  # as above
         host = ServerlessHost(
-            Engine(core),
+            engine,
             time_limit=self._lease,
             heartbeat_interval=self._lease / 30,
             function_cache=keeps,
@@ -363,7 +359,9 @@ class World:
             is_left = due <= self._hub.now or self._is_queued()
             # A hint ends the wait. If it was lost, polling finds the job.
             look = min(_POLL * 2.0**idle, _LOOK_MAX) if is_left else math.inf
-            core.stores.transport.receive(100, min(look, max(0.0, (due - self._hub.now) / _SECOND) or look))
+            engine.core.stores.transport.receive(
+                100, min(look, max(0.0, (due - self._hub.now) / _SECOND) or look)
+            )
 
     def _is_queued(self) -> bool:
         return any(job.state is JobState.QUEUED for job in self._store.tables.all_jobs())

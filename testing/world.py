@@ -11,7 +11,6 @@ from typing_extensions import TypeVar
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
-from holdfast.hosts.execution.off_loop import drive_away
 from holdfast.hosts.inspection.run_info import RunEvent, event_of
 from holdfast.hosts.wiring.interceptors import Interceptor, check_interceptors
 from holdfast.hosts.wiring.services import Core
@@ -140,7 +139,7 @@ class World:
 
     def close(self) -> None:
         """Cancel tasks that bodies have left on their event loop, and evict cached functions."""
-        drive_away(self._engine.core.followers.close)
+        self._engine.client.followers.close()
         self._bodies.close()
 
     @property

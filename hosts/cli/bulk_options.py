@@ -100,7 +100,12 @@ def act_on_many(
             return
         command = command_for(action, reason=reason, stage=stage, version=version)
         result = act_on_all(
-            core, action, which, command, limit=many.limit, on_page=lambda so_far: _progress(screen, so_far)
+            engine.client,
+            action,
+            which,
+            command,
+            limit=many.limit,
+            on_page=lambda so_far: _progress(screen, so_far),
         )
     _print_result(screen, action, result)
     raise SystemExit(Exit.REFUSED if result.refused else Exit.OK)

@@ -36,7 +36,7 @@ def query_command(*, screen: Screen, target: Target, words: tuple[str, ...], arg
     spec, (run_id, name) = target.split(words, "ID", "QUERY")
     call = QueryCall[object](query=name, arguments=_arguments_text(arguments), form=_PLAIN)
     with target.opened(spec) as engine:
-        handle: SyncRunHandle[object] = SyncRunHandle(engine.core, run_id, object)
+        handle: SyncRunHandle[object] = SyncRunHandle(engine.client, run_id, object)
         screen.value(compact(handle.query(call)))
 
 
@@ -73,7 +73,7 @@ def update_command(
     spec, (run_id, name) = target.split(words, "ID", "UPDATE")
     call = UpdateCall[object](update=name, arguments=_arguments_text(arguments), form=_PLAIN, checked=False)
     with target.opened(spec) as engine:
-        handle: SyncRunHandle[object] = SyncRunHandle(engine.core, run_id, object)
+        handle: SyncRunHandle[object] = SyncRunHandle(engine.client, run_id, object)
         try:
             reply = handle.update(call, timeout=timeout, idempotency_key=idempotency_key)
         except TimeoutError as error:

@@ -10,7 +10,7 @@ from holdfast.hosts.cli.console import Screen, safe, screen_options, status_text
 from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
 from holdfast.hosts.client.bulk_actions import CANCEL, PAUSE, RESUME, TERMINATE, Action, steering
-from holdfast.hosts.wiring.services import Core
+from holdfast.hosts.client.client import Client
 from holdfast.kernel.commands import Command, RunEnded, RunPaused
 from holdfast.ports.records import TERMINAL, RunStatus
 
@@ -33,7 +33,7 @@ def _command(action: Action, help: str) -> click.Command:
         spec, (run_id,) = target.split(words, "ID")
         with target.opened(spec) as engine:
             command = steering(action, namespace=engine.core.namespace, run_id=run_id, reason=reason)
-            _carry_out(screen, engine.core, run_id, command)
+            _carry_out(screen, engine.client, run_id, command)
 
     return change
 
@@ -53,8 +53,8 @@ resume_command: Final = _command(
 )
 
 
-def _carry_out(screen: Screen, core: Core, run_id: str, command: Command[RunEnded | RunPaused]) -> None:
-    now = core.dispatch(command)
+def _carry_out(screen: Screen, client: Client, run_id: str, command: Command[RunEnded | RunPaused]) -> None:
+    now = client.dispatch(command)
     wanted = {RunStatus.CANCELLED} if isinstance(now, RunEnded) else frozenset[RunStatus]()
     if not now.changed and now.status in TERMINAL - wanted:
         raise CliError(Exit.REFUSED, "run_ended", f"run {run_id!r} has ended before, as {now.status}")

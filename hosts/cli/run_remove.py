@@ -27,7 +27,7 @@ def remove_run_command(*, screen: Screen, target: Target, words: tuple[str, ...]
         return
     spec, (run_id,) = target.split(words, "ID")
     with target.opened(spec) as engine:
-        removed = engine.core.dispatch(RunRemove(namespace=engine.core.namespace, run_id=run_id)).removed
+        removed = engine.client.dispatch(RunRemove(namespace=engine.core.namespace, run_id=run_id)).removed
     if screen.as_json:
         screen.data({"id": run_id, "removed": removed})
     else:

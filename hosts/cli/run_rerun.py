@@ -75,7 +75,7 @@ def rerun_command(
         if preview:
             _show(screen, engine.core.kernel.preview(command))
         else:
-            _print_rerun(screen, engine.core.dispatch(command))
+            _print_rerun(screen, engine.client.dispatch(command))
 
 
 def _show(screen: Screen, preview: RerunPreview) -> None:

@@ -33,7 +33,7 @@ def signal_command(
     spec, (run_id, channel, text) = target.split(words, "ID", "CHANNEL", "MESSAGE")
     signal = Signal(channel, _message(text))
     with target.opened(spec) as engine:
-        handle: SyncRunHandle[object] = SyncRunHandle(engine.core, run_id, object)
+        handle: SyncRunHandle[object] = SyncRunHandle(engine.client, run_id, object)
         sent = handle.signal(signal, idempotency_key=idempotency_key)
     if screen.as_json:
         screen.data({"id": run_id, "channel": channel, "number": sent.number, "status": sent.status.value})

@@ -15,6 +15,7 @@ from holdfast.hosts.cli.exit_codes import Exit, exits
 from holdfast.hosts.cli.filter_options import instant_of, length, named_texts, start_moment
 from holdfast.hosts.cli.run_facts import find_run
 from holdfast.hosts.cli.run_wait import wait_for
+from holdfast.hosts.client.client import Client
 from holdfast.hosts.wiring.registry import Authored
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.wiring.stores import MEMORY
@@ -124,7 +125,7 @@ def start_command(
     with Target().opened(spec) as engine:
         core = engine.core
         configs = cast("tuple[str, ...]", settings["configs"])
-        created = _start(core, workflow, text, options, configs)
+        created = _start(engine.client, workflow, text, options, configs)
         _print_created(screen, core, created, wait=wait)
         ended = wait_for(screen, core, find_run(core, created.run_id), timeout) if wait else Exit.OK
     raise SystemExit(ended)
@@ -194,14 +195,14 @@ def _options(settings: dict[str, object], *, utc: bool) -> StartOptions:
 
 
 def _start(
-    core: Core, workflow: str, text: str | None, options: StartOptions, configs: tuple[str, ...]
+    client: Client, workflow: str, text: str | None, options: StartOptions, configs: tuple[str, ...]
 ) -> RunCreated:
-    pipeline = _pipeline(core, workflow)
+    pipeline = _pipeline(client.core, workflow)
     if configs:
         options["overrides"] = [_configured(pipeline, config) for config in configs]
     call = _call(pipeline, text)
-    command = core.create(call, options)
-    return core.dispatch(command)
+    command = client.create(call, options)
+    return client.dispatch(command)
 
 
 def _pipeline(core: Core, workflow: str) -> Authored:

@@ -28,7 +28,7 @@ def wake_command(
         if stage is None:
             woken = engine.sync.wake(named)
         else:
-            handle: SyncRunHandle[object] = SyncRunHandle(engine.core, named, object)
+            handle: SyncRunHandle[object] = SyncRunHandle(engine.client, named, object)
             woken = handle.wake(stage, item=item)
     if screen.as_json:
         screen.data({"woken": woken.woken, "early": woken.early})

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.inspection.filters import FilterOptions, checked_limit, run_filter
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import (
@@ -142,7 +143,7 @@ def chosen_runs(core: Core, action: Action, options: FilterOptions, where: str) 
 
 
 def act_on_all(
-    core: Core,
+    dispatcher: Dispatcher,
     action: Action,
     which: RunFilter,
     command: Callable[[Run], ManyCommand],
@@ -156,9 +157,9 @@ def act_on_all(
     stored; it is safe to repeat the call.
     """
     result = BulkResult()
-    for page in _pages(core, which, action.at_once, checked_limit(limit)):
-        answers: list[Answer] = list(core.kernel.dispatch_many([command(run) for run in page]))
-        core.follow_up(*answers)
+    for page in _pages(dispatcher.core, which, action.at_once, checked_limit(limit)):
+        answers: list[Answer] = list(dispatcher.core.kernel.dispatch_many([command(run) for run in page]))
+        dispatcher.follow_up(*answers)
         result = result.with_page(page, answers)
         on_page(result)
     return result

@@ -19,7 +19,7 @@ from holdfast.hosts.events.sinks import (
     DeadLetterInfo,
     SinkInfo,
 )
-from holdfast.hosts.execution.ai_call_log import AiSettings
+from holdfast.hosts.execution.prepared_attempts import Substitute, unchanged
 from holdfast.hosts.execution.threads import in_thread
 from holdfast.hosts.functions.upgrade_check import LOOKED_AT, Sample, Upgrade
 from holdfast.hosts.inspection.filters import (
@@ -30,6 +30,7 @@ from holdfast.hosts.inspection.filters import (
 from holdfast.hosts.inspection.run_info import RunInfo
 from holdfast.hosts.maintenance.doctor.doctor import FINDINGS
 from holdfast.hosts.maintenance.doctor.findings import Diagnosis
+from holdfast.hosts.wiring.ai_settings import AiSettings
 from holdfast.hosts.wiring.interceptors import Interceptor
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.wiring.stores import PATIENCE, Stores, open_stores
@@ -62,9 +63,12 @@ class Engine:
     connections. `engine.sync` is the same for synchronous code.
     """
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, *, substitute: Substitute = unchanged) -> None:
         self.core = core
-        self._sync = SyncEngine(core)
+        self._sync = SyncEngine(core, substitute=substitute)
+        self.client = self._sync.client
+        self.substitute = substitute
+        """Replaces bodies in the workers of this engine, for tests."""
 
     @classmethod
     def open(
@@ -203,7 +207,7 @@ class Engine:
             UnavailableError: The store can't be reached. With an idempotency key it is safe to start again.
         """
         handle = await in_thread(partial(self._sync.start, call, **options))
-        return RunHandle(self.core, handle.id, call.definition.output_type, handle.known)
+        return RunHandle(self.client, handle.id, call.definition.output_type, handle.known)
 
     async def start_all(
         self, calls: Iterable[Call[R]], /, **options: Unpack[StartAllOptions]
@@ -227,7 +231,7 @@ class Engine:
         wanted = list(calls)
         handles = await in_thread(partial(self._sync.start_all, wanted, **options))
         return [
-            RunHandle(self.core, handle.id, call.definition.output_type, handle.known)
+            RunHandle(self.client, handle.id, call.definition.output_type, handle.known)
             for call, handle in zip(wanted, handles, strict=True)
         ]
 
@@ -249,7 +253,7 @@ class Engine:
         Raises:
             InvalidArgumentError: `workflow` is not a workflow, or `id` is not a string.
         """
-        return RunHandle(self.core, self._sync.handle(workflow, id).id, workflow.output_type)
+        return RunHandle(self.client, self._sync.handle(workflow, id).id, workflow.output_type)
 
     async def wake(self, key: str, /) -> StagesWoken:
         """Check external work now, instead of at its next poll. For webhooks, for instance.

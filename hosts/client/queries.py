@@ -10,6 +10,7 @@ from typing import Any, Final, NoReturn, TypeVar, cast
 
 import attrs
 
+from holdfast.hosts.client.client import Client
 from holdfast.hosts.client.start_commands import as_given
 from holdfast.hosts.execution.off_loop import drive_away
 from holdfast.hosts.functions.function_events import call_of_update, raised_from_facts
@@ -80,7 +81,9 @@ class StoredUpdate:
     """The number of its history row."""
 
 
-def store_update(core: Core, run: Run, call: UpdateCall[object], idempotency_key: str | None) -> StoredUpdate:
+def store_update(
+    client: Client, run: Run, call: UpdateCall[object], idempotency_key: str | None
+) -> StoredUpdate:
     """Validate an update on a replay of the function and store it. A rejected update is not stored.
 
     The replay is skipped if the engine lacks the code, or the update has no validator; everything is checked again when
@@ -92,20 +95,20 @@ def store_update(core: Core, run: Run, call: UpdateCall[object], idempotency_key
         NotExposedError, InvalidValueError, NondeterminismError: As `answer_query`.
     """
     name, arguments = call.update, call.arguments
-    workflow = _code(core, run, name)
+    workflow = _code(client.core, run, name)
     is_checked = workflow is not None and call.has_validator is not False and run.status not in TERMINAL
     if workflow is not None and is_checked:
-        arguments = drive_away(lambda: _check(core, run, workflow, call, idempotency_key))
+        arguments = drive_away(lambda: _check(client, run, workflow, call, idempotency_key))
     command = RunUpdate(
-        namespace=core.namespace,
+        namespace=client.core.namespace,
         idempotency_key=idempotency_key,
         run_id=run.id,
         update=name,
-        arguments=core.stored(arguments, "update", idempotency_key),
+        arguments=client.stored(arguments, "update", idempotency_key),
         given=as_given(call.given or call.arguments, arguments) if idempotency_key else None,
         checked=call.checked or is_checked,
     )
-    reply = core.dispatch(command)
+    reply = client.dispatch(command)
     return StoredUpdate(run_id=run.id, run=reply.run, update=call.update, number=reply.number)
 
 
@@ -249,7 +252,7 @@ def _looked(
 
 
 def _check(
-    core: Core,
+    client: Client,
     run: Run,
     workflow: Workflow[..., object],
     call: UpdateCall[object],
@@ -259,7 +262,7 @@ def _check(
 
     The replayed function is cached, so the next check only applies the new history rows.
     """
-    follower = _followed(core, run, workflow)
+    follower = _followed(client, run, workflow)
     is_kept = False
     try:
         if idempotency_key is not None and idempotency_key in follower.keys:
@@ -276,18 +279,18 @@ def _check(
         return update.recoded(call.arguments)
     finally:
         if is_kept:
-            core.followers.keep(follower)
+            client.followers.keep(follower)
         else:
             follower.drive.close()
 
 
-def _followed(core: Core, run: Run, workflow: Workflow[..., object]) -> Follower:
+def _followed(client: Client, run: Run, workflow: Workflow[..., object]) -> Follower:
     """Return the replayed function of a run up to its last row, from the cache if possible."""
-    follower = core.followers.take(run.key, workflow)
+    follower = client.followers.take(run.key, workflow)
     new_rows: Sequence[HistoryRow] = ()
     if follower is not None:
         try:
-            new_rows = rows_since(core, run, follower.drive.seen)
+            new_rows = rows_since(client.core, run, follower.drive.seen)
             is_applied = follower.follow(new_rows)
         except BaseException:
             follower.drive.close()
@@ -296,7 +299,7 @@ def _followed(core: Core, run: Run, workflow: Workflow[..., object]) -> Follower
             follower.drive.close()
             follower = None
     if follower is None:
-        history = read_history(core, run)
+        history = read_history(client.core, run)
         new_rows = history.rows
         machine = workflow.machine(history.input, began_at=history.began_at, seed=history.key)
         follower = new_follower(run.key, workflow, machine, text_of)

@@ -8,6 +8,7 @@ from typing import Any, Generic, Literal, Unpack, cast, overload
 import anyio
 from typing_extensions import TypeForm, TypeVar
 
+from holdfast.hosts.client.client import Client
 from holdfast.hosts.client.sync_run_handle import CLOSED, SyncRunHandle, no_reply, seconds_of, too_long
 from holdfast.hosts.execution.artifacts import ArtifactInfo
 from holdfast.hosts.execution.event_loops import caller_into_loop
@@ -28,7 +29,6 @@ from holdfast.hosts.inspection.logs import (
 from holdfast.hosts.inspection.messages import MessageInfo
 from holdfast.hosts.inspection.run_info import RunEvent, RunInfo
 from holdfast.hosts.inspection.why import Reason
-from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.authoring.queries import QueryCall, UpdateCall
 from holdfast.kernel.authoring.signals import Signal
@@ -61,9 +61,9 @@ class RunHandle(Generic[Out]):
         id: The run id.
     """
 
-    def __init__(self, core: Core, id: str, output_type: object, key: str | None = None) -> None:
-        self._core = core
-        self._sync: SyncRunHandle[Out] = SyncRunHandle(core, id, output_type, key)
+    def __init__(self, client: Client, id: str, output_type: object, key: str | None = None) -> None:
+        self._core = client.core
+        self._sync: SyncRunHandle[Out] = SyncRunHandle(client, id, output_type, key)
         self.id = id
 
     async def info(self, *, generation: int | None = None) -> RunInfo:

@@ -20,6 +20,7 @@ from holdfast.hosts.client.bulk_actions import (
     chosen_runs,
     command_for,
 )
+from holdfast.hosts.client.client import Client
 from holdfast.hosts.client.sync_run_handle import STAGE, SyncRunHandle, result_of_new
 from holdfast.hosts.events.flusher import Flushed, Flusher
 from holdfast.hosts.events.sinks import (
@@ -31,6 +32,7 @@ from holdfast.hosts.events.sinks import (
     remove_sink,
     replay_dead_letters,
 )
+from holdfast.hosts.execution.prepared_attempts import Substitute, unchanged
 from holdfast.hosts.functions.upgrade_check import LOOKED_AT, Sample, Upgrade, check_upgrade
 from holdfast.hosts.inspection.filters import (
     CountOptions,
@@ -68,8 +70,11 @@ _PAGE = 100
 class SyncEngine:
     """`Engine` for synchronous code: the same methods, blocking. `engine.sync` returns it."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, *, substitute: Substitute = unchanged) -> None:
         self.core = core
+        self.client = Client(core)
+        self.substitute = substitute
+        """Replaces bodies in the workers of this engine, for tests."""
 
     def __enter__(self) -> Self:
         """Connect to the store."""
@@ -112,10 +117,10 @@ class SyncEngine:
 
     def _start(self, call: Call[R], options: StartOptions) -> tuple[SyncRunHandle[R], bool]:
         """Start a run. Also return whether it is certainly new."""
-        command = self.core.create(call, options)
-        created = self.core.dispatch(command)
+        command = self.client.create(call, options)
+        created = self.client.dispatch(command)
         handle: SyncRunHandle[R] = SyncRunHandle(
-            self.core, created.run_id, call.definition.output_type, created.run
+            self.client, created.run_id, call.definition.output_type, created.run
         )
         # With a key the reply may be that of an earlier start.
         return handle, created.created and command.idempotency_key is None
@@ -141,10 +146,10 @@ class SyncEngine:
         """
         check_options(options, StartAllOptions, "start_all")
         wanted = list(calls)
-        commands = self.core.create_all(wanted, options)
-        created = self.core.dispatch_all(commands)
+        commands = self.client.create_all(wanted, options)
+        created = self.client.dispatch_all(commands)
         return [
-            SyncRunHandle(self.core, one.run_id, call.definition.output_type, one.run)
+            SyncRunHandle(self.client, one.run_id, call.definition.output_type, one.run)
             for call, one in zip(wanted, created, strict=True)
         ]
 
@@ -170,7 +175,7 @@ class SyncEngine:
         is_workflow = an("a workflow, as the pipeline that was started, and not its name", Definition)
         check("handle", is_workflow, workflow=workflow)
         check("handle", TEXT, id=id)
-        return SyncRunHandle(self.core, id, workflow.output_type)
+        return SyncRunHandle(self.client, id, workflow.output_type)
 
     def wake(self, key: str, /) -> StagesWoken:
         """Check external work now, instead of at its next poll. For webhooks, for instance.
@@ -303,7 +308,7 @@ class SyncEngine:
         check(f"{action.name}_all", TEXT.or_none, version=version)
         runs = chosen_runs(self.core, action, which, f"{action.name} all")
         command = command_for(action, reason=reason, stage=stage, version=version)
-        return act_on_all(self.core, action, runs, command, limit=limit)
+        return act_on_all(self.client, action, runs, command, limit=limit)
 
     def register_sink(
         self, name: str, /, *, since: datetime | None = None, types: Collection[str] = ()

@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, Literal, Unpack, cast, overload
 
 from typing_extensions import TypeForm, TypeVar
 
+from holdfast.hosts.client.client import Client
 from holdfast.hosts.client.queries import Reply, answer_query, store_update
 from holdfast.hosts.execution.artifacts import (
     ArtifactInfo,
@@ -103,8 +104,9 @@ class SyncRunHandle(Generic[Out]):
         id: The run id.
     """
 
-    def __init__(self, core: Core, id: str, output_type: object, key: str | None = None) -> None:
-        self._core = core
+    def __init__(self, client: Client, id: str, output_type: object, key: str | None = None) -> None:
+        self._client = client
+        self._core = client.core
         self._output_type = output_type
         self.id = id
         self.known = key
@@ -333,7 +335,7 @@ class SyncRunHandle(Generic[Out]):
         """
         check("cancel", TEXT, reason=reason)
         command = RunCancel(namespace=self._core.namespace, run_id=self.id, reason=reason)
-        return self._core.dispatch(command)
+        return self._client.dispatch(command)
 
     def terminate(self, *, reason: str = "") -> RunEnded:
         """End the run at once as cancelled, without cleanup or compensations. Does nothing if it has ended.
@@ -349,7 +351,7 @@ class SyncRunHandle(Generic[Out]):
         """
         check("terminate", TEXT, reason=reason)
         command = RunTerminate(namespace=self._core.namespace, run_id=self.id, reason=reason)
-        return self._core.dispatch(command)
+        return self._client.dispatch(command)
 
     def signal(self, signal: Signal, /, *, idempotency_key: str | None = None) -> RunSignalled:
         """Send a message to the run: `run.signal(approval(decision))`. The message is stored when this returns.
@@ -380,9 +382,9 @@ class SyncRunHandle(Generic[Out]):
             namespace=self._core.namespace,
             idempotency_key=idempotency_key,
             run_id=self.id,
-            signal=self._core.sent(signal, idempotency_key, self.id),
+            signal=self._client.sent(signal, idempotency_key, self.id),
         )
-        return self._core.dispatch(command)
+        return self._client.dispatch(command)
 
     def messages(self, *, generation: int | None = None) -> list[MessageInfo]:
         """Return the messages of one generation in the order of arrival, each with its state.
@@ -484,7 +486,7 @@ class SyncRunHandle(Generic[Out]):
         """Store an update and return a reader of its reply. Raises the errors that `update` raises before it waits."""
         check("update", _UPDATE, call=call)
         check("update", TEXT.or_none, idempotency_key=idempotency_key)
-        stored = store_update(self._core, self._row(), call, idempotency_key)
+        stored = store_update(self._client, self._row(), call, idempotency_key)
         return Reply(self._core, stored)
 
     @overload
@@ -521,7 +523,7 @@ class SyncRunHandle(Generic[Out]):
         """
         check("pause", TEXT, reason=reason)
         command = RunPause(namespace=self._core.namespace, run_id=self.id, reason=reason)
-        return self._core.dispatch(command)
+        return self._client.dispatch(command)
 
     def resume(self, *, reason: str = "") -> RunPaused:
         """Resume a paused or blocked run where it stopped.
@@ -537,7 +539,7 @@ class SyncRunHandle(Generic[Out]):
         """
         check("resume", TEXT, reason=reason)
         command = RunResume(namespace=self._core.namespace, run_id=self.id, reason=reason)
-        return self._core.dispatch(command)
+        return self._client.dispatch(command)
 
     def remove(self) -> bool:
         """Delete an ended run from the store, with all its generations, annotations and blobs.
@@ -552,7 +554,7 @@ class SyncRunHandle(Generic[Out]):
             RemoveRefusedError: The run has not ended; its end is not delivered yet to its parent or to a sink; or
                 external work is still to be cancelled.
         """
-        return self._core.dispatch(RunRemove(namespace=self._core.namespace, run_id=self.id)).removed
+        return self._client.dispatch(RunRemove(namespace=self._core.namespace, run_id=self.id)).removed
 
     def rerun_from(
         self,
@@ -589,7 +591,7 @@ class SyncRunHandle(Generic[Out]):
             UnknownWorkflowError: The engine does not have this version of the workflow.
             InvalidCommandError: Both `point` and `row` are given.
         """
-        return self._core.dispatch(self._rerun(point, row, reason, version))
+        return self._client.dispatch(self._rerun(point, row, reason, version))
 
     def preview_rerun(
         self,

@@ -8,11 +8,10 @@ from functools import cached_property
 from itertools import count
 from typing import Final, Literal
 
-import attrs
-
 from holdfast.hosts.text import printable
+from holdfast.hosts.wiring.ai_settings import AiSettings
 from holdfast.hosts.wiring.payloads import Payloads, Place
-from holdfast.kernel.authoring.ai import AiCallOptions, Price, Redact, cost_units
+from holdfast.kernel.authoring.ai import AiCallOptions, cost_units
 from holdfast.kernel.commands import AiCallOutput
 from holdfast.kernel.values import encode
 from holdfast.ports.attempt_output import AiCallKind
@@ -29,15 +28,6 @@ ERROR_MAX: Final = 2_000
 """How many characters of an error are stored."""
 
 _log = logging.getLogger("holdfast.ai")
-
-
-@attrs.frozen(kw_only=True)
-class AiSettings:
-    """The settings of an engine for calls of AI models."""
-
-    prices: Mapping[str, Price] = attrs.field(factory=dict[str, Price])
-    """Prices, by the names of the models."""
-    redact: Redact | None = None
 
 
 class AttemptAiLog:

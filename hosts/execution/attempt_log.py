@@ -9,7 +9,7 @@ import logging
 from typing import Final, cast
 
 from holdfast.hosts.execution.prepared_attempts import Body
-from holdfast.hosts.text import printable, span
+from holdfast.hosts.text import one_line, span
 from holdfast.kernel.commands import (
     Attempt,
     Blocked,
@@ -19,13 +19,10 @@ from holdfast.kernel.commands import (
     JobSettled,
     QueuedStepFailed,
 )
-from holdfast.kernel.dispatch.unreadable_runs import BlockedRun
 from holdfast.ports.clock import micros
 from holdfast.ports.json import parse
 from holdfast.ports.records import JobKind, Micros, Run, RunStatus, step_of
 
-_ERROR_MAX: Final = 500
-"""How many characters of an error a line contains."""
 _OF_STAGES: Final = {
     JobKind.POLL: "the check of stage",
     JobKind.CANCEL: "the cancel of stage",
@@ -67,27 +64,8 @@ def log_blocked(run: Run, failure: Failure) -> None:
         run.id,
         run.workflow,
         run.version,
-        _one_line(failure.message),
+        one_line(failure.message),
         extra=_fields(run, "", None, f"{failure.code}: {failure.message}"),
-    )
-
-
-def log_unreadable(blocked: BlockedRun) -> None:
-    """Log that a run is blocked because one of its rows cannot be read."""
-    run, error = blocked.run, blocked.error
-    _log.error(
-        "run %s (%s@%s) is blocked: %s",
-        run.id or run.key,
-        run.workflow,
-        run.version,
-        _one_line(str(error)),
-        extra={
-            "run": run.id or run.key,
-            "workflow": f"{run.workflow}@{run.version}",
-            "step": "",
-            "attempt": None,
-            "error": f"{error.code}: {error}",
-        },
     )
 
 
@@ -135,12 +113,7 @@ def _place(attempt: Attempt) -> str:
 
 
 def _error(type: str, message: str) -> str:
-    return _one_line(f"{type}: {message}" if message else type)
-
-
-def _one_line(text: str) -> str:
-    line = " ".join(printable(text).split())
-    return line if len(line) <= _ERROR_MAX else f"{line[:_ERROR_MAX]}…"
+    return one_line(f"{type}: {message}" if message else type)
 
 
 def _fields(run: Run, step: str, attempt: int | None, error: str) -> dict[str, object]:

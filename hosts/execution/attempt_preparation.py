@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.execution.prepared_attempts import Bodies, Body
 from holdfast.hosts.wiring.input_loader import NOTHING_KNOWN, Known
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import Attempt, JobRelease
@@ -13,27 +13,27 @@ from holdfast.ports.unreadable import PARSE_ERRORS
 
 
 def prepare(
-    core: Core, attempts: Sequence[Attempt], known: Known = NOTHING_KNOWN
+    core: Core, bodies: Bodies, attempts: Sequence[Attempt], known: Known = NOTHING_KNOWN
 ) -> tuple[list[Body], list[Attempt]]:
     """Return the bodies of attempts, and the attempts for which this process has no code.
 
     Attempts of runs that were blocked here are in neither list.
     """
     try:
-        ready, without_code = core.bodies.prepare(attempts, known)
+        ready, without_code = bodies.prepare(attempts, known)
     except (UnreadableRowError, UnknownPlanError, *PARSE_ERRORS) as error:
         if len(attempts) == 1:
             _block(core, attempts[0], error)
             return [], []
     else:
         return ready, [attempt for attempt in without_code if _may_have_code(core, attempt)]
-    bodies: list[Body] = []
+    prepared: list[Body] = []
     unknown: list[Attempt] = []
     for attempt in attempts:
-        some, others = prepare(core, (attempt,), known)
-        bodies += some
+        some, others = prepare(core, bodies, (attempt,), known)
+        prepared += some
         unknown += others
-    return bodies, unknown
+    return prepared, unknown
 
 
 def _may_have_code(core: Core, attempt: Attempt) -> bool:

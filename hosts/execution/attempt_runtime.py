@@ -8,10 +8,11 @@ from typing import Final, TypeVar
 
 import attrs
 
-from holdfast.hosts.execution.ai_call_log import AiSettings, AttemptAiLog
+from holdfast.hosts.execution.ai_call_log import AttemptAiLog
 from holdfast.hosts.execution.artifacts import AttemptArtifacts
 from holdfast.hosts.execution.threads import result_in_thread
 from holdfast.hosts.text import printable
+from holdfast.hosts.wiring.ai_settings import AiSettings
 from holdfast.hosts.wiring.input_loader import Inputs
 from holdfast.hosts.wiring.payloads import Payloads, Place
 from holdfast.kernel.authoring.ai import AiLog

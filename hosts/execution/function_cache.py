@@ -3,18 +3,29 @@
 import atexit
 import threading
 from collections import OrderedDict
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 
 from holdfast.hosts.execution.off_loop import drive_away
-from holdfast.hosts.functions.replay import Drive
 from holdfast.kernel.commands import Attempt
 from holdfast.kernel.functions.machine import evict_all
 from holdfast.ports.process_forks import leave_alone
 
 FUNCTIONS_KEPT: Final = 1_000
 """The default number of functions that a worker keeps."""
+
+
+class SuspendedFunction(Protocol):
+    """A function in memory that waits."""
+
+    def suspend(self) -> None:
+        """Release what the function does not need while it waits."""
+        ...
+
+    def close(self) -> None:
+        """Evict the function from memory. Its code runs its clean-up handlers without effect."""
+        ...
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -27,7 +38,7 @@ class IdleFunction:
     """The epoch of the attempt that suspended it."""
     code: object
     """The workflow that it is an execution of: a deploy in the same process makes another object."""
-    drive: Drive
+    drive: SuspendedFunction
 
 
 class FunctionCache:
@@ -49,6 +60,10 @@ class FunctionCache:
         self._idle = OrderedDict()
         self._lock = threading.Lock()
 
+    def reopen(self) -> None:
+        """Accept functions again, after `close`."""
+        self.renew()
+
     def __len__(self) -> int:
         """Return the number of functions."""
         return len(self._idle)
@@ -63,7 +78,7 @@ class FunctionCache:
                 out.append(self._idle.popitem(last=False)[1])
         _evict(out)
 
-    def take(self, attempt: Attempt, code: object) -> Drive | None:
+    def take(self, attempt: Attempt, code: object) -> SuspendedFunction | None:
         """Remove and return the function of an attempt; None without one that is up to date.
 
         It is evicted if another worker may have driven it since, or if the code is another.

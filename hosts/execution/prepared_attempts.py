@@ -8,15 +8,14 @@ from typing import Any, Final, TypeAlias, cast
 
 import attrs
 
-from holdfast.hosts.execution.ai_call_log import AiSettings
 from holdfast.hosts.execution.attempt_runtime import AttemptRuntime, Origin
 from holdfast.hosts.execution.failures import MESSAGE_MAX, failure_of, timeout_failure, total_failure
 from holdfast.hosts.execution.function_cache import FunctionCache
-from holdfast.hosts.execution.history_watch import RunListeners
-from holdfast.hosts.wiring.input_loader import NOTHING_KNOWN, Inputs, Known, Work
-from holdfast.hosts.wiring.interceptors import BodyCall, BodyInterceptor
+from holdfast.hosts.wiring.history_watch import RunListeners
+from holdfast.hosts.wiring.input_loader import NOTHING_KNOWN, Known, Work
+from holdfast.hosts.wiring.interceptors import BodyCall, BodyInterceptor, around_bodies
 from holdfast.hosts.wiring.payloads import Payloads, Place
-from holdfast.hosts.wiring.registry import Registry
+from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.body_types import Shape
 from holdfast.kernel.authoring.child_stages import ChildStage
 from holdfast.kernel.authoring.external import CANCEL_RETRY, ExternalStage, NotYet, Suspended
@@ -49,6 +48,7 @@ from holdfast.ports.clock import Clock, instant, micros
 from holdfast.ports.errors import InvalidValueError, UnreadableInputError
 from holdfast.ports.json import compact, parse
 from holdfast.ports.persistence import Persistence
+from holdfast.ports.process_forks import renew_in_forks
 from holdfast.ports.records import JobKind, Micros, Run, job_key
 from holdfast.ports.references import located, reference_from
 from holdfast.ports.structs import frozen
@@ -425,35 +425,38 @@ class Body:
         return shape
 
 
+Substitute: TypeAlias = Callable[[Body], Body]
+"""Replaces bodies, for tests that stub them."""
+
+
+def unchanged(body: Body) -> Body:
+    """Return a body as it is: the substitute of every real process."""
+    return body
+
+
 class Bodies:
     """Prepares the bodies of attempts."""
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        persistence: Persistence,
-        inputs: Inputs,
-        payloads: Payloads,
-        clock: Clock,
-        trusted_now: Callable[[], Micros],
-        host: str,
-        interceptors: tuple[BodyInterceptor, ...] = (),
-        ai: AiSettings,
-        kernel: Kernel,
-    ) -> None:
-        self.substitute: Callable[[Body], Body] = lambda body: body
-        """Replaces bodies, for tests that stub them."""
-        self._ai = ai
-        self._parts = Parts(kernel, persistence, clock, trusted_now)
-        self.run_notifier = self._parts.run_notifier
-        self._registry = registry
-        self._persistence = persistence
-        self._inputs = inputs
-        self._payloads = payloads
-        self._clock = clock
-        self._host = host
-        self._interceptors = interceptors
+    def __init__(self, core: Core, *, substitute: "Substitute | None" = None) -> None:
+        self._core = core
+        self._substitute: Substitute = substitute or unchanged
+        self._interceptors = around_bodies(core.interceptors)
+        self._parts: Parts | None = None
+        renew_in_forks(self)
+
+    def renew(self) -> None:
+        """Start anew in a forked child, where no function of the parent runs."""
+        self._parts = None
+
+    @property
+    def parts(self) -> Parts:
+        """What functions are driven with here."""
+        if self._parts is None:
+            core = self._core
+            self._parts = Parts(
+                core.kernel, core.stores.persistence, core.clock, core.trusted_now, core.run_notifier
+            )
+        return self._parts
 
     def prepare(
         self, attempts: Sequence[Attempt], known: Known = NOTHING_KNOWN
@@ -465,21 +468,21 @@ class Bodies:
         stages = {attempt.job: self._stage(attempt) for attempt in attempts}
         ours = [attempt for attempt in attempts if stages[attempt.job] is not None]
         bodies: list[Body] = []
-        now = self._clock.monotonic()
-        for work in self._inputs.load(
+        now = self._core.clock.monotonic()
+        for work in self._core.inputs.load(
             ours, lambda attempt: _takes_input(attempt, stages[attempt.job]), known
         ):
             stage = stages[work.attempt.job]
             assert stage is not None
             read_at = None if work.run.key in known.runs else now
-            bodies.append(self.substitute(self._body(work, stage, read_at)))
+            bodies.append(self._substitute(self._body(work, stage, read_at)))
         return bodies, [attempt for attempt in attempts if stages[attempt.job] is None]
 
     def _stage(self, attempt: Attempt) -> Stage[Any, object] | None:
         """Return the stage of an attempt if this process has its code. A cancel body may be missing in older code."""
         if attempt.kind is JobKind.STEP:
-            return self._registry.step(attempt.definition)
-        stage = self._registry.stage(attempt.definition, attempt.node)
+            return self._core.registry.step(attempt.definition)
+        stage = self._core.registry.stage(attempt.definition, attempt.node)
         if stage is None or attempt.kind is not JobKind.CANCEL:
             return stage
         external = _external(stage)
@@ -502,23 +505,23 @@ class Bodies:
             kept=run.inherited,
             job=job_key(attempt.job),
             place=place,
-            persistence=self._persistence,
-            inputs=self._inputs,
-            payloads=self._payloads,
-            clock=self._clock,
-            ai=self._ai,
+            persistence=self._core.stores.persistence,
+            inputs=self._core.inputs,
+            payloads=self._core.payloads,
+            clock=self._core.clock,
+            ai=self._core.ai,
         )
         is_test = attempt.kind is JobKind.CONDITION
         return Body(
             work=work,
             stage=stage,
-            test=self._registry.test(attempt.definition, attempt.node) if is_test else None,
+            test=self._core.registry.test(attempt.definition, attempt.node) if is_test else None,
             runtime=runtime,
-            payloads=self._payloads,
+            payloads=self._core.payloads,
             place=place,
-            started_at=micros(self._clock.now()),
-            host=self._host,
-            parts=self._parts,
+            started_at=micros(self._core.clock.now()),
+            host=self._core.host,
+            parts=self.parts,
             interceptors=self._interceptors,
             read_at=read_at,
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from holdfast.hosts.execution.prepared_attempts import Bodies
 from holdfast.hosts.wiring.registry import Authored
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.functions import Workflow
@@ -25,7 +26,7 @@ def unreadable_input(core: Core, run: Run) -> UnreadableValueError | None:
     """
     jobs = core.stores.persistence.read(JobsOfRun(run.key))
     attempts = [attempt_of(job) for job in jobs if job.kind not in _ELSEWHERE and not job.outlives_run]
-    bodies, _ = core.bodies.prepare(attempts)
+    bodies, _ = Bodies(core).prepare(attempts)
     for body in bodies:
         try:
             body.check_input()

@@ -98,7 +98,7 @@ def keep_idle(body: Body, drive: Drive) -> None:
 def _resumed(body: Body, text: Texts, known: Callable[[Drive], object]) -> Drive | None:
     """Return the function from memory, with the new rows fed; None if it must be replayed."""
     drive = body.parts.cache.take(body.attempt, _code(body))
-    if drive is None:
+    if not isinstance(drive, Drive):
         return None
     drive.speak_to(body.runtime)
     known(drive)

@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from holdfast.hosts.execution.off_loop import drive_away
 from holdfast.hosts.functions.function_events import NOTES, Texts
 from holdfast.hosts.functions.replay import Drive
 from holdfast.kernel.authoring.functions import Workflow
@@ -69,6 +70,10 @@ class Followers:
         self._kept = OrderedDict()
         self._lock = threading.Lock()
 
+    def reopen(self) -> None:
+        """Accept functions again, after `close`."""
+        self.renew()
+
     def take(self, run: str, workflow: Workflow[..., object]) -> Follower | None:
         """Remove and return the follower of a run; None without one of this code."""
         with self._lock:
@@ -89,10 +94,15 @@ class Followers:
             one.drive.close()
 
     def close(self) -> None:
-        """Evict all, and keep none from now on. Not where an event loop runs."""
+        """Evict all functions, and keep none from here on."""
         with self._lock:
             self._is_closed = True
             out = list(self._kept.values())
             self._kept.clear()
-        for one in out:
-            one.drive.close()
+
+        def evict() -> None:
+            for one in out:
+                one.drive.close()
+
+        if out:
+            drive_away(evict)

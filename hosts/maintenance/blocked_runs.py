@@ -3,6 +3,7 @@
 import logging
 from typing import Final, cast
 
+from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.functions.upgrade_check import looked_at
 from holdfast.hosts.inspection.why import RESUMED_BY_CODE
 from holdfast.hosts.wiring.services import Core
@@ -38,6 +39,7 @@ class BlockedRunResumer:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._dispatcher = Dispatcher(core)
         self._next = 0.0
         self._after: ListPlace | None = None
         self._unfit: set[tuple[str, int]] = set()
@@ -99,7 +101,7 @@ class BlockedRunResumer:
             namespace=run.namespace, run_id=run.id, reason=REASON, generation=run.generation, row=run.last_row
         )
         try:
-            reply = self._core.dispatch(command)
+            reply = self._dispatcher.dispatch(command)
         except RunNotFoundError:
             return False  # it was removed in the meantime
         if reply.changed:

@@ -4,8 +4,9 @@ import logging
 from datetime import timedelta
 from typing import Final
 
-from holdfast.hosts.client.bulk_actions import REMOVE, command_for
+from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.commands import RunRemove
 from holdfast.ports.clock import micros
 from holdfast.ports.durations import Duration
 from holdfast.ports.pagination import ListPlace
@@ -33,6 +34,7 @@ class Retention:
 
     def __init__(self, core: Core, kept_for: Micros) -> None:
         self._core = core
+        self._dispatcher = Dispatcher(core)
         self._kept_for = kept_for
         self._after: ListPlace | None = None
 
@@ -50,12 +52,15 @@ class Retention:
             ended_before=before,
             newest=True,
         )
-        command = command_for(REMOVE)
         for _ in range(PAGES_MAX):
             query = ListRuns(which, after=self._after, oldest_first=True, limit=AT_ONCE)
             page = core.stores.persistence.read(query)
             if page:
-                core.follow_up(*core.kernel.dispatch_many([command(run) for run in page]))
+                commands = [
+                    RunRemove(namespace=run.namespace, run_id=run.id, generation=run.generation)
+                    for run in page
+                ]
+                self._dispatcher.follow_up(*core.kernel.dispatch_many(commands))
             if len(page) < AT_ONCE:
                 self._after = None
                 return False

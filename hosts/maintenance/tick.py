@@ -9,6 +9,7 @@ from typing import Final
 
 import attrs
 
+from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.maintenance.blocked_runs import BlockedRunResumer
 from holdfast.hosts.maintenance.retention import Retention
 from holdfast.hosts.wiring.services import Core
@@ -95,6 +96,7 @@ class Maintenance:
     def __init__(self, core: Core, *, lease: float, retention: timedelta | None = None) -> None:
         """`lease` is the session lease in seconds; `retention` how long ended runs are kept, None for ever."""
         self._core = core
+        self._dispatcher = Dispatcher(core)
         self._retention = (
             None if retention is None else Retention(core, retention // timedelta(microseconds=1))
         )
@@ -182,7 +184,7 @@ class Maintenance:
         self._repair_after = repaired.next or ""
         self._runs_after, self._jobs_after = runs.next or "", jobs.next or ""
         # Slots freed by this tick were not free yet when the tick looked for runs to admit.
-        wakes_at = (*jobs.wakes_at, *self._core.follow_up(woken, expired, runs))
+        wakes_at = (*jobs.wakes_at, *self._dispatcher.follow_up(woken, expired, runs))
         if repaired.repaired:
             _log.error("runs lacked jobs and got them back: %s", ", ".join(repaired.repaired))
         if freed.dead:
@@ -200,7 +202,7 @@ class Maintenance:
             repaired=repaired.repaired,
             wakes_at=wakes_at,
             silent=overdue.freed + overdue.dead,
-            told=self._core.deliver_ends() if repaired.has_deliveries else 0,
+            told=self._dispatcher.deliver_child_results() if repaired.has_deliveries else 0,
             # The next tick frees the jobs of sessions that this one declared dead, and the slots of runs that it
             # ended.
             more=woken.woken >= WAKE_LIMIT

@@ -11,9 +11,12 @@ from anyio import CancelScope, CapacityLimiter
 
 from holdfast.hosts.execution.attempt_log import log_settled
 from holdfast.hosts.execution.attempt_preparation import prepare
-from holdfast.hosts.execution.attempt_runner import run_body
-from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.execution.dispatcher import Dispatcher
+from holdfast.hosts.execution.event_loops import KeptLoop
+from holdfast.hosts.execution.function_cache import FunctionCache
+from holdfast.hosts.execution.prepared_attempts import Bodies, Body
 from holdfast.hosts.execution.threads import result_in_thread
+from holdfast.hosts.functions.attempt_runner import run_attempt
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import (
     Attempt,
@@ -51,14 +54,17 @@ class AttemptExecutor:
     def __init__(
         self,
         core: Core,
+        bodies: Bodies,
         *,
         heartbeat_interval: float | None = None,
         drive_for: float | None = None,
         function_cache: int = 0,
     ) -> None:
         self._core = core
-        self._cache = core.function_cache(function_cache)
-        self._loop = core.kept_loop()
+        self._bodies = bodies
+        self._dispatcher = Dispatcher(core)
+        self._cache = core.own(FunctionCache(function_cache))
+        self._loop = core.own(KeptLoop())
         self._heartbeat_interval = heartbeat_interval
         self._inside: dict[tuple[str, int], Attempt] = {}
         self._drive_for = None if drive_for is None else round(drive_for * 1_000_000)
@@ -85,7 +91,7 @@ class AttemptExecutor:
 
     def execute(self, attempt: Attempt, /) -> JobSettle | None:
         """See `Executor.execute`."""
-        bodies, _ = prepare(self._core, (attempt,))
+        bodies, _ = prepare(self._core, self._bodies, (attempt,))
         if not bodies:
             return None
         with self.holding((attempt,)):
@@ -117,7 +123,7 @@ class AttemptExecutor:
                 session
             has expired.
         """
-        bodies, unknown = prepare(self._core, attempts)
+        bodies, unknown = prepare(self._core, self._bodies, attempts)
         bodies = [attrs.evolve(body, ends_at=ends_at) for body in bodies]
         late = [body for body in bodies if not is_fresh and body.lacks_time]
         if queues is not None:
@@ -138,7 +144,7 @@ class AttemptExecutor:
                     became[one.job] = _BLOCKED if isinstance(answer, UnreadableRowError) else answer
                 if isinstance(answer, JobSettled) and answer.status == "settled":
                     log_settled(by_job[one.job], one, answer)
-            self._core.follow_up(*answers)
+            self._dispatcher.follow_up(*answers)
 
         self._release(unknown, kernel, UNKNOWN_CODE_DELAY)
         for attempt in unknown:
@@ -158,13 +164,13 @@ class AttemptExecutor:
 
     def execute_many(self, attempts: Sequence[Attempt], kernel: Kernel) -> list[str]:
         """Run attempts concurrently and settle them together. Return the status of each."""
-        bodies, unknown = prepare(self._core, attempts)
+        bodies, unknown = prepare(self._core, self._bodies, attempts)
         self._release(unknown, kernel, UNKNOWN_CODE_DELAY)
         by_job = {body.attempt.job: body for body in bodies}
         settles = self._loop.run(lambda: self._run_all(bodies)) if bodies else []
         statuses = ["ignored"] * (len(attempts) - len(bodies)) + ["fenced"] * (len(bodies) - len(settles))
         answers = kernel.dispatch_many(settles)
-        self._core.follow_up(*answers)
+        self._dispatcher.follow_up(*answers)
         for settle, answer in zip(settles, answers, strict=True):
             if isinstance(answer, UnreadableRowError):
                 statuses.append("fenced")
@@ -186,7 +192,7 @@ class AttemptExecutor:
                 for one in attempts
             ]
         )
-        self._core.follow_up(*released)
+        self._dispatcher.follow_up(*released)
 
     async def _run_all(self, prepared: Sequence[Body], settle: Settle | None = None) -> list[JobSettle]:
         """Run bodies; return the settle commands of those that were not cancelled.
@@ -205,7 +211,7 @@ class AttemptExecutor:
 
         async def run(body: Body) -> None:
             with scopes[body.attempt.job]:
-                settles.append(body.settle(await run_body(body, threads)))
+                settles.append(body.settle(await run_attempt(body, threads)))
             del scopes[body.attempt.job]
             ended[0].set()
             if not scopes:

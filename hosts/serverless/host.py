@@ -8,6 +8,8 @@ import attrs
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.events.flusher import LEASE, Flusher
+from holdfast.hosts.execution.dispatcher import Dispatcher
+from holdfast.hosts.execution.prepared_attempts import Bodies
 from holdfast.hosts.maintenance.retention import checked_retention
 from holdfast.hosts.maintenance.tick import Maintenance, Tick
 from holdfast.hosts.serverless.attempt_executor import AttemptExecutor
@@ -129,6 +131,7 @@ class ServerlessHost:
         if heartbeat_interval is not None:
             every = duration("ServerlessHost", "heartbeat_interval", heartbeat_interval).total_seconds()
         self._core = engine.core
+        self._dispatcher = Dispatcher(engine.core)
         self._lease = round((limit + MARGIN) * 1_000_000)
         self._lapses_after = limit + MARGIN + _REAPED_WITHIN
         self._called_at = 0.0
@@ -137,7 +140,11 @@ class ServerlessHost:
         self._flusher = Flusher(engine.core, taken, lease=min(LEASE, limit))
         # Half of the time to drive a function, the other half for the steps that it has started by then.
         self._executor = AttemptExecutor(
-            engine.core, heartbeat_interval=every, drive_for=limit / 2, function_cache=function_cache
+            engine.core,
+            Bodies(engine.core, substitute=engine.substitute),
+            heartbeat_interval=every,
+            drive_for=limit / 2,
+            function_cache=function_cache,
         )
         self._kernel: Kernel | None = None
         self._session: str | None = None
@@ -164,7 +171,7 @@ class ServerlessHost:
         """
         wanted = message_from(message)
         executed = self._with_session(lambda kernel, session: self._execute(kernel, session, wanted))
-        self._core.follow_up(executed)
+        self._dispatcher.follow_up(executed)
         return _outcome_of(executed)
 
     def handle_jobs(
@@ -310,7 +317,7 @@ class ServerlessHost:
         renewed, *answers = kernel.dispatch_many((renew, *claims))
         claimed = [BLOCKED_CLAIM if isinstance(one, UnreadableRowError) else one for one in answers]
         _accepted((renewed, *claimed))
-        self._core.follow_up(*claimed)
+        self._dispatcher.follow_up(*claimed)
         return [one for one in claimed if isinstance(one, JobClaimed)]
 
     def _process(self, kernel: Kernel, session: str, limit: int) -> list[str]:
@@ -335,7 +342,7 @@ class ServerlessHost:
         )
         _, claimed = _accepted(kernel.dispatch_many((renew, claim)))
         assert isinstance(claimed, JobsClaimed)
-        self._core.follow_up(claimed)
+        self._dispatcher.follow_up(claimed)
         return claimed
 
     def _with_session(self, call: Callable[[Kernel, str], T]) -> T:

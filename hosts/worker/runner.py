@@ -8,9 +8,9 @@ import anyio
 from anyio import CancelScope, CapacityLimiter, lowlevel
 from anyio.abc import TaskGroup
 
-from holdfast.hosts.execution.attempt_runner import run_body
-from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.execution.prepared_attempts import Bodies, Body
 from holdfast.hosts.execution.threads import in_thread, make_in_thread
+from holdfast.hosts.functions.attempt_runner import run_attempt
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.worker import machine_protocol as p
 from holdfast.hosts.worker.session_renewal import Renewal
@@ -29,10 +29,16 @@ class Driver:
     """Runs a worker machine in one event loop, for as long as `serve` runs. `lease` is in seconds."""
 
     def __init__(
-        self, core: Core, settings: Settings, *, lease: float, sinks: Mapping[str, EventSink] | None = None
+        self,
+        core: Core,
+        bodies: Bodies,
+        settings: Settings,
+        *,
+        lease: float,
+        sinks: Mapping[str, EventSink] | None = None,
     ) -> None:
         self._core = core
-        self._shell = WorkerShell(core, settings, lease=lease, sinks=sinks or {})
+        self._shell = WorkerShell(core, bodies, settings, lease=lease, sinks=sinks or {})
         self.machine, self.calls = self._shell.machine, self._shell.calls
         self._renewal = Renewal(
             core,
@@ -147,7 +153,7 @@ class Driver:
         settle: JobSettle | None = None
         scope = self._scopes[attempt]
         with scope:
-            settle = body.settle(await run_body(body, self._threads))
+            settle = body.settle(await run_attempt(body, self._threads))
         del self._scopes[attempt]
         self._shell.end(body, settle, cancelled=scope.cancel_called)
         self._wake_loop()
@@ -212,5 +218,5 @@ class Driver:
     def _doubt(self, runs: frozenset[str]) -> None:
         # Most ended runs belong to other workers: these must not cost this loop anything.
         if any(attempt.run in runs for attempt in tuple(self._scopes)):
-            self._core.bodies.run_notifier.notify(runs)
+            self._core.run_notifier.notify(runs)
             self.post_from_thread(p.RunsEnded(runs))

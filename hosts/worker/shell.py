@@ -10,7 +10,8 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from holdfast.hosts.execution.prepared_attempts import Body, Parts
+from holdfast.hosts.execution.function_cache import FunctionCache
+from holdfast.hosts.execution.prepared_attempts import Bodies, Body, Parts
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.worker import machine_protocol as p
 from holdfast.hosts.worker.machine import Phase, WorkerMachine
@@ -34,12 +35,13 @@ class WorkerShell:
     """A worker machine, its calls to the store, and the bodies that are ready, running, or ended but unsettled."""
 
     def __init__(
-        self, core: Core, settings: Settings, *, lease: float, sinks: Mapping[str, EventSink]
+        self, core: Core, bodies: Bodies, settings: Settings, *, lease: float, sinks: Mapping[str, EventSink]
     ) -> None:
         self.machine = WorkerMachine(attrs.evolve(settings, sinks=tuple(sinks)))
-        self._cache = core.function_cache(settings.function_cache)
+        self._cache = core.own(FunctionCache(settings.function_cache))
         self.calls = StoreCalls(
             core,
+            bodies,
             lease=lease,
             sinks=sinks,
             retention=settings.retention,

@@ -12,8 +12,9 @@ from holdfast.hosts.events.flusher import Flusher
 from holdfast.hosts.execution.attempt_log import log_settled
 from holdfast.hosts.execution.attempt_preparation import prepare
 from holdfast.hosts.execution.attempt_runtime import AttemptRuntime
+from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.execution.function_cache import FunctionCache
-from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.execution.prepared_attempts import Bodies, Body
 from holdfast.hosts.maintenance.tick import Maintenance
 from holdfast.hosts.wiring.input_loader import NOTHING_KNOWN, Known
 from holdfast.hosts.wiring.services import Core
@@ -84,6 +85,7 @@ class StoreCalls:
     def __init__(
         self,
         core: Core,
+        bodies: Bodies,
         *,
         lease: float,
         sinks: Mapping[str, EventSink],
@@ -93,6 +95,8 @@ class StoreCalls:
     ) -> None:
         """See `Worker`. A claim also wakes due sleeping jobs if none of the calls did so for `wake_every` seconds."""
         self._core = core
+        self._bodies = bodies
+        self._dispatcher = Dispatcher(core)
         self._wake_every = wake_every
         self._wake_at = core.clock.monotonic() + wake_every
         self._cache = cache
@@ -254,7 +258,7 @@ class StoreCalls:
     def _prepared(self, attempts: Sequence[Attempt], known: Known) -> tuple[list[Body], list[Attempt]]:
         """Return the bodies of attempts, and the attempts without code, which are released."""
         try:
-            bodies, unknown = prepare(self._core, attempts, known)
+            bodies, unknown = prepare(self._core, self._bodies, attempts, known)
         except Exception:
             self.release(attempts)
             raise
@@ -315,7 +319,7 @@ class StoreCalls:
 
         def wake() -> p.Input:
             reply = self._core.kernel.dispatch(self._wake_command())
-            wakes_at = self._core.follow_up(reply)
+            wakes_at = self._dispatcher.follow_up(reply)
             return p.WokeDue(reply.woken >= _WAKE_LIMIT, self._seconds_until(wakes_at))
 
         return self._guarded(action, wake)
@@ -340,7 +344,7 @@ class StoreCalls:
                 raise answer
         assert isinstance(woken, JobsWoken)
         assert isinstance(claimed, JobsClaimed)
-        self._core.follow_up(woken)
+        self._dispatcher.follow_up(woken)
         return self._core.kernel.dispatch(claim) if woken.woken and not claimed.attempts else claimed
 
     def admit(self, action: p.Admit) -> p.Input:
@@ -353,7 +357,7 @@ class StoreCalls:
             )
             admits = (answer for answer in answers if isinstance(answer, JobsAdmitted))
             wakes_at = [at for answer in admits for at in answer.wakes_at]
-            wakes_at += self._core.follow_up(*answers)
+            wakes_at += self._dispatcher.follow_up(*answers)
             return p.Admitted(admitted, self._seconds_until(wakes_at))
 
         return self._guarded(action, admit)
@@ -362,7 +366,7 @@ class StoreCalls:
         """Deliver results of ended runs to the runs that wait for them."""
 
         def deliver() -> p.Input:
-            self._core.deliver_ends()
+            self._dispatcher.deliver_child_results()
             return p.EndsDelivered()
 
         return self._guarded(action, deliver)
@@ -382,7 +386,7 @@ class StoreCalls:
             self.counts.released += sum(
                 not isinstance(answer, CommandError) and answer.status == "released" for answer in answers
             )
-            self._core.follow_up(*answers)
+            self._dispatcher.follow_up(*answers)
 
     def _seconds_until(self, instants: Iterable[Micros]) -> tuple[float, ...]:
         now = micros(self._core.clock.now())

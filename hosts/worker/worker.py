@@ -17,6 +17,7 @@ from anyio.abc import TaskGroup
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.execution.function_cache import FUNCTIONS_KEPT
+from holdfast.hosts.execution.prepared_attempts import Bodies
 from holdfast.hosts.execution.threads import in_thread
 from holdfast.hosts.maintenance.retention import checked_retention
 from holdfast.hosts.worker import machine_protocol as p
@@ -162,7 +163,9 @@ class Worker:
             function_cache=function_cache,
         )
         self._core = core
-        self._driver = Driver(core, settings, lease=lasts, sinks=taken)
+        self._driver = Driver(
+            core, Bodies(core, substitute=engine.substitute), settings, lease=lasts, sinks=taken
+        )
         self._background: TaskGroup | None = None
         self._ended: Callable[[], None] = lambda: None
         self._thread: threading.Thread | None = None

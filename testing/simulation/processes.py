@@ -9,8 +9,8 @@ from anyio import CancelScope, CapacityLimiter
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.client.sync_engine import SyncEngine
-from holdfast.hosts.execution.attempt_runner import run_body
-from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.execution.prepared_attempts import Bodies, Body, Substitute, unchanged
+from holdfast.hosts.functions.attempt_runner import run_attempt
 from holdfast.hosts.serverless.host import JobOutcome, ServerlessHost
 from holdfast.hosts.wiring.hint_listener import Listener
 from holdfast.hosts.wiring.interceptors import Batch, BodyCall
@@ -123,8 +123,10 @@ class Surroundings:
     sinks: Mapping[str, SharedSink]
     watch: Watch
 
-    def core(self, life: Life, workflows: Sequence[Definition[object]]) -> Core:
-        """Return a host's core for one process, with this code."""
+    def engine(
+        self, life: Life, workflows: Sequence[Definition[object]], stubs: Substitute = unchanged
+    ) -> Engine:
+        """Return the engine of one process, with this code. `stubs` replaces bodies."""
         clock = SimulatedClock(life)
         stores = Stores(
             persistence=SimulatedPersistence(life, self.store),
@@ -143,8 +145,7 @@ class Surroundings:
             listener=Patience(stores),
         )
         core.host = life.name
-        core.bodies.substitute = observer.observed
-        return core
+        return Engine(core, substitute=lambda body: observer.observed(stubs(body)))
 
     def sinks_of(self, life: Life) -> dict[str, EventSink]:
         """Return the sinks as one process sees them."""
@@ -175,12 +176,13 @@ class SimulatedWorker:
     """A worker: the machine, its calls, and bodies, as in a process."""
 
     def __init__(
-        self, life: Life, core: Core, settings: Settings, *, lease: float, sinks: Mapping[str, EventSink]
+        self, life: Life, engine: Engine, settings: Settings, *, lease: float, sinks: Mapping[str, EventSink]
     ):
         self._life = life
-        self._core = core
+        self._core = core = engine.core
         self._clock = core.stores.clock
-        self.shell = WorkerShell(core, settings, lease=lease, sinks=sinks)
+        bodies = Bodies(core, substitute=engine.substitute)
+        self.shell = WorkerShell(core, bodies, settings, lease=lease, sinks=sinks)
         self._renewal = Renewal(
             core,
             lease=lease,
@@ -225,7 +227,7 @@ class SimulatedWorker:
 
     def _doubt(self, runs: frozenset[str]) -> None:
         if any(attempt.run in runs for attempt in tuple(self._running)):
-            self._core.bodies.run_notifier.notify(runs)
+            self._core.run_notifier.notify(runs)
             self._post(p.RunsEnded(runs))
 
     def _listen(self, listener: Listener) -> None:
@@ -269,7 +271,7 @@ class SimulatedWorker:
         if running.is_cancelled:
             scope.cancel()
         with scope:
-            settle = body.settle(await run_body(body, CapacityLimiter(1)))
+            settle = body.settle(await run_attempt(body, CapacityLimiter(1)))
         del self._running[body.attempt]
         self.shell.end(body, settle, cancelled=scope.cancel_called)
         self._woken.set()
@@ -299,11 +301,11 @@ class SimulatedFunction:
     """A function that takes jobs from a queue, one message at a time, and is frozen in between."""
 
     def __init__(
-        self, life: Life, core: Core, queue: "Queue", *, time_limit: float, function_cache: int
+        self, life: Life, engine: Engine, queue: "Queue", *, time_limit: float, function_cache: int
     ) -> None:
         self._life = life
         self._queue = queue
-        self._host = ServerlessHost(Engine(core), time_limit=time_limit, function_cache=function_cache)
+        self._host = ServerlessHost(engine, time_limit=time_limit, function_cache=function_cache)
 
     def run(self) -> None:
         """Handle messages until told to end."""
@@ -339,11 +341,17 @@ class SimulatedTimer:
     """Runs a serverless host's maintenance every so many seconds."""
 
     def __init__(
-        self, life: Life, core: Core, *, time_limit: float, interval: float, sinks: Mapping[str, EventSink]
+        self,
+        life: Life,
+        engine: Engine,
+        *,
+        time_limit: float,
+        interval: float,
+        sinks: Mapping[str, EventSink],
     ) -> None:
         self._life = life
         self._interval = interval
-        self._host = ServerlessHost(Engine(core), time_limit=time_limit, sinks=sinks)
+        self._host = ServerlessHost(engine, time_limit=time_limit, sinks=sinks)
 
     def run(self) -> None:
         """Tick until told to end."""
@@ -421,10 +429,10 @@ class Deed:
 class SimulatedClient:
     """A client that does one deed after the other, and remembers which it has done though it crashes."""
 
-    def __init__(self, life: Life, core: Core, deeds: Sequence[Deed], book: "Book") -> None:
+    def __init__(self, life: Life, engine: Engine, deeds: Sequence[Deed], book: "Book") -> None:
         self._life = life
-        self._engine = SyncEngine(core)
-        self._core = core
+        self._engine = engine.sync
+        self._core = engine.core
         self._deeds = deeds
         self._book = book
 

@@ -6,7 +6,6 @@ from random import Random
 from typing import Final
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
-from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.worker.settings import MAINTENANCE_INTERVAL, Settings
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.commands import RunResume
@@ -144,11 +143,11 @@ class World:
         return code
 
     def _worker(self, life: Life) -> Callable[[], None]:
-        core = self._around.core(life, self._code(life))
+        engine = self._around.engine(life, self._code(life))
         sizes = self.sizes
-        queues = tuple(dict.fromkeys((*core.registry.queues(DEFAULT_QUEUE), *sizes.queues)))
+        queues = tuple(dict.fromkeys((*engine.core.registry.queues(DEFAULT_QUEUE), *sizes.queues)))
         settings = Settings(
-            definitions=core.registry.definitions,
+            definitions=engine.core.registry.definitions,
             queues=queues,
             concurrency=sizes.concurrency,
             limits=sizes.queues,
@@ -158,37 +157,36 @@ class World:
             function_cache=sizes.function_cache,
         )
         sinks = self._around.sinks_of(life)
-        return SimulatedWorker(life, core, settings, lease=sizes.lease, sinks=sinks).run
+        return SimulatedWorker(life, engine, settings, lease=sizes.lease, sinks=sinks).run
 
     def _function(self, life: Life) -> Callable[[], None]:
         assert self._queue is not None
-        core = self._around.core(life, self._code(life))
+        engine = self._around.engine(life, self._code(life))
         sizes = self.sizes
         return SimulatedFunction(
-            life, core, self._queue, time_limit=sizes.lease, function_cache=sizes.function_cache
+            life, engine, self._queue, time_limit=sizes.lease, function_cache=sizes.function_cache
         ).run
 
     def _timer(self, life: Life) -> Callable[[], None]:
         sizes = self.sizes
         return SimulatedTimer(
             life,
-            self._around.core(life, self.scenario.workflows),
+            self._around.engine(life, self.scenario.workflows),
             time_limit=sizes.lease,
             interval=sizes.tick_interval,
             sinks=self._around.sinks_of(life),
         ).run
 
     def _client(self, number: int, life: Life) -> Callable[[], None]:
-        core = self._around.core(life, self.scenario.workflows)
-        return SimulatedClient(life, core, self.scenario.clients[number], self.book).run
+        engine = self._around.engine(life, self.scenario.workflows)
+        return SimulatedClient(life, engine, self.scenario.clients[number], self.book).run
 
     def _operator(self, life: Life) -> Callable[[], None]:
         """Mends what only people can: resumes what is held, replays what was parked, sends what is waited for."""
-        core = self._around.core(life, self.scenario.workflows)
-        engine = SyncEngine(core)
+        engine = self._around.engine(life, self.scenario.workflows).sync
 
         def run() -> None:
-            connect(life, core)
+            connect(life, engine.core)
             while True:
                 tables = self.store.tables  # people see what they need not ask for
                 try:
@@ -196,7 +194,7 @@ class World:
                         engine.resume_all()
                     for run in tuple(tables.runs.values()):  # others go on meanwhile
                         if run.status is RunStatus.BLOCKED:
-                            core.dispatch(RunResume(namespace=run.namespace, run_id=run.id))
+                            engine.client.dispatch(RunResume(namespace=run.namespace, run_id=run.id))
                     for bring in self.scenario.missing(tables):
                         bring(engine)
                     if any(stream.state is StreamState.DEAD_LETTERED for stream in tables.streams.values()):

@@ -17,8 +17,8 @@ from typing_extensions import TypeVar, override
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.adapters.memory.transport import MemoryTransport
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.execution.attempt_runner import run_body
-from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.execution.prepared_attempts import Bodies, Body
+from holdfast.hosts.functions.attempt_runner import run_attempt
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.wiring.stores import Stores
 from holdfast.hosts.worker import machine_protocol as p
@@ -96,7 +96,7 @@ class FleetWorker:
             heartbeat_interval=POLL,
             maintenance_interval=POLL,
         )
-        self._hands = WorkerShell(core, settings, lease=LEASE, sinks=sinks)
+        self._hands = WorkerShell(core, Bodies(core), settings, lease=LEASE, sinks=sinks)
         self.machine, self.calls = self._hands.machine, self._hands.calls
         self._renewal = Renewal(
             core,
@@ -145,7 +145,7 @@ class FleetWorker:
 
 
 async def _outcomes(bodies: Sequence[Body]) -> list[Outcome]:
-    return [await run_body(body, CapacityLimiter(1)) for body in bodies]
+    return [await run_attempt(body, CapacityLimiter(1)) for body in bodies]
 
 
 @attrs.define

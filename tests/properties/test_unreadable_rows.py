@@ -182,9 +182,11 @@ def lose(engine: Engine, jobs: int) -> None:
     """Claim jobs, as a worker does that is never heard of again."""
     core = engine.core
     opened = SessionOpen(namespace=core.namespace, host="gone", lease=1_000_000)
-    session = core.dispatch(opened).session
+    session = engine.client.dispatch(opened).session
     lane = Lane(queue="default", definitions=core.registry.definitions, limit=jobs)
-    claimed = core.dispatch(JobClaim(namespace=core.namespace, session=session, lanes=(lane,), limit=jobs))
+    claimed = engine.client.dispatch(
+        JobClaim(namespace=core.namespace, session=session, lanes=(lane,), limit=jobs)
+    )
     assert len(claimed.attempts) == jobs
 
 

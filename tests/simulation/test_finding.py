@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
-from holdfast.hosts.maintenance.child_results import Endings
+from holdfast.hosts.execution.child_results import Endings
 from holdfast.hosts.worker.machine import WorkerMachine
 from holdfast.hosts.worker.session_renewal import Renewal
 from holdfast.kernel.dispatch.kernel import Kernel

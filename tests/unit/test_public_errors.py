@@ -31,5 +31,6 @@ def test_a_name_that_is_not_at_the_root_names_its_module(name: str, module: str)
         getattr(holdfast, name)
 
 
-def test_the_public_modules_are_attributes_of_the_package() -> None:
-    assert holdfast.client.RunInfo is not None
+@pytest.mark.parametrize("module", ["client", "errors", "plugins", "serverless", "workflows"])
+def test_the_public_modules_are_attributes_of_the_package(module: str) -> None:
+    assert getattr(holdfast, module).__name__ == f"holdfast.{module}"

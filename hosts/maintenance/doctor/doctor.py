@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 
 import attrs
 
+from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.maintenance.doctor.findings import (
     NOT_REPAIRABLE,
     REPAIR,
@@ -195,7 +196,7 @@ class _Examination:
         repairs = [repair for part in self._examiner.again(named) for repair in _repairs(part)]
         answers = [answer for repair in repairs for answer in self._core.kernel.dispatch_many((repair,))]
         if any(not isinstance(answer, CommandError) and answer.has_deliveries for answer in answers):
-            self._core.deliver_ends()
+            Dispatcher(self._core).deliver_child_results()
         if not self._is_maintained and any(code in REPAIRED_BY_MAINTENANCE for code, _ in in_reach):
             self._maintain()
         return {

@@ -35,6 +35,7 @@ class DeadLetterHandler:
 
     def __init__(self, engine: Engine, messages: Messages, *, rejected_queue: str | None) -> None:
         self._core = engine.core
+        self._client = engine.client
         self._messages = messages
         self._rejected_queue = rejected_queue
 
@@ -82,7 +83,7 @@ class DeadLetterHandler:
         )
         _log.error("run %s: the message of job %s is dead: %s", found[0].id, message.job_id, _REASON)
         try:
-            self._core.dispatch(command)
+            self._client.dispatch(command)
         except RunNotFoundError:  # removed in the meantime
             return
 

@@ -9,6 +9,7 @@ import pytest
 from holdfast.hosts.client.bulk_actions import RERUNS_AT_ONCE, BulkResult
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.events.flusher import Flusher
+from holdfast.hosts.execution.prepared_attempts import Bodies
 from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.options import Rate, Retry
@@ -162,7 +163,7 @@ def worked(open_engine: OpenEngine) -> Worked:
     for workflow, text in texts:
         worked.create(1, workflow, parse(text))
     while attempts := worked.claim(10):
-        worked.engine.core.bodies.prepare(attempts)
+        Bodies(worked.engine.core).prepare(attempts)
         for attempt in attempts:
             worked.settle([attempt], COMPLETED if attempt.kind is JobKind.STAGE else MapExpanded(items=()))
     return worked
@@ -258,7 +259,7 @@ def test_reading_what_many_jobs_need_costs_no_more_statements_than_for_few(
     worked.create(FEW + MANY, "short")
     attempts = iter([worked.claim(FEW), worked.claim(MANY)])
 
-    within = costs(statements, lambda _: worked.engine.core.bodies.prepare(next(attempts)))
+    within = costs(statements, lambda _: Bodies(worked.engine.core).prepare(next(attempts)))
 
     assert (within.commits, within.queries) == (0, 2)
 
@@ -453,7 +454,7 @@ def test_items_cost_the_same_from_the_first_to_the_last_however_many_there_are(
         for _ in range(width // 50):
             with statements.of() as within:
                 attempts = worked.claim(50)
-                worked.engine.core.bodies.prepare(attempts)
+                Bodies(worked.engine.core).prepare(attempts)
                 worked.settle(attempts, COMPLETED)
             found[width].append(within)
         assert worked.row(run).status == "completed"
@@ -487,7 +488,7 @@ def test_the_items_of_one_page_are_read_once_for_all_of_them(worked: Worked, sta
     worked.settle([expansion], MapExpanded(items=tuple(payload(n) for n in range(1_000))))
     attempts = worked.claim(50)
     with statements.of() as within:
-        bodies, _ = worked.engine.core.bodies.prepare(attempts)
+        bodies, _ = Bodies(worked.engine.core).prepare(attempts)
 
     assert sorted(body.arguments() for body in bodies) == [(n,) for n in range(50)]
     assert within.queries == 2

@@ -7,7 +7,8 @@ from typing import cast
 import attrs
 import pytest
 
-from holdfast.hosts.maintenance.child_results import AT_ONCE
+from holdfast.hosts.execution.child_results import AT_ONCE
+from holdfast.hosts.execution.prepared_attempts import Bodies
 from holdfast.hosts.maintenance.tick import Maintenance
 from holdfast.kernel import commands
 from holdfast.kernel.authoring.completion_policies import AtLeast
@@ -94,10 +95,10 @@ def worked(open_engine: OpenEngine) -> Iterator[Worked]:
     for workflow in ("elsewhere", "costly", "decided", "parent", "family", "race"):
         worked.create(1, workflow)
     while attempts := worked.claim(10):
-        worked.engine.core.bodies.prepare(attempts)
+        Bodies(worked.engine.core).prepare(attempts)
         for attempt in attempts:
             worked.settle([attempt], FATAL if attempt.kind is not JobKind.CHILD else started(attempt))
-    worked.engine.core.deliver_ends()
+    worked.engine.client.deliver_child_results()
     yield worked
     while worked.engine.sync.terminate_all().changed:
         pass  # or it is due in the midst of another test: maintenance is of all namespaces of a database
@@ -313,7 +314,7 @@ def test_ends_are_told_by_the_page_with_one_commit_for_each(worked: Worked, stat
         start_children(worked, claimed(worked, number, "parent"))
         worked.settle(claim(worked, number), COMPLETED)
         with statements.of() as within:
-            assert worked.engine.core.deliver_ends() == number
+            assert worked.engine.client.deliver_child_results() == number
         claim(worked, number)
         return within
 

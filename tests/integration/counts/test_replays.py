@@ -6,7 +6,7 @@ import anyio
 import pytest
 from anyio import CapacityLimiter
 
-from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.execution.prepared_attempts import Bodies, Body
 from holdfast.hosts.functions.driver import drive
 from holdfast.kernel.authoring.functions import sleep, workflow
 from holdfast.kernel.authoring.steps import step
@@ -67,7 +67,7 @@ def test_a_wake_up_reads_the_history_once_and_writes_nothing(
     open_engine: OpenEngine, statements: Statements, length: int, pages: int
 ) -> None:
     worked = Worked(open_engine(chain))
-    ((body,), _) = worked.engine.core.bodies.prepare([recorded(worked, length)])
+    ((body,), _) = Bodies(worked.engine.core).prepare([recorded(worked, length)])
     with statements.of() as within:
         outcome = woken(body)
     assert isinstance(outcome, FunctionWaiting)

@@ -248,7 +248,7 @@ def _works(scene: Scene, fails: str) -> None:
     scene.sql(f"UPDATE holdfast_sessions SET expires_at = 1, state = 'dead' WHERE id = '{scene.session}'")
     with Worker(scene.engine, lease=5):
         for name, result in RESULTS.items():
-            run: SyncRunHandle[Any] = SyncRunHandle(scene.opened.core, name, object)
+            run: SyncRunHandle[Any] = SyncRunHandle(scene.opened.client, name, object)
             if name == fails:
                 with pytest.raises(RunFailedError, match="deadline"):
                     run.result(timeout=timedelta(seconds=20))

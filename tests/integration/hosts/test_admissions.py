@@ -108,7 +108,7 @@ def test_an_end_from_outside_lets_the_next_one_in(open_engine: OpenEngine, how: 
 def test_what_was_lost_is_found_by_maintenance(open_engine: OpenEngine) -> None:
     """Here nobody sends what a start sends after it: as if its process had been killed in between."""
     engine = open_engine(SIMPLE)
-    created = engine.kernel.dispatch(engine.core.create(SIMPLE(3), {"concurrency_key": "k"}))
+    created = engine.kernel.dispatch(engine.client.create(SIMPLE(3), {"concurrency_key": "k"}))
     assert created.status is RunStatus.PENDING
 
     tick = ServerlessHost(engine).run_maintenance_tick()

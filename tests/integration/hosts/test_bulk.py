@@ -79,7 +79,9 @@ def test_pages_follow_one_another_whatever_becomes_of_their_runs(open_engine: Op
         seen.append(so_far.seen)
         started(engine, f"new{len(seen)}")
 
-    assert act_on_all(engine.core, action, which, command_for(action), on_page=told) == BulkResult(changed=7)
+    assert act_on_all(engine.client, action, which, command_for(action), on_page=told) == BulkResult(
+        changed=7
+    )
     assert seen == [3, 6, 7]
     assert statuses(engine) == {
         **{f"r{number}": "cancelled" for number in range(7)},
@@ -97,7 +99,7 @@ def test_a_generation_that_came_meanwhile_is_left_alone(open_engine: OpenEngine)
             engine.sync.handle(SIMPLE, "a").rerun_from()
         return cancel(run)
 
-    assert act_on_all(engine.core, CANCEL, which, command) == BulkResult(changed=1, unchanged=1)
+    assert act_on_all(engine.client, CANCEL, which, command) == BulkResult(changed=1, unchanged=1)
     assert statuses(engine) == {"a": "running", "b": "cancelled"}
 
 

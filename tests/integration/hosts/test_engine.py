@@ -527,7 +527,7 @@ async def test_five_hundred_wait_at_once_without_asking_again_and_again(
 
     async with engine:
         calls: list[Call[int]] = [SIMPLE(x) for x in range(500)]
-        commands = [engine.core.create(call, {}) for call in calls]
+        commands = [engine.client.create(call, {}) for call in calls]
         created = await anyio.to_thread.run_sync(engine.kernel.dispatch_many, commands)
         handles = [
             engine.handle(SIMPLE, answer.run_id) for answer in created if not isinstance(answer, CommandError)

@@ -254,7 +254,7 @@ async def test_a_paused_run_with_a_step_under_way_waits_for_it_and_does_nothing_
         run = await engine.start(both())
         await until(lambda: EFFECTS == ["began"])
         await run.pause()
-        await until(lambda: not engine.core.bodies.run_notifier.is_listened_to)
+        await until(lambda: not engine.core.run_notifier.is_listened_to)
         assert len(waits) < 50
         await run.resume()
         with anyio.fail_after(SOON):

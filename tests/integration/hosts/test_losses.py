@@ -10,8 +10,8 @@ import pytest
 from anyio import CapacityLimiter
 
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.execution.attempt_runner import run_body
-from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.execution.prepared_attempts import Bodies, Body
+from holdfast.hosts.functions.attempt_runner import run_attempt
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import step_context
@@ -91,7 +91,7 @@ class Workers:
         DYING.append(anyio.Event())
 
         async def run(body: Body) -> None:
-            outcome = await run_body(body, threads)
+            outcome = await run_attempt(body, threads)
             core.kernel.dispatch(body.settle(outcome))
             held.remove(body.attempt)
             ended[0].set()
@@ -106,7 +106,7 @@ class Workers:
                 attempts = self.claim(opened.session, held)
                 did = did or bool(attempts)
                 held += attempts
-                for body in core.bodies.prepare(attempts)[0]:
+                for body in Bodies(core).prepare(attempts)[0]:
                     group.start_soon(run, body)
                 if not held:
                     break

@@ -327,7 +327,7 @@ async def test_terminate_cleans_nothing_up(open_engine: OpenEngine) -> None:
         await until(lambda: sleeping(engine))
         namespace = engine.core.namespace
         # At once, or else a quick worker has cleaned up before.
-        engine.core.dispatch_all(
+        engine.client.dispatch_all(
             [
                 RunCancel(namespace=namespace, run_id="x"),
                 RunTerminate(namespace=namespace, run_id="x", reason="now"),

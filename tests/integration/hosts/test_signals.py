@@ -168,7 +168,7 @@ async def test_a_message_reaches_a_function_whose_steps_run(open_engine: OpenEng
     engine = open_engine(busy)
     async with Worker(engine):
         run = await engine.start(busy(), id="x")
-        await until(lambda: engine.core.bodies.run_notifier.is_listened_to)
+        await until(lambda: engine.core.run_notifier.is_listened_to)
         await run.signal(withdrawal("hurry"))
         await until(lambda: bool(HEARD))
         LET_GO.append("now")

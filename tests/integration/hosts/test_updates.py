@@ -444,8 +444,8 @@ async def test_what_nothing_takes_is_rejected(open_engine: OpenEngine) -> None:
         update="Board.nothing",
         arguments=Payload(inline="{}"),
     )
-    told = engine.core.dispatch(command)
-    bad = engine.core.dispatch(
+    told = engine.client.dispatch(command)
+    bad = engine.client.dispatch(
         RunUpdate(
             namespace=engine.core.namespace,
             run_id="x",

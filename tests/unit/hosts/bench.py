@@ -9,8 +9,8 @@ from typing_extensions import override
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.execution.attempt_runner import run_body
-from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.execution.prepared_attempts import Bodies, Body
+from holdfast.hosts.functions.attempt_runner import run_attempt
 from holdfast.hosts.wiring.stores import Stores
 from holdfast.kernel.authoring.ai import Price, Redact
 from holdfast.kernel.authoring.calls import Call, Definition
@@ -99,6 +99,8 @@ class Bench:
             redact=redact,
         )
         self.core = self.engine.core
+        self.client = self.engine.client
+        self.bodies = Bodies(self.core)
         self.session = self.engine.kernel.dispatch(
             SessionOpen(namespace=namespace, host="bench", lease=HOUR)
         ).session
@@ -119,7 +121,7 @@ class Bench:
 
     def prepare(self, attempts: Sequence[Attempt] | None = None) -> list[Body]:
         """The bodies of these attempts, or of all that can be claimed."""
-        bodies, unknown = self.core.bodies.prepare(self.claim() if attempts is None else attempts)
+        bodies, unknown = self.bodies.prepare(self.claim() if attempts is None else attempts)
         assert not unknown
         return bodies
 
@@ -130,7 +132,7 @@ class Bench:
 
     async def run(self, body: Body) -> Outcome:
         with anyio.fail_after(20):
-            return await run_body(body, CapacityLimiter(10))
+            return await run_attempt(body, CapacityLimiter(10))
 
     async def outcome_of(self, call: Call[object]) -> Outcome:
         """Start a run, and run the body of its one job."""

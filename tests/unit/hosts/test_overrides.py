@@ -44,7 +44,7 @@ PIPELINE = Pipeline("w", input=int, timeout=timedelta(minutes=1), queue="main").
 
 
 def overrides(*stages: Any) -> tuple[StageOverride, ...]:
-    return Bench(PIPELINE).core.create(PIPELINE(1), {"overrides": stages}).overrides
+    return Bench(PIPELINE).client.create(PIPELINE(1), {"overrides": stages}).overrides
 
 
 @pytest.mark.anyio
@@ -73,7 +73,7 @@ def test_only_what_differs_is_said() -> None:
 
 def test_what_a_stage_does_not_say_is_as_the_pipeline_has_it() -> None:
     gpu = Pipeline("w", input=int).pipe(dig.configure(Depth(7)).options(queue="gpu"))
-    command = Bench(gpu).core.create(gpu(1), {"overrides": [dig.options(priority=1)]})
+    command = Bench(gpu).client.create(gpu(1), {"overrides": [dig.options(priority=1)]})
 
     assert command.overrides == (StageOverride(stage="dig", priority=1),)
 

@@ -88,7 +88,7 @@ async def test_children_keep_what_they_got_from_a_parent_that_is_removed() -> No
     bench = Bench(WIDE, PARENT, blobs=blobs)
     bench.start(PARENT(["p" * LARGE, "p" * LARGE]), id="p")
     await bench.drain()
-    bench.core.deliver_ends()
+    bench.client.deliver_child_results()
     engine = bench.engine.sync
 
     engine.handle(WIDE, "p/wide/0").remove()

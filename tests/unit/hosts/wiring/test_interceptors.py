@@ -190,7 +190,7 @@ def test_a_policy_refuses_one_command_of_a_batch() -> None:
 
     recorder = Recorder()
     engine = engine_with(Policy(), recorder)
-    creates = [engine.core.create(BOTH(1), {"priority": number}) for number in (1, 5, 2)]
+    creates = [engine.client.create(BOTH(1), {"priority": number}) for number in (1, 5, 2)]
     answers = engine.kernel.dispatch_many(creates)
 
     assert [isinstance(answer, CommandError) for answer in answers] == [False, True, False]

@@ -48,7 +48,7 @@ def test_a_call_becomes_a_command_with_its_options() -> None:
         "if_exists": "return",
         "attributes": {"b": "2", "a": "1"},
     }
-    command = Bench(PIPELINE, namespace="team").core.create(PIPELINE("a"), options)
+    command = Bench(PIPELINE, namespace="team").client.create(PIPELINE("a"), options)
 
     assert (command.namespace, command.workflow, command.version) == ("team", "w", "1")
     assert (command.id, command.idempotency_key, command.queue) == ("order-1", "k", "slow")
@@ -58,7 +58,7 @@ def test_a_call_becomes_a_command_with_its_options() -> None:
 
 def test_many_calls_become_the_commands_that_each_would() -> None:
     other = Pipeline("v", input=str).pipe(size)
-    core = Bench(PIPELINE, other).core
+    client = Bench(PIPELINE, other).client
     options: StartAllOptions = {
         "idempotency_key": "k",
         "priority": 7,
@@ -71,43 +71,43 @@ def test_many_calls_become_the_commands_that_each_would() -> None:
     each: list[RunCreate] = []
     for number, call in enumerate(calls):
         said: Any = {**options, "idempotency_key": f"k/{number}"}
-        each.append(core.create(call, said))
+        each.append(client.create(call, said))
 
-    assert core.create_all(calls, options) == each
+    assert client.create_all(calls, options) == each
     assert each[1].overrides
-    assert core.create_all([], options) == []
+    assert client.create_all([], options) == []
 
 
 def test_one_of_many_that_is_no_call_is_refused() -> None:
     calls: Any = [PIPELINE("a"), PIPELINE]
     with pytest.raises(InvalidArgumentError):
-        Bench(PIPELINE).core.create_all(calls, {})
+        Bench(PIPELINE).client.create_all(calls, {})
 
 
 def test_a_large_input_goes_to_the_blob_store_once_for_each_run() -> None:
     blobs = MemoryBlobStore()
-    core = Bench(PIPELINE, blobs=blobs).core
-    keys = {core.create(PIPELINE(LARGE), {}).input.blob for _ in range(2)}
+    client = Bench(PIPELINE, blobs=blobs).client
+    keys = {client.create(PIPELINE(LARGE), {}).input.blob for _ in range(2)}
 
     assert sorted(blobs.list("default/")) == sorted(key for key in keys if key)
     assert len(keys) == 2
 
 
 def test_starting_again_with_the_same_key_is_the_same_command_though_its_input_is_large() -> None:
-    core = Bench(PIPELINE, blobs=MemoryBlobStore()).core
-    again = [command_json(core.create(PIPELINE(LARGE), {"idempotency_key": "k"})) for _ in range(2)]
-    other = command_json(core.create(PIPELINE(LARGE), {"idempotency_key": "\ud800"}))
+    client = Bench(PIPELINE, blobs=MemoryBlobStore()).client
+    again = [command_json(client.create(PIPELINE(LARGE), {"idempotency_key": "k"})) for _ in range(2)]
+    other = command_json(client.create(PIPELINE(LARGE), {"idempotency_key": "\ud800"}))
 
     assert again[0] == again[1] != other
 
 
 def test_a_workflow_that_the_engine_was_not_given_is_refused() -> None:
-    core = Bench(PIPELINE).core
+    client = Bench(PIPELINE).client
     same_name = Pipeline("w", input=str).pipe(size)
 
     for pipeline in (Pipeline("other", input=str).pipe(size), same_name):
         with pytest.raises(UnknownWorkflowError):
-            core.create(pipeline("a"), {})
+            client.create(pipeline("a"), {})
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_workflow_that_the_engine_was_not_given_is_refused() -> None:
 )
 def test_options_that_can_not_be_are_refused(options: StartOptions, error: type[Exception]) -> None:
     with pytest.raises(error):
-        Bench(PIPELINE).core.create(PIPELINE("a"), options)
+        Bench(PIPELINE).client.create(PIPELINE("a"), options)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_an_input_of_another_type_or_that_can_not_be_stored_is_refused(
 ) -> None:
     blobs = MemoryBlobStore()
     with pytest.raises(error):
-        Bench(PIPELINE, blobs=blobs).core.create(PIPELINE(value), {})
+        Bench(PIPELINE, blobs=blobs).client.create(PIPELINE(value), {})
 
     assert list(blobs.list("")) == []
 

@@ -7,8 +7,8 @@ import pytest
 from typing_extensions import override
 
 from holdfast.hosts.client.sync_engine import SyncEngine
+from holdfast.hosts.execution import child_results
 from holdfast.hosts.execution.prepared_attempts import Body
-from holdfast.hosts.maintenance import child_results
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import RunRerunFrom
@@ -69,7 +69,7 @@ async def test_a_stage_fails_whose_child_has_lost_what_it_gave(loss: str) -> Non
     else:
         blobs.damage(key, b"something else")
 
-    bench.core.deliver_ends()
+    bench.client.deliver_child_results()
     error = parse(bench.row().error or "")
     assert (bench.row().status, error["stage"], error["code"]) == ("failed", "widens", f"blob_{loss}")
     assert "'x/widens' completed; what it gave is lost" in error["message"]
@@ -104,11 +104,11 @@ async def test_ends_that_can_not_be_told_yet_hold_up_no_other(monkeypatch: pytes
     keys = {key: blobs.get(key)[1:2].decode() for key in blobs.list("")}
     blobs.away = {key for key, number in keys.items() if number in "1234"}
 
-    bench.core.deliver_ends()
+    bench.client.deliver_child_results()
     assert [bench.row(f"r{number}").status for number in range(1, 6)] == [*["running"] * 4, "completed"]
 
     blobs.away = set()
-    bench.core.deliver_ends()
+    bench.client.deliver_child_results()
     assert [bench.row(f"r{number}").status for number in range(1, 6)] == ["completed"] * 5
 
 
@@ -169,7 +169,7 @@ async def test_a_child_that_was_run_again_gives_what_its_generations_gave_togeth
     bench.engine.kernel.dispatch(RunRerunFrom(run_id="x/two"))
     await _run_next(bench, "right")
 
-    bench.core.deliver_ends()
+    bench.client.deliver_child_results()
     assert bench.engine.sync.handle(TWO_PARENT, "x").result() == (11, 12)
 
 
@@ -201,7 +201,7 @@ def test_the_children_of_many_runs_are_closed_some_at_a_time(
         changes = [CreateRun(parent), AddJob(owed), *map(CreateRun, children), *jobs]
         bench.store.transact(lambda tx, changes=changes: tx.apply(changes))  # type: ignore[misc]
 
-    bench.core.deliver_ends()
+    bench.client.deliver_child_results()
 
     keys = [a_key(100 * number + child) for number, width in enumerate(widths, 1) for child in range(width)]
     assert [run.status for run in bench.store.read(RunsByKey(tuple(keys)))] == [RunStatus.CANCELLED] * len(

@@ -1,4 +1,4 @@
-"""Execution of one body to its outcome: async bodies on the loop, sync ones in a thread."""
+"""Runs the body of one stage to its outcome: async bodies on the event loop, sync ones in a thread."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -7,30 +7,19 @@ from typing import cast
 import anyio
 from anyio import CapacityLimiter, lowlevel
 
-from holdfast.hosts.execution.logging_bridge import speaking
 from holdfast.hosts.execution.prepared_attempts import Body
 from holdfast.hosts.execution.threads import result_in_thread, run_in_thread
-from holdfast.hosts.functions.driver import drive
-from holdfast.hosts.functions.step_runner import run_queued
 from holdfast.hosts.wiring.interceptors import within
 from holdfast.hosts.wiring.payloads import INLINE_MAX
 from holdfast.kernel.commands import Outcome
-from holdfast.ports.records import JobKind
 
 
-async def run_body(body: Body, threads: CapacityLimiter) -> Outcome:
-    """Run a body and return its outcome. Raises only the cancellation of the caller.
+async def run_stage(body: Body, threads: CapacityLimiter) -> Outcome:
+    """Run the body of a stage and return its outcome. Raises only the cancellation of the caller.
 
     A sync body that is cancelled or times out is flagged as cancelled and abandoned: its thread cannot be stopped,
     and its result is dropped.
     """
-    if body.is_out_of_time:
-        return body.out_of_time()
-    speaking.set(body.runtime)  # each body has its own task, and so its own context
-    if body.attempt.kind is JobKind.WORKFLOW:
-        return await drive(body, threads)
-    if body.attempt.kind is JobKind.STEP:
-        return await run_queued(body, threads)
     if body.is_ours:
         return body.done() if len(body.work.input) <= INLINE_MAX else await result_in_thread(body.done)
     try:

@@ -1,0 +1,95 @@
+"""The commands of an application: starts, messages, updates. Shared by all run handles of one engine."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar, cast
+
+from typing_extensions import override
+
+from holdfast.hosts.client.start_batcher import GroupCommit
+from holdfast.hosts.client.start_commands import Starting, check_call
+from holdfast.hosts.execution.dispatcher import Dispatcher
+from holdfast.hosts.execution.threads import starts
+from holdfast.hosts.functions.replay_cache import Followers
+from holdfast.hosts.wiring.interceptors import around_dispatch
+from holdfast.hosts.wiring.payloads import Place
+from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.kernel.authoring.options import StartAllOptions, StartOptions, check_options
+from holdfast.kernel.authoring.signals import Signal
+from holdfast.kernel.commands import ChannelMessage, Command, RunCreate
+from holdfast.ports.errors import RunNotFoundError
+from holdfast.ports.persistence import FindRun
+from holdfast.ports.records import TERMINAL, Payload, RunName
+
+R = TypeVar("R")
+
+
+class Client(Dispatcher):
+    """Makes the commands of an application, and dispatches them. Starts of several threads share transactions."""
+
+    def __init__(self, core: Core) -> None:
+        super().__init__(core)
+        self.followers = core.own(Followers())
+        """Replayed functions that answer queries and check updates."""
+        self._starting = Starting(core.namespace, core.registry, self.stored)
+        self._batcher = core.own(GroupCommit(self._dispatch_many))
+        self._has_around = around_dispatch(core.interceptors) is not None
+
+    def _dispatch_many(self, commands: Sequence[Command[Any]]) -> Sequence[object]:
+        return self.core.kernel.dispatch_many(commands)
+
+    @override
+    def _send(self, command: Command[R]) -> R:
+        # An interceptor, of tracing say, must see each command in the context of its caller: no sharing then.
+        if _is_start(command) and not self._has_around and starts.get() is None:
+            return self._batcher.dispatch(command)
+        return super()._send(command)
+
+    def create(self, call: Call[object], options: StartOptions) -> RunCreate:
+        """Return the command that starts a call. Invalid options and values are refused here."""
+        check_call(call)
+        check_options(cast("dict[str, object]", options), StartOptions, "start")
+        (command,) = self._starting.commands(((call, options.get("idempotency_key")),), options)
+        return command
+
+    def create_all(self, calls: Iterable[Call[object]], options: StartAllOptions) -> list[RunCreate]:
+        """Return the commands that start calls, as `create` does, with options that were checked.
+
+        With an idempotency key, the n-th command has that key and `/n`.
+        """
+        key = options.get("idempotency_key")
+        keyed = ((call, None if key is None else f"{key}/{number}") for number, call in enumerate(calls))
+        return self._starting.commands(keyed, cast("StartOptions", options))
+
+    def sent(self, signal: Signal, idempotency_key: str | None, run_id: str) -> ChannelMessage:
+        """Return a message to a run as it is stored. It is checked if the registry has the code of the run.
+
+        Raises SignalRefusedError, InvalidValueError or RunNotFoundError.
+        """
+        return self._starting.sent(signal, idempotency_key, run_id, lambda: self._code_of(run_id))
+
+    def _code_of(self, run_id: str) -> Definition[object] | None:
+        core = self.core
+        core.connect()
+        run = core.stores.persistence.read(FindRun(RunName(core.namespace, run_id)))
+        if run is None:
+            raise RunNotFoundError(run_id)
+        return None if run.status in TERMINAL else core.registry.pipeline(run.workflow, run.version)
+
+    def stored(self, text: str, what: str, idempotency_key: str | None) -> Payload:
+        """Return the payload of a text that is given to a run. `what` names its kind, in a word."""
+        core = self.core
+        if core.payloads.stay_inline(text):
+            return Payload(inline=text)
+        # The same start, or message, sent again with its key must be the same command, blob included.
+        run = _digest(idempotency_key) if idempotency_key else core.stores.ids.new()
+        return core.payloads.put(text, Place(namespace=core.namespace, run=run, stage=what, epoch=0))
+
+
+def _is_start(command: object) -> bool:
+    return isinstance(command, RunCreate)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

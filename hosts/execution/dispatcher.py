@@ -1,0 +1,86 @@
+"""Dispatches commands, and carries out what follows from their replies.
+
+A command can make others possible: a slot is free, a child run has ended, blobs belong to a run that was removed. The
+dispatcher does these at once, after the commit. If it fails, or its process ends in between, periodic maintenance does
+the same: nothing is lost, it only takes longer.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import TypeVar
+
+from holdfast.hosts.execution.child_results import Endings
+from holdfast.hosts.wiring.services import CLOCK_AGE_MAX, Core
+from holdfast.kernel.commands import Command, JobsAdmitted, RunRemoved
+from holdfast.ports.errors import CommandError, HoldfastError
+from holdfast.ports.records import Micros
+
+R = TypeVar("R")
+
+_log = logging.getLogger("holdfast.engine")
+
+
+class Dispatcher:
+    """Dispatches commands for one host. Synchronous; safe from any thread."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self._endings = Endings(core.inputs, core.payloads)
+
+    def dispatch(self, command: Command[R]) -> R:
+        """Dispatch a command, and carry out what follows. Raises what `Kernel.dispatch` raises."""
+        self.core.trust_clock(CLOCK_AGE_MAX)
+        reply = self._send(command)
+        self.follow_up(reply)
+        return reply
+
+    def _send(self, command: Command[R]) -> R:
+        return self.core.kernel.dispatch(command)
+
+    def dispatch_all(self, commands: Sequence[Command[R]]) -> list[R]:
+        """Dispatch commands as `Kernel.dispatch_many` does, and carry out what follows. Raises the first refusal."""
+        self.core.trust_clock(CLOCK_AGE_MAX)
+        replies: list[R] = []
+        refused: list[CommandError] = []
+        for answer in self.core.kernel.dispatch_many(commands):
+            if isinstance(answer, CommandError):
+                refused.append(answer)
+            else:
+                replies.append(answer)
+        self.follow_up(*replies)
+        if refused:
+            raise refused[0]
+        return replies
+
+    def follow_up(self, *replies: object) -> tuple[Micros, ...]:
+        """Carry out what follows from replies: admissions, results of child runs, blobs of removed runs.
+
+        A failure is logged only: the commands are committed, and maintenance does the same. Returns the times at which
+        jobs wake that wait under rate limits, for a caller that can wake them in time; maintenance does it later.
+        """
+        core = self.core
+        wakes_at: tuple[Micros, ...] = ()
+        try:
+            admitted = core.kernel.admit(core.namespace, replies)
+            wakes_at = tuple(
+                at for reply in admitted if isinstance(reply, JobsAdmitted) for at in reply.wakes_at
+            )
+            if any(getattr(reply, "has_deliveries", False) for reply in replies):
+                self.deliver_child_results()
+        except HoldfastError as error:
+            _log.warning("what follows from a command is left to maintenance: %s", error)
+        for reply in replies:
+            if isinstance(reply, RunRemoved):
+                self._forget(reply)
+        return wakes_at
+
+    def deliver_child_results(self) -> int:
+        """Deliver the ends of runs to parent and child runs. Return how many were delivered."""
+        return self._endings.deliver_all(self.core.kernel)
+
+    def _forget(self, removed: RunRemoved) -> None:
+        core = self.core
+        try:
+            core.payloads.forget(core.namespace, removed.runs, removed.inputs)
+        except Exception as error:  # noqa: BLE001  # whatever a blob store raises: the run is removed
+            _log.warning("blobs of removed runs %s are left: %s", ", ".join(removed.runs), error)
