@@ -329,7 +329,7 @@ class State:
     found: dict[Search, Found]
     """The results of the searches of the batch. Equal searches are made once."""
     completed: dict[str, list[CompletedRow]]
-    """Rows with the outcomes of stages, map items and conditions, by run; only of runs that are read whole for a repair."""
+    """Rows with the outcomes of stages, map items and conditions, by run; only of runs read whole for a repair."""
     suspensions: dict[tuple[str, int], HistoryRow]
     """`stage.suspended` rows by run and number, of external work that is polled again or cancelled by a repair.
 

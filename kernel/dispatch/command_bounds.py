@@ -31,7 +31,7 @@ Real keys are far shorter. The limit is generous so that a key from a damaged ro
 names it.
 """
 _MESSAGE_MAX: Final = 1_048_576
-"""Maximum length of a job's key in a queue message. A made-up key names no job: the message is ignored, not an error."""
+"""Maximum length of a job's key in a queue message. A made-up key names no job: such a message is ignored."""
 _PLACE_MAX: Final = 1_000
 _ERROR_MAX: Final = 4_000
 _RAISED_MAX: Final = 1_000_000

@@ -71,8 +71,8 @@ def read_histories(tx: Transaction, state: State) -> None:
         numbers = range(1, last_row_of(run) + 1)
         state.histories[run.key] = history = [rows[kept.get(number, run.key), number] for number in numbers]
         children.update(RunName(run.namespace, child) for child in open_children(history))
-    # Locks on runs are taken in ascending order of keys. Keys are ULIDs and a child is newer than its parent, so locking
-    # the children last keeps that order.
+    # Locks on runs are taken in ascending order of keys. Keys are ULIDs and a child is newer than its parent, so
+    # locking the children last keeps that order.
     for child in tx.latest_runs(sorted(children)) if children else ():
         state.tables.put_run(child)
 

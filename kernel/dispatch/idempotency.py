@@ -29,7 +29,7 @@ def _fingerprint(command: Command[Any]) -> str:
 
 
 def replayed(state: State, command: Command[Any]) -> object | None:
-    """Return the stored reply to a command with this key; None if there is none, or the command has no key.
+    """Return the stored reply to a command with this idempotency key, or None.
 
     IdempotencyConflictError if the key was used for another command.
     """

@@ -191,8 +191,8 @@ class Kernel:
     def dispatch_many(self, commands: Sequence[Command[R]], /) -> list[R | CommandError]:
         """Carry out commands in order and return their replies in the same order.
 
-        They share transactions of at most 500 commands and 4 MiB of values each. A refused command changes nothing, and its
-        CommandError takes the place of its reply; the other commands are not affected.
+        They share transactions of at most 500 commands and 4 MiB of values each. A refused command changes nothing, and
+        its CommandError takes the place of its reply; the other commands are not affected.
         """
         around = self._around
         answers = self._dispatch_all(commands) if around is None else around(commands, self._dispatch_all)
@@ -203,8 +203,8 @@ class Kernel:
     ) -> R:
         """Carry out a command in a transaction that the caller has open, as its last operation.
 
-        `join` runs a function with that transaction. The caller commits or rolls back. Nothing is retried and no hints are
-        sent; workers find the work by polling. CommandError as for `dispatch`, and whatever `join` raises.
+        `join` runs a function with that transaction. The caller commits or rolls back. Nothing is retried and no hints
+        are sent; workers find the work by polling. CommandError as for `dispatch`, and whatever `join` raises.
         """
 
         def dispatch(commands: Sequence[Command[Any]]) -> list[Answer]:
@@ -379,10 +379,10 @@ class Kernel:
         return answers, tuple(hints), frozenset(state.tables.plans), changes
 
     def _stream_advances(self, tx: Transaction, state: State, changes: Sequence[Change]) -> Sequence[Change]:
-        """Return the changes that tell sinks about the history rows of this batch.
+        """Return the changes that announce the history rows of this batch to sinks.
 
-        The list of sinks is cached for `SINKS_KNOWN_FOR` seconds. Rows stored before this process knows a new sink are found
-        by `outbox.sweep`.
+        The list of sinks is cached for `SINKS_KNOWN_FOR` seconds. Rows stored before this process knows a new sink are
+        found by `outbox.sweep`.
         """
         rows = [change.row for change in changes if isinstance(change, AppendHistory)]
         if not rows:
@@ -425,7 +425,7 @@ class Kernel:
         return decision
 
     def _execute(self, command: JobExecute) -> JobExecuted | CommandError:
-        """Claim a job, run its body and settle it. A crash in between leaves a leased job, which maintenance recovers."""
+        """Claim a job, run its body and settle it. After a crash in between, maintenance recovers the leased job."""
         executor = self._executor
         if executor is None:
             return InvalidCommandError("this kernel has no executor; job.execute needs one")

@@ -308,7 +308,7 @@ def _lock(tx: Transaction, state: State, wanted: Wanted) -> None:
             tables.put_run(run)
     runs = (wanted.runs | whole) - tables.runs.keys()
     jobs = wanted.jobs
-    if runs and jobs and not driven:  # the keys of the jobs are known before the runs are read: one round trip
+    if runs and jobs and not driven:  # one round trip, since the job keys are known
         held = tx.held(sorted(runs), sorted(jobs), sorted(wanted.sessions))
         for run in held.runs:
             tables.put_run(run)
@@ -380,7 +380,7 @@ def _found_nothing(state: State, reads: Reads) -> bool:
 
 
 def _unseen(tx: Transaction, state: State, needs: list[Reads]) -> None:
-    """Read the history rows that functions have not received yet. There rarely are any: the row of the run tells."""
+    """Read the history rows that functions have not received yet. There rarely are any, as the row of the run shows."""
     after: dict[str, int] = {}
     for run, seen in (unseen for reads in needs for unseen in reads.unseen):
         after[run] = min(seen, after.get(run, seen))

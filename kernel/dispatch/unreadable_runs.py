@@ -23,7 +23,7 @@ _OF_ATTEMPTS: Final = "job."
 
 @frozen
 class BlockedRun:
-    """A run that was blocked because a row of it can't be read, as `error` says."""
+    """A run that was blocked because a row of it can't be read. `error` names the row and the column."""
 
     run: RunOutline
     error: UnreadableRowError
