@@ -34,9 +34,9 @@ Guaranteed:
 
 Not pretty, and why it stays:
 
-- `feed_steps` repeats parts of `feed`, `_turn` and `_come_to` without their checks. Most rows of
-  a replay are results of consecutive steps, and a replay of 3,000 of them takes 28 ms instead of 46
-  (docs/decisions/0045). Tests feed the same histories in both ways.
+- `feed_steps` repeats parts of `feed`, `_turn` and `_come_to` without their checks. Most rows of a replay are
+  results of consecutive steps, and a replay of 3,000 of them takes 28 ms instead of 46 (docs/decisions/0045). Tests
+  feed the same histories in both ways.
 - `_IN_MEMORY` references every machine that has begun and not ended. Python would finalise a forgotten coroutine by
   running its `finally` blocks as ordinary code. So each machine has to be evicted, and `evict_all` does that at the end
   of the process.
