@@ -17,7 +17,7 @@ asyncio that depends on the process is replaced:
 - Names of calls. A task has a path, and its calls are numbered within it: `3.1` is the first call in the task that was
   call 3. What one task does never renumbers the calls of another (docs/decisions/0020).
 - Garbage collection. The loop references all tasks and async generators that have not ended, so none is finalised while
-  it waits. Errors of tasks that nobody has retrieved are reported when the function ends, not when a task is collected.
+  it waits. Unretrieved errors of tasks are reported when the function ends, not when a task is collected.
 - Input and output. Every method of `AbstractEventLoop` that is not implemented here raises NotDurableError; these
   methods are made at the end of this module. So is a callback that belongs to the loop of another run: objects such as
   a lock shared by several runs are detected when they wake a task (docs/decisions/0064).
@@ -495,7 +495,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
             self._refusals += 1
             raise Evicted
 
-    # What asyncio asks of a loop --------------------------------------------------------------------------------------
+    # Methods of AbstractEventLoop -------------------------------------------------------------------------------------
 
     @override
     def time(self) -> float:

@@ -166,7 +166,7 @@ class FunctionMachine:
     @property
     def timers(self) -> Sequence[TimerRequest]:
         """The pending timers."""
-        if not self._loop.has_timers:  # of many calls there mostly is none
+        if not self._loop.has_timers:  # usually none, however many calls are open
             return ()
         return [one for one in self._open.values() if isinstance(one, TimerRequest)]
 

@@ -283,7 +283,7 @@ def _redelivered(history: Sequence[HistoryRow], at: int, *, begins_anew: bool) -
             case "clock.read" if cast("int", _facts(row)["row"]) < at > 1:
                 yield row
             case "patch.marked" if at > 1:
-                # Code before the point may have asked for the patch: its row is stored after that code has run.
+                # Code before the point may have checked the patch: its row is stored after that code has run.
                 yield row
             case _ if _is_end_of_child(row) and _facts(row)["run"] in kept_children:
                 yield row

@@ -106,7 +106,7 @@ def _preview_fork(
     )
     all_steps = [one for one in (*fork.keeps, *fork.runs) if one.kind == "step" and one.undoes is None]
     kept = [one for one in all_steps if one.ended is not None and one.ended < fork.row]
-    steps = [one for one in all_steps if one not in kept]  # those that were under way, too
+    steps = [one for one in all_steps if one not in kept]  # including those in progress
     return RerunPreview(
         run_id=run.id,
         generation=run.generation + 1,
