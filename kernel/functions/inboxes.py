@@ -30,8 +30,8 @@ Read: TypeAlias = Callable[[Message], Any]
 class Inboxes:
     """Keeps messages until the function receives them, each by the first receiver of its channel.
 
-    A message that its receiver can't decode wakes no receiver. If it was checked when it was sent, the function's code has
-    changed since, and the function is halted; otherwise the message is skipped and listed in `refused`
+    A message that its receiver can't decode wakes no receiver. If it was checked when it was sent, the function's code
+    has changed since, and the function is halted; otherwise the message is skipped and listed in `refused`
     (docs/decisions/0062).
 
     `new_future` creates a future on the function's loop; `halt` halts the function.
