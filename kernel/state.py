@@ -1,4 +1,8 @@
-"""What a decision is made from, and what it comes to: plain data on both sides."""
+"""The input and output of a rule: the rows that a command needs, the state of a batch, and the decision.
+
+A rule is a pair of pure functions. `reads(command)` returns `Reads`; `decide(state, command, now, ids)` returns a
+`Decision`. Everything here is plain data.
+"""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -58,7 +62,7 @@ def _not_negative_each(
 
 @frozen
 class Claimable:
-    """Search for queued jobs."""
+    """Search for queued jobs to claim; the jobs found are locked."""
 
     namespace: str
     lanes: tuple[Lane, ...] = attrs.field(validator=_not_negative_each)
@@ -68,7 +72,7 @@ class Claimable:
 
 @frozen
 class Due:
-    """Search for sleeping jobs whose time has come, of all kinds or of one."""
+    """Search for sleeping jobs that are due, of all kinds or of one; the jobs found are locked."""
 
     limit: int = attrs.field(validator=_not_negative)
     kind: JobKind | None = None
@@ -76,9 +80,9 @@ class Due:
 
 @frozen(kw_only=True)
 class Wakeable:
-    """Search for jobs of stages that are suspended, or whose bodies run; they are read.
+    """Search for jobs that poll external work, or whose bodies run; the jobs found are locked.
 
-    Those of external work of this `key`, or of a `stage` of the newest generation of run `run_id`.
+    Either those of the external work with this `key`, or those of `stage` in the newest generation of run `run_id`.
     """
 
     namespace: str
@@ -90,7 +94,7 @@ class Wakeable:
 
 @frozen
 class Expired:
-    """Search for open sessions that expired more than `grace` microseconds ago."""
+    """Search for open sessions that expired more than `grace` microseconds ago; the sessions found are locked."""
 
     grace: Micros = attrs.field(validator=_not_negative)
     limit: int = attrs.field(validator=_not_negative)
@@ -98,14 +102,17 @@ class Expired:
 
 @frozen
 class Lost:
-    """Search for jobs leased to dead sessions; they and their runs are read."""
+    """Search for jobs leased to dead sessions; the jobs and their runs are locked."""
 
     limit: int = attrs.field(validator=_not_negative)
 
 
 @frozen
 class MissingJobs:
-    """Search, from the run key `after` on, for active runs that lack jobs; they are read whole. Or read just `run`."""
+    """Search for active runs with missing jobs, by ascending key from `after`; all their jobs are locked.
+
+    With `run`, only that run is read, whatever its state.
+    """
 
     after: str
     limit: int = attrs.field(validator=_not_negative)
@@ -114,7 +121,7 @@ class MissingJobs:
 
 @frozen
 class DueStreams:
-    """Search for a sink's streams that have news."""
+    """Search for a sink's streams with undelivered events."""
 
     namespace: str
     sink: str
@@ -127,7 +134,7 @@ def _a_place(_: object, __: object, value: str) -> None:
 
 
 def slot_place(text: str) -> SlotPlace:
-    """Return the place that a search is to go on from. InvalidCommandError if the text names none."""
+    """Return the place that a search continues from. InvalidCommandError if the text is not a `next` of a reply."""
     try:
         place = parse(text) if text else ["", ""]
     except (ValueError, RecursionError):
@@ -141,9 +148,9 @@ def slot_place(text: str) -> SlotPlace:
 
 @frozen(kw_only=True)
 class WaitingRuns:
-    """Search for runs that wait for slots of these keys of a namespace; without keys, of any, and for those due.
+    """Search for pending runs that wait for a slot of these concurrency keys, in one namespace; the runs are locked.
 
-    The runs are read. `after` is where to go on among the keys of all namespaces.
+    Without `keys`, it searches all keys of all namespaces from `after` on, and runs whose `start_at` has passed.
     """
 
     namespace: str
@@ -154,7 +161,10 @@ class WaitingRuns:
 
 @frozen(kw_only=True)
 class WaitingJobs:
-    """Search for jobs that wait for slots of these keys of a namespace; without keys, of any. They are read."""
+    """Search for jobs that wait for a slot or a rate limit under these keys, in one namespace; the jobs are locked.
+
+    Without `keys`, it searches all keys of all namespaces from `after` on.
+    """
 
     namespace: str
     keys: tuple[str, ...]
@@ -164,7 +174,7 @@ class WaitingJobs:
 
 @frozen
 class DeadLettered:
-    """Search for parked streams, of a sink and of a run if these are not ""."""
+    """Search for dead-lettered streams, of one sink and of one run unless these are ""."""
 
     namespace: str
     sink: str
@@ -174,7 +184,7 @@ class DeadLettered:
 
 @frozen
 class UndeliveredRows:
-    """Search, from the run key `after` on, for runs with rows that sinks have not heard of."""
+    """Search for runs with rows that are not in the outbox of a sink, by ascending run key from `after`."""
 
     namespace: str
     sinks: tuple[str, ...]
@@ -184,7 +194,7 @@ class UndeliveredRows:
 
 @frozen
 class HeartbeatOverdue:
-    """Search for leased jobs whose heartbeat is overdue by more than `grace` microseconds. Their runs are read too."""
+    """Search for leased jobs whose heartbeat is more than `grace` microseconds overdue; jobs and runs are locked."""
 
     grace: Micros = attrs.field(validator=_not_negative)
     limit: int = attrs.field(validator=_not_negative)
@@ -192,7 +202,7 @@ class HeartbeatOverdue:
 
 @frozen
 class Overdue:
-    """Search for runs whose deadline has passed, and that were not told to end; they are read."""
+    """Search for runs past their deadline that are not cancelling yet; the runs are locked."""
 
     limit: int = attrs.field(validator=_not_negative)
 
@@ -216,55 +226,60 @@ Search: TypeAlias = (
 
 @frozen
 class Found:
-    """What a search gave: the keys of rows, or news. `next` is where to go on; None at the end.
-
-    `has_deliveries` says whether any run owes another something.
-    """
+    """The result of a search: keys of rows, or heads of streams."""
 
     jobs: tuple[JobKey, ...] = ()
     sessions: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
     streams: tuple[StreamKey, ...] = ()
     news: tuple[StreamHead, ...] = ()
+    """Streams behind the history of their runs, with the last row of each."""
     checked: int = 0
+    """How many rows the search has looked at."""
     next: str | None = None
+    """Where the next search continues; None at the end."""
     has_deliveries: bool = False
+    """Whether any run of the store has a result to deliver to another run."""
 
 
 @frozen(kw_only=True)
 class RunRemains:
-    """What all generations of a run leave: their keys, oldest first, the blobs of their inputs, and their streams.
-
-    `has_deliveries` says whether others are to be told of something by one of them. `unheard` are the keys of sinks
-    that have yet to hear of one of them, `sinks` the names of all sinks by key.
-    """
+    """What the generations of a run that is to be removed have left in the store."""
 
     runs: tuple[str, ...]
+    """The keys of the generations, oldest first."""
     inputs: tuple[str, ...] = ()
+    """The keys of the blobs of their inputs."""
     streams: tuple[Stream, ...] = ()
     has_deliveries: bool = False
+    """Whether a generation has a result to deliver to another run, or external work to cancel."""
     unheard: frozenset[str] = frozenset()
+    """The keys of sinks that lack events of a generation."""
     sinks: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    """The names of all sinks, by key."""
 
 
 @frozen(kw_only=True)
 class Reads:
-    """The rows that a command needs. Runs, names and jobs are locked; with `whole_names` all jobs of what they name."""
+    """The rows that a command needs. `runs`, `names` and `jobs` are locked."""
 
     runs: tuple[str, ...] = ()
     names: tuple[RunName, ...] = ()
+    """Runs by name: their newest generations."""
     whole_names: bool = False
+    """Whether all jobs of `names` are locked too."""
     whole_runs: bool = False
-    """Whether all jobs of what `runs` names are locked too."""
+    """Whether all jobs of `runs` are locked too."""
     drivers: bool = False
-    """Whether the jobs are read, and locked, that drive the functions of what `runs`, `names` and the search name.
+    """Whether the jobs that drive the functions of `runs`, `names` and the runs found by the search are locked.
 
-    Of a run that is held these are all its jobs: it may be let go."""
+    For a paused or blocked run, all of its jobs are: resuming it may release them.
+    """
     jobs: tuple[JobKey, ...] = ()
     seen: tuple[JobKey, ...] = ()
-    """Jobs that are read without being locked: for replies, never for changes."""
+    """Jobs read without a lock: for replies, never for changes."""
     starts: tuple[JobKey, ...] = ()
-    """Jobs that may be claimed: the rows are locked in which their starts are counted."""
+    """Jobs that may be claimed: the rate-limit rows that count their starts are locked."""
     sessions: tuple[str, ...] = ()
     locks_sessions: bool = False
     leader_leases: tuple[str, ...] = ()
@@ -272,62 +287,68 @@ class Reads:
     locks_sinks: bool = False
     streams: tuple[StreamKey, ...] = ()
     past_names: bool = False
-    """Whether what has happened in the runs that `names` names is read as well."""
+    """Whether the history rows of `names` about stages, and of functions all rows, are read: for a rerun or fork."""
     run_remains: bool = False
-    """Whether what the runs leave that `names` names is read as well."""
+    """Whether the remains of `names` are read: for a removal."""
     annotation_keys: tuple[tuple[str | RunName, str], ...] = ()
-    """Keys under which annotations may have been said, each with its run."""
+    """Idempotency keys of annotations, each with its run."""
     annotations: tuple[str, ...] = ()
-    """Runs of which is read what was said of them as wholes."""
+    """Runs whose annotations of the run as a whole are read."""
     unseen: tuple[tuple[str, int], ...] = ()
-    """Runs, each with the number of the row after which its history is read."""
+    """Runs whose history is read after a row: pairs of run key and row number."""
     messages: tuple[str | RunName, ...] = ()
-    """Runs of which the messages are read that they have not received."""
+    """Runs whose unread messages are read."""
     kept_starts: tuple[str, ...] = ()
-    """Runs of which these are read if any of them came with a start, as those are that a search for deadlines finds."""
+    """Runs whose unread messages are read if a start is stored with one of them.
+
+    Runs found by a search for passed deadlines are treated the same.
+    """
     search: Search | None = None
 
 
 NOTHING: Final = Reads()
-"""What a command needs that needs no row."""
+"""The reads of a command that needs no row."""
 
 
 @attrs.define(init=False)
 class State:
-    """The rows read for a batch, with the changes of the commands decided so far applied to them.
-
-    `plans` are the stored plans that the runs read follow; `workflows` what this process can create runs of, by
-    name and version (the version None gives the one to use where a command names none); `stored_plans` the
-    fingerprints that are known to be in the store. `used` are how many have a slot of those that a search was for,
-    beside what is in the tables.
-    """
+    """The rows read for a batch, with the changes of the commands decided so far applied."""
 
     excluded: frozenset[str]
-    """Runs of which a row can't be read: what searches find of them is passed over."""
+    """Runs with an unreadable row: they are left out of what searches find (docs/decisions/0062)."""
     current_run: str | None
-    """The run that is decided about, of those that a search has found."""
+    """The run that a rule is deciding about, among those that a search found. It is blocked if the decision fails."""
     tables: Tables
+    """The rows read, as changed by the commands decided so far."""
     plans: dict[str, Plan]
+    """The stored plans of the runs read, by fingerprint."""
     workflows: Mapping[tuple[str, str | None], Plan]
+    """The plans that this process can start runs of, by name and version; with version None, the default version."""
     stored_plans: frozenset[str]
+    """Fingerprints of plans that are known to be stored."""
     found: dict[Search, Found]
+    """The results of the searches of the batch. Equal searches are made once."""
     completed: dict[str, list[CompletedRow]]
+    """Rows with the outcomes of stages, map items and conditions, by run; only of runs read whole for a repair."""
     suspensions: dict[tuple[str, int], HistoryRow]
-    """By run and number, the rows in which those stages were suspended that are to be asked about anew, or whose work
-    is to be cancelled after all, and those in which these failed."""
+    """`stage.suspended` rows by run and number, of external work that is polled again or cancelled by a repair.
+
+    Also the `stage.failed` rows of such stages.
+    """
     steps: dict[str, list[HistoryRow]]
-    """By run, of those that are read whole, the rows that put steps into queues, and those with which they are over."""
+    """`step.queued` rows and rows that end steps, by run; only of runs that are read whole for a repair."""
     past: dict[str, Past] | None
-    """What has happened in runs that are to be run again; None if no command of the batch is about that."""
+    """Stage rows by run, for reruns; None if no command of the batch is a rerun."""
     histories: dict[str, list[HistoryRow]]
-    """Of those of them that are functions, all rows, with those that they keep of generations before."""
+    """Complete histories by run, with the rows kept from earlier generations, of the functions in `past`."""
     unseen: dict[str, list[HistoryRow]]
-    """By run, the rows of its history after those that its function is known to have been told."""
+    """History rows by run, after the last row that the function of the run has received."""
     messages: dict[tuple[str, int], HistoryRow]
-    """By run and number, the rows with messages that runs have not received, and with the starts they came with."""
+    """Unread messages, and the starts stored with them, by run and row number."""
     used: dict[SlotName, int]
+    """Slots in use of each concurrency limit that was searched, without those held in `tables`."""
     rated: dict[RateName, int]
-    """How many queued jobs there are of each rate that a search was for, beside those in the tables."""
+    """Queued jobs of each rate limit that was searched, without those in `tables`."""
     run_remains: dict[RunName, RunRemains]
 
     def __init__(
@@ -354,7 +375,7 @@ class State:
         self.run_remains = {}
 
     def plan_of(self, run: Run) -> Plan:
-        """Return the plan that a run follows. UnreadableRowError if it is not stored, or can't be read."""
+        """Return the plan of a run. UnreadableRowError if it is not stored, or can't be parsed."""
         try:
             return self.plan_named(run.plan)
         except UnknownPlanError:
@@ -362,31 +383,31 @@ class State:
             raise UnreadableRowError("holdfast_runs", run.key, "plan", why) from None
 
     def has_plan(self, run: Run) -> bool:
-        """Return whether the plan that a run follows is stored, and can be read."""
+        """Return whether the plan of a run is stored and can be parsed."""
         with suppress(UnreadableRowError):
             self.plan_of(run)
             return True
         return False
 
     def plan_named(self, fingerprint: str) -> Plan:
-        """Return the plan of this fingerprint. UnknownPlanError if it is not stored."""
+        """Return the plan with this fingerprint. UnknownPlanError if it is not stored."""
         plan = self.plans.get(fingerprint)
-        if plan is None:  # the run may have been created by a command before, of this batch
+        if plan is None:  # the run may have been created by an earlier command of this batch
             plan = next(
                 (known for known in self.workflows.values() if known.fingerprint == fingerprint), None
             )
-        if plan is None and (row := self.tables.plans.get(fingerprint)) is not None:  # with a plan of its own
+        if plan is None and (row := self.tables.plans.get(fingerprint)) is not None:  # with overrides
             plan = plan_from_json(row.body)
         if plan is None:
             raise UnknownPlanError(fingerprint)
         return plan
 
     def cancels_of(self, run: Run) -> Mapping[str, int]:
-        """Return of which stages a run that ends now may leave work to be cancelled (see `Plan.cancels`)."""
+        """Return the stages whose external work is cancelled if the run ends now (see `Plan.cancels`)."""
         return self.plan_of(run).cancels if run.open_jobs else {}
 
     def apply(self, changes: Sequence[Change]) -> None:
-        """Make the changes of a decision, so that the commands after it see them."""
+        """Apply the changes of a decision, so that later commands of the batch see them."""
         for change in changes:
             self.tables.apply(change)
             if not isinstance(change, AppendHistory):
@@ -408,7 +429,7 @@ class State:
                 self.completed.setdefault(row.run, []).append(completed)
 
     def _remember(self, row: HistoryRow) -> None:
-        """Add a row to the history of a function that may be run again, by a command after this one."""
+        """Add a row to the history of a function that a later command of the batch may rerun."""
         if row.type == "run.created":
             run = self.tables.runs[row.run]
             before = self.histories.get(run.rerun_of or "", [])
@@ -419,7 +440,7 @@ class State:
 
 @frozen
 class Decision(Generic[Result]):
-    """What a command comes to: its reply, what to store, and what to tell others once it is stored."""
+    """The outcome of a command: its reply, the row changes to store, and the hints to send after the commit."""
 
     reply: Result
     changes: tuple[Change, ...] = ()

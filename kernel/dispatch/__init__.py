@@ -1,1 +1,1 @@
-"""From commands to one transaction: batches, locks and reads, idempotency, the decision, the write."""
+"""Command dispatch: batches, idempotency, locks and reads, the decision and the write, in one transaction."""

@@ -1,4 +1,4 @@
-"""Which commands share a transaction: so many, and with so many bytes of values, that it does not take long."""
+"""Splits commands into batches, one transaction each, so that no transaction holds its locks for long."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -30,7 +30,10 @@ BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
 def batches_of(commands: Sequence[Command[Any]]) -> Iterator[Sequence[Command[Any]]]:
-    """Split commands where a batch would become too large, and around those that are no transaction."""
+    """Split commands into batches of at most `BATCH_COMMANDS_MAX` commands and about `BATCH_BYTES_MAX` bytes of values.
+
+    A `job.execute` is a batch of its own: it is three transactions with a body in between.
+    """
     batch: list[Command[Any]] = []
     size = 0
     for command in commands:
@@ -49,7 +52,7 @@ def batches_of(commands: Sequence[Command[Any]]) -> Iterator[Sequence[Command[An
 
 
 def _weight(command: Command[Any]) -> int:
-    """Return about how many bytes of values a command carries."""
+    """Return roughly how many bytes of values a command carries."""
     if isinstance(command, JobRecord):
         weight = 0
         for row in command.rows:

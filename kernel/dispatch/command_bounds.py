@@ -1,7 +1,6 @@
-"""How long the texts of commands may be: every one has a maximum, which is looked at before anything is stored.
+"""Maximum lengths of the texts in commands, checked before anything is stored.
 
-Values of users are none of these: they have a size of their own, beyond which they go to the blob store, and what a
-transaction may hold bounds those that stay.
+User values are exempt. Large ones go to the blob store, and the size of a batch limits those that stay.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,21 +18,24 @@ from holdfast.kernel.rules.updates import UPDATE_MAX
 from holdfast.ports.errors import InvalidCommandError
 
 ID_MAX: Final = 256
-"""How long the id of a run may be, which users give."""
+"""Maximum length of a run id."""
 KEY_MAX: Final = 255
-"""How long keys may be, under which something is said once, and by which work is woken."""
+"""Maximum length of idempotency keys of annotations and keys of external work."""
 ATTRIBUTES_MAX: Final = 65_536
-"""How long the JSON text of a run's attributes may be."""
+"""Maximum length of a run's attributes as JSON text."""
 CONFIG_MAX: Final = 65_536
 _KEY_OF_STORE_MAX: Final = 8_000
-"""How long the keys of runs, jobs and sessions may be, and namespaces: users never choose the former, and engines look
-at the latter. They are far shorter. But what can be read of a damaged row must not keep others from being told of."""
+"""Maximum length of namespaces and of the keys of runs, jobs and sessions, which Holdfast generates.
+
+Real keys are far shorter. The limit is generous so that a key from a damaged row still fits into the command that
+names it.
+"""
 _MESSAGE_MAX: Final = 1_048_576
-"""How long a job's key may be in a message: one that is made up is a message of no job, and holds up no others."""
+"""Maximum length of a job's key in a queue message. A made-up key names no job: such a message is ignored."""
 _PLACE_MAX: Final = 1_000
 _ERROR_MAX: Final = 4_000
 _RAISED_MAX: Final = 1_000_000
-"""How long the JSON text of an error may be, with its causes and members. Hosts shorten it to a part of that."""
+"""Maximum length of an error as JSON text, with its causes and attributes. Hosts shorten errors to a fraction of it."""
 
 TEXTS: Final[Mapping[str, int]] = {
     "JobClaimOne/job": _MESSAGE_MAX,
@@ -93,16 +95,16 @@ TEXTS: Final[Mapping[str, int]] = {
     "version": NAME_MAX,
     "workflow": NAME_MAX,
 }
-"""The maximum number of characters of each text of each command: by the end of its path, the longest that is here."""
+"""Maximum number of characters of each text in a command, by the end of its path. The longest match counts."""
 
 VALUES: Final = frozenset({"inline", "given"})
-"""The names of fields that hold values of users."""
+"""The names of fields that hold user values."""
 
 Checker: TypeAlias = Callable[[Any], None]
 
 
 def check_texts(command: Command[Any]) -> None:
-    """InvalidCommandError if a text of a command is longer than it may be."""
+    """Raise InvalidCommandError if a text of a command is too long."""
     kind = type(command)
     checker = _CHECKERS.get(kind, ...)
     if checker is ...:
@@ -115,7 +117,7 @@ _CHECKERS: Final[dict[type, Checker | None]] = {}
 
 
 def maximum(path: Sequence[str]) -> int | None:
-    """Return how long the text at a path may be: the names of a command's class and of fields. None for a value."""
+    """Return the maximum length of the text at a path: the command's class, then field names. None for a user value."""
     if path[-1] in VALUES:
         return None
     ends = ("/".join(path[start:]) for start in range(len(path)))
@@ -126,7 +128,7 @@ def maximum(path: Sequence[str]) -> int | None:
 
 
 def _checker(kind: object, path: tuple[str, ...]) -> Checker | None:
-    """Return what checks a value of a type; None if there is no text in it."""
+    """Return a function that checks a value of a type; None if such a value contains no text."""
     if kind is str:
         return _text_checker(path)
     if isinstance(kind, type) and attrs.has(kind):

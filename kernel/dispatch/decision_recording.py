@@ -1,4 +1,4 @@
-"""Decisions kept as JSON, with all that they were made from, so that any of them can be made again."""
+"""Recordings of decisions as JSON, with everything that a decision depends on, so that each can be decided again."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
@@ -74,7 +74,7 @@ _TAGS: Final = {kind: tag for tag, kind in _SEARCHES.items()}
 
 @frozen(kw_only=True)
 class Recording:
-    """One decision: what it was made from, and what it came to. All parts are JSON texts but `now`."""
+    """One recorded decision with its input. All fields are JSON texts, except `now` and `ids`."""
 
     state: str
     command: str
@@ -83,12 +83,12 @@ class Recording:
     decision: str
 
     def to_json(self) -> str:
-        """Return this as one canonical JSON text."""
+        """Return the recording as canonical JSON."""
         return canonical(attrs.asdict(self))
 
 
 class _Drawn:
-    """Passes on ids, and remembers which."""
+    """Source of ids that records the ids it passes on."""
 
     def __init__(self, inner: Ids) -> None:
         self._inner = inner
@@ -100,7 +100,7 @@ class _Drawn:
 
 
 class _Replayed:
-    """Gives the ids that were drawn before."""
+    """Source of ids that returns recorded ids."""
 
     def __init__(self, ids: tuple[str, ...]) -> None:
         self._ids: Iterator[str] = iter(ids)
@@ -116,7 +116,7 @@ def recorded(
     now: Micros,
     ids: Ids,
 ) -> tuple[Decision[Any], Recording]:
-    """Decide, and return with the decision a recording of it."""
+    """Decide, and return the decision with its recording."""
     before = state_json(state)
     drawn = _Drawn(ids)
     decision = decide(state, command, now, drawn)
@@ -131,12 +131,12 @@ def recorded(
 
 
 def recording_from(text: str) -> Recording:
-    """Return the recording whose `to_json` this is."""
+    """Return the recording that was written by `Recording.to_json`."""
     return from_data(parse(text), Recording)
 
 
 def decided_again(recording: Recording) -> str:
-    """Make the recorded decision again, from its JSON alone, and return it as JSON text."""
+    """Decide again from a recording alone, and return the decision as JSON."""
     from holdfast.kernel.rules.registry import RULES, command_from  # the rules' codec needs this module's
 
     command = command_from(parse(recording.command))
@@ -146,7 +146,7 @@ def decided_again(recording: Recording) -> str:
 
 
 def decision_json(decision: Decision[Any]) -> str:
-    """Return a decision's canonical JSON text."""
+    """Return a decision as canonical JSON."""
     return canonical(
         {
             "reply": to_data(decision.reply),
@@ -157,7 +157,7 @@ def decision_json(decision: Decision[Any]) -> str:
 
 
 def state_json(state: State) -> str:
-    """Return, as canonical JSON text, what a decision can see."""
+    """Return as canonical JSON what a decision can see of a state."""
     tables = state.tables
     annotation_keys = [[run, key, sorted(names)] for (run, key), names in sorted(tables.said_keys.items())]
     annotations = [to_data(one) for of_run in tables.annotations.values() for one in of_run]
@@ -216,7 +216,7 @@ def _search(kind: str, data: object) -> Search:
 
 
 def state_from(text: str) -> State:
-    """Return the state that was written as this text."""
+    """Return the state that `state_json` wrote as this text."""
     data = cast("dict[str, Any]", parse(text))
     tables = Tables()
     for run in from_data(data["runs"], list[Run]):
@@ -225,7 +225,7 @@ def state_from(text: str) -> State:
         tables.put_job(job)
     tables.sessions = {session.id: session for session in from_data(data["sessions"], list[Session])}
     tables.duties = {lease.name: lease for lease in from_data(data["duties"], list[LeaderLease])}
-    # Recordings from before there were sinks have none.
+    # Older recordings have no sinks.
     tables.sinks = {sink.key: sink for sink in from_data(data.get("sinks", []), list[Sink])}
     tables.streams = {stream.key: stream for stream in from_data(data.get("streams", []), list[Stream])}
     tables.replies = {

@@ -1,4 +1,4 @@
-"""Reads what has happened in runs, for commands that look back at it."""
+"""Reads history rows for commands that depend on them: repairs, reruns, forks, removals, messages, annotations."""
 
 from collections.abc import Iterator
 
@@ -27,7 +27,7 @@ from holdfast.ports.references import KeptRows
 
 
 def read_whole(tx: Transaction, state: State, whole: set[str]) -> None:
-    """Read what stages and steps of these runs have come to, as far as it may be done anew."""
+    """Read the outcomes of stages and queued steps of these runs, as far as a repair needs them to recreate jobs."""
     types = (*NOTED_ROWS, *PAID_ROWS, STAGE_EXPANDED, STAGE_TESTED)
     for row in tx.completed(sorted(whole), types=types):
         state.completed.setdefault(row.run, []).append(row)
@@ -38,7 +38,7 @@ def read_whole(tx: Transaction, state: State, whole: set[str]) -> None:
 
 
 def read_past(tx: Transaction, state: State, names: set[RunName]) -> None:
-    """Read what has happened in runs that are to be run again."""
+    """Read the stage rows and the input of runs that are rerun."""
     if not names:
         return
     keys = sorted(state.tables.newest[name] for name in names if name in state.tables.newest)
@@ -51,7 +51,7 @@ def read_past(tx: Transaction, state: State, names: set[RunName]) -> None:
 
 
 def read_histories(tx: Transaction, state: State) -> None:
-    """Read the histories of functions that are to be run again, and lock the runs that are still theirs."""
+    """Read the complete histories of functions that are forked, and lock their open child runs."""
     runs = [state.tables.runs[key] for key in sorted(state.past or ())]
     functions = [
         run for run in runs if run.plan in state.plans and state.plans[run.plan].function is not None
@@ -71,13 +71,14 @@ def read_histories(tx: Transaction, state: State) -> None:
         numbers = range(1, last_row_of(run) + 1)
         state.histories[run.key] = history = [rows[kept.get(number, run.key), number] for number in numbers]
         children.update(RunName(run.namespace, child) for child in open_children(history))
-    # They are locked after the runs that have started them, and so are their keys the later ones.
+    # Locks on runs are taken in ascending order of keys. Keys are ULIDs and a child is newer than its parent, so
+    # locking the children last keeps that order.
     for child in tx.latest_runs(sorted(children)) if children else ():
         state.tables.put_run(child)
 
 
 def read_messages(tx: Transaction, state: State, needs: list[Reads]) -> set[str]:
-    """Read the messages that runs have not received; return which plans the starts follow that they came with."""
+    """Read the unread messages of runs. Return the fingerprints of the plans of starts stored with messages."""
     tables, newest = state.tables, state.tables.newest
     if not any(run.mailbox is not None for run in tables.runs.values()):
         return set()
@@ -100,7 +101,7 @@ def read_messages(tx: Transaction, state: State, needs: list[Reads]) -> set[str]
 
 
 def read_run_remains(tx: Transaction, state: State, names: set[RunName]) -> None:
-    """Read what runs leave that are to be removed. Their newest generations are locked: there are no more of them."""
+    """Read the remains of runs that are removed. The newest generations are locked already, so no more can appear."""
     if not names:
         return
     generations: dict[RunName, list[str]] = {}
@@ -140,7 +141,7 @@ def read_run_remains(tx: Transaction, state: State, names: set[RunName]) -> None
 
 
 def read_annotation_keys(tx: Transaction, state: State, needs: list[Reads]) -> None:
-    """Read what was said under keys. After the runs: a key may be that of a run which only its name tells."""
+    """Read annotations by idempotency key. After the runs, because a run may be given by its name."""
     newest = state.tables.newest
     requested = {
         (newest.get(run) if isinstance(run, RunName) else run, key)
@@ -154,14 +155,14 @@ def read_annotation_keys(tx: Transaction, state: State, needs: list[Reads]) -> N
 
 
 def read_annotations(tx: Transaction, state: State, needs: list[Reads]) -> None:
-    """Read what was said of runs as wholes."""
+    """Read the annotations of runs as a whole."""
     runs = sorted({run for reads in needs for run in reads.annotations})
     for annotation in tx.annotations(runs) if runs else ():
         state.tables.annotations.setdefault(annotation.run, []).append(annotation)
 
 
 def _read_steps(tx: Transaction, state: State, runs: set[str]) -> None:
-    """Read what was put into queues by the functions of these runs, and what has come of it."""
+    """Read the rows that queued steps of these runs, and the rows with their ends."""
     queued = tx.completed(sorted(runs), types=(STEP_QUEUED,))
     queuing = {row.run for row in queued}
     if queuing:
@@ -171,7 +172,7 @@ def _read_steps(tx: Transaction, state: State, runs: set[str]) -> None:
 
 
 def _suspended_without_job(state: State, runs: set[str]) -> Iterator[tuple[str, int]]:
-    """Yield the rows that tell of suspended stages and items without a job, and those in which any of them failed."""
+    """Yield the rows of suspended stages and map items that have no job, and the rows in which such a stage failed."""
     for run in runs & state.completed.keys():
         live = {(job.node, job.item) for job in state.tables.jobs.get(run, {}).values()}
         last = {(row.node, row.item): row for row in state.completed[run]}

@@ -1,4 +1,4 @@
-"""A command with a key is carried out once: what was answered is stored with its effect, and answered again."""
+"""Idempotency keys of commands: the reply is stored with the effect, and returned when the command is repeated."""
 
 import hashlib
 from typing import Any, Final, cast
@@ -15,7 +15,7 @@ IDEMPOTENCY_KEY_MAX: Final = 255
 
 
 def check_key(command: Command[Any]) -> None:
-    """InvalidCommandError if a key can be none."""
+    """Raise InvalidCommandError if the idempotency key of a command is not valid."""
     key = command.idempotency_key
     if key is not None and not 0 < len(key) <= IDEMPOTENCY_KEY_MAX:
         raise InvalidCommandError(
@@ -29,7 +29,10 @@ def _fingerprint(command: Command[Any]) -> str:
 
 
 def replayed(state: State, command: Command[Any]) -> object | None:
-    """Return what was answered under the command's key before, or None."""
+    """Return the stored reply to a command with this idempotency key, or None.
+
+    IdempotencyConflictError if the key was used for another command.
+    """
     if command.idempotency_key is None:
         return None
     known = state.tables.replies.get((command.namespace, command.idempotency_key))
@@ -41,7 +44,7 @@ def replayed(state: State, command: Command[Any]) -> object | None:
 
 
 def reply_of(command: Command[Any], reply: object, now: Micros) -> IdempotencyReply:
-    """Return what is stored of the answer to a command that has a key."""
+    """Return the row that stores the reply to a command with an idempotency key."""
     assert command.idempotency_key is not None
     return IdempotencyReply(
         namespace=command.namespace,

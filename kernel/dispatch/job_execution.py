@@ -1,4 +1,4 @@
-"""What became of a message that has a job carried out."""
+"""Replies to `job.execute`, the command that a queue message turns into."""
 
 from typing import Final, Literal
 
@@ -17,11 +17,11 @@ from holdfast.kernel.commands import (
 )
 
 BLOCKED_CLAIM: Final = JobClaimed(attempt=None, ignored="paused")
-"""What stands for the claim of a job whose run is blocked, because a row of it can't be read."""
+"""Stands for the claim of a job whose run was blocked because of an unreadable row."""
 
 
 def ignored(claimed: JobClaimed) -> JobExecuted:
-    """Return what became of a message whose job was not to be had."""
+    """Return the reply to a message whose job could not be claimed."""
     return JobExecuted(
         status="ignored",
         reason=claimed.ignored,
@@ -31,7 +31,7 @@ def ignored(claimed: JobClaimed) -> JobExecuted:
 
 
 def executed(settle: JobSettle, settled: JobSettled) -> JobExecuted:
-    """Return what became of a message whose body ran."""
+    """Return the reply to a message whose body ran."""
     if settled.status == "fenced":
         return JobExecuted(status="fenced")
     return JobExecuted(status=_status(settle, settled), has_deliveries=settled.has_deliveries)

@@ -1,4 +1,53 @@
-"""Takes commands, has them decided, and stores what they come to: one transaction for a batch."""
+"""The dispatcher: turns commands into decisions, and each batch of decisions into one transaction.
+
+Theory of operation
+===================
+
+A host calls `Kernel.dispatch_many(commands)`. `batches_of` splits the commands into batches, and each batch is one
+transaction. Inside it (`_carry_out`):
+
+1. Every command is checked, and its rule says which rows it needs (`Rule.reads`).
+2. `load` reads and locks the rows of all commands together, in one order: runs, jobs, other rows, concurrency limits,
+   rate limits; keys ascending. So batches rarely deadlock; if they do, `transact` runs the work again.
+3. Stored replies are read for the commands with an idempotency key.
+4. The commands are decided one after the other (`Rule.decide`). The changes of each are applied to the `State` in
+   memory, where the next command sees them. Nothing has been written yet.
+5. `tx.apply` writes all changes.
+
+After the commit, hints are sent and `after` is called. A hint sent earlier would make a worker look for a job that is
+not there yet. A lost hint costs only time, because workers also poll.
+
+The batch is the unit because round trips and commits dominate the cost of a command (docs/decisions/0010), and a batch
+needs no more of them than a single command. The price: the store accepts or refuses a batch as a whole, so this module
+has to find the command or run to blame.
+
+- A rule raises a `CommandError`: that command is refused and has changed nothing. The others are not affected.
+- The store refuses a value (`RefusedError`): the batch is split in halves, down to the single command. That one is
+  replaced by a command that records the refusal, if there is one (`without_value`).
+- The store reports a conflict after its own retries (`ConflictError`): the batch is split, because smaller batches meet
+  fewer conflicts.
+- A row can't be read, or a rule fails on it: its run is blocked in a separate transaction that does not read the run,
+  and the batch is repeated with this run excluded from searches (docs/decisions/0062). If no run is to blame, the batch
+  is split.
+
+Guaranteed here:
+
+- A batch is stored completely or not at all. `transact` may run the work several times; each time starts with a new
+  `State`.
+- All commands of a batch are decided at one instant, read inside the transaction.
+- A reply is returned after its commit. The exception is `dispatch_joined`, whose caller commits.
+- A reply with an idempotency key is stored with its effect, and a repeated command gets the stored reply.
+- No user code runs inside a transaction. `job.execute` is a claim, a body and a settle: a crash in between leaves a
+  leased job, which maintenance gives to another worker once the lease has expired.
+
+Not pretty, and why it stays:
+
+- The commands of a batch share one `State`, so a rule can see rows that were read for another command. With a state for
+  each command, their changes would have to be merged.
+- Caches of plans and sinks outlive the transaction. Plans never change. Sinks do: a process may miss a new sink for
+  `SINKS_KNOWN_FOR` seconds, and `outbox.sweep` finds the events that the sink lacks.
+- The recorder is called inside the transaction, so a transaction that is repeated is recorded several times.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -62,45 +111,45 @@ from holdfast.ports.unreadable import Unreadable
 R = TypeVar("R")
 
 SINKS_KNOWN_FOR: Final = 15.0
-"""Seconds after which it is asked again which sinks there are; far less than `KNOWN_EVERYWHERE`."""
+"""Seconds for which the list of sinks is cached. It must be far less than `KNOWN_EVERYWHERE`, which is a minute."""
 
 Answer: TypeAlias = object | CommandError
 Around: TypeAlias = Callable[
     [Sequence[Command[Any]], Callable[[Sequence[Command[Any]]], list[Answer]]], list[Answer]
 ]
-"""Is given commands, and what carries them out outside of its own transactions; returns an answer to each."""
+"""A wrapper of dispatches: gets commands and a function that carries them out, and returns the replies."""
 
 
 _Done: TypeAlias = tuple[list[Answer], tuple[Hint, ...], frozenset[str], Sequence[Change]]
-"""Answers to commands, what to announce, the plans that are stored now, and what has changed."""
+"""The replies, the hints to send, the fingerprints of the plans that are now stored, and the changes."""
 
 
 class Executor(Protocol):
-    """Runs bodies. Given by a host; never called inside a transaction."""
+    """Runs bodies of stages and steps, provided by a host. Never called inside a transaction."""
 
     def definitions(self) -> tuple[str, ...]:
-        """Return what code there is, as `<workflow>@<version>`."""
+        """Return the workflows whose code this process has, as `<workflow>@<version>`."""
         ...
 
     def execute(self, attempt: Attempt, /) -> JobSettle | None:
-        """Run the body of an attempt and return what settles it; None if this process lacks its code."""
+        """Run the body of an attempt and return the command that settles it; None if this process lacks the code."""
         ...
 
 
 class Kernel:
-    """The engine. Synchronous; safe to use from several threads.
+    """The pure engine behind a store. Synchronous; safe to use from several threads.
 
     Args:
         persistence: The store.
-        clock: Where `now` comes from.
-        ids: Where fresh ids come from.
-        transport: Where to announce what can be claimed and what has ended. Without it the store is only polled.
-        plans: The pipelines that runs can be created of. The last of a name is used where no version is asked for.
-        executor: What runs bodies for `job.execute`.
-        recorder: Called with every decision and all that it was made from; for tests and for looking back.
-        around: What a host puts around every dispatch.
-        after: Told after each commit what it has changed, in order. Never raises.
-        blocked: Told of each run that was blocked because a row of it can't be read. Never raises.
+        clock: The source of the current time.
+        ids: The source of new ids.
+        transport: Receives hints about queued jobs and ended runs. Without it, workers only poll.
+        plans: The plans of the workflows that can be started. The last one of a name is the default version.
+        executor: Runs the bodies for `job.execute`.
+        recorder: Called with each decision and everything that it depends on; for tests and debugging.
+        around: Wraps every dispatch: the interceptors of a host.
+        after: Called after each commit with its changes, in order. Must not raise.
+        blocked: Called with each run that was blocked because a row of it can't be read. Must not raise.
     """
 
     def __init__(
@@ -133,17 +182,17 @@ class Kernel:
         self._sinks_until = -math.inf
 
     def dispatch(self, command: Command[R], /) -> R:
-        """Carry out one command and return its reply. A CommandError says that it was refused and changed nothing."""
+        """Carry out one command and return its reply. CommandError if it is refused; then it has changed nothing."""
         answer = self.dispatch_many((command,))[0]
         if isinstance(answer, CommandError):
             raise answer
         return answer
 
     def dispatch_many(self, commands: Sequence[Command[R]], /) -> list[R | CommandError]:
-        """Carry out commands in order and return their replies in that order.
+        """Carry out commands in order and return their replies in the same order.
 
-        They share transactions, each of at most 500 commands and 4 MiB of values. One that is refused changes
-        nothing and is answered with its CommandError; the others are not affected.
+        They share transactions of at most 500 commands and 4 MiB of values each. A refused command changes nothing, and
+        its CommandError takes the place of its reply; the other commands are not affected.
         """
         around = self._around
         answers = self._dispatch_all(commands) if around is None else around(commands, self._dispatch_all)
@@ -152,10 +201,10 @@ class Kernel:
     def dispatch_joined(
         self, command: Command[R], join: Callable[[Callable[[Transaction], Any]], Any], /
     ) -> R:
-        """Carry out a command inside a transaction that is open, as its last act; `join` has work done in it.
+        """Carry out a command in a transaction that the caller has open, as its last operation.
 
-        Whoever opened it commits it, or not. Nothing is tried again, and no hints are sent: a sweep makes up for them.
-        CommandError as `dispatch`; and whatever `join` raises.
+        `join` runs a function with that transaction. The caller commits or rolls back. Nothing is retried and no hints
+        are sent; workers find the work by polling. CommandError as for `dispatch`, and whatever `join` raises.
         """
 
         def dispatch(commands: Sequence[Command[Any]]) -> list[Answer]:
@@ -183,16 +232,16 @@ class Kernel:
         return answers
 
     def preview(self, command: RunRerunFrom, /) -> RerunPreview:
-        """Return what a command would do if nothing happens before it; nothing is changed, and nothing locked.
+        """Return what a rerun would do at this moment, without changing or locking anything.
 
-        CommandError as `dispatch`.
+        CommandError as for `dispatch`.
         """
         return preview_rerun(self.persistence, self._workflows, command)
 
     def admit(self, namespace: str, replies: Iterable[object], /) -> tuple[RunsAdmitted | JobsAdmitted, ...]:
-        """Let in what may be let in after these replies; return the replies to that.
+        """Admit the runs and jobs that can start after these replies; return the replies to the admissions.
 
-        So they need not wait for maintenance, which does the same if this is never called, or fails.
+        This only saves the wait for the next maintenance tick, which admits the same runs and jobs.
         """
         admitted: list[RunsAdmitted | JobsAdmitted] = []
         commands = admissions(namespace, replies)
@@ -205,7 +254,7 @@ class Kernel:
     def _dispatch_batch(
         self, batch: Sequence[Command[Any]], excluded: frozenset[str] = frozenset()
     ) -> list[Answer]:
-        """Carry out commands in one transaction. What searches find of excluded runs is passed over."""
+        """Carry out a batch in one transaction. Excluded runs are left out of what searches find."""
         state = State(self._workflows, excluded)
 
         def work(tx: Transaction) -> _Done:
@@ -220,8 +269,8 @@ class Kernel:
                 return others
             return self._halved(batch, error, excluded)
         except ConflictError as error:
-            # Many who use the same keys in large batches find each time that others were there first. Half as many
-            # commands meet half as many of them, and one alone finds what it has met.
+            # Large batches of several processes that use the same keys conflict again and again. Half a batch meets
+            # half as many conflicts, and a single command reads the row that it conflicts with.
             if len(batch) == 1:
                 if (others := self._exclude_unreadable(batch, state, error)) is not None:
                     return others
@@ -238,7 +287,7 @@ class Kernel:
                 return [error]
             raise
         if plans:
-            # Only those of pipelines: a run may have a plan of its own, and there is no end to these.
+            # Only plans of known workflows: plans with overrides belong to single runs and would fill the memory.
             self._stored_plans |= plans & {plan.fingerprint for plan in self._workflows.values()}
         if any(isinstance(command, SinkRegister | SinkRemove) for command in batch):
             self._sinks_until = -math.inf
@@ -251,10 +300,10 @@ class Kernel:
     def _exclude_unreadable(
         self, batch: Sequence[Command[Any]], state: State, error: Exception
     ) -> list[Answer] | None:
-        """Block the runs that keep a batch from being carried out, and carry it out without them.
+        """Block the runs with unreadable data that made a batch fail, and carry out the batch without them.
 
-        None if there is none, or if these were blocked before, and are asked for by their names: then the commands are
-        to be carried out one by one, and one that is alone is refused.
+        None if there are no such runs, or all of them are excluded already and the batch has several commands: then the
+        caller splits the batch. A single command is answered with the error.
         """
         found: Sequence[Unreadable]
         if isinstance(error, UnreadableRowError):
@@ -269,9 +318,9 @@ class Kernel:
         return self._dispatch_batch(batch, state.excluded | wrong)
 
     def block_unreadable(self, run: str, error: Exception | None) -> None:
-        """Block a run of which a row, or a value, can't be read, as this error says if no row does. The others go on.
+        """Block a run that a host could not read. Without an unreadable row, `error` is the reason.
 
-        Jobs of it that workers hold are theirs to give back.
+        The other runs continue. Jobs of the run that a worker has leased stay leased until the worker releases them.
         """
         found = unreadable_of(self.persistence, (run,))
         if not found and error is not None:
@@ -330,10 +379,10 @@ class Kernel:
         return answers, tuple(hints), frozenset(state.tables.plans), changes
 
     def _stream_advances(self, tx: Transaction, state: State, changes: Sequence[Change]) -> Sequence[Change]:
-        """Return what sinks are to know of the rows that are about to be stored.
+        """Return the changes that announce the history rows of this batch to sinks.
 
-        Which sinks there are is asked every few seconds. What is stored before a new one is known is found by
-        `outbox.sweep`.
+        The list of sinks is cached for `SINKS_KNOWN_FOR` seconds. Rows stored before this process knows a new sink are
+        found by `outbox.sweep`.
         """
         rows = [change.row for change in changes if isinstance(change, AppendHistory)]
         if not rows:
@@ -376,7 +425,7 @@ class Kernel:
         return decision
 
     def _execute(self, command: JobExecute) -> JobExecuted | CommandError:
-        """Claim, body, settle: a crash between two of them leaves a leased job, which the reaper frees."""
+        """Claim a job, run its body and settle it. After a crash in between, maintenance recovers the leased job."""
         executor = self._executor
         if executor is None:
             return InvalidCommandError("this kernel has no executor; job.execute needs one")
@@ -422,7 +471,7 @@ class Kernel:
         if isinstance(settled, CommandError):
             return settled
         if settled.status != "fenced":
-            with suppress(HoldfastError):  # it is settled, whatever becomes of those that wait
+            with suppress(HoldfastError):  # the attempt is settled already; maintenance admits the waiters
                 self.admit(command.namespace, (settled,))
         return executed(settle, settled)
 
@@ -431,7 +480,7 @@ _RETRY_LATER: Final = 5_000_000
 
 
 def _renewal(command: JobExecute) -> tuple[SessionRenew, ...]:
-    """The session is renewed in the claim's transaction, so that a message costs two of them and not three."""
+    """Return the renewal of the session. It shares the transaction of the claim: two commits a message, not three."""
     if command.lease is None:
         return ()
     return (SessionRenew(namespace=command.namespace, session=command.session, lease=command.lease),)

@@ -1,4 +1,4 @@
-"""Reads what a batch of commands needs, many rows at once, in the one order in which locks are taken."""
+"""Reads the rows that a batch of commands needs: many rows at a time, with locks taken in one fixed order."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -68,9 +68,9 @@ def load(
     state: State,
     known_plans: PlanCache,
 ) -> None:
-    """Read into a state, which is new, what decides the commands whose needs these are.
+    """Read the rows that commands with these needs depend on into a new state.
 
-    `known_plans` are plans that were read before; they never change, and what is read now is added.
+    `known_plans` is a cache of plans, which never change. Plans read here are added to it.
     """
     all_needs = [reads for reads in needs if reads is not NOTHING]
     wanted = Wanted()
@@ -110,7 +110,7 @@ def load(
 
 
 def _exclude(found: Found, excluded: frozenset[str]) -> Found:
-    """Return what was found without what is of runs that can't be read."""
+    """Return the result of a search without the runs that have unreadable rows, and without their jobs."""
     return attrs.evolve(
         found,
         jobs=tuple(key for key in found.jobs if key.run not in excluded),
@@ -182,7 +182,7 @@ def _wakeable(tx: Transaction, search: Wakeable) -> Sequence[JobKey]:
 
 
 def _sinks(tx: Transaction, state: State, needs: list[Reads]) -> None:
-    """Read sinks, then streams: that is the order of their locks."""
+    """Read sinks before streams: locks are taken in this order."""
     needs = [reads for reads in needs if reads.sinks or reads.streams]
     if not needs:
         return
@@ -205,7 +205,7 @@ def _found_streams(tables: Tables, streams: Sequence[Stream]) -> Found:
 def _wanted(
     tx: Transaction, waiting: Waiting, search: WaitingRuns | WaitingJobs, now: Micros
 ) -> tuple[list[tuple[SlotPlace, int]], str | None]:
-    """Return how many of those who wait to look at, for each key with a free slot, and where to go on looking."""
+    """Return for each key with capacity how many waiters to look at, and where the next search continues."""
     found: Sequence[WaitedFor]
     if search.keys:
         found = tx.waited_for(waiting, {SlotPlace(search.namespace, key) for key in search.keys})
@@ -226,9 +226,9 @@ def _wanted(
 
 
 def _capacity(tx: Transaction, found: Sequence[WaitedFor], now: Micros) -> Mapping[SlotPlace, int]:
-    """Return how many of those who wait for each key to look at: as many as there is room for.
+    """Return how many waiters of each key to look at: as many as there is capacity for.
 
-    Where a rate limits them it is one more: who comes next is to sleep until there is room again.
+    With a rate limit it is one more: that job is put to sleep until another start is allowed.
     """
     rated = [one for one in found if one.rate_limit is not None]
     capacity = {one.place: 0 if one.free is None else one.free for one in found}
@@ -248,9 +248,9 @@ def _capacity(tx: Transaction, found: Sequence[WaitedFor], now: Micros) -> Mappi
 
 
 def _rates(tx: Transaction, state: State, needs: list[Reads]) -> None:
-    """Lock the rows in which the starts of jobs are counted that may be claimed, or that may be queued.
+    """Lock the rate-limit rows of jobs that may be claimed or queued.
 
-    For the latter it is then counted how many are queued already: nobody else can queue one from here on.
+    For jobs that may be queued, count those already queued under each limit: no other transaction can add to them now.
     """
     tables = state.tables
     names: set[RateName] = set()
@@ -276,7 +276,7 @@ def _rates(tx: Transaction, state: State, needs: list[Reads]) -> None:
 
 
 def _slots(tx: Transaction, state: State) -> None:
-    """Lock the slots that were searched for, and then count who has one: nobody else can get one from here on."""
+    """Lock the concurrency limits of the waiters found, and count their slots in use: no one else can take one now."""
     tables = state.tables
     runs: dict[SlotName, SlotPlace] = {}
     jobs: dict[SlotName, SlotPlace] = {}
@@ -285,7 +285,7 @@ def _slots(tx: Transaction, state: State) -> None:
             runs.update(_places(tables.runs.get(key) for key in found.runs))
         elif isinstance(search, WaitingJobs):
             jobs.update(_places(tables.job(key) for key in found.jobs))
-    if not runs and not jobs:  # or those that were found need no slots
+    if not runs and not jobs:
         return
     tables.slots.update(tx.slots(sorted((*runs, *jobs))))
     for waiting, names in ((Waiting.RUNS, runs), (Waiting.JOBS, jobs)):
@@ -308,7 +308,7 @@ def _lock(tx: Transaction, state: State, wanted: Wanted) -> None:
             tables.put_run(run)
     runs = (wanted.runs | whole) - tables.runs.keys()
     jobs = wanted.jobs
-    if runs and jobs and not driven:  # which jobs these are does not depend on the runs
+    if runs and jobs and not driven:  # one round trip, since the job keys are known
         held = tx.held(sorted(runs), sorted(jobs), sorted(wanted.sessions))
         for run in held.runs:
             tables.put_run(run)
@@ -323,7 +323,7 @@ def _lock(tx: Transaction, state: State, wanted: Wanted) -> None:
         for job in tx.jobs(sorted(jobs | drivers)) if jobs or drivers else ():
             if (
                 job.key in jobs or job.kind is JobKind.WORKFLOW
-            ):  # what is a stage's is nothing to these commands
+            ):  # `driver_of` returns the job of a stage for a pipeline
                 tables.put_job(job)
     with_jobs = wanted.with_jobs | whole
     with_jobs |= {tables.newest[name] for name in wanted.whole_names & tables.newest.keys()}
@@ -336,7 +336,7 @@ def _lock(tx: Transaction, state: State, wanted: Wanted) -> None:
 
 
 def _held(state: State, driven: set[str | RunName]) -> set[str]:
-    """Return the runs that are held, and have other jobs beside that which drives a function."""
+    """Return the paused and blocked runs among `driven` that have jobs beside the one that drives a function."""
     runs = state.tables.runs.values()
     return {
         run.key for run in runs if run.status in HELD and run.open_jobs > 1 and driven & {run.key, run.name}
@@ -344,7 +344,7 @@ def _held(state: State, driven: set[str | RunName]) -> set[str]:
 
 
 def _lost_again(state: State) -> set[str]:
-    """Return the runs whose functions were lost for the last time: they are blocked, with all that they have."""
+    """Return the runs whose functions were lost as often as allowed: they are blocked, with all of their jobs."""
     if not any(isinstance(search, Lost) for search in state.found):
         return set()
     jobs = state.tables.all_jobs()
@@ -369,7 +369,7 @@ def _sessions(tx: Transaction, state: State, needs: list[Reads]) -> None:
 
 
 def _found_nothing(state: State, reads: Reads) -> bool:
-    """Whether there is nothing to claim, or to flush: that is one query, so nothing that goes with it is looked at."""
+    """Whether a search found nothing to claim or to flush: then the rows that would go with it are not read."""
     match reads.search:
         case Claimable():
             return not state.found[reads.search].jobs
@@ -380,7 +380,7 @@ def _found_nothing(state: State, reads: Reads) -> bool:
 
 
 def _unseen(tx: Transaction, state: State, needs: list[Reads]) -> None:
-    """Read the rows that functions have not been told. Mostly there is none, which the runs' own rows say."""
+    """Read the history rows that functions have not received yet. There rarely are any, as the row of the run shows."""
     after: dict[str, int] = {}
     for run, seen in (unseen for reads in needs for unseen in reads.unseen):
         after[run] = min(seen, after.get(run, seen))
@@ -404,6 +404,6 @@ def _plans(tx: Transaction, state: State, known: PlanCache, of_starts: set[str])
     missing = wanted - state.plans.keys()
     if missing:
         for row in tx.plans(sorted(missing)):
-            with suppress(*PARSE_ERRORS):  # whoever needs it hears that it is not there
+            with suppress(*PARSE_ERRORS):  # `State.plan_of` raises for the run that needs it
                 state.plans[row.fingerprint] = plan = plan_from_json(row.body)
                 known.add(plan)

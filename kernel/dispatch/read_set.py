@@ -1,4 +1,4 @@
-"""Which rows the commands of a batch need, put together."""
+"""The rows that the commands of a batch need, combined."""
 
 import attrs
 
@@ -19,15 +19,15 @@ from holdfast.ports.records import JobKey, RunName
 
 @attrs.define
 class Wanted:
-    """The keys of rows, by what is to be done with them. What each stands for is said in `Reads`."""
+    """Keys of rows, by how they are read. `Reads` describes each field."""
 
     names: set[RunName] = attrs.field(factory=set[RunName])
     runs: set[str] = attrs.field(factory=set[str])
     jobs: set[JobKey] = attrs.field(factory=set[JobKey])
     sessions: set[str] = attrs.field(factory=set[str])
-    """Those that are read without being locked, whatever a search finds."""
+    """Sessions that are read without a lock, whatever a search finds."""
     whole: set[str] = attrs.field(factory=set[str])
-    """Runs of which all is read that there is to be read."""
+    """Runs that are read whole, with all jobs and recorded results, for a repair."""
     whole_names: set[RunName] = attrs.field(factory=set[RunName])
     with_jobs: set[str] = attrs.field(factory=set[str])
     driven: set[str | RunName] = attrs.field(factory=set[str | RunName])
@@ -37,7 +37,7 @@ class Wanted:
     leader_leases: set[str] = attrs.field(factory=set[str])
 
     def add(self, reads: Reads) -> None:
-        """Add what a command needs, but for what its search finds."""
+        """Add the needs of a command, except those that depend on its search."""
         self.names.update(reads.names)
         if reads.whole_names:
             self.whole_names.update(reads.names)
@@ -58,7 +58,7 @@ class Wanted:
             self.with_jobs.update(reads.runs)
 
     def add_found(self, search: Search, found: Found) -> None:
-        """Add what a search has found."""
+        """Add the rows that a search found."""
         match search:
             case Lost() | HeartbeatOverdue():
                 self.jobs.update(found.jobs)

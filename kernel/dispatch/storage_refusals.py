@@ -1,4 +1,4 @@
-"""What takes the place of a command whose value the store refuses."""
+"""Replacements for commands with a value that the store refused."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ from holdfast.ports.records import STEP_COMPLETED, STEP_FAILED
 
 
 def without_value(command: Command[Any], error: RefusedError) -> Command[Any] | None:
-    """Return what says that a value could not be stored, in place of the command that has it; None if none has."""
+    """Return a command that records the refusal instead of the value; None if `command` stores no value."""
     failure = Failure(code=StorageRefusedError.code, message=str(error)[:500], retryable=False)
     match command:
         case JobSettle(outcome=QueuedStepCompleted()):

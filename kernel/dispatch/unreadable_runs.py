@@ -1,4 +1,4 @@
-"""Finds which rows keep a decision from being made, and blocks their runs, so that the others go on."""
+"""Finds the runs whose rows can't be read and blocks them, so that all other runs continue (docs/decisions/0062)."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
@@ -18,19 +18,19 @@ from holdfast.ports.unreadable import PARSE_ERRORS, RunOutline, Unreadable, firs
 
 _RUNS: Final = "holdfast_runs"
 _OF_ATTEMPTS: Final = "job."
-"""How the types of commands begin that tell of attempts: hosts send them, and no client."""
+"""Prefix of the types of commands about attempts, which are sent by hosts and never by clients."""
 
 
 @frozen
 class BlockedRun:
-    """A run that was blocked because a row of it can't be read. `error` says which."""
+    """A run that was blocked because a row of it can't be read. `error` names the row and the column."""
 
     run: RunOutline
     error: UnreadableRowError
 
 
 def runs_of(state: State) -> tuple[str, ...]:
-    """Return the keys of all runs of which something was read for a batch."""
+    """Return the keys of all runs that a batch has read any rows of."""
     keys = {*state.tables.runs, *state.tables.jobs, *state.tables.history}
     for found in state.found.values():
         keys.update(found.runs)
@@ -39,7 +39,7 @@ def runs_of(state: State) -> tuple[str, ...]:
 
 
 def unreadable_of(persistence: Persistence, keys: Collection[str]) -> tuple[Unreadable, ...]:
-    """Return what can't be read of the rows of runs, each alone and one with the other: one of each column."""
+    """Return the unreadable columns of runs, checked one by one and against each other: at most one for each column."""
     found = list(persistence.read(UnreadableRows(tuple(keys))))
     wrong = {one.run for one in found}
     whole = persistence.read(WholeRuns(keys=tuple(key for key in keys if key not in wrong)))
@@ -53,10 +53,10 @@ def unreadable_of(persistence: Persistence, keys: Collection[str]) -> tuple[Unre
 def failed_decision_of(
     state: State, batch: Sequence[Command[Any]], error: Exception
 ) -> tuple[Unreadable, ...]:
-    """Return, of an error that no column explains, the run that was decided about; none if that is not sure.
+    """Return the run that a failed decision was about, if no column explains the error; () if the run is uncertain.
 
-    It would fail each time, and nothing that is found together with this run would ever be done. Of what a client asks
-    for, the fault may be in what it says: that blocks nobody.
+    The decision would fail every time and hold up everything that is decided with this run. An error in a client's
+    command blocks no run: the command may be at fault.
     """
     keys = runs_of(state) if state.current_run is None else (state.current_run,)
     is_of_hosts = state.current_run is not None or all(one.type.startswith(_OF_ATTEMPTS) for one in batch)
@@ -66,7 +66,7 @@ def failed_decision_of(
 
 
 def failed_decision(run: str, error: Exception) -> Unreadable:
-    """Return what says of a run that it can't go on, where no column is found that can't be read."""
+    """Return the reason for blocking a run in which no unreadable column was found."""
     if isinstance(error, UnreadableRowError) and error.run == run:
         return Unreadable.of(error)
     return Unreadable(_RUNS, run, "*", f"what is done about the run fails ({type(error).__name__}: {error})")
@@ -77,7 +77,7 @@ def _plans(whole: Iterable[WholeRun]) -> tuple[str, ...]:
 
 
 def _misfits(one: WholeRun, body: str | None) -> Iterator[Unreadable]:
-    """Yield what of a run and its jobs can't be read with the plan that it follows."""
+    """Yield the columns of a run and its jobs that contradict the run's plan."""
     run = one.run
     if body is None:
         yield Unreadable(_RUNS, run.key, "plan", f"no plan {shown(run.plan)} is stored")
@@ -107,10 +107,10 @@ def _misfits(one: WholeRun, body: str | None) -> Iterator[Unreadable]:
 
 
 def _rows_beyond(persistence: Persistence, run: Run) -> Iterator[Unreadable]:
-    """Yield the number of a run's last row if its history goes on after that: nothing could be added to it."""
+    """Yield `last_row` of a run if its history has rows beyond it: then no row could be appended."""
     beyond = persistence.read(HistoryOf(run.key, run.last_row, 1))
     again = persistence.read(RunsByKey((run.key,))) if beyond else ()
-    if again and again[0].last_row < beyond[0].number:  # and it was not added meanwhile
+    if again and again[0].last_row < beyond[0].number:  # the row was not appended between the two reads
         why = f"it is {run.last_row}, and there is a row {beyond[0].number}"
         yield Unreadable(_RUNS, run.key, "last_row", why)
 
@@ -120,7 +120,7 @@ def _is_test(plan: Plan, node: str) -> bool:
 
 
 def _wrong_place(progress: Progress, plan: Plan) -> str | None:
-    """Return why a place is none in this plan; None if it is one."""
+    """Return why a progress does not fit a plan; None if it fits."""
     if not 0 <= progress.group <= len(plan.groups):
         return f"the plan has no group {shown(progress.group)}"
     nodes = plan.groups[progress.group].nodes if progress.group < len(plan.groups) else ()
@@ -130,9 +130,9 @@ def _wrong_place(progress: Progress, plan: Plan) -> str | None:
 
 
 def block(tx: Transaction, found: Sequence[Unreadable], now: Micros) -> list[BlockedRun]:
-    """Block the runs of which something can't be read, and hold their jobs; return those that were not blocked before.
+    """Block runs with unreadable data and pause their jobs, without reading either; return the newly blocked runs.
 
-    The jobs of one that was blocked before, or has ended, are held, too.
+    The jobs of runs that are blocked or have ended are paused too.
     """
     first = {one.run: one for one in reversed(found)}
     outlines = {outline.key: outline for outline in tx.outlines(sorted(first), lock=True)}

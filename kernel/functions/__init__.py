@@ -1,1 +1,1 @@
-"""Durable functions: ordinary asyncio code on a loop of its own, whose only input is its run's history."""
+"""Durable functions: asyncio code on an event loop of its own, driven by the rows of its run's history."""

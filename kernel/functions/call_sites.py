@@ -1,4 +1,4 @@
-"""Who calls: where in the user's code, and which function of asyncio makes a task."""
+"""Finds call sites: where in user code a call was made, and which asyncio function creates a task."""
 
 import asyncio
 import sys
@@ -8,21 +8,21 @@ from typing import Final, cast
 
 _OURS: Final = ("asyncio.", "holdfast.kernel.", "contextlib")
 _BETWEEN: Final = ("caller", "create_task", "ensure_future", "_ensure_future", "<setcomp>")
-"""What is between a loop's `create_task` and the function that wants the task, in asyncio and here."""
+"""Names of the functions, here and in asyncio, between a loop's `create_task` and the function that wants the task."""
 
 _PLACES_MAX: Final = 10_000
-"""How many places in code are known by what people call them."""
+"""Maximum number of cached code locations."""
 _PLACES: Final[dict[tuple[int, int], tuple[CodeType, str]]] = {}
-"""What people call places, "" for those that are none of the user's: by the code, which is kept, and where in it."""
+"""Locations as `<file>:<line>` by code object and instruction; "" outside of user code. Keeps the code object alive."""
 
 _CHAIN_MAX: Final = 3
-"""How many functions that wait for each other are named."""
+"""How many frames of a chain of waiting coroutines are named."""
 
 
 def call_site(ours: int = 1) -> str:
-    """Return where the code is that a durable function is in, as `<file>:<line>`; "" if it is none of the user's.
+    """Return the location in user code that calls into Holdfast, as `<file>:<line>`; "" outside user code.
 
-    `ours` is how many callers are certain to be none of the user's: to look at a frame takes its time.
+    `ours` is the number of callers that are known to be Holdfast's own, which saves looking at their frames.
     """
     frame: FrameType | None = sys._getframe(1 + ours)  # pyright: ignore[reportPrivateUsage]  # `inspect` can't skip any
     while frame is not None and frame.f_code.co_name != "run_until_quiet_here":
@@ -36,7 +36,7 @@ def call_site(ours: int = 1) -> str:
 
 
 def _learn(frame: FrameType) -> str:
-    """Return what people call the place where a frame is, and remember it: to find the line takes longer."""
+    """Return the location of a frame and cache it, since computing the line is slow."""
     place = "" if _module(frame).startswith(_OURS) else _place(frame)
     if len(_PLACES) >= _PLACES_MAX:
         _PLACES.clear()
@@ -45,9 +45,9 @@ def _learn(frame: FrameType) -> str:
 
 
 def waits_at(coroutine: object) -> str:
-    """Return where a coroutine waits that is not running: `<file>:<line> in <function>`, from the outermost on.
+    """Return where a suspended coroutine waits: `<file>:<line> in <function>`, outermost first; "" outside user code.
 
-    "" if that is in none of the user's code. Of a long chain the last are given.
+    Of a long chain, only the innermost frames are named.
     """
     found: list[str] = []
     while coroutine is not None:
@@ -59,7 +59,7 @@ def waits_at(coroutine: object) -> str:
 
 
 def caller() -> FrameType | None:
-    """Return the frame of the function that wants a task."""
+    """Return the frame of the function that creates a task."""
     frame = currentframe()
     while frame is not None and frame.f_code.co_name in _BETWEEN and _module(frame).startswith(_OURS):
         frame = frame.f_back
@@ -67,12 +67,12 @@ def caller() -> FrameType | None:
 
 
 def is_wait_for(frame: FrameType | None) -> bool:
-    """Whether a task is made by `asyncio.wait_for`. It does so up to Python 3.11 only."""
+    """Whether `asyncio.wait_for` creates a task. It does so up to Python 3.11 only (docs/decisions/0020)."""
     return frame is not None and frame.f_code is asyncio.wait_for.__code__
 
 
 def as_completed_awaitables(frame: FrameType | None) -> object:
-    """Return what `asyncio.as_completed` was given, if a task is made by it; None if not."""
+    """Return the argument of `asyncio.as_completed` if that creates a task, else None."""
     if frame is None or frame.f_code is not _as_completed():
         return None
     return cast("object", frame.f_locals.get("fs", frame.f_locals.get("aws")))

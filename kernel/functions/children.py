@@ -1,4 +1,4 @@
-"""The runs that a function has started, and what came of them."""
+"""The child runs of a durable function, and their results."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,9 +8,9 @@ from holdfast.kernel.functions.protocol import ChildEnded
 
 
 class Children:
-    """Keeps the ends of runs, whether anybody waits for them or not.
+    """Keeps the ends of child runs until the function awaits them.
 
-    `new_future` makes a future of the loop that the function runs on.
+    `new_future` creates a future on the function's loop.
     """
 
     __slots__ = ("_bound", "_ends", "_new_future", "_rows", "_started", "_waiting")
@@ -25,25 +25,25 @@ class Children:
 
     @property
     def are_waited_for(self) -> bool:
-        """Whether anybody waits for the end of one."""
+        """Whether the function awaits the end of a child run."""
         return any(not future.done() for futures in self._waiting.values() for future in futures)
 
     @property
     def awaited(self) -> tuple[str, ...]:
-        """The runs whose ends are awaited, by their ids."""
+        """The ids of the child runs whose ends are awaited."""
         return tuple(
             run for run, futures in self._waiting.items() if any(not future.done() for future in futures)
         )
 
     @property
     def bound(self) -> tuple[str, ...]:
-        """Those that have not ended, and are not to outlive this run."""
+        """The ids of active child runs that are closed with this run."""
         return tuple(run for run in self._bound if run not in self._ends)
 
     def begin(self, run: str, check: Callable[[ChildEnded, int], object], *, is_bound: bool) -> None:
-        """Note that one was started; `is_bound` says that it is not to outlive this run.
+        """Register a child run that was started; `is_bound` if it is closed with this run.
 
-        `check` is given its end with the number of the row that tells of that, before anybody is.
+        `check` is called with its end, and the number of the row, before anything that awaits the child continues.
         """
         self._started[run] = check
         if is_bound:
@@ -52,7 +52,7 @@ class Children:
             check(self._ends[run], self._rows[run])
 
     def end(self, ended: ChildEnded, row: int, *, wakes: bool) -> None:
-        """Take in that one has ended, and wake who waits for it. What is told again changes nothing."""
+        """Store the end of a child run and, with `wakes`, resume what awaits it. A repeated end is ignored."""
         if ended.run not in self._ends:
             self._ends[ended.run], self._rows[ended.run] = ended, row
             if ended.run in self._started:
@@ -62,7 +62,7 @@ class Children:
                 future.set_result(self._ends[ended.run])
 
     async def ended(self, run: str) -> ChildEnded:
-        """Wait for the end of one, and return it."""
+        """Wait for the end of a child run and return it."""
         if run not in self._ends:
             future: asyncio.Future[ChildEnded] = self._new_future()
             self._waiting.setdefault(run, []).append(future)

@@ -1,4 +1,4 @@
-"""The messages that a function was sent, by channel, until it takes them."""
+"""The unread messages of a durable function, by channel."""
 
 import asyncio
 from collections import deque
@@ -12,28 +12,29 @@ _NO_CALLS: Final[Mapping[str, tuple[str, ...]]] = {}
 
 
 class Message(NamedTuple):
-    """A message as it came: the name of its channel, and its JSON text. `number` is that of its row.
-
-    `is_checked` says that its sender knew what the channel takes.
-    """
+    """A message as it was stored."""
 
     number: int
+    """The number of its history row."""
     channel: str
     text: str
+    """Its value as JSON text."""
     is_checked: bool = False
+    """Whether its value was checked against the channel's type when it was sent."""
 
 
 Read: TypeAlias = Callable[[Message], Any]
-"""Gives the value of a message. InvalidValueError."""
+"""Decodes a message. InvalidValueError if it is not of the channel's type."""
 
 
 class Inboxes:
-    """Keeps messages, whether anybody waits for them or not, and gives each to whoever asks first.
+    """Keeps messages until the function receives them, each by the first receiver of its channel.
 
-    One that is not what its receiver takes wakes nobody. If its sender knew what the channel takes, the code was
-    changed since, and the function is halted. Any other is passed over, and noted among those that are `refused`.
+    A message that its receiver can't decode wakes no receiver. If it was checked when it was sent, the function's code
+    has changed since, and the function is halted; otherwise the message is skipped and listed in `refused`
+    (docs/decisions/0062).
 
-    `new_future` makes a future of the loop that the function runs on, `halt` has the function halted.
+    `new_future` creates a future on the function's loop; `halt` halts the function.
     """
 
     __slots__ = (
@@ -59,39 +60,39 @@ class Inboxes:
         self._is_halted = False
         self._messages: dict[str, deque[Message]] = {}
         self._waiting: dict[asyncio.Future[None], tuple[Sequence[str], Read]] = {}
-        # Most functions have none of these, and an empty set takes 216 bytes.
+        # Most functions have no closed channels, and an empty set takes 216 bytes.
         self._closed: frozenset[str] = frozenset()
         self._closes: Mapping[str, tuple[str, ...]] = _NO_CALLS
-        """The calls that close channels, by these: nothing has come of them yet."""
+        """The pending calls that close each channel."""
         self.taken: list[int] = []
-        """The numbers of the messages that were taken since this was emptied."""
+        """The row numbers of messages received or skipped since this list was cleared."""
         self._passed_over: set[int] | None = None
         self.refused: tuple[Refused, ...] = ()
-        """What was passed over since this was taken."""
+        """The messages skipped since `take_refused` was called last."""
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether anybody waits for a message."""
+        """Whether a receiver waits for a message."""
         return bool(self._waiting)
 
     @property
     def awaited(self) -> tuple[str, ...]:
-        """The names of the channels from which messages are awaited, each once, in the order of the receives."""
+        """The channels that receivers wait for, each once, in the order of the receives."""
         return tuple(dict.fromkeys(channel for channels, _ in self._waiting.values() for channel in channels))
 
     def has(self, channel: str) -> bool:
-        """Whether there is a message of a channel that nobody has taken."""
+        """Whether a channel has an unread message."""
         return bool(self._messages.get(channel))
 
     def take_refused(self) -> tuple[Refused, ...]:
-        """Return what was passed over since this was called last."""
+        """Return and clear the skipped messages."""
         refused, self.refused = self.refused, ()
         return refused
 
     def put(self, message: Message) -> Sequence[str]:
-        """Keep a message, and wake the first who waits for one of its channel; return the calls that can't close that.
+        """Store a message and wake the first receiver of its channel; return the pending closes, which fail.
 
-        One of a channel that is closed is for the next generation of the run, and kept by the store.
+        A message for a closed channel is left to the next generation of the run.
         """
         channel = message.channel
         if channel in self._closed:
@@ -104,17 +105,17 @@ class Inboxes:
         return self._take_closes(channel)
 
     def pass_over(self, number: int) -> None:
-        """Have a message passed over, for it is recorded that it was, whatever could be read of it by now."""
+        """Skip a message that was skipped when it was first read, even if the code can decode it now."""
         if self._passed_over is None:
             self._passed_over = set()
         self._passed_over.add(number)
 
     def closed_by(self, channel: str, call: str) -> None:
-        """Note the call that is to close a channel. A message that comes first refuses it."""
+        """Register the pending call that closes a channel. A message that arrives first refuses the close."""
         self._closes = {**self._closes, channel: (*self._closes.get(channel, ()), call)}
 
     def _take_closes(self, channel: str) -> Sequence[str]:
-        """Return the calls that are to close a channel, and forget them."""
+        """Remove and return the pending calls that close a channel."""
         calls = self._closes.get(channel, ())
         if calls:
             self._closes = {name: one for name, one in self._closes.items() if name != channel}
@@ -125,7 +126,7 @@ class Inboxes:
         return channel in self._closed
 
     def close(self, channel: str) -> None:
-        """Note that no message comes through a channel any more, and wake all who wait for one."""
+        """Close a channel and wake its receivers."""
         self._take_closes(channel)
         self._closed |= {channel}
         for future, (channels, _) in self._waiting.items():
@@ -133,9 +134,9 @@ class Inboxes:
                 future.set_result(None)
 
     async def take(self, channels: Sequence[str], read: Read) -> tuple[Any] | None:
-        """Take the message that came first of any of these channels, waiting for one if need be; return its value.
+        """Return the first message of any of these channels, decoded, in a tuple. Waits for one if necessary.
 
-        None if all of them are closed.
+        None if all of the channels are closed.
         """
         while (taken := self._first(channels, read)) is None:
             if self._closed.issuperset(channels):
@@ -146,7 +147,7 @@ class Inboxes:
                 await future
             except asyncio.CancelledError:
                 if future.done() and not future.cancelled():
-                    for channel in channels:  # a message woke it that it does not take: the next one may
+                    for channel in channels:  # woken by a message and cancelled: another receiver may take it
                         self._wake(channel)
                 raise
             finally:
@@ -154,7 +155,7 @@ class Inboxes:
         return taken
 
     def _first(self, channels: Sequence[str], read: Read) -> tuple[Any] | None:
-        """Take the message that came first of any of these channels, and can be read; return its value."""
+        """Receive the first decodable message of these channels; None without one."""
         while found := [self._messages[channel] for channel in channels if self._messages.get(channel)]:
             messages = min(found, key=lambda messages: messages[0].number)
             if (value := self._read(messages, read)) is not None:
@@ -179,11 +180,11 @@ class Inboxes:
                 return
 
     def _read(self, messages: deque[Message], read: Read) -> tuple[Any] | None:
-        """Return the value of the first of these messages. If it can't be read, it is gone or the function halted."""
+        """Decode the first of these messages. None if that fails: then it was skipped, or the function halted."""
         message = messages[0]
         try:
             return (read(message),)
-        except Exception as error:  # noqa: BLE001  # what else a codec raises is no fault of the message's
+        except Exception as error:  # noqa: BLE001  # any other error is the codec's fault, not the message's
             if message.is_checked or not isinstance(error, InvalidValueError):
                 self._is_halted = True
                 self._halt(f"a message for the channel {message.channel!r}", message.number, error)

@@ -1,4 +1,4 @@
-"""Parts of a loop that are made when they are first asked for: functions that rest in memory use few of them."""
+"""Lazily created attributes: most functions use few parts of their loop, and many functions stay in memory."""
 
 from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar, cast, overload
@@ -7,7 +7,7 @@ P = TypeVar("P")
 
 
 class Part(Generic[P]):
-    """A part of an object, which has a slot for it: `_made_<name>`. `make` makes it of the object."""
+    """A descriptor for a part of an object, which `make` creates on first use in the object's slot `_made_<name>`."""
 
     def __init__(self, make: Callable[[Any], P]) -> None:
         self._make = make
@@ -29,9 +29,9 @@ class Part(Generic[P]):
         return part
 
     def of(self, instance: object) -> P | None:
-        """Return the part of an object, if that has been made."""
+        """Return the part of an object, or None if it was not created."""
         return cast("P | None", getattr(instance, self._slot, None))
 
     def drop(self, instance: object) -> None:
-        """Forget the part of an object: another is made when it is asked for again."""
+        """Discard the part of an object. The next access creates a new one."""
         setattr(instance, self._slot, None)

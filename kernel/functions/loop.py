@@ -1,8 +1,48 @@
-"""The event loop of durable functions: deterministic, without time, files, sockets or threads of its own.
+"""The event loop of a durable function: deterministic, with no time, files, sockets or threads of its own.
 
-It runs callbacks first in, first out. Its clock is what it is set to. Tasks and futures hash by the number in which
-they were made, so a set of them has one order on every Python. Each task has a path in the tree of tasks, and calls
-are numbered within their task: what a call is named does not depend on what other tasks did before.
+Theory of operation
+===================
+
+Each durable function has its own `FunctionLoop`. The loop does not run for ever. A host runs it in turns: the machine
+(`machine.py`) passes one history row to the function, then `run_until_quiet` runs callbacks, first in, first out, until
+there are none. Between turns the loop is an inert object in memory, and a later turn may run in another thread.
+
+A replay must make the same calls in the same order, in another process and on another Python version. So everything in
+asyncio that depends on the process is replaced:
+
+- Time. The clock shows what the machine sets, as a rule the time of the row. Nothing waits: `call_at` turns into a
+  `TimerRequest`, and a history row fires it.
+- Sets of tasks and futures. asyncio keeps tasks in sets, which iterate by hash, and the default hash is an address.
+  `RunTask` and `RunFuture` hash by order of creation (`tasks.py`).
+- Names of calls. A task has a path, and its calls are numbered within it: `3.1` is the first call in the task that was
+  call 3. What one task does never renumbers the calls of another (docs/decisions/0020).
+- Garbage collection. The loop references all tasks and async generators that have not ended, so none is finalised while
+  it waits. Unretrieved errors of tasks are reported when the function ends, not when a task is collected.
+- Input and output. Every method of `AbstractEventLoop` that is not implemented here raises NotDurableError; these
+  methods are made at the end of this module. So is a callback that belongs to the loop of another run: objects such as
+  a lock shared by several runs are detected when they wake a task (docs/decisions/0064).
+
+A function leaves memory in one of two ways:
+
+- It is halted: it continues as a new generation (`goes_on`), or a recorded value can't be decoded (`fault`). No further
+  callback runs, and nothing is raised where its code could catch it.
+- It is evicted: its coroutines are closed, which runs its `finally` blocks. Meanwhile every call, wait and new task
+  raises `Evicted`, so `finally: await refund()` refunds nothing.
+
+Guaranteed: as long as the code does no I/O of its own, nothing reaches it but rows of its history.
+A turn ends: after `CALLBACKS_MAX` callbacks it raises RestlessError. Code in an endless loop without `await` is not
+detected here.
+
+Not pretty, and why it stays:
+
+- Private parts of asyncio are used: the running loop, `Handle._run`, and flags of tasks and timers. There is no public
+  way to run a loop in steps. Tests on each Python version notice when these change.
+- `asyncio.wait_for` (up to 3.11), `asyncio.as_completed` and parts of anyio are recognised by their code or names
+  (`call_sites.py`, `tasks.py`), because they create or cancel tasks in an order that a replay could not repeat.
+- The code avoids objects: slots, parts created on first use (`lazy_parts.py`), lists for deques, one shared empty
+  mapping. A worker keeps up to a thousand parked functions in memory by default.
+- After a thousand refusals during an eviction, code that catches everything is left waiting, referenced for ever. If it
+  were collected instead, Python would resume it, and its code would run outside of any loop.
 """
 
 import asyncio
@@ -39,29 +79,31 @@ Arguments = TypeVarTuple("Arguments")
 CancelledError = asyncio.CancelledError
 
 CALLBACKS_MAX: Final = 100_000
-"""How many callbacks may run before the loop has nothing left to do."""
+"""Maximum number of callbacks in one turn."""
 TIMER_MAX: Final = 1_000 * 366 * 86_400
-"""How many seconds ahead a timer may be set: a thousand years."""
+"""Maximum delay of a timer in seconds: a thousand years."""
 _OF_OTHERS: Final = "an asyncio object that was made outside of it"
 _SHARED: Final = "is shared by several runs, or with a step, and no replay could repeat what they do with it"
 _OWN: Final = "Make it in the function that uses it; between runs use messages"
 _NOTHING: Final[Mapping[str, str]] = {}
-"""Shared by the many functions that have nothing of a kind: an empty dict of its own takes 64 bytes."""
+"""Shared by all functions with nothing of a kind: an empty dict for each would take 64 bytes."""
 _CLOSES_MAX: Final = 100
 _KEPT_MIN: Final = 16
 _REFUSALS_MAX: Final = 1_000
 _ABANDONED: Final[list[object]] = []
-"""Coroutines that can't be closed. Nobody must do so for us: then code of theirs would run."""
+"""Coroutines that refuse to be closed. They are referenced for ever: collecting one would run its code."""
 
 
 class Evicted(BaseException):
-    """The function is taken out of memory: no error. Its run goes on from its history, as if this had not been."""
+    """Raised in the code of a function that is evicted from memory. Its run can continue from its history."""
 
 
 class FunctionLoop(asyncio.AbstractEventLoop):
-    """Runs one durable function, in turns: callbacks until there are none. Not thread-safe.
+    """The event loop of one durable function, run in turns. Not thread-safe.
 
-    `began_at` is the instant at which its clock stands at 0. `seed` makes what it draws that run's own.
+    Args:
+        began_at: The instant at which the loop's `time()` is 0.
+        seed: The seed of the run's random numbers and UUIDs.
     """
 
     __slots__ = (
@@ -114,33 +156,33 @@ class FunctionLoop(asyncio.AbstractEventLoop):
     def __init__(self, *, began_at: Micros, seed: str) -> None:
         self.seed = seed
         self.requests: list[Request] = []
-        """What was asked for since this was emptied, in order."""
+        """The requests made since the last turn was taken, in order."""
         self.dropped: list[str] = []
-        """The calls in which interest was lost since this was emptied."""
+        """The calls that the function stopped awaiting since the last turn was taken."""
         self._unawaited: dict[str, tuple[Request, Coroutine[Any, Any, Any]]] = {}
-        """The calls that were made, and that nobody has awaited."""
+        """Calls that were made and not awaited yet."""
         self.is_replaying = False
-        """Whether there are rows of the history that the function has not been told yet."""
+        """Whether there are more rows to feed: the function is being replayed."""
         self.speaker: object = None
-        """To whom it is told what the function logs: whoever drives it knows; None where nobody does, as in a query."""
+        """Where log records of the function go, as its host knows; None while it is only replayed, as for a query."""
         self.is_looked_at = False
-        """Whether somebody looks at the function from outside: then nothing of it may change."""
+        """Whether a query is reading the function's state: then nothing may change."""
         self.goes_on: GoesOn | None = None
-        """As what the run goes on, once the function has asked for that: then no more of its code runs."""
+        """The new generation as which the run continues. Once it is set, no more of the function's code runs."""
         self.fault: Exception | None = None
-        """Why no more of the function's code may run: what it is told can't be read."""
+        """The error that halted the function, for example a recorded value that can't be decoded."""
         self.step_arguments: Mapping[str, str] = _NOTHING
-        """What steps were called with, by their calls, as far as what takes them back is to have it."""
+        """The arguments of steps, by call, for compensations that need them."""
         self.row = 0
-        """The number of the row that it is told."""
+        """The number of the row that is being fed."""
         self.is_cancelling = False
-        """Whether the function was told to end."""
+        """Whether the run was cancelled."""
         self._began_at = began_at
         self._now = began_at
         self.was_read = False
-        """Whether the clock was looked at since this was unset."""
+        """Whether the clock was read in this turn."""
         self._ready: list[asyncio.Handle] = []
-        """What is to run, in order. A list, for those of functions that rest are empty, and a deque never is small."""
+        """The callbacks to run, in order. A list: most functions in memory have none, and a deque is larger."""
         self._made = 0
         self._cancels: tuple[tuple[RunTask[Any], Any], ...] = ()
         self._tasks: list[RunTask[Any]] = []
@@ -154,7 +196,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         self._outside = Numbers("0")
         self._is_running = False
         self.turn = 0
-        """How often it has begun to run and stopped again: an odd number while it runs."""
+        """Incremented when the loop starts to run and when it stops: an odd number while it runs."""
         self.is_evicted = False
         self._refusals = 0
         self._made_inboxes: Inboxes | None = None
@@ -167,17 +209,17 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     @property
     def now(self) -> Micros:
-        """The instant at which the run is."""
+        """The current time of the run."""
         self.was_read = True
         return self._now
 
     def set_clock(self, at: Micros) -> None:
-        """Let the clock stand at an instant. It is never set back."""
+        """Set the clock. It is never set back."""
         self._now = max(self._now, at)
 
     @contextmanager
     def showing(self, at: Micros) -> Generator[None]:
-        """Have the clock show an instant for a turn. If nobody reads it then, it shows what it did before."""
+        """Show another time for one turn. If the function does not read the clock in it, the clock is set back."""
         before = self._now
         self.set_clock(at)
         yield
@@ -185,14 +227,14 @@ class FunctionLoop(asyncio.AbstractEventLoop):
             self._now = before
 
     def begin(self, coroutine: Coroutine[Any, Any, T], context: Context, *, path: str = "") -> RunTask[T]:
-        """Make the function's own task, or, with a path, one that goes on after it."""
+        """Start the function's own task, or, with a path, a further task."""
         task = self._make_task(coroutine, Numbers(path), None, context)
         self._function = self._function or task
         return task
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether it waits for what only others can bring: a message, an update, or the end of a run."""
+        """Whether the function awaits external input: a message, an update, or the end of a child run."""
         inboxes, children, updates = self._made_inboxes, self._made_children, self._made_updates
         return (
             (inboxes is not None and inboxes.is_waited_for)
@@ -202,34 +244,34 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     @property
     def awaited_channels(self) -> tuple[str, ...]:
-        """The names of the channels from which it awaits messages."""
+        """The channels from which messages are awaited."""
         inboxes = self._made_inboxes
         return () if inboxes is None else inboxes.awaited
 
     @property
     def awaited_children(self) -> tuple[str, ...]:
-        """The ids of the runs whose ends it awaits."""
+        """The ids of the child runs whose ends are awaited."""
         children = self._made_children
         return () if children is None else children.awaited
 
     @property
     def has_returned(self) -> bool:
-        """Whether the function itself has ended, though some of its tasks may not have."""
+        """Whether the function itself has ended. Tasks that it has created may not have."""
         return self._has_returned or (self._function is not None and self._function.done())
 
     def tasks(self) -> Sequence[RunTask[Any]]:
-        """Return the tasks that have not ended, in the order in which they were made."""
+        """Return the tasks that have not ended, in order of creation."""
         return [task for task in self._tasks if not task.done()]
 
     @property
     def kept(self) -> int:
-        """How many tasks and async generators are kept in memory, ended ones too."""
+        """The number of tasks and async generators that are referenced, including ended ones."""
         return len(self._tasks) + len(self._generators)
 
     def run_until_quiet(self) -> None:
-        """Run callbacks until there are none. RestlessError if that does not come to an end.
+        """Run callbacks until none is left. RestlessError after `CALLBACKS_MAX` of them.
 
-        SystemExit and KeyboardInterrupt, if code raises them, and whatever else is no Exception.
+        Propagates SystemExit, KeyboardInterrupt and other errors that are no Exception.
         """
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(self.keep, _leave_alone)
@@ -242,16 +284,16 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     @property
     def in_thread(self) -> AbstractContextManager[None]:
-        """While this is entered, it is the loop of this thread, as for `run_until_quiet`, which takes its time."""
+        """A context in which this is the running loop of the thread, for several `run_until_quiet_here`."""
         return _InThread(self)
 
     def run_until_quiet_here(self) -> None:
-        """Do what `run_until_quiet` does, in a thread whose loop it is already."""
+        """Run callbacks as `run_until_quiet`, in a thread where this is the running loop already."""
         ready, ran = self._ready, 0
-        self._is_running = True  # as `enter`: each call takes its time, and this is done for each row
+        self._is_running = True  # as `enter`, inlined because this runs for each row
         self.turn += 1
         try:
-            for handle in ready:  # what is added to a list while it is gone through comes too
+            for handle in ready:  # callbacks added meanwhile are reached by the same loop
                 if self.goes_on is not None or self.fault is not None:
                     break
                 if ran == CALLBACKS_MAX:
@@ -263,7 +305,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
             del ready[:ran]
             self._is_running = False
             self.turn += 1
-        # What has ended needs no strong reference. That is looked at so seldom that it costs nothing.
+        # Drop references to ended tasks. The threshold doubles, so the cost for each task is constant.
         if len(self._tasks) + len(self._generators) > self._kept_max:
             self._tasks = [task for task in self._tasks if not task.done() or _has_unseen(task)]
             self._generators = [one for one in self._generators if cast("Any", one).ag_frame is not None]
@@ -271,7 +313,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     @contextmanager
     def _in_turn(self) -> Generator[None]:
-        """While this is entered, code of the function runs that is no callback."""
+        """A context for code of the function that is not a callback."""
         self.enter()
         try:
             yield
@@ -279,7 +321,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
             self.leave()
 
     def looked_at(self, look: Callable[[], T]) -> T:
-        """Make a call that only looks at what the function holds. What it raises, RuntimeError if it does more."""
+        """Call `look`, which only reads the function's state. RuntimeError if it makes a call or waits."""
         self.is_looked_at = True
         try:
             with _InThread(self), self._in_turn():
@@ -288,11 +330,11 @@ class FunctionLoop(asyncio.AbstractEventLoop):
             self.is_looked_at = False
 
     def evict(self, context: Context) -> None:
-        """Close all that waits, so that no code of the function has any effect. Nothing is to be run after this."""
+        """Close all coroutines without any effect outside of them. The loop must not be run after that."""
         self.is_evicted = True
         self._ready.clear()
         context.run(self._close_all)
-        # They refer to this loop, and it to them: what is over need not wait until Python looks for such things.
+        # Break reference cycles, so that memory is freed without a garbage collection.
         self._has_returned = self.has_returned
         self._function = None
         self._tasks, self._generators = [], []
@@ -311,7 +353,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     @property
     def has_only_requests(self) -> bool:
-        """Whether nothing has come of a turn but what was asked for."""
+        """Whether the turn produced nothing but requests."""
         inboxes = self._made_inboxes
         parts = self._made_patches or self._made_updates or self._made_publications
         if inboxes is not None and inboxes.refused:
@@ -321,10 +363,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
     def take_outputs(
         self,
     ) -> tuple[tuple[str, ...], tuple[Answered, ...], tuple[Published, ...], tuple[Refused, ...]]:
-        """Return what is new since this was called last.
-
-        Patches, answers to updates, published values, and messages that were passed over.
-        """
+        """Return and clear other output: patches, outcomes of updates, published values, skipped messages."""
         patches, updates, publications = self._made_patches, self._made_updates, self._made_publications
         inboxes = self._made_inboxes
         return (
@@ -338,29 +377,29 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     @property
     def has_timers(self) -> bool:
-        """Whether a timer was set, and has neither fired nor been cancelled."""
+        """Whether a timer is pending."""
         return bool(self._timers)
 
     @property
     def under_way(self) -> tuple[str, ...]:
-        """The calls that were made, and of which nothing has come yet."""
+        """The calls without an outcome."""
         return tuple(self._waiting)
 
     def next_call(self) -> str:
-        """Return the name of the call that is being made. Evicted if the function is being taken out of memory."""
+        """Return the name of the next call. Evicted if the function is being evicted, RuntimeError in a query."""
         if self.is_evicted or self.is_looked_at:
             self._check()
-        task = current_task(self) if self._is_running else None  # as `_numbers`, of which it takes most calls
+        task = current_task(self) if self._is_running else None  # as `_numbers`, inlined in a hot path
         return task.numbers.next() if isinstance(task, RunTask) else self._outside.next()
 
     def made(self, request: Request, coroutine: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """Keep a call until it is awaited, and return it. Where that never happens, it is closed in the end."""
+        """Register a call until it is awaited, and return its coroutine, which is closed with the loop otherwise."""
         self._unawaited[request.call] = request, coroutine
         return coroutine
 
     @property
     def unawaited(self) -> Sequence[Request]:
-        """What would have been asked for by the calls that nobody has awaited."""
+        """The requests of calls that were never awaited."""
         return [request for request, _ in self._unawaited.values()]
 
     def cancel_soon(self, task: RunTask[Any], msg: Any | None, /) -> None:
@@ -373,37 +412,37 @@ class FunctionLoop(asyncio.AbstractEventLoop):
             task.cancel_now(msg)
 
     def keep_arguments(self, call: str, arguments: str) -> None:
-        """Keep what a step was called with, for what takes it back."""
+        """Keep the arguments of a step for its compensation."""
         if self.step_arguments is _NOTHING:
             self.step_arguments = {}
         cast("dict[str, str]", self.step_arguments)[call] = arguments
 
     @property
     def failures(self) -> Sequence[tuple[str, BaseException]]:
-        """What tasks have raised that nobody has asked for it, each with the name of what the task runs."""
+        """Errors of tasks that were not retrieved, each with the name of the task's function."""
         tasks = [
             task for task in self._tasks if task.done() and task is not self._function and _has_unseen(task)
         ]
         return [(_name_of(task), cast("BaseException", task.exception())) for task in tasks]
 
     def submit(self, request: Request) -> "asyncio.Future[Any]":
-        """Have something asked for; return the future of what comes of it."""
+        """Make a request and return the future of its outcome."""
         if self.is_evicted or self.is_looked_at:
             self._check()
         if self._unawaited.pop(request.call, None) is not None and not self._unawaited:
-            self._unawaited.clear()  # an empty dict that had members before is four times as large
+            self._unawaited.clear()  # frees the table of the emptied dict
         self.requests.append(request)
-        # One of asyncio's own, which a task awaits in a fraction of the time: only the call itself ever has it, and no
-        # set. It counts as any other, for in which order a set has its members hangs on their numbers.
+        # asyncio's own future, which is awaited in a fraction of the time. Only the call itself has it, so it is never
+        # in a set. It is counted all the same, so that the numbers of other futures stay as they were.
         self._made += 1
         future: asyncio.Future[Any] = asyncio.Future(loop=self)
         self._waiting[request.call] = future
         return future
 
     def halt(self, what: str, row: int | None, error: Exception) -> None:
-        """Run no more of the function's code: a value of its history, which is in this row, can't be read.
+        """Halt the function: a value of its history, in this row, can't be decoded.
 
-        What no value is to blame for, a fault of the codec's, stays as it is.
+        An error that is no InvalidValueError is a fault of the codec and is kept as it is.
         """
         if self.fault is None:
             if isinstance(error, InvalidValueError):
@@ -411,34 +450,34 @@ class FunctionLoop(asyncio.AbstractEventLoop):
             self.fault = error
 
     async def never(self) -> NoReturn:
-        """Wait for what does not come. Once it is halted nothing is raised here that code could catch."""
+        """Wait for ever. In a halted function nothing is raised that its code could catch."""
         await self.create_future()
         raise AssertionError("a function that is halted was run on")
 
     def publish(self, name: str, text: str) -> None:
-        """Show a value, by its JSON text. It takes no number from the calls: it may be added to a function any time."""
+        """Publish a value, given as JSON text. Not a numbered call, so a deploy may add it anywhere."""
         self._check()
         self.publications.add(name, text)
 
     def drop(self, call: str) -> None:
-        """Note that nobody waits for a call any more."""
+        """Drop a call that is no longer awaited."""
         self._waiting.pop(call, None)
         self.dropped.append(call)
 
     def answer(self, call: str, result: object) -> None:
-        """Give a call its result."""
+        """Resolve a call with its result."""
         future = self._waiting.pop(call)
         if not future.done():
             future.set_result(result)
 
     def fail(self, call: str, error: Exception) -> None:
-        """Have a call raise an error."""
+        """Resolve a call with an error."""
         future = self._waiting.pop(call)
         if not future.done():
             future.set_exception(error)
 
     def fire(self, call: str) -> None:
-        """Have the callback of a timer run."""
+        """Run the callback of a timer."""
         self._ready.append(self._timers.pop(call))
 
     def _numbers(self) -> Numbers:
@@ -446,9 +485,9 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         return task.numbers if isinstance(task, RunTask) else self._outside
 
     def _check(self) -> None:
-        """Raise Evicted while the function is taken out of memory, unless it goes on and on: then let it wait.
+        """Raise Evicted while the function is evicted, RuntimeError in a query.
 
-        RuntimeError while somebody only looks at it.
+        After too many refusals it does nothing: code that catches everything is left waiting.
         """
         if self.is_looked_at:
             raise RuntimeError("it calls or waits for something, and a query only looks; make it an update")
@@ -456,7 +495,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
             self._refusals += 1
             raise Evicted
 
-    # What asyncio asks of a loop --------------------------------------------------------------------------------------
+    # Methods of AbstractEventLoop -------------------------------------------------------------------------------------
 
     @override
     def time(self) -> float:
@@ -477,19 +516,19 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     @override
     def set_debug(self, enabled: bool) -> None:
-        """Do nothing: what asyncio looks at then is not the run's."""
+        """Do nothing: asyncio's debug mode looks at things that differ between processes."""
 
     @override
     def get_task_factory(self) -> None:
-        """Return None: tasks are made as the loop makes them."""
+        """Return None: the loop has no task factory."""
 
     @override
     def get_exception_handler(self) -> None:
-        """Return None: there is none, as `call_exception_handler` says."""
+        """Return None: the loop has no exception handler."""
 
     @override
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Do nothing: when asyncio would tell of a task that nobody asked depends on when it is collected."""
+        """Do nothing: asyncio reports an unretrieved error when the task is collected, which is not deterministic."""
 
     @override
     def default_exception_handler(self, context: dict[str, Any]) -> None:
@@ -537,13 +576,13 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         timer = RunTimer(when, callback, args, self, context)
         timer.call = ""
         if when == inf:
-            return timer  # as anyio sleeps for ever: nothing is asked for, and nothing comes
+            return timer  # `anyio.sleep_forever` sets this timer, which never fires
         if when <= self.time():
             self._ready.append(timer)
             return timer
         call = timer.call = self._numbers().next()
         self._timers[call] = timer
-        cast("Any", timer)._scheduled = True  # only then does it say that it is cancelled
+        cast("Any", timer)._scheduled = True  # otherwise `cancel` does not call `_timer_handle_cancelled`
         self.requests.append(
             TimerRequest(call=call, at=self._began_at + round(when * 1_000_000), site=call_site())
         )
@@ -559,7 +598,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         if self.is_evicted or self.is_looked_at:
             self._check()
         self._made += 1
-        # Not RunFuture[Any](...): then each would keep that alias, in a dict of its own.
+        # Not RunFuture[Any](...): then each future would keep that alias in a dict of its own.
         future: RunFuture[Any] = RunFuture(loop=self)
         future.number = self._made
         return future
@@ -584,7 +623,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         return self._make_task(coroutine, numbers, name, context)
 
     def _make_together(self, awaitables: object) -> "dict[int, RunTask[Any]]":
-        """Make tasks of all that `asyncio.as_completed` was given: it would do so in the order of their addresses."""
+        """Create all tasks of `asyncio.as_completed` in the order of its list: it would do so by address."""
         if not isinstance(awaitables, list | tuple):
             raise NotDurableError(
                 "asyncio.as_completed",
@@ -607,28 +646,28 @@ class FunctionLoop(asyncio.AbstractEventLoop):
             number=self._made,
             numbers=numbers,
             name=name,
-            context=copy_context() if context is None else context,  # one that is empty is false
+            context=copy_context() if context is None else context,  # not `or`: an empty context is false
         )
         self._tasks.append(task)
         return task
 
     def enter(self) -> None:
-        """Note that callbacks run now."""
+        """Mark the loop as running."""
         self._is_running = True
         self.turn += 1
 
     def leave(self) -> None:
-        """Note that they do not any more."""
+        """Mark the loop as not running."""
         self._is_running = False
         self.turn += 1
 
     def keep(self, generator: AsyncGenerator[Any, Any]) -> None:
-        """Keep an async generator in memory: when it is collected is not the run's to know."""
+        """Keep a reference to an async generator, so that it is never collected before it ends."""
         self._generators.append(generator)
 
 
 class _InThread:
-    """While it is entered, a loop is that of this thread."""
+    """A context in which a loop is the running loop of the thread."""
 
     __slots__ = ("_hooks", "_loop")
 
@@ -647,24 +686,24 @@ class _InThread:
 
 
 def check_thread() -> None:
-    """Raise RuntimeError if this thread's event loop runs: no function can be driven here."""
+    """Raise RuntimeError if an event loop runs in this thread: then no function can be driven here."""
     if asyncio._get_running_loop() is not None:
         raise RuntimeError("a durable function can't be driven from a thread whose event loop runs")
 
 
 def new_loop(*, began_at: Micros, seed: str) -> FunctionLoop:
-    """Return a loop. Type checkers don't see the methods that only refuse, which are made below."""
+    """Return a new loop. To type checkers the class is abstract: the methods that only refuse are made below."""
     return cast("Callable[..., FunctionLoop]", FunctionLoop)(began_at=began_at, seed=seed)
 
 
 def running_loop() -> FunctionLoop | None:
-    """Return the loop of the durable function that calls; None if none does."""
+    """Return the loop of the durable function that calls this, or None outside of one."""
     loop = asyncio._get_running_loop()
     return loop if isinstance(loop, FunctionLoop) else None
 
 
 def loop_for(what: str) -> FunctionLoop:
-    """Return the loop of the durable function that calls. RuntimeError, which names what it wants, if none does."""
+    """Return the loop of the durable function that calls this. RuntimeError, naming `what`, outside of one."""
     loop = running_loop()
     if loop is None:
         raise RuntimeError(f"{what} is for workflows: nothing outside of one is the same in every replay")
@@ -672,15 +711,15 @@ def loop_for(what: str) -> FunctionLoop:
 
 
 def _close(close: Callable[[], object], what: object) -> None:
-    """Close what waits. Code that refuses to end is left as it is, for good."""
+    """Close a suspended coroutine. If it refuses to end, it is abandoned."""
     for _ in range(_CLOSES_MAX):
         try:
             close()
         except RuntimeError as error:
-            if "ignored GeneratorExit" in str(error):  # it waits for something else now
+            if "ignored GeneratorExit" in str(error):  # the coroutine is suspended again
                 continue
             return
-        except BaseException:  # noqa: BLE001  # whatever it raises while it ends is nobody's
+        except BaseException:  # noqa: BLE001  # an error during an eviction must not have any effect
             return
         return
     _ABANDONED.append(what)
@@ -696,7 +735,7 @@ def _closing(generator: AsyncGenerator[Any, Any]) -> Callable[[], object]:
 
 
 def explained(error: BaseException) -> BaseException:
-    """Return an error that says what to do about it, where it is one of asyncio's that does not."""
+    """Return a NotDurableError for the error of asyncio about another event loop; other errors as they are."""
     if isinstance(error, RuntimeError) and "is bound to a different event loop" in str(error):
         known = NotDurableError(_OF_OTHERS, _SHARED, _OWN)
         known.__cause__ = error
@@ -705,7 +744,7 @@ def explained(error: BaseException) -> BaseException:
 
 
 def _has_unseen(task: RunTask[Any]) -> bool:
-    """Whether a task has failed, and nobody has asked for that: what asyncio tells of when such a task is collected."""
+    """Whether a task has failed and its error was not retrieved."""
     return bool(getattr(task, "_log_traceback", False))
 
 
@@ -714,7 +753,7 @@ def _name_of(task: RunTask[Any]) -> str:
 
 
 def _leave_alone(_: object) -> None:
-    """What is collected when is not the run's to know."""
+    """Do nothing: when a generator is collected is not deterministic."""
 
 
 def _refusal(name: str) -> Callable[..., NoReturn]:

@@ -1,7 +1,47 @@
-"""Drives one durable function: it is told the rows of its run's history, in order, and says what it asks for.
+"""Replay: the machine that drives one durable function by feeding it the rows of its run's history.
 
-Nothing else reaches it, live or in a replay, so it comes to the same each time. Pure but for the code that it drives:
-it neither waits nor knows what time it is.
+Theory of operation
+===================
+
+A `FunctionMachine` is one life of a function in memory. `begin` calls the function and runs it until it waits. Then
+`feed(row)` passes it one history row at a time and runs it until it waits again. Each returns a `Turn`: the calls that
+the function has made since (`requests`), calls that it no longer awaits, and its end.
+
+The machine does no I/O. The driver (hosts/functions) reads rows, carries out the requests of a turn, stores the
+outcomes as rows, and then feeds these rows. There is no separate mode for replay: whether a row was stored a second ago
+or by another worker last week, the function receives it by the same method. So a function continues in the same way
+whether it stayed in memory or is called again from its first line (docs/decisions/0020). The only difference is
+`is_replaying`, which is set while more rows are left to feed. It decides about patches, and keeps log records from
+being written twice.
+
+How a row finds its call. Every call has a name, its path in the tree of tasks (`loop.py`). `_open` holds the requests
+that are awaited. A row about a call must match the open request of this name, by kind and by step, workflow, run or
+channel. Arguments are not compared. A row about a call that the function has dropped changes nothing. Any other row is
+a NondeterminismError, which is raised before any code of the function runs for it. Messages, updates, ends of child
+runs and cancellations are about no call: they are put where the function will find them.
+
+How a function ends. It returns, raises, or continues as a new generation. If it has failed or was cancelled and has
+compensations, its other tasks are cancelled first. Then the compensations run in a task with the path `undo`, as
+recorded steps of the same function, and the end is reported when they are done. A compensation that fails for good
+raises CompensationError out of `feed`, and the driver blocks the run.
+
+Guaranteed:
+
+- The same rows give the same turns, if the code is deterministic.
+- The function only receives recorded values, never the object that a step has returned in this process.
+- A row that matches no call, or a value that can't be decoded, stops the function before any more of its code runs.
+- No code of an evicted function has an effect: its calls are refused while its coroutines are closed.
+
+Not pretty, and why it stays:
+
+- `feed_steps` repeats parts of `feed`, `_turn` and `_come_to` without their checks. Most rows of a replay are
+  results of consecutive steps, and a replay of 3,000 of them takes 28 ms instead of 46 (docs/decisions/0045). Tests
+  feed the same histories in both ways.
+- `_IN_MEMORY` references every machine that has begun and not ended. Python would finalise a forgotten coroutine by
+  running its `finally` blocks as ordinary code. So each machine has to be evicted, and `evict_all` does that at the end
+  of the process.
+- `give_up` may be called from another thread, while a turn never ends. Python can't interrupt that thread. So the
+  function's calls are refused from then on, and the thread evicts it if the turn ends after all.
 """
 
 from asyncio import Task, wait
@@ -64,27 +104,27 @@ from holdfast.ports.records import STEP_COMPLETED, STEP_GIVEN, HistoryRow, Micro
 
 T = TypeVar("T")
 Known: TypeAlias = tuple[HistoryRow, Mapping[str, Any]]
-"""A row, and what its JSON tells."""
+"""A row, and its data as parsed JSON."""
 
 _NOTHING: Final[Mapping[str, Request]] = {}
-"""Shared by all functions that have forgotten nothing: an empty dict of its own takes 64 bytes."""
+"""Shared by all functions without dropped calls: an empty dict for each would take 64 bytes."""
 _IN_MEMORY: Final["set[FunctionMachine]"] = set()
-"""What must not be collected: code that tidies up would run then, and take its steps for ordinary functions."""
+"""The machines that have begun and not ended. Collecting one would run its function's clean-up as ordinary code."""
 
 
 class FunctionMachine:
-    """One life of one run's function. Not thread-safe, and not to be driven where an event loop runs.
+    """Drives one durable function. Not thread-safe; not to be used in a thread with a running event loop.
 
     Args:
-        function: Calls the function, with the loop as the one that runs.
-        encode: Gives the JSON text of what it returns. Raises what says that it can't be stored.
-        began_at: When the run began.
-        seed: What it draws is a function of this.
+        function: Calls the function; it runs with the machine's loop as the running loop.
+        encode: Returns a result as JSON text. Raises if it can't be stored.
+        began_at: When the run started.
+        seed: The seed of the run's random numbers and UUIDs.
     """
 
-    # Those of a function that has ended are set then: most are in memory while they rest, and take less without.
+    # Class attributes, set on the instance only at the end of a function: most machines in memory have not ended.
     failures: Sequence[tuple[str, BaseException]] = ()
-    """What its tasks had raised when it ended that nobody has asked for, with the names of what the tasks ran."""
+    """Errors of tasks that were not retrieved when the function ended, with the names of the tasks' functions."""
     _cancelled_with: tuple[object, ...] = ()
 
     def __init__(
@@ -105,103 +145,103 @@ class FunctionMachine:
         self._forgotten: Mapping[str, Request] = _NOTHING
         self._is_over = False
         self._late: tuple[int, ...] = ()
-        """The numbers of the updates that have come since it ended."""
+        """Row numbers of updates that were fed after the end."""
         self._is_given_up = False
         self._undoing: RunTask[None] | None = None
         self._exit: BaseException | None = None
-        """What it has raised that is no Exception, `SystemExit` say."""
+        """A BaseException that is no Exception, such as SystemExit, raised by the function."""
         self._result: str | Exception | None = None
-        """The JSON text of what it has returned, or why that can't be kept."""
+        """The result as JSON text, or the error of encoding it."""
         self._fault: HoldfastError | None = None
         self.rows = 0
-        """The number of the row that it was told last."""
+        """The number of the last row fed."""
         self.is_cancelled = False
-        """Whether it was told to end."""
+        """Whether the run was cancelled."""
 
     @property
     def pending_requests(self) -> tuple[Request, ...]:
-        """What it waits for, in the order in which it has asked."""
+        """The requests without an outcome, in the order in which they were made."""
         return tuple(self._open.values())
 
     @property
     def timers(self) -> Sequence[TimerRequest]:
-        """The timers among what it waits for."""
-        if not self._loop.has_timers:  # of many calls there mostly is none
+        """The pending timers."""
+        if not self._loop.has_timers:  # usually none, however many calls are open
             return ()
         return [one for one in self._open.values() if isinstance(one, TimerRequest)]
 
     @property
     def has_timers(self) -> bool:
-        """Whether it waits for a timer."""
+        """Whether a timer is pending."""
         return self._loop.has_timers
 
     def waits_for(self, call: str) -> Request | None:
-        """Return what was asked for by a call that it waits for; None if it does not."""
+        """Return the request of an open call; None if the call is not awaited."""
         return self._open.get(call)
 
     def speak_to(self, speaker: object) -> None:
-        """Say to whom it is told from here on what the function logs."""
+        """Set where log records of the function go from now on."""
         self._loop.speaker = speaker
 
     @property
     def kept(self) -> int:
-        """How many tasks and async generators are kept in memory, ended ones too."""
+        """The number of tasks and async generators that are referenced, including ended ones."""
         return self._loop.kept
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether it waits for what only others can bring: a message, an update, or the end of a run."""
+        """Whether the function awaits external input: a message, an update, or the end of a child run."""
         return self._loop.waits_for_others
 
     @property
     def awaited_channels(self) -> tuple[str, ...]:
-        """The names of the channels from which it awaits messages."""
+        """The channels from which messages are awaited."""
         return self._loop.awaited_channels
 
     @property
     def awaited_children(self) -> tuple[str, ...]:
-        """The ids of the runs whose ends it awaits."""
+        """The ids of the child runs whose ends are awaited."""
         return self._loop.awaited_children
 
     @property
     def waits_at(self) -> Sequence[str]:
-        """Where its tasks wait, as people name it, in the order in which they were made."""
+        """The places in user code where tasks wait, in order of their creation."""
         found = (waits_at(task.get_coro()) for task in self._loop.tasks())
         return [where for where in found if where]
 
     @property
     def exposed(self) -> Sequence[object]:
-        """What others may look at, in the order in which it was exposed; also when the function has ended."""
+        """The exposed objects, in the order in which they were exposed; also after the end."""
         updates = FunctionLoop.updates.of(self._loop)
         return () if updates is None else updates.exposed
 
     def looked_at(self, look: Callable[[], T]) -> T:
-        """Make a call that only looks at what is exposed. What it raises, RuntimeError if it does more than look."""
+        """Call `look`, which only reads exposed state. RuntimeError if it makes a call or waits."""
         check_thread()
         return self._context.copy().run(self._loop.looked_at, look)
 
     @property
     def late(self) -> tuple[int, ...]:
-        """The numbers of the rows with updates that were told to it after it had ended."""
+        """The row numbers of updates that were fed after the end."""
         return self._late
 
     @property
     def received(self) -> list[int]:
-        """The numbers of the rows with messages that it has received; whoever drives it takes out what is recorded."""
+        """The row numbers of received messages. The driver removes those whose receipt is recorded."""
         inboxes = FunctionLoop.inboxes.of(self._loop)
         return [] if inboxes is None else inboxes.taken
 
     @property
     def is_ending(self) -> bool:
-        """Whether it was told to end, or takes back what it did."""
+        """Whether the run was cancelled, or compensations are running."""
         return self.is_cancelled or self._undoing is not None
 
     def refuse_signal(self, number: int) -> None:
-        """Have the message of this row passed over when it is told: so it was when it was read first."""
+        """Skip the message of this row when it is fed, because that is recorded."""
         self._loop.inboxes.pass_over(number)
 
     def refuse_update(self, call: str, rejected: Raised) -> None:
-        """Have an update rejected when it is told, for its arguments could not be read when it was begun first."""
+        """Reject an update when it is fed, because that is recorded: its arguments could not be decoded."""
         self._loop.updates.rejected[call] = rejected
 
     def begin(
@@ -215,12 +255,17 @@ class FunctionMachine:
     ) -> Turn:
         """Call the function and run it until it waits. RuntimeError if an event loop runs in this thread.
 
-        `patches` are those that are recorded in all of its history, `more` whether there are rows to tell it. `shown`
-        is what its clock shows then, if not `began_at`. `refused` says why the store does not keep what it gives, if it
-        was asked to before: so it fails then, and takes back what it did. `inbox` are the messages and updates that are
-        there when it begins: its clock does not show an earlier time then.
+        Args:
+            more: Whether there are rows to feed.
+            patches: The patches recorded anywhere in the history.
+            shown: The time of the function's clock during this turn, if not `began_at`.
+            refused: Why the store refused the function's result in an earlier attempt: the function fails with that
+                when it
+                returns, and compensates.
+            inbox: Messages and updates that were stored before the function starts. The clock is not earlier than
+                these.
         """
-        function, self._function = self._function, None  # its arguments are the function's alone from here on
+        function, self._function = self._function, None  # frees arguments that the function drops
         assert function is not None
         check_thread()
         _IN_MEMORY.add(self)
@@ -235,21 +280,23 @@ class FunctionMachine:
         return self._turn(more) if shown is None else self._turn_at(shown, more)
 
     def feed(self, row: Row, *, more: bool = False) -> Turn:
-        """Tell it a row and run it until it waits; `more` says whether there are more of them already.
+        """Feed a row and run the function until it waits. `more` is whether more rows are left to feed.
 
-        A row about a call in which nobody is interested any more changes nothing.
+        A row about a call that the function has dropped changes nothing.
 
         Raises:
-            NondeterminismError: The row is about what it did not ask for.
-            DebuggerLeftError: A debugger that stood in it was left.
-            CompensationError: It has failed, and can't take back what it did.
-            UnreadableValueError: A value of its history is not what it takes. None of its code has run on.
+            NondeterminismError: The row does not match the function's calls.
+            DebuggerLeftError: The user left a debugger that had stopped the function.
+            CompensationError: The function has failed, and a compensation failed for good.
+            UnreadableValueError: A recorded value can't be decoded. No more code has run.
+            RestlessError: The turn does not end.
+            Evicted: The machine was given up during the turn.
         """
         check_thread()
         self._loop.set_clock(row.at)
         self.rows = self._loop.row = row.number
         match row.event:
-            case StepCompleted() as event:  # most rows are that
+            case StepCompleted() as event:  # first, because most rows are
                 if self._expected(row, event) is not None:
                     del self._open[event.call]
                     self._keep_arguments(event)
@@ -275,7 +322,7 @@ class FunctionMachine:
         return self._turn(more) if row.shown is None else self._turn_at(row.shown, more)
 
     def _put(self, row: Row) -> None:
-        """Put a message or an update where the function finds it."""
+        """Deliver a message or an update to the function."""
         match row.event:
             case SignalReceived() as signal:
                 message = Message(row.number, signal.channel, signal.text, signal.checked)
@@ -291,13 +338,13 @@ class FunctionMachine:
     def feed_steps(
         self, rows: Sequence[Known], place: int, *, past: int, apart: Collection[int]
     ) -> tuple[int, Turn | None]:
-        """Tell it rows from a place on as `feed` would, one after the other; return the place of the next.
+        """Feed results of consecutive steps from index `place`; return the index of the next row, and a turn or None.
 
-        As far as each is what a step gave that it waits for, is there itself, and is not among those `apart`; up to
-        the row with the number `past`, behind which there are no more of them. It stops after the first that comes to
-        anything else than that it waits, for steps that are done here too: then that turn is returned as well.
+        This does the same as `feed` for each row, but faster. It stops before a row that is not the inline result of an
+        awaited step, is numbered above `past`, or is in `apart`. It also stops after a row that makes the function do
+        more than call inline steps and wait; the turn of that row is returned.
 
-        Raises as `feed`, of the row with the number `rows`.
+        Raises as `feed`, about the row whose number is `self.rows`.
         """
         check_thread()
         loop, open_, task = self._loop, self._open, self._task
@@ -348,11 +395,11 @@ class FunctionMachine:
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether there is anything to be taken out of memory: it has begun, and not ended."""
+        """Whether the function has begun and not ended, so that it has to be evicted."""
         return self in _IN_MEMORY
 
     def evict(self) -> None:
-        """Take the function out of memory. None of its code has any effect from here on."""
+        """Evict the function from memory. None of its code has any effect from now on."""
         check_thread()
         if self._loop.is_running():  # in another thread
             self.give_up()
@@ -362,18 +409,18 @@ class FunctionMachine:
 
     @property
     def turn(self) -> int:
-        """Which turn it is in, an odd number while the function runs. To be asked from any thread."""
+        """The number of the loop's turn, odd while the function runs. May be read from any thread."""
         return self._loop.turn
 
     def give_up(self) -> None:
-        """Have it taken out of memory by whoever drives it, should this turn ever end. From any thread.
+        """Refuse all further calls of a function whose turn may never end. May be called from any thread.
 
-        Whatever it asks for from here on is refused.
+        The thread that drives it evicts it, if the turn ends.
         """
         self._is_given_up = self._loop.is_evicted = True
 
     def _forget(self, requests: Mapping[str, Request]) -> None:
-        """Note that nobody waits for what was asked for. What comes of it all the same changes nothing."""
+        """Register dropped calls: rows with their outcomes change nothing."""
         if self._forgotten is _NOTHING:
             self._forgotten = {}
         cast("dict[str, Request]", self._forgotten).update(requests)
@@ -392,7 +439,7 @@ class FunctionMachine:
             self._task.cancel(reason or None)
 
     async def _compensate(self, others: Sequence[Task[Any]]) -> None:
-        """Take back what the function has done that has failed, once all else that it has begun is over."""
+        """Cancel the other tasks, wait for them, and run the compensations of a failed function."""
         for task in others:
             task.cancel()
         if others:
@@ -401,11 +448,11 @@ class FunctionMachine:
             await self._loop.saga.compensate()
         except HoldfastError as error:
             self._fault = error
-        except Exception as error:  # noqa: BLE001  # whatever it is, somebody has to look at it
+        except Exception as error:  # noqa: BLE001  # any error of a compensation blocks the run
             self._fault = CompensationError("what it did", error_words(error))
 
     def _expected(self, row: Row, event: Answer | StepQueued) -> Request | None:
-        """Return what was asked for by the call that a row is about; None if that was dropped."""
+        """Return the open request that a row is about; None for a dropped call. NondeterminismError without a match."""
         request = self._open.get(event.call)
         known = request or self._forgotten.get(event.call)
         if isinstance(known, StepRequest) and isinstance(event, StepCompleted):
@@ -458,14 +505,14 @@ class FunctionMachine:
             return self._turn(more)
 
     def _turn(self, more: bool) -> Turn:
-        """Run the function until it waits, and return what has come of that."""
+        """Run the function until it waits, and return the turn."""
         self._loop.was_read = False
         self._loop.is_replaying = more
         self._run_until_quiet()
         return self._come_to()
 
     def _come_to(self) -> Turn:
-        """Return what has come of a turn."""
+        """Return the turn that has just run. Starts the compensations of a failed function."""
         loop = self._loop
         if self._is_given_up:
             self.evict()
@@ -495,7 +542,7 @@ class FunctionMachine:
         if ended is not None:
             if failures := loop.failures:
                 self.failures = failures
-            # Tasks that were not waited for end with the function. What they wait for, nobody is interested in.
+            # Tasks that were not awaited end with the function, and their calls are dropped.
             self._forget(self._open)
             dropped += (call for call in self._open if call not in requests)
             self._open.clear()
@@ -513,12 +560,12 @@ class FunctionMachine:
         )
 
     def _check_fault(self) -> None:
-        """Raise why it can't go on, if it can't."""
+        """Raise the error that halted the function, if any."""
         if (fault := self._loop.fault or self._fault) is not None:
             raise fault
 
     def _waiting(self) -> Turn:
-        """Return what has come of a turn after which the function waits, if nothing was dropped: so most turns end."""
+        """Return a turn after which the function waits and that dropped no call, as most turns."""
         loop = self._loop
         requests = tuple(loop.requests)
         if requests:
@@ -537,7 +584,7 @@ class FunctionMachine:
 
     @property
     def _is_waiting(self) -> bool:
-        """Whether the function waits: it has neither ended nor asked to go on as a new generation."""
+        """Whether the function has neither ended, nor halted, nor continued as a new generation."""
         task = self._task
         assert task is not None
         loop = self._loop
@@ -556,18 +603,18 @@ class FunctionMachine:
             self._exit = self._exit or error
 
     def _keep_result(self) -> None:
-        """Keep what the function has given, if it has: that is encoded where no loop runs."""
+        """Keep the function's result, encoded outside of the loop, or the arguments of its cancellation."""
         task = self._task
         assert task is not None
         if task.done() and task.cancelled():
             try:
                 task.result()
-            except CancelledError as error:  # asyncio gives it once with what it was raised with
+            except CancelledError as error:  # asyncio returns the original error only once
                 self._cancelled_with = self._cancelled_with or error.args
         elif task.done() and self._result is None and task.exception() is None:
             try:
                 self._result = self._encode(task.result())
-            except Exception as error:  # noqa: BLE001  # a user's class may do anything when it is encoded
+            except Exception as error:  # noqa: BLE001  # user classes may raise anything when they are encoded
                 self._result = error
 
     @property
@@ -578,7 +625,7 @@ class FunctionMachine:
 
     @property
     def _error(self) -> BaseException | None:
-        """What it has raised, but for its cancellation."""
+        """What the function has raised, other than its cancellation; or the error of encoding its result."""
         task = self._task
         assert task is not None
         if self._exit is not None:
@@ -589,7 +636,7 @@ class FunctionMachine:
         return explained(raised) if raised else self._result if isinstance(self._result, Exception) else None
 
     def _end(self) -> Ended | None:
-        """Return how the function has ended, if it has."""
+        """Return the end of the function; None if it has not ended or its compensations are running."""
         task = self._task
         assert task is not None
         if self._is_over or (self._undoing is not None and not self._undoing.done()):
@@ -612,19 +659,19 @@ class FunctionMachine:
 
 
 def in_memory() -> frozenset[FunctionMachine]:
-    """Return the machines of all functions that are in memory."""
+    """Return all machines that have begun and not ended."""
     return frozenset(_IN_MEMORY)
 
 
 def evict_all(besides: Collection[FunctionMachine] = ()) -> None:
-    """Take all functions out of memory, besides these: a program does so before it ends."""
+    """Evict all functions but those of `besides`, at the end of a process."""
     for machine in tuple(_IN_MEMORY):
         if machine not in besides:
             machine.evict()
 
 
 def _left_debugger(error: BaseException | None) -> bool:
-    """Whether a function has ended only because a debugger did that stood in it. That is no failure of its own."""
+    """Whether a function ended because the user left a debugger in it, which is no failure of the function."""
     if isinstance(error, BaseExceptionGroup):
         return any(map(_left_debugger, cast("BaseExceptionGroup[BaseException]", error).exceptions))
     return error is not None and (type(error).__module__, type(error).__name__) == ("bdb", "BdbQuit")

@@ -1,24 +1,24 @@
-"""Which changes of its code a run has with it."""
+"""Code changes guarded by `patched("name")`, and the decision of each run about them."""
 
 from collections.abc import Iterable
 
 
 class Patches:
-    """Says of each change, by name, whether a run has it: always the same of one name."""
+    """Decides for each patch, by name, whether the run has the new code. The decision for a name never changes."""
 
     __slots__ = ("_decisions", "_new")
 
     def __init__(self) -> None:
         self._new: list[str] = []
-        """Those that were said yes to, and that nobody has taken yet."""
+        """Patches decided as new that are not recorded yet."""
         self._decisions: dict[str, bool] = {}
 
     def know(self, names: Iterable[str]) -> None:
-        """Take in what is recorded: these are said yes to."""
+        """Add patches that are recorded in the history."""
         self._decisions.update(dict.fromkeys(names, True))
 
     def has(self, name: str, *, is_replaying: bool) -> bool:
-        """Whether the run has a change. What is asked for the first time while nothing is replayed, it has."""
+        """Return whether the run has a patch: it is recorded, or first checked when nothing is replayed."""
         if name not in self._decisions:
             self._decisions[name] = not is_replaying
             if self._decisions[name]:
@@ -26,7 +26,7 @@ class Patches:
         return self._decisions[name]
 
     def take(self) -> tuple[str, ...]:
-        """Return those that were said yes to since this was called last: nothing is recorded of them yet."""
+        """Return the patches to record, decided since the last call."""
         new = tuple(self._new)
         self._new.clear()
         return new

@@ -1,4 +1,4 @@
-"""What a durable function asks for, and what it is told: plain values on both sides of its machine."""
+"""Requests of a durable function and the history events that it receives: the interface of its machine."""
 
 from contextvars import Context
 from typing import TypeAlias
@@ -11,32 +11,34 @@ from holdfast.ports.structs import frozen
 
 @frozen
 class StepRequest:
-    """A step is to be done.
-
-    `call` names this call in its run, the same in every replay. `step` is the step's name, `arguments` the JSON text of
-    what it was called with, `definition` what was called, for whoever runs it. `site` is where: `<file>:<line>`.
-    `undoes` is the call that it takes back, if it does that: then it must not fail for good. `queue` is where it is
-    done, if that is as a job of its own. `context` has what the function had set of context variables, None if nothing.
-    """
+    """A request to run a step."""
 
     call: str
+    """The name of this call in its run, the same in every replay: `3.1`."""
     step: str
+    """The name of the step."""
     arguments: str
+    """The arguments as JSON text."""
     definition: object = attrs.field(default=None, eq=False, repr=False)
+    """The step object that was called, which the host runs."""
     site: str = ""
+    """Where the call was made: `<file>:<line>`."""
     undoes: str = ""
+    """The call that this compensation undoes. A compensation must not fail for good."""
     queue: str | None = None
+    """The queue of the step's own job; None if the step runs where its function is driven."""
     context: Context | None = attrs.field(default=None, eq=False, repr=False)
+    """The context variables that the function has set; None if it has set none."""
 
     @property
     def what(self) -> str:
-        """What was asked for, in words."""
+        """A description of the call, for error messages."""
         return f"step {self.step!r}"
 
 
 @frozen(kw_only=True)
 class TimerRequest:
-    """Time is to pass until `at`. `call` and `site` as in StepRequest."""
+    """A request for a timer that fires at `at`. `call` and `site` as in StepRequest."""
 
     call: str
     at: Micros
@@ -44,56 +46,54 @@ class TimerRequest:
 
     @property
     def what(self) -> str:
-        """What was asked for, in words."""
+        """A description of the call, for error messages."""
         return "a timer"
 
 
 @frozen(kw_only=True)
 class ChildRequest:
-    """A run of another workflow is to be started, and its end waited for. `call` and `site` as in StepRequest.
-
-    `run` is its id, if it is to have one of the author's. `input` is the JSON text of what it gets, `parent_end` what
-    becomes of it if this run ends first.
-    """
+    """A request to start a child run and wait for its end. `call` and `site` as in StepRequest."""
 
     call: str
     workflow: str
     version: str
     input: str
+    """The input as JSON text."""
     run: str | None = None
+    """The id of the run, if the author chose one."""
     parent_end: str = "cancel"
+    """The close policy: what happens to the child run if this run ends first."""
     site: str = ""
 
     @property
     def what(self) -> str:
-        """What was asked for, in words."""
+        """A description of the call, for error messages."""
         return f"a run of {self.workflow!r}"
 
 
 @frozen(kw_only=True)
 class NotifyRequest:
-    """A run that was started is to be told something. `call` and `site` as in StepRequest.
-
-    It is sent the JSON text `text` through a channel; without a channel it is cancelled, with this text as reason.
-    `checked` as in SignalReceived.
-    """
+    """A request to send a message to a child run, or to cancel it. `call` and `site` as in StepRequest."""
 
     call: str
     run: str
     channel: str | None = None
+    """The channel of the message; None to cancel the run."""
     text: str = ""
+    """The message as JSON text, or the reason for the cancellation."""
     site: str = ""
     checked: bool = False
+    """As in SignalReceived."""
 
     @property
     def what(self) -> str:
-        """What was asked for, in words."""
+        """A description of the call, for error messages."""
         return _notification_text(self.run, is_cancel=self.channel is None)
 
 
 @frozen(kw_only=True)
 class CloseRequest:
-    """A channel is to be closed, if the function has been told all its messages. `call`, `site` as in StepRequest."""
+    """A request to close a channel that has no unread messages. `call` and `site` as in StepRequest."""
 
     call: str
     channel: str
@@ -101,7 +101,7 @@ class CloseRequest:
 
     @property
     def what(self) -> str:
-        """What was asked for, in words."""
+        """A description of the call, for error messages."""
         return f"the close of channel {self.channel!r}"
 
 
@@ -110,36 +110,39 @@ Request: TypeAlias = StepRequest | TimerRequest | ChildRequest | NotifyRequest |
 
 @frozen(kw_only=True)
 class StepQueued:
-    """A step was put into a queue. `given` is what it is called with, if what takes it back is to have that."""
+    """A step was queued as a job of its own."""
 
     call: str
     step: str
     given: str | None = None
+    """The step's arguments as JSON text, if its compensation needs them."""
 
     @property
     def what(self) -> str:
-        """What was recorded, in words."""
+        """A description of the call, for error messages."""
         return f"step {self.step!r}"
 
 
 @frozen(kw_only=True)
 class StepCompleted:
-    """A step gave this: the JSON text of its result. `given` as in StepQueued."""
+    """A step completed."""
 
     call: str
     step: str
     output: str
+    """The result as JSON text."""
     given: str | None = None
+    """As in StepQueued."""
 
     @property
     def what(self) -> str:
-        """What was recorded, in words."""
+        """A description of the call, for error messages."""
         return f"step {self.step!r}"
 
 
 @frozen(kw_only=True)
 class StepFailed:
-    """A step failed for good. `error` is what it raised, as far as it could be kept. `given` as in StepQueued."""
+    """A step failed for good. `given` as in StepQueued."""
 
     call: str
     step: str
@@ -148,200 +151,209 @@ class StepFailed:
 
     @property
     def what(self) -> str:
-        """What was recorded, in words."""
+        """A description of the call, for error messages."""
         return f"step {self.step!r}"
 
 
 @frozen(kw_only=True)
 class TimerFired:
-    """The time that was asked for has passed."""
+    """A timer fired."""
 
     call: str
 
     @property
     def what(self) -> str:
-        """What was recorded, in words."""
+        """A description of the call, for error messages."""
         return "a timer"
 
 
 @frozen(kw_only=True)
 class ChildStarted:
-    """A run that was asked for is there, by this id; if `error` says why not, it is not."""
+    """A child run was started."""
 
     call: str
     workflow: str
     run: str
+    """The id of the run."""
     error: str | None = None
+    """Why the run could not be started; None if it was."""
 
     @property
     def what(self) -> str:
-        """What was recorded, in words."""
+        """A description of the call, for error messages."""
         return f"a run of {self.workflow!r}"
 
 
 @frozen(kw_only=True)
 class ChildNotified:
-    """A run was told what it was to be told; if `error` says why not, it was not."""
+    """A message was sent to a child run, or it was cancelled."""
 
     call: str
     run: str
     is_cancel: bool = False
     error: str | None = None
+    """Why the run could not be reached; None if it was."""
     closed: str | None = None
-    """The channel that the run has closed, if that is why."""
+    """The channel that the run has closed, if that is the error."""
 
     @property
     def what(self) -> str:
-        """What was recorded, in words."""
+        """A description of the call, for error messages."""
         return _notification_text(self.run, is_cancel=self.is_cancel)
 
 
 @frozen(kw_only=True)
 class ChannelClosed:
-    """A channel was closed: no message comes through it any more."""
+    """A channel was closed: it delivers no more messages."""
 
     call: str
     channel: str
 
     @property
     def what(self) -> str:
-        """What was recorded, in words."""
+        """A description of the call, for error messages."""
         return f"the close of channel {self.channel!r}"
 
 
 @frozen(kw_only=True)
 class ChildEnded:
-    """A run that was started has ended: the JSON text of what it gave, or why it gave nothing.
-
-    `error` is what it has raised, as far as it could be kept.
-    """
+    """A child run ended."""
 
     run: str
     output: str | None = None
+    """The result as JSON text; None if the run failed or was cancelled."""
     is_cancelled: bool = False
     message: str = ""
+    """Why the run failed or was cancelled."""
     error: "Raised | None" = None
+    """The exception that ended the run, as far as it was stored."""
 
 
 @frozen(kw_only=True)
 class SignalReceived:
-    """A message has come for a channel: its JSON text, and whether its sender knew what the channel takes."""
+    """A message for a channel arrived."""
 
     channel: str
     text: str
+    """The message as JSON text."""
     checked: bool = False
+    """Whether the sender checked the message against the channel's type (docs/decisions/0062)."""
 
 
 @frozen(kw_only=True)
 class UpdateReceived:
-    """Somebody has asked for an update, by its name: the JSON text of its arguments. `call` names it in its run.
-
-    `checked` says that it was known what it takes when it was stored.
-    """
+    """An update was requested."""
 
     call: str
+    """The name of the update's task in its run: `update<row>`."""
     update: str
+    """The name of the update method."""
     arguments: str
+    """The arguments by name, as JSON text."""
     checked: bool = False
+    """Whether the arguments were checked against the method's types when they were stored."""
 
 
 @frozen(kw_only=True)
 class Cancelling:
-    """Somebody has cancelled the run: CancelledError is raised where the function waits."""
+    """The run was cancelled: CancelledError is raised where the function waits."""
 
     reason: str = ""
 
 
 Answer: TypeAlias = StepCompleted | StepFailed | TimerFired | ChildStarted | ChildNotified | ChannelClosed
-"""What comes of a call."""
+"""The outcome of a call."""
 
 HistoryEvent: TypeAlias = Answer | StepQueued | ChildEnded | SignalReceived | UpdateReceived | Cancelling
 
 
 @frozen(kw_only=True)
 class Row:
-    """One row of a run's history that its function is told. `site` is where the call was made when it was recorded.
-
-    `shown` is what the function's clock shows when it is told this, if not `at`.
-    """
+    """A row of the history as it is fed to the function."""
 
     number: int
     at: Micros
     event: HistoryEvent
     site: str = ""
+    """Where the call was made when the row was recorded."""
     shown: Micros | None = None
+    """The time of the function's clock for this row, if not `at` (docs/decisions/0037)."""
 
 
 @frozen(kw_only=True)
 class Raised:
-    """An exception as it is stored: its class by module and qualified name, and the JSON text of its arguments.
-
-    `arguments` is None if they can't be stored; then there is only the `message`.
-    """
+    """The stored form of an exception."""
 
     type: str
+    """The class, by module and qualified name."""
     message: str
     arguments: str | None = None
+    """The values of the exception as JSON text; None if they can't be stored."""
     code: str = "body_error"
+    """The error code: that of a HoldfastError, else `body_error`."""
 
 
 @frozen(kw_only=True)
 class Answered:
-    """What an update has come to: the JSON text of its reply, what it raised, or what it was rejected with."""
+    """The outcome of an update: exactly one of reply, error and rejection."""
 
     call: str
     output: str | None = None
+    """The reply as JSON text."""
     error: Raised | None = None
+    """What the update raised."""
     rejected: Raised | None = None
+    """What its validator raised, or why it could not be started."""
 
 
 @frozen(kw_only=True)
 class Published:
-    """A value that the function shows: its JSON text, and how many it has shown under this name, with this one."""
+    """A value that the function has published."""
 
     name: str
     number: int
+    """How many values the function has published under this name, including this one."""
     text: str
+    """The value as JSON text."""
 
 
 @frozen(kw_only=True)
 class Refused:
-    """A message that the function was not given, by the number of its row, for it is not what its channel takes."""
+    """A message that was skipped because it is not of its channel's type."""
 
     number: int
+    """The number of the message's row."""
     channel: str
     why: str
 
 
 @frozen
 class Returned:
-    """The function has returned: the JSON text of what.
-
-    `unawaited` is what it would have asked for by calls that it made, and never awaited.
-    """
+    """The function returned."""
 
     output: str
+    """The result as JSON text."""
     unawaited: tuple[Request, ...] = attrs.field(default=(), kw_only=True, eq=False, repr=False)
+    """The requests of calls that were made but never awaited, and so never sent."""
 
 
 @frozen
 class Failed:
-    """The function has raised this."""
+    """The function raised an exception."""
 
     error: BaseException
 
 
 @frozen(kw_only=True)
 class GoesOn:
-    """The function has asked to go on as a new generation of its run: as this workflow, with this JSON text as input.
-
-    `unread` are the numbers of the rows with updates that it has not begun with.
-    """
+    """The function continues as a new generation of its run."""
 
     workflow: str
     version: str
     input: str
+    """The input of the next generation as JSON text."""
     unread: tuple[int, ...] = ()
+    """The row numbers of updates that were not started."""
 
 
 Ended: TypeAlias = Returned | Failed | GoesOn
@@ -349,22 +361,21 @@ Ended: TypeAlias = Returned | Failed | GoesOn
 
 @frozen(kw_only=True)
 class Turn:
-    """What a function has come to after it was told something: it waits, or has ended.
-
-    `asked` is new since the turn before, in the order in which it was asked for; `dropped` are the calls in which
-    nobody is interested any more. `patches` are names that it has asked for the first time, and was told yes: that is
-    to be recorded before anything else is done, as are the messages that are `refused`. `answers` are what updates have
-    come to, `published` what is shown.
-    `read_clock` is whether the function has looked at what its clock shows.
-    """
+    """The result of feeding a row to a function: its new requests, and its end if it has ended."""
 
     requests: tuple[Request, ...] = ()
+    """The new requests, in the order in which they were made."""
     dropped: tuple[str, ...] = ()
+    """Earlier calls that the function no longer awaits."""
     patches: tuple[str, ...] = ()
+    """Patches that the run has from now on. They must be recorded before anything else is done."""
     answers: tuple[Answered, ...] = ()
+    """The outcomes of updates."""
     published: tuple[Published, ...] = ()
     refused: tuple[Refused, ...] = ()
+    """Skipped messages. They must be recorded before anything else is done."""
     read_clock: bool = False
+    """Whether the function has read its clock."""
     ended: Ended | None = None
 
 

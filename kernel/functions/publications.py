@@ -1,10 +1,10 @@
-"""What a function shows to the world: by name, the last value of each."""
+"""Values that a durable function publishes, by name."""
 
 from holdfast.kernel.functions.protocol import Published
 
 
 class Publications:
-    """Counts what is published under each name: what is recorded of it says how far that is."""
+    """Collects published values and counts them by name: rows record the count, so a replay records nothing twice."""
 
     __slots__ = ("_counts", "_new")
 
@@ -13,12 +13,12 @@ class Publications:
         self._counts: dict[str, int] = {}
 
     def add(self, name: str, text: str) -> None:
-        """Take in a value: its JSON text."""
+        """Publish a value, given as JSON text."""
         number = self._counts[name] = self._counts.get(name, 0) + 1
         self._new[name] = Published(name=name, number=number, text=text)
 
     def take(self) -> tuple[Published, ...]:
-        """Return what was published since this was called last: of each name the last."""
+        """Return the values published since the last call: the latest of each name."""
         new = tuple(self._new.values())
         self._new.clear()
         return new

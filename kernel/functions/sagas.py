@@ -1,4 +1,4 @@
-"""What a function has done and would have to take back, should it fail or be cancelled."""
+"""Compensations: what a durable function has done and has to undo if it fails or is cancelled."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -10,69 +10,71 @@ import attrs
 from holdfast.ports.errors import CompensationError, StepLostError, StepResultError
 
 _UNKNOWN = (TimeoutError, StepLostError, StepResultError)
-"""What a step fails with that may have happened, or has, and of which nobody knows what it gave."""
+"""Errors of steps that may have taken effect, or have, without a known result."""
 
 
 @attrs.define(eq=False)
 class Due:
-    """One thing to take back. `undo` does so; it gets the JSON text of what the step gave, or None if nobody knows it.
-
-    With `takes_unknown` it can do without; otherwise the outcome is waited for, which `future` will bring.
-    """
+    """A registered compensation of one step."""
 
     what: str
+    """The step, in words."""
     undo: Callable[[str | None], Coroutine[Any, Any, object]]
+    """Undoes the step, given its result as JSON text, or None if that is unknown."""
     takes_unknown: bool = True
+    """Whether `undo` accepts None. If not, the step's result is awaited."""
     future: "asyncio.Future[str] | None" = None
+    """The step's result, once there is one."""
     output: str | None = None
     read: Callable[[str, int], Coroutine[Any, Any, object]] | None = None
-    """Reads what the step gave, given the number of its row. If it can't be read the function is halted."""
+    """Decodes the result before any compensation runs, given its JSON text and row number; may halt the function."""
     row: int = 0
 
 
 class Saga:
-    """Keeps what is due, in the order in which it was begun, and takes it back in reverse order."""
+    """The registered compensations, which run in reverse order."""
 
     __slots__ = ("_due", "is_under_way")
 
     def __init__(self) -> None:
         self._due: list[Due] = []
         self.is_under_way = False
-        """Whether it is being taken back: then a cancellation changes nothing any more."""
+        """Whether compensations are running: then a cancellation of the run changes nothing."""
 
     def __bool__(self) -> bool:
         return bool(self._due)
 
     @property
     def whats(self) -> tuple[str, ...]:
-        """What would have to be taken back, in words."""
+        """Descriptions of the pending compensations."""
         return tuple(due.what for due in self._due)
 
     def expect(self, due: Due) -> Due:
-        """Note that something is begun."""
+        """Register a compensation when its step is called."""
         self._due.append(due)
         return due
 
     def failed(self, due: Due, error: Exception) -> None:
-        """Note that a step has failed for good. It stays due if it may have happened all the same."""
+        """Remove the compensation of a failed step, unless the step may have taken effect."""
         if not isinstance(error, _UNKNOWN):
             self._due.remove(due)
 
     async def compensate(self) -> None:
-        """Take back what is due, the last of it first. CompensationError if that can't be done."""
+        """Run the compensations, last one first. CompensationError if one can't be run."""
         self.is_under_way = True
-        for due in self._due:  # all are looked at before anything is taken back
+        # A result that can't be decoded halts the function. That must happen before anything is undone.
+        for due in self._due:
             if due.read is not None and (output := _known(due)) is not None:
                 await due.read(output, due.row)
         while self._due:
             due = self._due.pop()
             if due.output is not None or due.takes_unknown or await _has_happened(due):
-                with suppress(StepResultError):  # it is taken back, and nobody asks for what that gave
+                with suppress(StepResultError):  # undone, and the result of a compensation is not used
                     await due.undo(due.output)
 
 
 def _known(due: Due) -> str | None:
-    """Return what a step gave, if that is known by now."""
+    """Return the result of the step, if it is known by now."""
     future = due.future
     if due.output is None and future is not None and future.done() and not future.cancelled():
         return None if future.exception() else future.result()
@@ -80,7 +82,7 @@ def _known(due: Due) -> str | None:
 
 
 async def _has_happened(due: Due) -> bool:
-    """Wait for what a step gives that is still under way. CompensationError if nobody will ever know."""
+    """Wait for a step in progress; return whether it took effect. CompensationError if its result stays unknown."""
     assert due.future is not None
     try:
         due.output = await due.future
@@ -90,7 +92,7 @@ async def _has_happened(due: Due) -> bool:
             " gave; have it take None, too"
         )
         raise CompensationError(due.what, why) from error
-    except Exception:  # noqa: BLE001  # it has failed, so there is nothing to take back
+    except Exception:  # noqa: BLE001  # the step has failed, so there is nothing to undo
         return False
     return True
 

@@ -1,4 +1,4 @@
-"""Tasks and futures that hash by the number in which they were made: a set of them has one order on every Python."""
+"""Tasks and futures that hash by order of creation, so that sets of them iterate alike in every process."""
 
 import asyncio
 import sys
@@ -14,23 +14,23 @@ T = TypeVar("T")
 
 
 _OF_THREADS: Final = "WorkerThread.stop"
-"""What anyio has a task call in the end that uses a thread of its own: there is no other place to refuse that."""
+"""The callback of anyio's tasks that use a thread. Adding it is the only point at which the thread can be refused."""
 
 
 _OF_SCOPES: Final = "_deliver_cancellation"
-"""What anyio cancels tasks in. Whenever it has, the last that it does is to have the loop call it again."""
+"""The function in which anyio cancels tasks. Afterwards it always has the loop call it again."""
 
 
 class CancelsTogether(Protocol):
-    """A loop that cancels tasks in the order in which they were made."""
+    """A loop that applies cancellations made in one go in the order in which the tasks were created."""
 
     def cancel_soon(self, task: "RunTask[Any]", msg: Any | None, /) -> None:
-        """Have a task cancelled before anything else is made to run."""
+        """Cancel a task before the next callback is scheduled."""
         ...
 
 
 class Numbers:
-    """Gives out the numbers of one task's calls."""
+    """Generates the names of the calls of one task."""
 
     __slots__ = ("_last", "path")
 
@@ -39,13 +39,13 @@ class Numbers:
         self._last = 0
 
     def next(self) -> str:
-        """Return the next call's name: its task's path and a number."""
+        """Return the name of the next call: the path of the task and a number."""
         self._last += 1
         return f"{self.path}.{self._last}" if self.path else str(self._last)
 
 
 class RunFuture(asyncio.Future[T]):
-    """A future that hashes by the number in which it was made. Whoever makes it sets that: it takes no call then."""
+    """A future that hashes by order of creation. Its creator sets `number`, which avoids a call of `__init__`."""
 
     __slots__ = ("number",)
 
@@ -61,7 +61,7 @@ class RunFuture(asyncio.Future[T]):
 
 
 class RunTask(asyncio.Task[T]):
-    """A task that hashes by the number in which it was made, and has a path in the tree of tasks."""
+    """A task that hashes by order of creation and has a path in the tree of tasks."""
 
     __slots__ = ("_number", "numbers")
 
@@ -75,8 +75,8 @@ class RunTask(asyncio.Task[T]):
         name: str | None,
         context: Context | None,
     ) -> None:
-        # asyncio keeps all tasks of a process in one set, where those of all functions would have the same few hashes:
-        # each would be compared with all. What is in that set has the hash from when it was put there.
+        # asyncio keeps all tasks of the process in one set. Numbers start at 1 in each function, so thousands of tasks
+        # would have the same hash there. The set keeps the hash from the insertion, which `super().__init__` makes.
         self._number = id(self)
         self.numbers = numbers
         super().__init__(coroutine, loop=loop, name=name or f"Task-{numbers.path}", context=context)
@@ -84,13 +84,13 @@ class RunTask(asyncio.Task[T]):
 
     @property
     def number(self) -> int:
-        """In which it was made."""
+        """The order of its creation."""
         return self._number
 
     @override
     def cancel(self, msg: Any | None = None) -> bool:
-        # anyio cancels the tasks of nested scopes in the order of these scopes' addresses. What it cancels in one go is
-        # cancelled at its end, in the order in which the tasks were made.
+        # anyio cancels the tasks of nested scopes in the order of the scopes' addresses. So these cancellations are
+        # collected and applied in the order in which the tasks were created (docs/decisions/0064).
         frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  # `inspect` takes longer
         if frame.f_code.co_name == _OF_SCOPES and not self.done():
             cast("CancelsTogether", self.get_loop()).cancel_soon(self, msg)
@@ -98,13 +98,13 @@ class RunTask(asyncio.Task[T]):
         return super().cancel(msg)
 
     def cancel_now(self, msg: Any | None) -> None:
-        """Cancel it."""
+        """Cancel the task at once."""
         super().cancel(msg)
 
     @override
     def add_done_callback(self, fn: "Callable[[Self], object]", /, *, context: Context | None = None) -> None:
         if getattr(fn, "__qualname__", "") == _OF_THREADS:
-            fn(self)  # ends the thread, which has been given nothing to do yet
+            fn(self)  # ends the thread, which has no work yet
             raise NotDurableError("anyio.to_thread.run_sync")
         super().add_done_callback(fn, context=context)
 
@@ -118,7 +118,7 @@ class RunTask(asyncio.Task[T]):
 
 
 class RunTimer(asyncio.TimerHandle):
-    """A timer that knows by which call it was asked for; "" if its time had come already."""
+    """A timer with the call that requested it; "" if it was due when it was set."""
 
     __slots__ = ("call",)
 

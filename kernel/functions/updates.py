@@ -1,4 +1,4 @@
-"""The updates that a function is asked for: each is a task of its own, whose reply or error is recorded."""
+"""Updates of a durable function: each is carried out in a task of its own, and its reply or error is recorded."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -10,17 +10,17 @@ from holdfast.kernel.history.exceptions import raised_from
 from holdfast.ports.errors import InvalidValueError
 
 Handler: TypeAlias = Callable[[str], Coroutine[Any, Any, str]]
-"""What carries out an update: from the JSON text of its arguments, by name, to that of its reply."""
+"""Carries out an update: takes its arguments by name as JSON text, and returns its reply as JSON text."""
 
 _NOWHERE: Final = "the function has exposed nothing that takes it"
 
 
 class NowhereError(LookupError):
-    """Nothing that the function has exposed takes an update."""
+    """The function has not exposed anything that takes an update."""
 
 
 class RejectedError(Exception):
-    """An update is not to be carried out. `reason` is what says so."""
+    """An update is rejected, for `reason`."""
 
     def __init__(self, reason: Exception) -> None:
         super().__init__(str(reason))
@@ -28,22 +28,21 @@ class RejectedError(Exception):
 
 
 class UnreadableError(RejectedError):
-    """The arguments of an update can't be read."""
+    """The arguments of an update can't be decoded."""
 
 
 class Begin(Protocol):
-    """Begins a task."""
+    """Starts a task."""
 
     def __call__(self, coroutine: Coroutine[Any, Any, None], context: Context, /, *, path: str) -> object:
-        """Begin one in this context, with this path in the tree of tasks."""
+        """Start a task in a context, with a path in the tree of tasks."""
         ...
 
 
 class Updates:
-    """Keeps what has come before anything was exposed, and has the rest carried out, in the order in which it came.
+    """Starts updates in order of arrival. Those that arrive before anything is exposed are kept until then.
 
-    `begin` makes a task of the loop that the function runs on, with a path in its tree of tasks; `halt` has the
-    function halted.
+    `begin` starts a task on the function's loop; `halt` halts the function.
     """
 
     __slots__ = (
@@ -64,48 +63,45 @@ class Updates:
         self._begin = begin
         self._halt = halt
         self.rejected: dict[str, Raised] = {}
-        """The calls of which it is recorded that their arguments could not be read: they are not begun again."""
+        """Calls with a recorded rejection: they are not started, even if the code could decode their arguments now."""
         self._context = Context()
         self._handlers: dict[str, Handler] = {}
         self._early: dict[int, UpdateReceived] = {}
-        """Those that nobody has begun with, by the numbers of their rows."""
+        """Updates that have not been started, by row number."""
         self._under_way = 0
         self._is_closed = False
         self._is_quiet: asyncio.Future[None] | None = None
-        """What is waited on for those to be done that are under way."""
+        """Resolved when no update is in progress; set while `close` waits."""
         self.exposed: list[object] = []
-        """The objects that others may ask about, in the order in which they were exposed."""
+        """The exposed objects, in the order in which they were exposed."""
         self._answers: list[Answered] = []
 
     @property
     def are_taken(self) -> bool:
-        """Whether anything is exposed that takes updates."""
+        """Whether the function has exposed anything that takes updates."""
         return bool(self._handlers)
 
     def expose(self, state: object, handlers: Mapping[str, Handler]) -> None:
-        """Have updates carried out by these, by name; those too that have come before."""
+        """Expose an object and its update methods, by name. Updates that arrived earlier are started."""
         self.exposed = [*(one for one in self.exposed if type(one) is not type(state)), state]
         self._handlers.update(handlers)
         self._context = copy_context()
         self._begin_early()
 
     def receive(self, update: UpdateReceived, number: int) -> None:
-        """Have an update carried out: now, or, if nothing takes any yet, as soon as something does.
-
-        `number` is that of its row.
-        """
+        """Start an update, or keep it until something takes updates. `number` is that of its row."""
         self._early[number] = update
         self._begin_early()
 
     @property
     def left(self) -> tuple[int, ...]:
-        """The numbers of the rows with those that nobody has begun with."""
+        """The row numbers of updates that have not been started."""
         return tuple(self._early)
 
     async def close(self, new_future: "Callable[[], asyncio.Future[Any]]") -> None:
-        """Begin with none from here on, and wait until those are done that were begun.
+        """Start no more updates, and wait for those in progress.
 
-        `new_future` makes a future of the loop that the function runs on.
+        `new_future` creates a future on the function's loop. If the wait is cancelled, updates are started again.
         """
         self._is_closed = True
         try:
@@ -117,7 +113,7 @@ class Updates:
             raise
 
     def open(self) -> None:
-        """Begin again with those that come, and with those that have come since it was closed."""
+        """Start updates again, beginning with those that arrived meanwhile."""
         self._is_closed = False
         self._begin_early()
 
@@ -128,7 +124,7 @@ class Updates:
                 self._carry_out(one, number)
 
     def take(self) -> tuple[Answered, ...]:
-        """Return what has come of updates since this was called last, in order."""
+        """Return the outcomes of updates since the last call, in order."""
         answers = tuple(self._answers)
         self._answers.clear()
         return answers
@@ -163,7 +159,7 @@ class Updates:
         except asyncio.CancelledError as error:
             self._answers.append(Answered(call=update.call, error=raised_from(error)))
             raise
-        except Exception as error:  # noqa: BLE001  # whatever it is, whoever asked for the update is told
+        except Exception as error:  # noqa: BLE001  # any error is the reply to the caller of the update
             answer = Answered(call=update.call, error=raised_from(error))
         else:
             answer = Answered(call=update.call, output=output)

@@ -1,1 +1,1 @@
-"""The history of a run: its reader, its limits, and exceptions in stored form."""
+"""The history of a run: reading it, its maximum length, and the stored form of exceptions."""

@@ -1,7 +1,7 @@
-"""What an error holds, on its way to the history and back: plain JSON as it is, all else with a mark of what it is.
+"""JSON form of the values that exceptions hold: plain JSON where possible, else tagged with the type.
 
-A stored name is never imported, and nothing of a class of the user's is called: an enum's member is looked up, an
-object of named fields is made without its constructor. What can't be kept comes back as a `NotKept`.
+Stored names are never imported, and no code of user classes is called: enum members are looked up, and objects with
+named fields are created without their constructor. A value that can't be stored comes back as `NotKept`.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from holdfast.ports.errors import HoldfastError
 from holdfast.ports.json import compact, parse
 
 DEPTH_MAX: Final = 12
-"""How deep what an error holds may be. What is deeper is not kept."""
+"""Maximum nesting of an error's values. Deeper values are stored as text."""
 
 _MARK: Final = "$"
 _MAIN: Final = "__main__"
@@ -36,12 +36,12 @@ _PATH: Final = type(Path())
 _SEVERAL: Final[dict[str, type]] = {one.__name__: one for one in (tuple, set, frozenset)}
 _FLAGS_MISSING: Final = cast("Any", enum.Flag._missing_).__func__
 _BITS_MAX: Final = 8_000
-"""How many bits an integer may have: Python prints larger ones in no other base."""
+"""Maximum size of an integer in bits. Larger ones are stored as hex text: Python refuses to print them in decimal."""
 _PLAIN: Final = frozenset({type(None), bool, int})
 
 
 class NotKept:
-    """Stands for what an error held and that can't be kept, such as a connection. It is printed as that was."""
+    """Placeholder for a value of an error that could not be stored, such as a connection. It has the value's repr."""
 
     __slots__ = ("_kind", "_text")
 
@@ -63,9 +63,11 @@ class NotKept:
 
 
 class Keeper:
-    """Turns what an error holds into JSON data. `text_max` is how long a text in it may be: a longer one is cut.
+    """Converts the values of an error to JSON data.
 
-    `error_data` gives the data of an error among it, by how deep it is.
+    Args:
+        text_max: Maximum length of a text; longer texts are cut.
+        error_data: Converts an error among the values, given its nesting depth.
     """
 
     def __init__(self, text_max: int, error_data: Callable[[BaseException, int], object]) -> None:
@@ -73,7 +75,7 @@ class Keeper:
         self._error_data = error_data
 
     def data(self, value: Any, depth: int = 0) -> object:
-        """Return the data of a value. What it is made of may raise anything."""
+        """Return the data of a value. The value's own code may raise anything."""
         kind: type = type(cast("object", value))
         if kind is int and value.bit_length() > _BITS_MAX:
             return _marked("printed", {"class": "int", "text": f"{value:#x}"[: self._text_max]})
@@ -108,7 +110,7 @@ class Keeper:
         return self.printed(value)
 
     def printed(self, value: object) -> object:
-        """Return the data of what is not kept."""
+        """Return the data of a value that is stored as its repr only."""
         return _marked("printed", {"class": type(value).__name__, "text": self._cut(repr(value))})
 
     def _each(self, values: Iterable[object], depth: int) -> list[object]:
@@ -117,7 +119,7 @@ class Keeper:
     def _scalar(self, value: object, name: str) -> object:
         try:
             text = encode(value, _SCALARS[name])
-        except HoldfastError:  # it is in a zone that can't be found again, say
+        except HoldfastError:  # for example, a time zone without a name
             return self.printed(value)
         return self.printed(value) if len(text) > self._text_max else _marked(name, parse(text))
 
@@ -126,7 +128,7 @@ class Keeper:
 
 
 def value_from(data: Any, error_from: Callable[[Mapping[str, Any]], BaseException]) -> Any:
-    """Return the value that data stand for. `error_from` gives an error among it."""
+    """Return the value for stored data. `error_from` creates the errors within it."""
     if isinstance(data, list):
         return [value_from(one, error_from) for one in cast("list[object]", data)]
     if not isinstance(data, dict):
@@ -153,15 +155,15 @@ def value_from(data: Any, error_from: Callable[[Mapping[str, Any]], BaseExceptio
 
 
 def text_of(data: Any) -> Any:
-    """Return what is kept in place of a printed value where a text will do; other data as they are."""
+    """Return the text of data that holds a repr only, where plain text is good enough; other data as it is."""
     fields = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
     return fields["of"]["text"] if fields.get(_MARK) == "printed" else cast("Any", data)
 
 
 def class_named(name: str, root: type) -> type | None:
-    """Return the class below `root` that is called so.
+    """Return the subclass of `root` with this name, or None.
 
-    One of the main program may be called by its module elsewhere.
+    A class of the main program may be known by its module's name in another process.
     """
     alike: type | None = None
     local = name.removeprefix(f"{_MAIN}.")
@@ -178,12 +180,12 @@ def class_named(name: str, root: type) -> type | None:
 
 
 def class_name(kind: type) -> str:
-    """Return how a class is called in the history."""
+    """Return the name of a class in the history: its module and qualified name."""
     return f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
 
 
 def put_field(made: object, name: str, value: object) -> None:
-    """Set a field, by no code of the user's. AttributeError, TypeError."""
+    """Set a field without calling user code. AttributeError or TypeError if that is impossible."""
     descriptor = inspect.getattr_static(type(made), name, None)
     if isinstance(descriptor, MemberDescriptorType):
         descriptor.__set__(made, value)
@@ -200,7 +202,7 @@ def _names(kind: type) -> list[str]:
 
 
 def _fields(kind: type) -> Iterable[str] | None:
-    """Return the names of what an object holds, of a class that says so."""
+    """Return the field names of a class with declared fields (dataclass, attrs, named tuple, model); else None."""
     if is_model(kind):
         return model_fields(kind)
     if is_named_tuple(kind):
@@ -211,7 +213,7 @@ def _fields(kind: type) -> Iterable[str] | None:
 
 
 def _member(of: Mapping[str, Any]) -> object:
-    """Return the member of an enum by its name, or flags by their value."""
+    """Return an enum member by name, or flags by value; `NotKept` if unknown."""
     module, name = of["class"]
     known = of["of"]
     found: Any = _loaded(module, name) or class_named(f"{module}.{name}", enum.Enum)
@@ -244,7 +246,7 @@ def _object(names: list[str], values: Mapping[str, object]) -> object:
 
 
 def _loaded(module: str, name: str) -> type | None:
-    """Return the class that a module of the program has by this name. None is imported."""
+    """Return the class with this name in a loaded module, or None. Nothing is imported."""
     found: object = sys.modules.get(module)
     for part in name.split("."):
         found = vars(found).get(part) if hasattr(found, "__dict__") else None

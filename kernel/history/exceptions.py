@@ -1,8 +1,8 @@
-"""Exceptions on their way to the history and back: a step's error is of its own class again after a replay.
+"""Stored form of exceptions: an error of a step has its own class again after a replay.
 
-A stored name is never imported. It is looked up among the exception classes that the program has loaded, and an
-instance is made and filled without calling its `__init__`, its `__setattr__` or anything else of its class: stored data
-runs no code. What can't be made again is told by a StepFailedError, which says why.
+A stored class name is never imported. It is looked up among the loaded exception classes, and the instance is filled
+without calling its `__init__`, its `__setattr__` or any other code of the class: stored data runs no code. If the error
+can't be recreated, a StepFailedError takes its place and says why.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,19 +25,19 @@ from holdfast.ports.json import compact, parse
 
 MESSAGE_MAX: Final = 2_000
 _KEPT_MAX: Final = 16_384
-"""How long the text of what an exception holds may be. What is longer is cut, and at last not kept."""
+"""Maximum length of an exception's stored values as JSON text. If they exceed it even when cut, none are stored."""
 _TEXTS_MAX: Final = (4_000, 400, 40)
-"""How long each text in it may be, if it gets too long with longer ones."""
+"""Maximum lengths of each text within it, tried in this order."""
 _CHAIN_MAX: Final = 8
-"""How many errors in a row are kept that were the cause of each other, or hold each other."""
+"""Maximum number of nested or chained errors that are stored."""
 _NOTES_MAX: Final = 20
 _LEAVES_MAX: Final = 5
-"""How many of a group's errors are named in its message."""
+"""Maximum number of errors of a group that its message names."""
 _WORDS_MAX: Final = MESSAGE_MAX // _LEAVES_MAX
 _TASK_GROUP: Final = "unhandled errors in a TaskGroup"
 
 _GROUPS_OWN: Final = frozenset({"message", "exceptions"})
-"""What a group is made with."""
+"""Attributes that an exception group gets from its constructor."""
 _DICT: Final[Any] = BaseException.__dict__["__dict__"]
 _ARGS: Final[Any] = BaseException.__dict__["args"]
 _CAUSE: Final[Any] = BaseException.__dict__["__cause__"]
@@ -46,7 +46,7 @@ _SUPPRESS: Final[Any] = BaseException.__dict__["__suppress_context__"]
 
 
 def raised_from(error: BaseException) -> Raised:
-    """Return what is stored of an exception."""
+    """Return the stored form of an exception."""
     return Raised(
         type=class_name(type(error)),
         message=message_of(error)[:MESSAGE_MAX],
@@ -56,14 +56,14 @@ def raised_from(error: BaseException) -> Raised:
 
 
 def message_of(error: BaseException) -> str:
-    """Return what people read of an error; of a group, its errors: `ValueError: no (1 of 2 in a TaskGroup)`."""
+    """Return the message of an error; for a group, those of its errors: `ValueError: no (1 of 2 in a TaskGroup)`."""
     try:
         if not isinstance(error, BaseExceptionGroup):
             return str(error)
         group = cast("BaseExceptionGroup[BaseException]", error)
         where = "a TaskGroup" if group.message == _TASK_GROUP else f"group {group.message[:_WORDS_MAX]!r}"
         leaves = list(_leaves(group))
-    except Exception:  # noqa: BLE001  # a user's class may do anything when it is printed
+    except Exception:  # noqa: BLE001  # `__str__` of a user's class may raise anything
         return "(its message can't be printed)"
     several = [
         f"{error_words(leaf)[:_WORDS_MAX]} ({number} of {len(leaves)}{f' in {where}' if number == 1 else ''})"
@@ -83,17 +83,17 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 
 
 def error_words(error: BaseException) -> str:
-    """Return what people read of an error, with the name of its class."""
+    """Return the message of an error with the name of its class."""
     message, name = message_of(error), type(error).__name__
     return f"{name}: {message}" if message else name
 
 
 def _kept_text(error: BaseException) -> str | None:
-    """Return the text of what an exception holds; None if there is none that is short enough."""
+    """Return the values of an exception as JSON text; None if they are too long or can't be read."""
     for text_max in _TEXTS_MAX:
         try:
             text = compact(_Holdings(text_max).of(error, 0))
-        except Exception:  # noqa: BLE001  # what it holds may do anything
+        except Exception:  # noqa: BLE001  # the code of user values may raise anything
             return None
         if len(text) <= _KEPT_MAX:
             return text
@@ -106,7 +106,7 @@ def _as_group(error: BaseException) -> BaseExceptionGroup[BaseException] | None:
 
 
 class _Holdings:
-    """What exceptions hold, as JSON data; each of them once, for they may be each other's causes."""
+    """Converts exceptions with their values to JSON data, each once, since errors may be each other's causes."""
 
     def __init__(self, text_max: int) -> None:
         self._keeper = Keeper(text_max, self._whole)
@@ -114,7 +114,7 @@ class _Holdings:
         self._seen: set[int] = set()
 
     def of(self, error: BaseException, depth: int) -> dict[str, object]:
-        """Return what one holds."""
+        """Return the values of an exception: arguments, notes, attributes, and the errors behind it."""
         self._seen.add(id(error))
         keeper = self._keeper
         found: dict[str, object] = {}
@@ -137,7 +137,7 @@ class _Holdings:
         return found | self._before(error, depth)
 
     def _before(self, error: BaseException, depth: int) -> dict[str, object]:
-        """Return what was raised before an error, so that it was raised."""
+        """Return the cause and the context of an exception."""
         found: dict[str, object] = {}
         cause, context = error.__cause__, error.__context__
         if cause is not None and self._may_keep(cause, depth):
@@ -154,14 +154,14 @@ class _Holdings:
         return depth < _CHAIN_MAX and id(error) not in self._seen
 
     def _data(self, value: object, depth: int) -> object:
-        """Return the data of a value; of what can't even be looked at, that it is not kept."""
+        """Return the data of a value; of its class name only, if its own code raises."""
         try:
             return self._keeper.data(value, depth)
-        except Exception:  # noqa: BLE001  # a user's class may do anything
+        except Exception:  # noqa: BLE001  # code of a user's class may raise anything
             return self._keeper.printed(f"<{type(value).__name__}>")
 
     def _whole(self, error: BaseException, depth: int) -> object:
-        """Return what is kept of an exception that another one holds."""
+        """Return an exception within another: its class and message, and its values unless nested too deep."""
         found: dict[str, object] = {
             "type": class_name(type(error)),
             "message": message_of(error)[: self._text_max],
@@ -170,20 +170,20 @@ class _Holdings:
 
 
 def _places(error: BaseException) -> Iterator[tuple[str, object]]:
-    """Yield what an exception holds outside of its dict: in slots, and where built-in classes do."""
+    """Yield the attributes of an exception that are not in its `__dict__`: slots, and those of built-in classes."""
     is_group = isinstance(error, BaseExceptionGroup)
     for cls in type(error).__mro__:
         for name, place in vars(cls).items():
             if isinstance(place, MemberDescriptorType) and not name.startswith("__"):
                 if is_group and name in _GROUPS_OWN:
                     continue
-                with suppress(AttributeError):  # it was never set
+                with suppress(AttributeError):  # the slot was never set
                     if (value := cast("object", place.__get__(error))) is not None:
                         yield name, value
 
 
 def error_from(raised: Raised) -> Exception:
-    """Return an exception of the class that is stored, or a StepFailedError that says why that can't be had."""
+    """Return the stored exception as an instance of its class, or a StepFailedError with the reason why that failed."""
     holds: Mapping[str, Any] | None = None
     if raised.arguments is not None:
         with suppress(ValueError):
@@ -199,7 +199,7 @@ def error_from(raised: Raised) -> Exception:
 
 
 def error_if_known(raised: Raised | None) -> Exception | None:
-    """Return the exception that is stored, as the cause of another; None if its class is not known here."""
+    """Return the stored exception, as the cause of another; None if its class is not loaded here."""
     error = None if raised is None else error_from(raised)
     return None if isinstance(error, StepFailedError) and not error.why else error
 
@@ -212,7 +212,7 @@ def _error(name: str, message: str, holds: Mapping[str, Any] | None) -> BaseExce
         error = _made(cast("type[BaseException]", found), message, holds)
         if holds is not None:
             _fill(error, holds)
-    except Exception as why:  # noqa: BLE001  # whatever there is in the way, it is told
+    except Exception as why:  # noqa: BLE001  # the reason becomes part of the StepFailedError
         reason = (
             f"known, but can't be made again: {why}" if holds else "known, but what it holds was not kept"
         )
@@ -225,7 +225,7 @@ def _inner(data: Mapping[str, Any]) -> BaseException:
 
 
 def _made(kind: type[BaseException], message: str, holds: Mapping[str, Any] | None) -> BaseException:
-    """Return an instance, made as the built-in class does that it is derived from: without code of the user's."""
+    """Return an instance, created by `__new__` of its built-in base class, so that no user code runs."""
     built_in = cast("type[BaseException]", next(one for one in kind.__mro__ if one.__module__ == "builtins"))
     is_group = issubclass(kind, BaseExceptionGroup)
     if is_group:
@@ -241,7 +241,7 @@ def _made(kind: type[BaseException], message: str, holds: Mapping[str, Any] | No
 
 
 def _fill(error: BaseException, holds: Mapping[str, Any]) -> None:
-    """Give an exception what it held, by no code of its class's."""
+    """Set the attributes, notes, cause and context of an exception without calling code of its class."""
     state: dict[str, object] = _DICT.__get__(error)
     state.update(value_from(holds.get("state", {}), _inner))
     places = {name: one for cls in reversed(type(error).__mro__) for name, one in vars(cls).items()}
@@ -255,8 +255,8 @@ def _fill(error: BaseException, holds: Mapping[str, Any]) -> None:
                 continue
             one = (
                 b"" if isinstance(error, UnicodeDecodeError) else ""
-            )  # it is printed with what it could not read
-        with suppress(AttributeError, TypeError):  # it may be set by its class alone
+            )  # UnicodeError.__str__ reads this attribute
+        with suppress(AttributeError, TypeError):  # read-only attributes of built-in classes
             place.__set__(error, one)
     if "notes" in holds:
         state["__notes__"] = holds["notes"]

@@ -1,4 +1,4 @@
-"""Reads the history of a run whole: with the rows that it keeps of generations before."""
+"""Reads the complete history of a run, including rows kept from earlier generations."""
 
 from collections.abc import Iterator
 
@@ -9,13 +9,13 @@ from holdfast.ports.records import STEP_COMPLETED, STEP_FAILED, STEP_GIVEN, Hist
 from holdfast.ports.references import KeptRows
 
 PAGE = 1_000
-"""How many rows are read at once."""
+"""Number of rows read at a time."""
 ROWS_BEYOND_MAX = 1_000_000
-"""More rows than this are never added to a history between two looks at it: then the number of the last is damaged."""
+"""A `last_row` that is further beyond the last known row is damaged: no history grows so much between two reads."""
 
 
 def last_row_of(run: Run, seen: int = 0) -> int:
-    """Return the number of a run's last row. UnreadableRowError if there can't be so many after those that are seen."""
+    """Return the number of a run's last row. UnreadableRowError if it is implausibly far beyond row `seen`."""
     if run.last_row - seen > ROWS_BEYOND_MAX:
         why = f"it is {run.last_row}, and the last row that is known is {seen}"
         raise UnreadableRowError("holdfast_runs", run.key, "last_row", why)
@@ -25,9 +25,9 @@ def last_row_of(run: Run, seen: int = 0) -> int:
 def rows_of(
     persistence: Persistence, run: Run, after: int = 0, upto: int | None = None
 ) -> Iterator[HistoryRow]:
-    """Yield the rows of a run's history after this number, in order, page by page; those up to `upto`, if given.
+    """Yield the rows of a run's history after row `after`, up to row `upto` if given, in order, read page by page.
 
-    What comes after the rows that it keeps is read from the run's own, also what was added since `run` was read.
+    Kept rows come first. The run's own rows include those appended after `run` was read.
     """
     for part in run.kept_rows:
         if after < part.last:
@@ -39,7 +39,7 @@ def rows_of(
 
 
 def _pages(persistence: Persistence, part: KeptRows, after: int) -> Iterator[HistoryRow]:
-    """Yield rows of one run up to a number; all of them if that is 0."""
+    """Yield rows of one run, up to `part.last`; to the end if that is 0."""
     while not part.last or after < part.last:
         limit = min(PAGE, part.last - after) if part.last else PAGE
         page = persistence.read(HistoryOf(part.run, after, limit))
@@ -50,7 +50,7 @@ def _pages(persistence: Persistence, part: KeptRows, after: int) -> Iterator[His
 
 
 def shown_data(row: HistoryRow) -> str | None:
-    """Return what a row tells others, as JSON text: of a step not what it was called with."""
+    """Return the data of a row as JSON text for display and events: for a step, without its arguments."""
     if (
         row.data is None
         or row.type not in (STEP_COMPLETED, STEP_FAILED)

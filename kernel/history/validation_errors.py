@@ -1,6 +1,7 @@
-"""pydantic's ValidationError, which only pydantic can make: what is kept of it, and how it is made again.
+"""Stored form of pydantic's ValidationError, which only pydantic can construct.
 
-pydantic is optional, and slow to import. Whoever has such an error has imported it, so it is found in `sys.modules`.
+pydantic is optional and slow to import. A program that has such an error has imported it, so it is looked up in
+`sys.modules`.
 """
 
 import sys
@@ -11,7 +12,7 @@ _MODULE: Final = "pydantic_core"
 
 
 def is_validation_error(error: BaseException) -> bool:
-    """Whether pydantic has raised this."""
+    """Whether an error is a pydantic ValidationError."""
     core = _core()
     return core is not None and isinstance(error, core.ValidationError)
 
@@ -21,13 +22,13 @@ def _core() -> Any:
 
 
 def parts_of(error: BaseException) -> dict[str, object]:
-    """Return what such an error says."""
+    """Return the title and the lines of a ValidationError."""
     raised = cast("Any", error)
     return {"title": raised.title, "errors": raised.errors(include_url=False)}
 
 
 def error_from(kind: type[BaseException], parts: Mapping[str, Any]) -> BaseException:
-    """Return an error that says this. ImportError, or what pydantic raises, if it can't be made."""
+    """Return the ValidationError with these parts. ImportError without pydantic; else whatever pydantic raises."""
     core = _core()
     if core is None or kind is not core.ValidationError:
         raise ImportError("pydantic is not loaded")
@@ -36,7 +37,7 @@ def error_from(kind: type[BaseException], parts: Mapping[str, Any]) -> BaseExcep
 
 
 def _line(core: Any, error: Mapping[str, Any]) -> dict[str, object]:
-    """Return a line as pydantic takes it: of its own type, if that says the same, else with the words that it had."""
+    """Return a line for pydantic's constructor: of its own type if the message is then the same, else custom."""
     line: dict[str, object] = {"type": error["type"], "loc": tuple(error["loc"]), "input": error["input"]}
     if "ctx" in error:
         line["ctx"] = error["ctx"]
@@ -44,7 +45,7 @@ def _line(core: Any, error: Mapping[str, Any]) -> dict[str, object]:
         again = core.ValidationError.from_exception_data("", [line]).errors(include_url=False)
         if again[0]["msg"] == error["msg"]:
             return line
-    except Exception:  # noqa: BLE001, S110  # it is none of its own types, or of another version
+    except Exception:  # noqa: BLE001, S110  # a custom type, or one of another version of pydantic
         pass
     custom_type = core.PydanticCustomError(
         error["type"], "{holdfast_message}", {"holdfast_message": error["msg"]}

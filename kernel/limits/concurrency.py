@@ -1,4 +1,4 @@
-"""Who has slots: runs by their concurrency keys, jobs by their stages. And where jobs wait for these, and for rates."""
+"""Concurrency limits: slots in use, and the concurrency keys of jobs under a concurrency or rate limit."""
 
 import hashlib
 from collections import Counter
@@ -13,25 +13,26 @@ _TEXT_MAX: Final = 64
 
 
 def holders(tables: Tables, waiting: Waiting) -> Counter[SlotName]:
-    """Return how many runs, or jobs, of these tables have a slot, for each."""
+    """Return how many slots of each concurrency limit are held by the runs, or jobs, of these tables."""
     of = tables.runs.values() if waiting is Waiting.RUNS else tables.all_jobs()
     return Counter(one.slot for one in of if one.has_slot and one.slot is not None)
 
 
 def line_of(run: Run, stage: StagePlan) -> str:
-    """Return the concurrency key of the jobs that a run has of a stage with limits.
+    """Return the concurrency key of a run's jobs of a stage with limits.
 
-    It is `<workflow>/<stage>`, or `/<name>~<period>` of a rate limit that has a name: starts that count no more in the
-    shorter of two periods may still count in the longer one, so each has its own. And, where a rate is limited for each
-    text of an attribute, `/<text>` after it. Names have no slash in them.
+    It is `<workflow>/<stage>`, or `/<name>~<period>` under a rate limit with a name. The period is part of the key
+    because a start that no longer counts in one period may still count in a longer one. If the rate is limited for each
+    text of an attribute, `/<text>` is appended. Names contain no slash.
     """
     return _line(run, f"{run.workflow}/{stage.name}", stage.rate)
 
 
 def line_of_step(run: Run, definition: str, rate: RatePlan | None) -> str:
-    """Return the concurrency key of the jobs of a step with limits, of whatever workflow.
+    """Return the concurrency key of the jobs of a step with limits, in any workflow.
 
-    It is `step:<name>`, which no stage has, as names have no colon; or as for a stage that of the rate limit.
+    It is `step:<name>`, which no stage has because names contain no colon; under a named rate limit it is as for a
+    stage.
     """
     return _line(run, definition, rate)
 
@@ -44,7 +45,7 @@ def _line(run: Run, whose: str, rate: RatePlan | None) -> str:
 
 
 def _short(text: str | None) -> str:
-    """Return what stands for a text in a key: itself, if it is short and plain. Nothing stands for no text."""
+    """Return a text as it appears in a key: as it is if short and plain, else its hash. "" for None."""
     if text is None:
         return ""
     if 0 < len(text) <= _TEXT_MAX and text.isascii() and text.isprintable() and not text.startswith("#"):

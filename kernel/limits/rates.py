@@ -1,8 +1,7 @@
-"""How many bodies may start in a time: which starts still count, and when there is room for another.
+"""Rate limits: which starts still count, and when the next job may start (docs/decisions/0023).
 
-What counts are claims, by the store's clock: in any span of the period there are at most as many as the limit says.
-Nothing is smoothed, and nothing is saved up. A span holds its starts in full, so a start counts until a whole period
-after it.
+Claims count, by the store's clock: no span of the period's length contains more of them than the limit. Starts are not
+smoothed, and unused ones are not saved. A start counts for one whole period.
 """
 
 from collections import Counter
@@ -19,7 +18,7 @@ from holdfast.ports.unreadable import PARSE_ERRORS
 from holdfast.ports.working_set import Tables
 
 EXACT_MAX: Final = 100
-"""Up to this limit every start is kept. Beyond it a hundredth of the period is one instant, which is its end."""
+"""Up to this limit, each start is stored with its instant. Above it, starts are rounded up to 1/100 of the period."""
 
 
 class _Stored(TypedDict, total=False):
@@ -29,25 +28,25 @@ class _Stored(TypedDict, total=False):
 
 @attrs.frozen
 class Starts:
-    """When jobs were claimed whose starts are counted together."""
+    """The starts of jobs that share a rate limit."""
 
     at: tuple[tuple[Micros, int], ...] = ()
-    """Instants, ascending, each with how many."""
+    """Instants in ascending order, each with its number of starts."""
     span: Micros = 0
-    """The longest period that any of their jobs had: a start counts for jobs of another version, too."""
+    """The longest period of any of the jobs, in microseconds: a start also counts for jobs of other versions."""
 
     def free(self, job: Job, now: Micros) -> int:
-        """Return how many more may start now, by the limit of this job; negative if there were too many."""
+        """Return how many more jobs may start now, by the limit of this job; negative if there were too many."""
         return self.capacity(*_rate(job), now)
 
     def capacity(self, limit: int, period: Micros, now: Micros) -> int:
-        """Return the same for a limit and a period."""
+        """Return how many more jobs may start now, by a limit and a period."""
         return limit - sum(many for at, many in self.at if at + period > now)
 
     def free_at(self, job: Job, now: Micros, waiting: int) -> Micros | None:
-        """Return when there is room for one more beside those that may start already and are `waiting` for it.
+        """Return when one more job may start beside the `waiting` ones that may start before it.
 
-        None if that is not known yet: it depends on when these start.
+        None if that depends on when those start.
         """
         limit, period = _rate(job)
         left = waiting + sum(many for at, many in self.at if at + period > now)
@@ -61,11 +60,11 @@ class Starts:
         return now if left < limit else None
 
     def with_one(self, job: Job, now: Micros) -> "Starts":
-        """Return these with a start now, without those that count no more for anybody."""
+        """Return the starts with one more now, without those that no longer count for any job."""
         limit, period = _rate(job)
         span = max(self.span, period)
         left = [(at, many) for at, many in self.at if at + span > now]
-        past = [(at, many) for at, many in left if at + period <= now]  # for this job, but not for all
+        past = [(at, many) for at, many in left if at + period <= now]  # they count for longer periods only
         grain = max(1, span // EXACT_MAX) if len(past) > EXACT_MAX else 1
         counted = Counter[Micros]()
         for at, many in past:
@@ -76,12 +75,12 @@ class Starts:
         return Starts(tuple(sorted(counted.items())), span)
 
     def to_json(self) -> str:
-        """Return the text that is stored."""
+        """Return the starts as stored JSON text."""
         return canonical({"at": self.at, "span": self.span})
 
 
 def starts_from(window: RateWindow | None) -> Starts:
-    """Return the starts that a row says, none if there is none, or if it can't be read: they are counted anew."""
+    """Return the starts in a row; none without a row, or if it can't be read (docs/decisions/0062)."""
     if window is None:
         return Starts()
     try:
@@ -93,19 +92,19 @@ def starts_from(window: RateWindow | None) -> Starts:
 
 
 def free_starts(window: RateWindow | None, first: WaitedFor, now: Micros) -> int:
-    """Return how many more may start now, by the limit of the first who waits; negative if there were too many."""
+    """Return how many more jobs may start now, by the limit of the first waiter; negative if there were too many."""
     return starts_from(window).capacity(first.rate_limit or 0, first.rate_period or 0, now)
 
 
 def queued_rates(tables: Tables) -> Counter[RateName]:
-    """Return how many jobs of these tables are queued of each rate: they may start at any moment."""
+    """Return how many jobs of each rate limit are queued in these tables: they may start at any moment."""
     return Counter(
         job.rate for job in tables.all_jobs() if job.rate is not None and job.state is JobState.QUEUED
     )
 
 
 class Rates:
-    """Counts starts while a decision is made."""
+    """Counts the starts of one decision."""
 
     def __init__(self, tables: Tables, now: Micros) -> None:
         self._tables = tables
@@ -113,15 +112,15 @@ class Rates:
         self._windows: dict[RateName, RateWindow] = {}
 
     def window(self, name: RateName) -> RateWindow | None:
-        """Return the row as decided so far."""
+        """Return the row of a rate limit as changed by this decision."""
         return self._windows.get(name) or self._tables.rates.get(name)
 
     def starts(self, name: RateName) -> Starts:
-        """Return the starts as decided so far."""
+        """Return the starts under a rate limit as changed by this decision."""
         return starts_from(self.window(name))
 
     def begin(self, job: Job) -> bool:
-        """Count a start of a job now, if it may start. Return whether it may: always, if nobody counts it."""
+        """Count a start of a job and return True, if it may start now. A job without a rate limit always may."""
         name = job.rate
         if name is None:
             return True
@@ -132,19 +131,19 @@ class Rates:
         return True
 
     def at(self, job: Job) -> Micros:
-        """Return the instant that a start of this job counts as: now, or when the last was if our clock is behind.
+        """Return the instant that a start of this job counts as: now, or the last update if this clock is behind.
 
-        A start that counted as an earlier one would count no more when it still has to.
+        With an earlier instant, the start would stop counting too early.
         """
         window = None if job.rate is None else self.window(job.rate)
         return self._now if window is None else max(self._now, window.updated_at)
 
     def wake(self, name: RateName, wakes_at: Micros) -> None:
-        """Keep when the first who waits is to wake."""
+        """Set when the first waiter of a rate limit wakes up."""
         self._put(name, wakes_at=wakes_at)
 
     def changes(self) -> Sequence[Change]:
-        """Return what has changed. A row that is not there can't be locked: of two that add it, one counts again."""
+        """Return the changed rows. A new row can't be locked: if two transactions add it, one of them is repeated."""
         return [
             UpdateRateLimit(window) if name in self._tables.rates else AddRateLimit(window)
             for name, window in sorted(self._windows.items())

@@ -1,4 +1,4 @@
-"""How a run goes through its plan: pure functions from a place in the plan to the next one."""
+"""Interpreter of plans: pure functions that advance a run's progress and open the jobs of the next stages."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -16,9 +16,10 @@ _NOTHING: Final[Mapping[str, Reference]] = {}
 def begin(
     draft: RunDraft, plan: Plan, gets: Reference, *, group: int = 0, keeps: Mapping[str, Reference] = _NOTHING
 ) -> None:
-    """Open a group of a plan for a run that got `gets`: the first or, where it keeps all before it, a later one.
+    """Open a group of a plan: the first, or a later one if a rerun keeps the stages before it.
 
-    `keeps` is what nodes gave that are not to be done, by name; in the group itself they are done already.
+    `gets` is the input of the run. `keeps` are outputs of stages that are not run again, by name; they may include
+    stages of the group itself.
     """
     progress = Progress(group=0, input=gets)
     while progress.group < group:
@@ -29,13 +30,13 @@ def begin(
 def _with_kept(plan: Plan, progress: Progress, keeps: Mapping[str, Reference]) -> Progress:
     group = plan.groups[progress.group]
     nodes = {node.name: NodeProgress(output=keeps[node.name]) for node in group.nodes if node.name in keeps}
-    if not nodes and group.test is not None:  # nothing was to be done in it
+    if not nodes and group.test is not None:  # the condition skipped its only node
         nodes = {group.nodes[0].name: NodeProgress(output=progress.input)}
     return Progress(group=progress.group, input=progress.input, nodes=nodes, kept=progress.kept)
 
 
 def stage_completed(draft: RunDraft, plan: Plan, progress: Progress, job: Job, row: int) -> None:
-    """Take into account that what a job stands for gave the payload of history row `row`."""
+    """Complete the stage or map item of a job with the output in history row `row`."""
     if job.item is None:
         after = NodeProgress(output=row)
     else:
@@ -45,20 +46,20 @@ def stage_completed(draft: RunDraft, plan: Plan, progress: Progress, job: Job, r
 
 
 def stage_suspended(draft: RunDraft, progress: Progress, job: Job, check: int) -> None:
-    """Take into account that a stage is done elsewhere, and that job `check` asks about it."""
+    """Suspend a stage on external work, which job `check` polls."""
     if job.item is None:
         draft.keep_progress(progress.with_node(job.node, NodeProgress(job=check)).to_json())
 
 
 def item_failed(draft: RunDraft, plan: Plan, progress: Progress, job: Job, row: int) -> None:
-    """Take into account that an item of a map failed for good in row `row`, and that this is tolerated."""
+    """Count an item of a map that failed for good in row `row`, in a map that tolerates failures."""
     counters = open_map(progress, job)
     after = item_ended(draft, plan, job, evolve(counters, failed=counters.failed + 1), row)
     _go_on(draft, plan, progress.with_node(job.node, after))
 
 
 def map_expanded(draft: RunDraft, plan: Plan, progress: Progress, node: str, counters: MapProgress) -> None:
-    """Take into account that a map goes over `counters.total` items."""
+    """Open a map over `counters.total` items."""
     mapped = plan.node(node)
     assert isinstance(mapped, MapPlan)
     if counters.total:
@@ -71,7 +72,7 @@ def map_expanded(draft: RunDraft, plan: Plan, progress: Progress, node: str, cou
 
 
 def node_tested(draft: RunDraft, plan: Plan, progress: Progress, *, passed: bool) -> None:
-    """Take into account what the test of the current group said: do one of its nodes, and skip the others."""
+    """Open the node of the current group that its condition chose, and skip the other."""
     group = plan.groups[progress.group]
     places = [0] if passed else [1]
     chosen = [node for place, node in enumerate(group.nodes) if place in places]
@@ -80,13 +81,13 @@ def node_tested(draft: RunDraft, plan: Plan, progress: Progress, *, passed: bool
             draft.append(STAGE_SKIPPED, node=node.name)
     if chosen:
         nodes = {node.name: open_node(draft, node, progress) for node in chosen}
-    else:  # there is nothing else to do: what came in goes on
+    else:  # no other branch: the input is passed on
         nodes = {group.nodes[0].name: NodeProgress(output=progress.input)}
     _go_on(draft, plan, Progress(group=progress.group, input=progress.input, nodes=nodes, kept=progress.kept))
 
 
 def advance(draft: RunDraft, plan: Plan, progress: Progress) -> bool:
-    """Go on if the current group is done; return whether it was."""
+    """Open the next group if the current one is done; return whether it was."""
     is_done = progress.is_done
     if is_done:
         _go_on(draft, plan, progress)
@@ -94,7 +95,7 @@ def advance(draft: RunDraft, plan: Plan, progress: Progress) -> bool:
 
 
 def open_node(draft: RunDraft, node: NodePlan, progress: Progress, *, is_test: bool = False) -> NodeProgress:
-    """Give a node of the current group its first job: the test of its group, if that is still to be made."""
+    """Open a node of the current group with its first job; with `is_test`, the job that evaluates the condition."""
     if is_test:
         return NodeProgress(
             job=draft.open_job(stage_of(node), JobKind.CONDITION, progress.input), is_test=True
@@ -106,7 +107,7 @@ def open_node(draft: RunDraft, node: NodePlan, progress: Progress, *, is_test: b
 
 
 def body_kind(stage: StagePlan) -> JobKind:
-    """Return the kind of the job that does a stage, or an item of it."""
+    """Return the kind of the job that runs a stage or a map item of it."""
     if stage.function:
         return JobKind.WORKFLOW
     return JobKind.STAGE if stage.child is None else JobKind.CHILD
@@ -120,7 +121,7 @@ def open_map(progress: Progress, job: Job) -> MapProgress:
 
 
 def item_ended(draft: RunDraft, plan: Plan, job: Job, counters: MapProgress, row: int) -> NodeProgress:
-    """Return what a map is after one of its items ended in row `row`; `counters` have that item in them."""
+    """Return a map after the end of one of its items in row `row`, which `counters` include."""
     node = plan.node(job.node)
     assert isinstance(node, MapPlan)
     if node.enough is None:
@@ -152,7 +153,7 @@ def _leave_group(plan: Plan, progress: Progress) -> Progress:
     outputs: list[Reference] = []
     kept = dict(progress.kept)
     for node in group.nodes:
-        if node.name not in progress.nodes:  # the test decided for another one
+        if node.name not in progress.nodes:  # skipped by the condition
             continue
         output = progress.nodes[node.name].output
         assert output is not None
@@ -177,7 +178,7 @@ def _open_group(draft: RunDraft, plan: Plan, progress: Progress) -> Progress:
 
 
 def _open_items(draft: RunDraft, node: MapPlan, counters: MapProgress) -> MapProgress:
-    """Give jobs to the next items, so that as many have one as the map's limit allows."""
+    """Open jobs for the next items, up to the limit of the map."""
     upto = min(counters.total, counters.ended + node.limit)
     for index in range(counters.next, upto):
         draft.open_job(node.stage, body_kind(node.stage), item_input(node.name, counters, index), item=index)

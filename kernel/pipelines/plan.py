@@ -1,7 +1,7 @@
-"""A pipeline's plan: what runs after what, as plain data that is stored with the run.
+"""A pipeline's plan: its graph of stages as plain data, stored with its runs (docs/decisions/0004).
 
-A plan names stages and says how to treat them; it holds no code. It is stored once for each fingerprint, and a run
-keeps the plan that it was created with, so a deploy may change a pipeline while runs of the old plan are in flight.
+A plan names stages and their options; it holds no code. It is stored once for each fingerprint, and a run keeps the
+plan that it was started with, so a deploy may change a pipeline while runs of the old plan are in flight.
 """
 
 import hashlib
@@ -17,42 +17,44 @@ from holdfast.ports.records import ClosePolicy
 from holdfast.ports.structs import frozen
 
 _ROUNDING: Final = 1e-9
-"""So that a share of 0.29 of 100 items is 29 of them, whatever a float makes of it."""
+"""Compensates float rounding: 29% of 100 items must be 29 items."""
 
 DEFAULT_QUEUE: Final = "default"
 DEFAULT_MAP_LIMIT: Final = 1_000
-"""How many items of a map have jobs at once where its author did not say."""
+"""Default limit of the map items that have jobs at the same time."""
 
 
 LOSSES_MAX: Final = 10
-"""How often in a row a function may be lost with its worker without having come further. Then its run is blocked."""
+"""How often in a row a function may be lost with its worker without making progress, before its run is blocked."""
 
 
 @frozen(kw_only=True)
 class RetryPolicy:
-    """How often, and how patiently, a body is tried again. Times are in microseconds."""
+    """When and how often a failed body is retried."""
 
     attempts: int = 3
     wait_us: int = 1_000_000
+    """Wait before the first retry, in microseconds."""
     backoff: float = 2.0
+    """Factor by which the wait grows with each retry."""
     wait_max_us: int = 300_000_000
+    """Maximum wait, in microseconds."""
     jitter: float = 0.2
+    """Share of the wait that is added or subtracted at random, from 0 to 1."""
 
 
 @frozen(kw_only=True)
 class RetryRule:
-    """How attempts are repeated that failed by some kinds of errors. `error` names their class for people.
-
-    Which errors these are is for the host to say: it has the class, and a name is never imported.
-    """
+    """The retry policy for errors of one class. The host matches errors, because only it has the class."""
 
     error: str
+    """The name of the class, for display."""
     policy: RetryPolicy
 
 
 @frozen(kw_only=True)
 class CheckPlan:
-    """How an external stage's check is treated: as a body of its own."""
+    """Options of the check that polls an external stage's work: a body of its own."""
 
     retry: RetryPolicy = RetryPolicy()
     timeout_us: int | None = None
@@ -60,7 +62,7 @@ class CheckPlan:
 
 @frozen(kw_only=True)
 class CancelPlan:
-    """How what cancels an external stage's work is treated: as a body of its own."""
+    """Options of the function that cancels an external stage's work: a body of its own."""
 
     retry: RetryPolicy = RetryPolicy()
     timeout_us: int | None = None
@@ -68,55 +70,53 @@ class CancelPlan:
 
 @frozen(kw_only=True)
 class ChildPlan:
-    """Which workflow a stage is, if it is one: a run of its own, which its parent waits for.
-
-    `close_policy` is what becomes of it if its parent ends first. Of a durable function `parameters` are the names of
-    those that the stage's value is given to: as a whole if it is one, shared out if there are several.
-    """
+    """The workflow that a stage starts as a child run, and waits for."""
 
     workflow: str
     version: str
     close_policy: ClosePolicy = ClosePolicy.CANCEL
+    """What happens to the child run if its parent run ends first."""
     parameters: tuple[str, ...] | None = None
+    """Parameters of a durable function that receive the stage's input: one gets it whole, several get a part each."""
 
 
 @frozen(kw_only=True)
 class RatePlan:
-    """How many bodies may start in any span of so many microseconds.
-
-    With a `name` those of all stages count together that name it, otherwise those of the stage. With `by` those count
-    together whose runs have the same text in the attribute of this name.
-    """
+    """A rate limit: at most `limit` starts in any span of `per_us` microseconds."""
 
     limit: int
     per_us: int
     name: str | None = None
+    """Stages and steps with this name share the limit; without a name, it is for one stage or step alone."""
     by: str | None = None
+    """An attribute: the limit is counted separately for each text that runs have in it."""
 
 
 @frozen(kw_only=True)
 class StagePlan:
-    """One stage. `config` is the canonical JSON of its config, or None.
+    """A stage with its options.
 
-    `retry` is for failures that none of the `retry_rules` is for. `timeout_us` is for one attempt, `timeout_total_us`
-    for all of them, from the first claim on; `heartbeat_timeout_us` is how long an attempt may say nothing.
-    At most `max_concurrency` of its bodies, in all runs of the workflow in a namespace, are under way at a time.
-
-    With a `check` its work is done elsewhere, and asked about, and with a `cancel` it is cancelled once nobody waits
-    for it any more; with a `child` it is a run of another pipeline. A `function` is driven: its attempts record what
-    its calls come to, and it rests while it waits.
+    With a `check`, its body submits external work, which is polled; a `cancel` cancels that work once it is abandoned.
+    With a `child`, the stage is a child run. With `function`, it is a durable function: the whole plan has just this
+    stage.
     """
 
     name: str
     queue: str | None = None
     priority: int | None = None
     retry: RetryPolicy = RetryPolicy()
+    """The policy for errors without a rule in `retry_rules`."""
     timeout_us: int | None = None
+    """Maximum duration of one attempt."""
     config: str | None = None
+    """The stage's config as canonical JSON."""
     retry_rules: tuple[RetryRule, ...] = ()
     timeout_total_us: int | None = None
+    """Maximum duration of all attempts, from the first claim."""
     heartbeat_timeout_us: int | None = None
+    """Maximum time between heartbeats of an attempt."""
     max_concurrency: int | None = None
+    """Maximum number of bodies at a time, in all runs of the workflow in a namespace."""
     rate: RatePlan | None = None
     check: CheckPlan | None = None
     child: ChildPlan | None = None
@@ -125,27 +125,27 @@ class StagePlan:
 
     @property
     def max_attempts(self) -> int:
-        """How many attempts there can be, whatever they fail by. Of a function: how many can be lost in a row."""
+        """The maximum number of attempts, for any error; for a function, the maximum number of losses in a row."""
         if self.function:
             return LOSSES_MAX
         return max(self.retry.attempts, *(rule.policy.attempts for rule in self.retry_rules), 1)
 
     def policy(self, rule: int | None) -> RetryPolicy:
-        """Return the policy of this rule; that of the stage if there is no such rule."""
+        """Return the retry policy of this rule; the policy of the stage if there is no such rule."""
         known = rule is not None and 0 <= rule < len(self.retry_rules)
         return self.retry_rules[rule].policy if known and rule is not None else self.retry
 
 
 _ALWAYS_STORED: Final = frozenset({"name", "queue", "priority", "retry", "timeout_us", "config"})
-"""Other fields are left out where they say nothing, so that plans without them keep their fingerprints."""
+"""Fields that are always stored. Others are omitted at their default, so that older plans keep their fingerprints."""
 
 
 @frozen(kw_only=True)
 class Enough:
-    """When a map is done although not all of its items are: so many done, or so many failed and no more.
+    """When a map may end early, or with failed items.
 
-    `at_least` is how many have to be done; the others are then given up. Otherwise at most `tolerated` items, or that
-    `share` of all, whichever is more, may fail.
+    With `at_least`, so many items must complete, and the others are then given up. Otherwise as many items as
+    `tolerated`, or that `share` of all, whichever is more, may fail.
     """
 
     at_least: int | None = None
@@ -153,11 +153,11 @@ class Enough:
     share: float = 0.0
 
     def is_reached(self, *, total: int, done: int, failed: int) -> bool:
-        """Whether nothing more has to be done."""
+        """Whether the map has ended."""
         return done + failed >= total or (self.at_least is not None and done >= self.at_least)
 
     def is_missed(self, *, total: int, failed: int) -> bool:
-        """Whether it can't be reached any more."""
+        """Whether the map has failed: too few items can still complete."""
         if self.at_least is not None:
             return total - failed < self.at_least
         return failed > max(self.tolerated, floor(self.share * total + _ROUNDING))
@@ -165,15 +165,14 @@ class Enough:
 
 @frozen(kw_only=True)
 class MapPlan:
-    """One stage done once for each item of what comes in, or of what the stage `over` gave.
-
-    At most `limit` items have jobs at once. Without `enough` every item must be done.
-    """
+    """A stage that runs once for each item of the input, or of the output of the stage `over`."""
 
     stage: StagePlan
     over: str | None = None
     limit: int = DEFAULT_MAP_LIMIT
+    """Maximum number of items that have jobs at the same time."""
     enough: Enough | None = None
+    """The completion policy; without one, every item must complete."""
 
     @property
     def name(self) -> str:
@@ -186,33 +185,32 @@ NodePlan: TypeAlias = StagePlan | MapPlan
 
 @frozen(kw_only=True)
 class Group:
-    """Nodes that are done at the same time, all with what came in.
+    """Nodes that run at the same time, all with the same input.
 
-    What goes on is the one node's output or, if `parallel`, the list of all outputs in the order of the nodes.
-
-    With a `test`, which is the name of a function for people to read, only one of them is done: the first if the test
-    says so, otherwise the second. If there is no second, what came in goes on.
+    The output is that of the one node or, if `parallel`, the list of all outputs in the order of the nodes.
     """
 
     nodes: tuple[NodePlan, ...]
     parallel: bool = False
     test: str | None = None
+    """The name of the condition of a `when`, for display.
+
+    If it returns true the first node runs, else the second; without a second node, the input is passed on.
+    """
 
 
 @frozen(kw_only=True, cache_hash=True)
 class Plan:
-    """Groups of nodes, each fed by the one before.
-
-    `base` is the fingerprint of the pipeline's plan, if this is that of a run whose stages are treated otherwise.
-    """
+    """A plan: groups of nodes, each with the output of the previous group as its input."""
 
     workflow: str
     version: str
     groups: tuple[Group, ...]
     base: str | None = None
+    """The fingerprint of the pipeline's own plan, if this is a plan with overrides."""
 
     def to_json(self) -> str:
-        """Return the canonical JSON text that is stored."""
+        """Return the plan as stored canonical JSON."""
         data: dict[str, object] = {
             "workflow": self.workflow,
             "version": self.version,
@@ -224,7 +222,7 @@ class Plan:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The name under which this plan is stored: 32 hex digits of its sha256."""
+        """The key of the stored plan: the first 32 hex digits of its SHA-256."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:32]
 
     @cached_property
@@ -234,39 +232,39 @@ class Plan:
 
     @cached_property
     def mapped_over(self) -> frozenset[str]:
-        """The names of the nodes that a later map goes over, whose outputs a run therefore keeps at hand."""
+        """The names of nodes that a later map runs over: the progress of a run keeps their outputs."""
         return frozenset(node.over for node in self.nodes.values() if isinstance(node, MapPlan) and node.over)
 
     @cached_property
     def limited(self) -> tuple[StagePlan, ...]:
-        """The stages of which only so many may be under way, or start in a time."""
+        """The stages with a concurrency limit or a rate limit."""
         stages = map(stage_of, self.nodes.values())
         return tuple(one for one in stages if one.max_concurrency is not None or one.rate is not None)
 
     @cached_property
     def cancels(self) -> Mapping[str, int]:
-        """The stages whose external work is cancelled if they end without it, with how often that may be tried."""
+        """The stages that cancel their external work, with the maximum number of attempts of the cancel function."""
         stages = (stage_of(node) for node in self.nodes.values())
         return {stage.name: stage.cancel.retry.attempts for stage in stages if stage.cancel is not None}
 
     @cached_property
     def function(self) -> str | None:
-        """The name of its one stage, if that is a durable function; None if it is a pipeline."""
+        """The name of its one stage, if that is a durable function; None for a pipeline."""
         return next((node.name for node in self.nodes.values() if stage_of(node).function), None)
 
     @property
     def definition(self) -> str:
-        """How jobs name the code that they need: `<workflow>@<version>`."""
+        """The code that jobs of this plan need: `<workflow>@<version>`."""
         return f"{self.workflow}@{self.version}"
 
     def node(self, name: str) -> NodePlan:
-        """Return the node of this name; KeyError if the plan has none."""
+        """Return the node of this name. KeyError if the plan has no such node."""
         return self.nodes[name]
 
 
 @lru_cache(maxsize=256)
 def plan_from_json(text: str) -> Plan:
-    """Return the plan whose `to_json` this is. It is read once, and shared by all who ask for it."""
+    """Return the plan with this JSON text. Equal texts give the same object."""
     data = cast("dict[str, object]", parse(text))
     groups = cast("list[dict[str, object]]", data["groups"])
     return Plan(
@@ -285,14 +283,14 @@ def plan_from_json(text: str) -> Plan:
 
 
 def stage_of(node: NodePlan) -> StagePlan:
-    """Return the stage that a node runs."""
+    """Return the stage of a node."""
     return node.stage if isinstance(node, MapPlan) else node
 
 
 _DEFAULT_STAGE: Final = StagePlan(name="")
 
 
-# What was added to plans later is left out where it says nothing, so that a plan keeps its fingerprint.
+# Fields that were added to plans later are omitted at their default, so that older plans keep their fingerprints.
 
 
 def _group_data(group: Group) -> dict[str, object]:

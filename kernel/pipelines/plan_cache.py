@@ -1,4 +1,4 @@
-"""Plans that were read before. They never change; but a run may have one of its own, so not all of them are kept."""
+"""A cache of parsed plans. Plans never change, but each run with overrides has its own, so the cache is bounded."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -9,7 +9,7 @@ PLANS_KEPT: Final = 256
 
 
 class PlanCache:
-    """Keeps the plans that were asked for lately: at least the last `limit` of them, and at most twice as many.
+    """Caches the plans used last: at least `limit` of them and at most twice as many.
 
     Safe to use from several threads without a lock: at worst a plan is read once more.
     """
@@ -20,11 +20,11 @@ class PlanCache:
         self._old: dict[str, Plan] = {}
 
     def __len__(self) -> int:
-        """How many plans are kept."""
+        """Return the number of cached plans."""
         return len(self._young.keys() | self._old.keys())
 
     def found(self, fingerprints: Iterable[str]) -> dict[str, Plan]:
-        """Return those of these plans that are kept."""
+        """Return the cached ones of these plans, by fingerprint."""
         young, old = self._young, self._old
         known: dict[str, Plan] = {}
         for fingerprint in set(fingerprints):
@@ -36,7 +36,7 @@ class PlanCache:
         return known
 
     def add(self, plan: Plan) -> None:
-        """Keep a plan."""
+        """Add a plan."""
         if len(self._young) >= self._limit:
             self._old, self._young = self._young, {}
         self._young[plan.fingerprint] = plan

@@ -1,4 +1,7 @@
-"""Where a run is in its plan: counters only, however wide its maps are. Stored as JSON text in the run's row."""
+"""The progress of a run through its plan: counters, whose size does not depend on that of maps.
+
+Stored as JSON text in the run's row.
+"""
 
 from functools import lru_cache
 from typing import cast
@@ -21,40 +24,42 @@ from holdfast.ports.unreadable import PARSE_ERRORS
 
 @frozen(kw_only=True)
 class MapProgress:
-    """A map's counters: items in all, the next to get a job, those done; items to a page; the row it began at.
-
-    And those that failed, where that is tolerated.
-    """
+    """The counters of an open map."""
 
     total: int
+    """Number of items."""
     next: int
+    """Index of the next item that gets a job."""
     done: int
+    """Number of completed items."""
     page_size: int
+    """Number of items on each stored page of the list."""
     first_row: int
+    """Number of the history row that the map was expanded with."""
     failed: int = 0
+    """Number of items that failed, if the map tolerates that."""
 
     @property
     def ended(self) -> int:
-        """How many items are done or have failed."""
+        """How many items have ended, completed or failed."""
         return self.done + self.failed
 
 
 @frozen(kw_only=True)
 class NodeProgress:
-    """A node of the current group: open with a job, open as a map whose items have jobs, or done with an output.
-
-    With `is_test` the job is the test that says whether this node is done, or the other one of its group.
-    """
+    """A node of the current group: open with a job, open as a map whose items have jobs, or done with an output."""
 
     job: int | None = None
+    """Number of its job."""
     map: MapProgress | None = None
     output: Reference | None = None
     is_test: bool = False
+    """Whether the job evaluates the condition that chooses between the nodes of the group."""
 
 
 @frozen(kw_only=True)
 class Progress:
-    """The current group, what came into it, how its nodes do, and outputs that later maps go over."""
+    """The progress of a run: the current group, its input, its nodes, and outputs that later maps run over."""
 
     group: int
     input: Reference
@@ -62,16 +67,16 @@ class Progress:
     kept: dict[str, Reference] = attrs.field(factory=dict[str, Reference])
 
     def with_node(self, name: str, node: NodeProgress) -> "Progress":
-        """Return the same with one node changed."""
+        """Return the progress with one node changed."""
         return Progress(group=self.group, input=self.input, nodes={**self.nodes, name: node}, kept=self.kept)
 
     @property
     def is_done(self) -> bool:
-        """Whether every node of the group is done."""
+        """Whether all nodes of the group are done."""
         return all(node.output is not None for node in self.nodes.values())
 
     def to_json(self) -> str:
-        """Return the text that is stored."""
+        """Return the progress as stored JSON text."""
         data: dict[str, object] = {
             "group": self.group,
             "input": self.input,
@@ -83,21 +88,21 @@ class Progress:
 
 
 def item_input(name: str, progress: MapProgress, index: int) -> Reference:
-    """Return the reference to the item of this index."""
+    """Return the reference to the map item with this index."""
     return item_reference(name, index // progress.page_size, index % progress.page_size)
 
 
 def finished_map(name: str, progress: MapProgress, last_row: int, *, partial: bool = False) -> NodeProgress:
-    """Return a map that was over with row `last_row`. If it may lose items, it gives those that failed as well."""
+    """Return the node of a map that ended with row `last_row`. With `partial`, its output includes failed items."""
     make = partial_reference if partial else map_reference
     return NodeProgress(output=make(name, progress.first_row, last_row))
 
 
 @lru_cache(maxsize=256)
 def progress_from(text: str) -> Progress:
-    """Return the progress that was stored as this text. A run that has not begun is before its first group's nodes.
+    """Return the progress stored as this text. For a run that has not been admitted it has no open nodes.
 
-    It is the same object for the same text: a function's stays as it is while its steps are recorded.
+    Equal texts give the same object: the progress of a function does not change while its steps are recorded.
     """
     data = cast("dict[str, object]", parse(text))
     if not data:
@@ -113,9 +118,9 @@ def progress_from(text: str) -> Progress:
 
 
 def driver_of(run: Run) -> JobKey | None:
-    """Return the job that drives a run's function; None if the run has not begun, has ended, or is none of a function.
+    """Return the job that drives a run's function; None if the run has not started or has ended.
 
-    For others than functions it may be the job of any stage.
+    For a pipeline it may be the job of any stage. None too if the progress can't be parsed.
     """
     try:
         nodes = progress_from(run.progress).nodes.values()

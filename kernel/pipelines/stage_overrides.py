@@ -1,4 +1,4 @@
-"""The plan of one run whose stages are treated otherwise than their pipeline says."""
+"""Plans with overrides: the plan of a single run with other options for some of its stages."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ _FIELDS: Final = tuple(field.name for field in attrs.fields(StageOverride) if fi
 
 
 def overridden(plan: Plan, overrides: Sequence[StageOverride]) -> Plan:
-    """Return the plan with its stages changed. InvalidCommandError if it has no such stage, or a value can't be."""
+    """Return the plan with overridden stages. InvalidCommandError for an unknown stage or an invalid value."""
     if not overrides:
         return plan
     for name, times in Counter(override.stage for override in overrides).items():

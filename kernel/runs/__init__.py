@@ -1,1 +1,1 @@
-"""A run and its jobs as state machines: transitions, the builder of changes, reruns and forks."""
+"""The run as a state machine: status transitions, the builder of row changes, reruns and forks."""

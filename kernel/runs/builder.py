@@ -1,4 +1,4 @@
-"""One run while a decision is made about it: gives out numbers, and gathers the changes."""
+"""The builder of one run's changes: used by every rule that changes a run, its jobs or its history."""
 
 from collections.abc import Mapping
 
@@ -45,27 +45,30 @@ from holdfast.ports.transport import Hint, JobHint, RunHint
 
 @frozen
 class Waits:
-    """When external work is asked about: first, how often, until when. `key` is what wakes it sooner."""
+    """The schedule of polls of external work."""
 
     until: Micros
+    """When the first poll is due."""
     check_after: Micros
+    """Time between polls, in microseconds."""
     give_up_at: Micros | None
+    """When the stage stops waiting and fails."""
     key: str
+    """Wakes the poll early."""
 
 
 @frozen
 class Taker:
-    """A session that takes the next job of a run, if that is of this queue."""
+    """A session that claims the next job of a run together with a settle, if the job is in its queue."""
 
     session: str
     queue: str
 
 
 class RunDraft:
-    """Changes to one run. The run's own row is written last and once.
+    """The changes to one run while a rule decides. The run's own row is written once.
 
-    The first job that is opened for the queue of a `taker` is leased to its session; then it is `taken`.
-    `has_deliveries` says whether there is something to be delivered to other runs.
+    The first job opened for the queue of a `taker` is leased to its session at once; it is then `taken`.
     """
 
     def __init__(self, run: Run, now: Micros, *, is_new: bool = False, taker: Taker | None = None) -> None:
@@ -74,7 +77,7 @@ class RunDraft:
         self._taker = taker
         self.taken: Job | None = None
         self._now = now
-        # A host's clock may be behind that of the one before it: what a run tells of itself never goes back in time.
+        # The clock of a host may be behind that of the previous one, but the times in a run never go back.
         self._changed_at = max(now, run.updated_at)
         self._changes: list[Change] = []
         self._status = run.status
@@ -87,12 +90,12 @@ class RunDraft:
         self._ended_at = run.ended_at
         self._limited: dict[str, None] = {}
         self.closed_all = False
-        """Whether jobs were taken away, with the run or with a map, that were not looked at."""
+        """Whether jobs were deleted unread, with the run or with a map: their slots are not in `admits_jobs`."""
         self._children = run.children
         self._mailbox = run.mailbox
         self.has_pending_deliveries = False
         self.rows: list[HistoryRow] = []
-        """The rows that were appended."""
+        """The history rows appended so far."""
         self.hints: list[Hint] = []
 
     @property
@@ -102,7 +105,7 @@ class RunDraft:
 
     @property
     def admits_runs(self) -> tuple[str, ...]:
-        """The concurrency key that may have a slot more, or has a run more that waits for one."""
+        """The run's concurrency key, if a slot of it may have become free or the run waits for one."""
         run = self._before
         if run.concurrency_key is None:
             return ()
@@ -111,12 +114,12 @@ class RunDraft:
 
     @property
     def admits_jobs(self) -> tuple[str, ...]:
-        """The stages that have a slot more, or a job more that waits for one."""
+        """The concurrency keys of jobs for which a slot may have become free, or a job waits."""
         return tuple(self._limited)
 
     @property
     def is_changed(self) -> bool:
-        """Whether anything was done to the run's rows besides its own."""
+        """Whether there are changes besides those to the run's row."""
         return bool(self._changes)
 
     @property
@@ -126,7 +129,7 @@ class RunDraft:
 
     @property
     def progress(self) -> str:
-        """The run's place in its plan as decided so far."""
+        """The progress of the run through its plan as decided so far, as JSON text."""
         return self._progress
 
     def append(
@@ -158,24 +161,24 @@ class RunDraft:
 
     @property
     def mailbox(self) -> Mailbox:
-        """What is unread of the run's messages as decided so far."""
+        """The unread messages of the run as decided so far."""
         return mailbox_from(self._mailbox)
 
     def keep_mailbox(self, mailbox: Mailbox) -> None:
-        """Set what is unread of the run's messages."""
+        """Set the unread messages of the run."""
         self._mailbox = mailbox.to_text()
 
     def append_message(
         self, payload: Payload, data: Mapping[str, object], *, start: int | None = None
     ) -> int:
-        """Append a message, which came with the start of this row, if with any; return the number of its row."""
+        """Append a message and return its row number. `start` is the row of the start that came with it, if any."""
         facts = data if start is None else {**data, "start": start}
         number = self.append(SIGNAL_RECEIVED, payload=payload, data=facts)
         self.keep_mailbox(self.mailbox.put(number, start))
         return number
 
     def open_job(self, stage: StagePlan, kind: JobKind, gets: Reference, *, item: int | None = None) -> int:
-        """Add a job for a stage and return its number."""
+        """Open a job for a stage or map item and return its number."""
         job = self._new_job(stage, kind, gets, item, stage.max_attempts)
         if kind is JobKind.STAGE and (stage.max_concurrency is not None or stage.rate is not None):
             job = limited(job, line_of(self._before, stage), stage.max_concurrency, stage.rate)
@@ -189,7 +192,7 @@ class RunDraft:
         return job.number
 
     def open_check(self, stage: StagePlan, row: int, item: int | None, waits: Waits) -> int:
-        """Add a job that asks whether external work is done, which row `row` describes; return its number."""
+        """Open a job that polls the external work described in row `row`; return its number."""
         assert stage.check is not None
         job = self._new_job(stage, JobKind.POLL, row, item, stage.check.retry.attempts)
         job = evolve(job, waiting_for=waits.key, check_after=waits.check_after, give_up_at=waits.give_up_at)
@@ -216,7 +219,7 @@ class RunDraft:
             node=stage.name,
             item=item,
             priority=priority,
-            # Of a run that is older all stages come first: what has begun is finished before more is begun.
+            # Older runs go first with all of their stages: started runs are finished before new ones are started.
             queue_position=rank_of(run.queue_position, priority - run.priority),
             max_attempts=max_attempts,
             input=reference_text(gets),
@@ -226,11 +229,11 @@ class RunDraft:
 
     @property
     def next_job(self) -> int:
-        """The number of the job that is added next."""
+        """The number of the next job to be opened."""
         return self._last_job + 1
 
     def open_step(self, call: str, step: str, row: int, queued: Queued) -> None:
-        """Add the job of a step that a function has put into a queue, with the arguments that row `row` has."""
+        """Open the job of a queued step, which gets its arguments from row `row`."""
         run, rate = self._before, queued.rate
         priority = run.priority if queued.priority is None else queued.priority
         definition = step_definition(step)
@@ -255,7 +258,7 @@ class RunDraft:
         self._changes.append(AddJob(self._in_line(job)))
 
     def _in_line(self, job: Job) -> Job:
-        """Return a new job as it waits: held with its run, for its turn under a limit, or for a worker."""
+        """Return a new job in its first state: paused with its run, limited, or queued."""
         if self._status in HELD:
             job = evolve(job, state=JobState.PAUSED)
         elif job.concurrency_key is not None:
@@ -266,17 +269,17 @@ class RunDraft:
         return job
 
     def count_child(self) -> None:
-        """Count a run that this one has started, and that is to be closed with it."""
+        """Count a child run that has to be closed when this run ends."""
         self._children += 1
 
     def wait_for_child(self, job: Job, child: str) -> None:
-        """Let a job rest until the run `child`, which it has started, has ended."""
+        """Put a job to sleep until child run `child`, which it has started, has ended."""
         self._children += 1
         waiting = evolve(job, waiting_for=child)
         self._changes.append(UpdateJob(rescheduled(waiting, None, self._now, self._status)))
 
     def reschedule_job(self, job: Job, wake_at: Micros | None) -> None:
-        """Let a job rest until `wake_at`, without a holder, and announce it if that is now."""
+        """Put a job to sleep until `wake_at`, or queue it if that has passed. Its lease ends."""
         had_slot, key = job.has_slot, job.concurrency_key
         job = rescheduled(job, wake_at, self._now, self._status)
         self._changes.append(UpdateJob(job))
@@ -286,46 +289,46 @@ class RunDraft:
             self._announce(job)
 
     def admit(self) -> None:
-        """Let a pending run begin."""
+        """Admit a pending run."""
         self._before = evolve(self._before, start_at=None)
         self._status = checked(self._status, RunStatus.RUNNING)
 
     def pause(self) -> None:
-        """Start nothing from now on. Jobs that are not under way are to rest again."""
+        """Pause the run. Its jobs without a lease have to be rescheduled."""
         self._status = checked(self._status, RunStatus.PAUSED)
 
     def block(self) -> None:
-        """Start nothing until an operator has resumed the run."""
+        """Block the run until an operator resumes it or a deploy does."""
         self._status = checked(self._status, RunStatus.BLOCKED)
 
     def resume(self) -> None:
-        """Go on, or wait on if it has not begun. Jobs that are held are to rest again."""
+        """Resume the run; a run that was not admitted is pending again. Its paused jobs have to be rescheduled."""
         after = RunStatus.RUNNING if self._before.is_admitted else RunStatus.PENDING
         if self._before.is_ending:
             after = RunStatus.CANCELLING
         self._status = checked(self._status, after)
 
     def cancel(self, error: dict[str, object]) -> None:
-        """Let the function clean up; `error` is how the run ends then."""
+        """Let the function clean up. The run will end with `error`."""
         self._status = checked(self._status, RunStatus.CANCELLING)
         self._error = canonical(error)
 
     def update_job(self, job: Job) -> None:
-        """Change a job that stays where it is."""
+        """Change a job without rescheduling it."""
         self._changes.append(UpdateJob(job))
 
     def close_job(self, job: Job) -> None:
-        """Take a finished job away."""
+        """Delete the job of a finished stage, step or map item."""
         self._open_jobs -= 1
         self._changes.append(DeleteJob(job.key))
-        # The end of a body makes no room under a rate limit: it is its start that counts.
+        # Under a rate limit, the end of a body frees nothing: its start counts.
         if job.concurrency_key is not None and job.concurrency_limit is not None:
             self._limited[job.concurrency_key] = None
 
     def close_node(self, stage: StagePlan, jobs: int) -> None:
-        """Take the jobs of a map away that is done without them: so many are left.
+        """Delete the remaining jobs of a map that ended without them; `jobs` is their number.
 
-        Its children are told, and its external work is cancelled.
+        Child runs are closed and external work is cancelled.
         """
         if jobs:
             self._open_jobs -= jobs
@@ -339,7 +342,7 @@ class RunDraft:
                 self._add_delivery_job("null")
 
     def leave_work(self, check: Job, stage: StagePlan) -> None:
-        """Have the work cancelled, if there is what does that, that this check has asked about in vain."""
+        """Replace a poll that has given up by a job that cancels the work, if the stage defines how."""
         if stage.cancel is None:
             self.close_job(check)
             return
@@ -349,7 +352,7 @@ class RunDraft:
         self._announce(job)
 
     def open_cancel(self, stage: StagePlan, row: int, item: int | None, key: str) -> None:
-        """Add a job that cancels the external work which row `row` describes. It is none of the run's open jobs."""
+        """Open a job that cancels the external work described in row `row`. It is not one of the run's open jobs."""
         assert stage.cancel is not None
         job = self._new_job(stage, JobKind.CANCEL, row, item, stage.cancel.retry.attempts)
         self._open_jobs -= 1
@@ -357,11 +360,11 @@ class RunDraft:
         self._announce(job)
 
     def pay(self, job: Job) -> None:
-        """Take a job away that has done, or can't do, what the run owed."""
+        """Delete a job that outlived its run: a delivery or a cancellation of external work."""
         self._changes.append(DeleteJob(job.key))
 
     def keep_progress(self, progress: str) -> None:
-        """Set the run's place in its plan."""
+        """Set the progress of the run through its plan."""
         self._progress = progress
 
     def end(
@@ -372,9 +375,9 @@ class RunDraft:
         result: str | None = None,
         error: dict[str, object] | None = None,
     ) -> None:
-        """End the run, closing all its jobs: whoever holds one of them can write no more.
+        """End the run and delete its jobs, so that sessions that lease them are fenced.
 
-        Where external work of the stages `cancels` is waited for, it is cancelled, each tried up to so many times.
+        `cancels` are stages whose external work is cancelled, each with the maximum number of attempts.
         """
         self._status = checked(self._status, status)
         if self._open_jobs:
@@ -393,7 +396,7 @@ class RunDraft:
         self.hints = [RunHint(run=self._before.key)]
 
     def changes(self) -> tuple[Change, ...]:
-        """Return all changes, the run's row among them."""
+        """Return all changes, including the run's row."""
         run = evolve(
             self._before,
             status=self._status,
@@ -411,16 +414,16 @@ class RunDraft:
         return (CreateRun(run) if self._is_new else UpdateRun(run), *self._changes)
 
     def add_parent_delivery(self) -> None:
-        """Have the end of the run told to the job that waits for it, if one does."""
+        """Open the delivery of the run's result to its parent, if it has a parent job that waits."""
         if self._before.parent is not None:
             self._add_delivery_job(canonical(self._before.parent))
 
     def add_children_delivery(self) -> None:
-        """Have the children ended that no job of the run waits for any more."""
+        """Open the delivery that closes child runs for which no job of the run waits any more."""
         self._add_delivery_job("null")
 
     def _add_delivery_job(self, whom: str) -> None:
-        """Add a job that tells others of the end: the job whose id is the JSON text `whom`, or all children."""
+        """Open a delivery to a parent job, given by its id as JSON text, or to all child runs, given by "null"."""
         run = self._before
         self._last_job += 1
         self.has_pending_deliveries = True
@@ -438,17 +441,17 @@ class RunDraft:
         self._changes.append(AddJob(job))
 
     def _announce(self, job: Job) -> None:
-        # Each of them, however many: a transport may hand every hint to a function of its own, which claims just that.
+        # One hint for each job: a transport may start a function for each hint, which claims just that job.
         self.hints.append(hint_of(job))
 
 
 def hint_of(job: Job) -> Hint:
-    """Return what tells workers of a job that is queued."""
+    """Return the hint about a queued job."""
     return JobHint(job=job.key.text, epoch=job.epoch, queue=job.queue)
 
 
 def limited(job: Job, key: str, max_concurrency: int | None, rate: RatePlan | None) -> Job:
-    """Return a job as one that waits in this line, for a slot, or its turn under a rate limit."""
+    """Return a job with a concurrency key and the limits that it waits for."""
     return evolve(
         job,
         concurrency_key=key,
@@ -459,7 +462,7 @@ def limited(job: Job, key: str, max_concurrency: int | None, rate: RatePlan | No
 
 
 def leased(job: Job, session: str, now: Micros) -> Job:
-    """Return the job as it is when a session has claimed it: the attempt counts from here on."""
+    """Return a job as claimed by a session. This counts the attempt."""
     return evolve(
         job,
         state=JobState.LEASED,
@@ -474,7 +477,7 @@ def leased(job: Job, session: str, now: Micros) -> Job:
 
 
 def heartbeat_deadline(job: Job, now: Micros) -> Micros | None:
-    """Return when a job that has just been heard from is lost unless there is another heartbeat; None if never."""
+    """Return when a job that sent a heartbeat now is lost without another; None without a heartbeat timeout."""
     return None if job.heartbeat_timeout is None else now + job.heartbeat_timeout
 
 
@@ -483,9 +486,9 @@ def _first_claim(job: Job, now: Micros) -> Micros | None:
 
 
 def awake(job: Job) -> JobState:
-    """Return the state of a job that can go on now: a job of a limited stage has a slot, or waits for one.
+    """Return the state of a job that can run now: queued, or limited if it needs a slot or counts under a rate limit.
 
-    One with a rate limit waits whenever it is to be claimed again: each claim is a start.
+    Under a rate limit, it waits before each claim, because each claim is a start.
     """
     if job.concurrency_key is None or (job.has_slot and job.rate_limit is None):
         return JobState.QUEUED
@@ -493,9 +496,10 @@ def awake(job: Job) -> JobState:
 
 
 def rescheduled(job: Job, wake_at: Micros | None, now: Micros, status: RunStatus) -> Job:
-    """Return the job without a holder: asleep until `wake_at`, or queued if that is now; in a paused run it is held.
+    """Return a job without a lease: sleeping until `wake_at`, or ready now; paused if its run is paused or blocked.
 
-    Without `wake_at` it is asleep until what it waits for has ended. What a run owes is not held with it.
+    Without `wake_at`, it sleeps until the child run that it waits for has ended. Jobs that outlive their run are never
+    paused.
     """
     is_held = status in HELD and not job.outlives_run
     asleep = wake_at is None or wake_at > now

@@ -1,12 +1,12 @@
-"""External work that its stage does not wait for any more: when it is over all the same, and when it goes on."""
+"""External work whose stage has stopped waiting for it: whether the work itself has ended."""
 
 from typing import Final
 
 GAVE_UP: Final = "gave_up"
-"""The code of the failure of a stage whose external work was not done in time."""
+"""Failure code of a stage whose external work did not end in time."""
 
 LOST_WORKER: Final = "worker_lost"
-"""The code of the failure that a lost worker's attempts end with."""
+"""Failure code of a job that failed because its attempts were lost with their workers."""
 
 _INCONCLUSIVE: Final = frozenset(
     {
@@ -20,12 +20,12 @@ _INCONCLUSIVE: Final = frozenset(
         "unstorable_value",
     }
 )
-"""The codes of failures of a check that say nothing of the work: it was not asked, or its answer can't be taken."""
+"""Failure codes of a check with no information about the work: it did not run, or its answer was not storable."""
 
 
 def is_over(code: str) -> bool:
-    """Return whether external work has ended whose check failed for good with this code.
+    """Return whether external work has ended, given the failure code of its last check.
 
-    If a check itself raises what is final, that is how it says that the work has failed. There is nothing to cancel.
+    A check that raises a final error reports in this way that the work has failed: there is nothing to cancel.
     """
     return code not in _INCONCLUSIVE

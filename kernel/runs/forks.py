@@ -1,7 +1,7 @@
-"""Where a durable function can be run again from, and what a generation that begins there keeps of the one before.
+"""Plans a fork: the rerun of a durable function that keeps the history rows before a point (docs/decisions/0013).
 
-A history is all that a function has been told, so any beginning of it is a state that the function was in. Pure: the
-rule and the preview ask the same function.
+A history contains everything that a function has received, so each prefix of it is a state that the function was in.
+Pure functions, used by the rule and by the preview.
 """
 
 from collections import Counter
@@ -30,13 +30,13 @@ _KINDS: Final[Mapping[str, CallKind]] = {
     "child.cancelling": "message",
     CHANNEL_CLOSED: "channel",
 }
-"""The types of the rows that say what came of a call, and of what kind that was. A run may fail without a call."""
+"""The types of rows with the outcome of a call, and the kind of the call. `child.failed` may be without a call."""
 
 _ENDS: Final = frozenset({"stage.completed", "stage.failed", *RUN_ENDS})
-"""The types of the rows with which a generation ends: no later one keeps them."""
+"""The types of rows that end a generation. A fork never keeps them."""
 
 _BARE: Final = 2
-"""How many rows, with the one in which it ended, a history has at most of which nothing is worth to be kept."""
+"""A history with at most this many rows, the last of which ends it, holds nothing worth keeping."""
 
 _BEFORE_CODE: Final = frozenset(
     {
@@ -49,26 +49,26 @@ _BEFORE_CODE: Final = frozenset(
         SIGNAL_RECEIVED,
     }
 )
-"""The types of the rows that may be there before any code has come."""
+"""The types of rows that may precede the first row written by code."""
 
 _UNDO: Final = "undo."
-"""How the calls of compensations begin."""
+"""Prefix of the calls of compensations."""
 
 
 @attrs.frozen(kw_only=True)
 class RecordedCall:
-    """A call of a function, as its history tells of it.
+    """A recorded call of a durable function.
 
     Attributes:
-        call: Its name in the history, `3.1` say.
-        kind: What it was a call of: a step, a timer, another run, a message to one, or the close of a channel.
-        name: The name of the step, or of the run's workflow; of others nothing.
-        label: How people name it: `charge`, or, if that was called several times, `charge#2`; else the call's name.
-        first: The number of the first row about it.
-        is_completed: Whether it is a step that gave something.
-        ended: The number of the row with which it was over, if it is a step and that has come.
-        run: The id of the run, of a call of one.
-        undoes: Of a compensation the call that it takes back: "" if that is not known. None if it is none.
+        call: Its name in the history, for example `3.1`.
+        kind: What was called: a step, a timer, a child run, a message to one, or the close of a channel.
+        name: The name of the step or of the child's workflow; else "".
+        label: Its name for display: `charge`, or `charge#2` if there were several; else `call`.
+        first: The number of its first row.
+        is_completed: Whether it is a step that completed.
+        ended: The number of the row that ended the step; None for others, or if it has not ended.
+        run: The id of the child run that it started.
+        undoes: For a compensation, the call that it undoes, "" if unknown; None for other calls.
     """
 
     call: str
@@ -84,19 +84,20 @@ class RecordedCall:
 
 @attrs.frozen(kw_only=True)
 class Fork:
-    """A function that is run again as it is to be.
+    """A planned fork.
 
     Attributes:
-        start: The call at which it begins, as people name it; or the row. None if from the start.
-        row: The number of the first row that it does not keep, which is that of its own first row.
-        kept: The rows that it keeps, of which generations.
-        redelivered: Rows after those that were brought from outside: they are told to the new generation as well.
-        children: The ids of the runs that it keeps and that have not been heard of yet. They are its own from now on.
-        keeps: The calls of which something is kept.
-        runs: The calls that were recorded, and that are not kept. They are made again if the code asks for them.
-        begins_anew: Whether nothing that the function did is kept: what is told again is there when it begins.
-        kept_messages: The numbers of the rows with messages that it keeps.
-        closed_channels: The channels that are closed by what it keeps.
+        start: The label of the call that it starts at, or the row; None: at the start.
+        row: The number of the first row that is not kept. The new generation's own rows start with this number.
+        kept: The rows that are kept, by generation.
+        redelivered: Later rows with external input: the new generation receives them again.
+        children: The ids of kept child runs that have not ended for the function. They become children of the new
+            generation.
+        keeps: The calls that have kept rows.
+        runs: The recorded calls that are not kept. They are made again if the code makes them.
+        begins_anew: Whether no row written by code is kept: redelivered rows are then there when the function starts.
+        kept_messages: The numbers of kept rows with messages.
+        closed_channels: The channels that kept rows have closed.
     """
 
     start: str | None
@@ -119,13 +120,17 @@ def planned_fork(
     start: str | None = None,
     row: int | None = None,
 ) -> Fork:
-    """Return the function run again from a call or a row on; without either from where it stopped.
+    """Plan a fork from a call or a row; without either, from where the function stopped, or the start if it completed.
 
-    One that completed is run again from its start then. `history` are all its rows, with those that it keeps itself.
-    `children` are the ids of those of `open_children` that are there.
+    Args:
+        run: The newest generation.
+        history: All its rows, including those kept from earlier generations.
+        children: The ids of the `open_children` that still exist.
+        start: The call, by name or label.
+        row: The number of a row.
 
     Raises:
-        RerunRefusedError: There is no such call or row, or a function that begins there could not go on rightly.
+        RerunRefusedError: There is no such call or row, or a function that starts there could not continue correctly.
     """
     calls = _calls(history)
     end = next((one.number for one in history if one.type in _ENDS), len(history) + 1)
@@ -162,7 +167,7 @@ def planned_fork(
 
 
 def open_children(history: Iterable[HistoryRow]) -> tuple[str, ...]:
-    """Return the ids of the runs that a function has started, and of whose ends it has not been told."""
+    """Return the ids of the child runs whose ends the function has not received."""
     found: dict[str, None] = {}
     for row in history:
         if row.type == "child.started":
@@ -173,12 +178,12 @@ def open_children(history: Iterable[HistoryRow]) -> tuple[str, ...]:
 
 
 def labels(calls: Iterable[RecordedCall]) -> tuple[str, ...]:
-    """Return how people name these calls."""
+    """Return the labels of calls."""
     return tuple(one.label for one in calls)
 
 
 def _calls(history: Iterable[HistoryRow]) -> list[RecordedCall]:
-    """Return the calls of which the history tells, by the first row of each."""
+    """Return the recorded calls, in the order of their first rows."""
     found: dict[str, RecordedCall] = {}
     for row in history:
         facts = _facts(row)
@@ -207,7 +212,7 @@ def _calls(history: Iterable[HistoryRow]) -> list[RecordedCall]:
 
 
 def _named(run: Run, calls: Sequence[RecordedCall], start: str) -> RecordedCall:
-    """Return the call that is meant. RerunRefusedError."""
+    """Return the call that `start` names. RerunRefusedError if there is no such call, or several."""
     found = [one for one in calls if start in (one.call, one.label, f"{one.label}#1")]
     found = found or [one for one in calls if one.name == start]
     if len(found) == 1:
@@ -229,7 +234,7 @@ def _named(run: Run, calls: Sequence[RecordedCall], start: str) -> RecordedCall:
 def _stopped_at(
     run: Run, history: Sequence[HistoryRow], calls: Sequence[RecordedCall], end: int
 ) -> tuple[int, str]:
-    """Return the row at which a function goes on that has failed, or was stopped; and what that is."""
+    """Return the row where a failed or stopped function continues, and its label."""
     if run.status is RunStatus.COMPLETED or end <= _BARE:
         return 1, ""
     cancelling = next((row for row in history if row.type == "run.cancelling"), None)
@@ -248,7 +253,7 @@ def _stopped_at(
 
 
 def _kept(run: Run, last: int) -> tuple[KeptRows, ...]:
-    """Return the rows up to this number, by the generations that have them."""
+    """Return the rows up to number `last`, by the generations that hold them."""
     kept: list[KeptRows] = []
     for part in (*run.kept_rows, KeptRows(run.key, run.last_row)):
         if kept and kept[-1].last >= last:
@@ -258,10 +263,10 @@ def _kept(run: Run, last: int) -> tuple[KeptRows, ...]:
 
 
 def _redelivered(history: Sequence[HistoryRow], at: int, *, begins_anew: bool) -> Iterable[HistoryRow]:
-    """Yield what others brought after the point, and what the function was told of its own code.
+    """Yield the rows of external input after the point, and those that record the clock and patches.
 
-    Whoever has sent something does not know that the function is run again, and so does not send it once more. An
-    update that was refused, or failed, is none of that: whoever asked for it was told.
+    A sender does not know about the fork and does not send again. Rejected and failed updates are left out: their
+    callers have got the error.
     """
     kept_children = frozenset(open_children(history[: at - 1]))
     refused = {
@@ -278,7 +283,7 @@ def _redelivered(history: Sequence[HistoryRow], at: int, *, begins_anew: bool) -
             case "clock.read" if cast("int", _facts(row)["row"]) < at > 1:
                 yield row
             case "patch.marked" if at > 1:
-                # It may have been asked for by code that is kept, and recorded a moment later.
+                # Code before the point may have checked the patch: its row is stored after that code has run.
                 yield row
             case _ if _is_end_of_child(row) and _facts(row)["run"] in kept_children:
                 yield row
@@ -287,7 +292,7 @@ def _redelivered(history: Sequence[HistoryRow], at: int, *, begins_anew: bool) -
 
 
 def _check(run: Run, history: Sequence[HistoryRow], fork: Fork, children: Collection[str]) -> None:
-    """Refuse what could not go on rightly. RerunRefusedError."""
+    """Refuse a fork that could not continue correctly. RerunRefusedError."""
     cancelling = next((row.number for row in history if row.type == "run.cancelling"), fork.row)
     if cancelling < fork.row:
         raise RerunRefusedError(
@@ -306,7 +311,7 @@ def _check(run: Run, history: Sequence[HistoryRow], fork: Fork, children: Collec
 
 
 def _check_undone(run: Run, history: Sequence[HistoryRow], fork: Fork) -> None:
-    """Refuse to keep what was taken back, or may have been, after the point. RerunRefusedError."""
+    """Refuse to keep steps that were undone after the point, or may have been. RerunRefusedError."""
     kept = {one.call: one for one in fork.keeps}
     undoes = {one.call: one.undoes or "" for one in (*fork.keeps, *fork.runs)}
     undone = {
@@ -331,7 +336,7 @@ def _check_undone(run: Run, history: Sequence[HistoryRow], fork: Fork) -> None:
 
 
 def _is_end_of_child(row: HistoryRow) -> bool:
-    """Whether a row tells of the end of a run; one that could not be started is told of by its call."""
+    """Whether a row is the end of a child run. If a child could not be started, `child.failed` is about the call."""
     return row.type == "child.completed" or (row.type == "child.failed" and "call" not in _facts(row))
 
 

@@ -1,4 +1,4 @@
-"""What a rerun keeps of the generation before and what it runs again: asked by the rule and by the preview alike."""
+"""Plans a rerun: which outputs it keeps and which stages run again. Used by the rule and by the preview."""
 
 from collections.abc import Collection, Mapping
 
@@ -33,13 +33,13 @@ _NOT_BEGUN = "{}"
 
 @attrs.define
 class Past:
-    """What the history of a run has: what it was given, and by node and type the rows that are about its nodes."""
+    """The history of a run as far as a rerun needs it: the input, and its stage rows by node and type."""
 
     input: Payload | None = None
     rows: dict[str, dict[str, NodeRows]] = attrs.field(factory=dict[str, dict[str, NodeRows]])
 
     def add(self, rows: NodeRows) -> None:
-        """Take rows into account that come after all that are known."""
+        """Add rows that follow the known ones."""
         of_node = self.rows.setdefault(rows.node, {})
         known = of_node.get(rows.type)
         if known is not None:
@@ -47,7 +47,7 @@ class Past:
         of_node[rows.type] = rows
 
     def append(self, row: HistoryRow) -> None:
-        """Take a row into account that was appended to the history."""
+        """Add a row that was appended to the history."""
         if row.type == "run.created":
             self.input = row.payload
         if row.node is not None:
@@ -56,14 +56,14 @@ class Past:
 
 @attrs.frozen(kw_only=True)
 class Rerun:
-    """A rerun as it is to be.
+    """A planned rerun of a pipeline.
 
     Attributes:
-        plan: What the new generation follows.
-        stage: The stage with which it begins; None if from the start.
-        group: The group of the plan that this is in.
-        keeps: References, as the new generation has them, to what the stages gave that it does not run, by name.
-        runs: The stages that it runs, in the order of the plan. A map runs whole.
+        plan: The plan of the new generation.
+        stage: The stage that it starts at; None: at the start.
+        group: The index of the stage's group in the plan.
+        keeps: References to the outputs that are kept, by stage.
+        runs: The stages that run, in the order of the plan. A map runs whole.
         again: Those of them that were completed before.
     """
 
@@ -78,9 +78,9 @@ class Rerun:
 def followed_plan(
     workflows: Mapping[tuple[str, str | None], Plan], run: Run, before: Plan, version: str | None
 ) -> Plan:
-    """Return the plan that a rerun follows: that of the code that is known here; else, for the same code, `before`.
+    """Return the plan of a rerun: that of the code in this process, or `before` without code of the run's version.
 
-    UnknownWorkflowError if it is to be another version, and that is not known.
+    UnknownWorkflowError if another version is requested and is not known.
     """
     wanted = run.version if version is None else version
     known = workflows.get((run.workflow, wanted))
@@ -88,13 +88,13 @@ def followed_plan(
         raise UnknownWorkflowError(run.workflow, wanted)
     if (
         known is None or before.base == known.fingerprint
-    ):  # the run's stages were treated otherwise, and will be
+    ):  # the plan with the run's overrides, which a rerun keeps
         return before
     return known
 
 
 def check_point(run: Run, before: Plan, plan: Plan, stage: str | None, row: int | None) -> None:
-    """Refuse a point from which no run of these plans can be run again. InvalidCommandError, RerunRefusedError."""
+    """Refuse a starting point that does not exist in these plans. InvalidCommandError, RerunRefusedError."""
     if stage is not None and row is not None:
         raise InvalidCommandError(f"stage is {stage!r} and row is {row}; a rerun begins with one of them")
     if before.function is None and row is not None:
@@ -104,13 +104,13 @@ def check_point(run: Run, before: Plan, plan: Plan, stage: str | None, row: int 
 
 
 def planned_rerun(run: Run, past: Past, before: Plan, plan: Plan, stage: str | None) -> Rerun:
-    """Return the rerun of a run from a stage on; without one, from where it stopped, or the start if it completed.
+    """Plan a rerun from a stage; without one, from where the run stopped, or from the start if it completed.
 
-    `before` is the plan that it has followed, `plan` that of the new generation. Of the stages beside the one that is
-    named, in a parallel group, those that were completed are kept.
+    `before` is the plan of the run and `plan` that of the new generation. In the parallel group of the stage, completed
+    stages are kept.
 
     Raises:
-        RerunRefusedError: The plan has no such stage, or something that comes before it has no output to keep.
+        RerunRefusedError: The plan has no such stage, or an earlier stage has no output to keep.
     """
     done = _done(run, past, before)
     skipped = _skipped(run, before, done)
@@ -124,7 +124,7 @@ def planned_rerun(run: Run, past: Past, before: Plan, plan: Plan, stage: str | N
     )
     keeps: dict[str, Reference] = {}
     for number, one in enumerate(plan.groups[: group + 1] if start is not None else ()):
-        if number == group and one.test is not None:  # it is tested again
+        if number == group and one.test is not None:  # its condition is evaluated again
             continue
         for node in one.nodes:
             is_done = node.name in done and _is_like(before.node(node.name), node)
@@ -145,7 +145,7 @@ def planned_rerun(run: Run, past: Past, before: Plan, plan: Plan, stage: str | N
 
 
 def _done(run: Run, past: Past, plan: Plan) -> dict[str, Reference]:
-    """Return what the stages gave that are done, by name."""
+    """Return the outputs of the completed stages, by name."""
     kept = references_from(run.inherited)
     if run.progress == _NOT_BEGUN:
         return kept
@@ -166,7 +166,7 @@ def _done(run: Run, past: Past, plan: Plan) -> dict[str, Reference]:
 
 
 def _output(node: NodePlan, past: Past) -> Reference:
-    """Return what a node gave that is done, from the rows of its own run."""
+    """Return the output of a completed node, from the rows of its run."""
     rows = past.rows[node.name]
     if not isinstance(node, MapPlan):
         return rows[STAGE_COMPLETED].last
@@ -181,7 +181,7 @@ def _output(node: NodePlan, past: Past) -> Reference:
 
 
 def _skipped(run: Run, plan: Plan, done: Mapping[str, Reference]) -> set[str]:
-    """Return the stages that were not to be done: in this generation or, if that began after them, in one before."""
+    """Return the stages that a condition has skipped, in this generation or in the one that it reran."""
     if run.progress == _NOT_BEGUN:
         at = next(
             (
@@ -198,9 +198,9 @@ def _skipped(run: Run, plan: Plan, done: Mapping[str, Reference]) -> set[str]:
 
 
 def _stopped_at(run: Run, plan: Plan, settled: Collection[str]) -> str | None:
-    """Return the stage that a run failed in or, if it did not, the first that is still to be done; None at the end.
+    """Return the stage where a run failed, else its first unfinished stage; None at the end.
 
-    `settled` are those that are not: they are done, or skipped.
+    `settled` are the completed and skipped stages.
     """
     if run.status is RunStatus.COMPLETED:
         return None
@@ -213,7 +213,7 @@ def _stopped_at(run: Run, plan: Plan, settled: Collection[str]) -> str | None:
 
 
 def _is_like(before: NodePlan, now: NodePlan) -> bool:
-    """Whether what the one gave can stand for what the other gives: a list if it is mapped, one value if not."""
+    """Whether the output of one node can replace that of the other: both are mapped alike, or neither is mapped."""
     return _output_shape(before) == _output_shape(now)
 
 

@@ -1,4 +1,4 @@
-"""What a rerun would do, told from a snapshot and without a lock: by the same function that decides it."""
+"""Preview of a rerun, from a snapshot without locks. It is planned by the function that the rule calls."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -17,27 +17,26 @@ from holdfast.ports.references import Reference, leaves, located
 
 @attrs.frozen(kw_only=True)
 class RerunPreview:
-    """What a rerun would do if nothing happens before it.
+    """What a rerun would do if it were requested now.
 
     Attributes:
         run_id: The run.
-        generation: The number of the generation that there would be.
-        workflow: What it would run.
-        version: In which version of the code.
-        stage: The stage with which it would begin; None: from the start. Of a durable function the call.
-        runs: The stages whose bodies would run, in the order of the plan. A map runs whole. Of a function the steps
-            that its history tells of, in their order, and that are not kept, or were under way: the code decides which
-            of them it asks for. One that was called several times is named as `charge#2`.
-        again: Those of them that were completed before: whatever they do outside is done a second time.
-        keeps: The stages, or steps, of which what they gave would be kept, each with the number of the generation that
-            gave it.
-        terminates: Whether the newest generation is still active, and would be terminated.
-        row: Of a function the number of the first row of its history that would not be kept; else None.
-        timers: The calls of a function that would wait anew for a time that has passed.
-        starts: The ids of the runs that it has started and would start again, under other ids.
-        children: The ids of the runs that it has started and would keep, and whose ends it has not been told.
-        messages: How many messages and updates would be told to it again, at once.
-        undone: The compensations that were done, and would be kept from nothing: what they took back is done again.
+        generation: The number of the new generation.
+        workflow: The workflow that it would run.
+        version: The version of the workflow.
+        stage: The stage that it would start at, or the call of a durable function; None: at the start.
+        runs: The stages whose bodies would run, in the order of the plan. A map runs whole. For a durable function, the
+        recorded steps that would not be kept, or were in progress, in the order of the history; the code decides which
+            of them it calls again. Of several calls, one is named as `charge#2`.
+        again: Those of `runs` that were completed before: their effects outside of Holdfast are repeated.
+        keeps: The stages or steps whose outputs would be kept, each with the number of the generation that produced it.
+        terminates: Whether the newest generation is active and would be terminated.
+        row: For a durable function, the number of the first history row that would not be kept; else None.
+        timers: The calls of expired timers that a function would wait for again.
+        starts: The ids of the child runs that would be started again, under other ids.
+        children: The ids of the child runs that would be kept and have not ended for the function.
+        messages: The number of messages and updates that would be delivered again, at once.
+        undone: The compensations that ran and would not be kept: what they had undone would be done again.
     """
 
     run_id: str
@@ -60,7 +59,7 @@ class RerunPreview:
 def preview_rerun(
     persistence: Persistence, workflows: Mapping[tuple[str, str | None], Plan], command: RunRerunFrom
 ) -> RerunPreview:
-    """Return what a command would come to. Raises what it would be refused with."""
+    """Return what a rerun would do. CommandError as the command would raise."""
     run = persistence.read(FindRun(RunName(command.namespace, command.run_id)))
     if run is None:
         raise RunNotFoundError(command.run_id)
@@ -74,7 +73,7 @@ def preview_rerun(
     if before.function is not None and plan.function is not None:
         return _preview_fork(persistence, run, before, plan, command)
     past = Past()
-    # After the run's row: what is done by that is in these.
+    # Read after the run's row, so that these rows include everything that the row reflects.
     for rows in persistence.read(NodeRowsOf(run.key)):
         past.add(rows)
     rerun = planned_rerun(run, past, before, plan, command.stage)
@@ -94,7 +93,7 @@ def preview_rerun(
 def _preview_fork(
     persistence: Persistence, run: Run, before: Plan, plan: Plan, command: RunRerunFrom
 ) -> RerunPreview:
-    """Return what the command would come to, of a durable function."""
+    """Return what a rerun of a durable function would do."""
     history = list(rows_of(persistence, run, upto=run.last_row))
     names = {child: FindRun(RunName(run.namespace, child)) for child in open_children(history)}
     is_whole = command.stage == before.function
@@ -107,7 +106,7 @@ def _preview_fork(
     )
     all_steps = [one for one in (*fork.keeps, *fork.runs) if one.kind == "step" and one.undoes is None]
     kept = [one for one in all_steps if one.ended is not None and one.ended < fork.row]
-    steps = [one for one in all_steps if one not in kept]  # those that were under way, too
+    steps = [one for one in all_steps if one not in kept]  # including those in progress
     return RerunPreview(
         run_id=run.id,
         generation=run.generation + 1,
@@ -130,7 +129,7 @@ def _preview_fork(
 def _call_generations(
     persistence: Persistence, run: Run, fork: Fork, kept: Sequence[RecordedCall]
 ) -> Iterator[int]:
-    """Yield which generation has the first row about each of these calls."""
+    """Yield the generation that holds the first row of each of these calls."""
     others = tuple(sorted({part.run for part in fork.kept} - {run.key}))
     numbers = {run.key: run.generation}
     numbers |= {one.key: one.generation for one in (persistence.read(RunsByKey(others)) if others else ())}
@@ -146,7 +145,7 @@ def _plan(persistence: Persistence, run: Run) -> Plan:
 
 
 def _generations(persistence: Persistence, run: Run, keeps: Mapping[str, Reference]) -> dict[str, int]:
-    """Return by stage which generation gave its output; for a map without items, the one that has it last."""
+    """Return the generation that produced the output of each stage; the run's own for a map without items."""
     keys = {
         name: next((located(run.key, leaf)[0] for leaf in leaves(reference)), run.key)
         for name, reference in keeps.items()

@@ -1,4 +1,4 @@
-"""Starts that are kept with the messages that came with them: how the next generation of a run is to begin."""
+"""Starts stored with their messages: they start the next generation if the run ends with the messages unread."""
 
 from typing import Any, Final, cast
 
@@ -15,23 +15,23 @@ _REQUIRED: Final = frozenset({"workflow", "namespace"})
 
 @frozen
 class KeptStart:
-    """A start as a row has it: the command without its signals, and the fingerprint of the plan that it follows."""
+    """A stored start: the command without its signals, and the fingerprint of its plan (docs/decisions/0061)."""
 
     command: RunCreate
     plan: str
 
     def begins_after(self, status: RunStatus) -> bool:
-        """Whether it begins a generation after one that has ended so."""
+        """Whether it starts a next generation after one that ended with this status."""
         return self.command.if_ended == "rerun" or status is not RunStatus.COMPLETED
 
 
 def is_kept(command: RunCreate) -> bool:
-    """Whether a start is kept with its signals where its run is active: once that has ended, it would begin again."""
+    """Whether a start of an active run is stored with its signals, as it would rerun the run once that has ended."""
     return bool(command.signals) and command.if_ended in ("rerun", "rerun_failed")
 
 
 def start_facts(command: RunCreate, plan: Plan) -> dict[str, object]:
-    """Return what the row tells that keeps a start. Its input is the payload of that row."""
+    """Return the data of the row that stores a start. The row's payload is the start's input."""
     bare = evolve(command, input=_NOTHING, signals=(), idempotency_key=None)
     usual = command_data(RunCreate(namespace="", workflow="", input=_NOTHING))
     fields = {
@@ -43,12 +43,12 @@ def start_facts(command: RunCreate, plan: Plan) -> dict[str, object]:
 
 
 def plan_of_start(row: HistoryRow) -> str:
-    """Return the fingerprint of the plan that the start in a row follows."""
+    """Return the fingerprint of the plan of a stored start."""
     return str(_facts(row)["plan"])
 
 
 def kept_start(row: HistoryRow) -> KeptStart:
-    """Return the start that a row has."""
+    """Return the start that a row stores."""
     facts = _facts(row)
     fields = cast("dict[str, object]", facts["start"])
     command = from_data({**fields, "input": to_data(row.payload)}, RunCreate)

@@ -1,4 +1,43 @@
-"""Which status may follow which. Everything that changes a run's status goes through `checked`."""
+"""The status of a run: the table of allowed transitions.
+
+Theory of operation
+===================
+
+A run is created `pending` or `running` and changes its status only as `RUN_TRANSITIONS` allows. Rules don't set a
+status themselves. They call a method of `RunDraft` (`admit`, `pause`, `block`, `resume`, `cancel`, `end`), and each of
+these calls `checked`. The main transitions:
+
+    pending ----> running ----> completed, failed, cancelled
+       ^             ^  |
+       |             |  +-----> cancelling --> completed, failed, cancelled
+       |             v
+       +--------- paused, blocked
+
+- `pending`: not admitted. The run waits for its `start_at` or for its concurrency key, and has no jobs.
+- `running`: from admission to the end, whether or not a worker is busy with it. Claims don't touch the run's row, or
+  all workers of a wide map would queue for its lock (docs/decisions/0006).
+- `paused`: an operator stopped it. Results of attempts in progress are accepted, and nothing new starts. So a paused
+  run can complete, and a run paused before its admission goes back to `pending`.
+- `blocked`: a durable function cannot continue, because its code or data does not fit its history, or data of the run
+  can't be read. It may still be cancelled, or ended by its deadline.
+- `cancelling`: a durable function cleans up. How it ends is decided by the function: it may still complete.
+  If a compensation fails for good, the run is `blocked`, and goes back to `cancelling` when it is resumed.
+- `completed`, `failed`, `cancelled`: final. A rerun does not reopen a run, it starts the next generation, which has a
+  row and a status of its own.
+
+Guaranteed: a terminal status never changes. A transaction that changes a status has locked the run's row, or stores
+only if the row is still as it was read (docs/decisions/0048), so two transitions of one run never race. The checker of
+`kernel/invariants` compares snapshots by the same table, and a test compares it with docs/explanation/architecture.md.
+
+Not pretty, and why it stays:
+
+- `waiting` is in the table, and nothing sets it: a parked function is `running`. Stored names are fixed
+  (docs/decisions/0066), so it stays reserved.
+- A forbidden transition is an AssertionError and not a CommandError. Every rule checks before whether its command
+  applies, and replies that nothing has changed if not; a violation is a bug in Holdfast, not in the caller.
+- `BlockRun` (docs/decisions/0062) bypasses this table: it blocks any active run, pending ones too, without reading more
+  of the row than a status that may be nonsense.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -9,7 +48,7 @@ _S = RunStatus
 _ENDS: Final = frozenset({_S.COMPLETED, _S.FAILED, _S.CANCELLED})
 
 DEADLINE_EXCEEDED: Final = "deadline_exceeded"
-"""The code of the failure of a run that did not end in time."""
+"""Code of the failure of a run that did not end before its deadline."""
 
 RUN_TRANSITIONS: Final[Mapping[RunStatus, frozenset[RunStatus]]] = {
     _S.PENDING: frozenset({_S.RUNNING, _S.PAUSED, _S.CANCELLING, _S.FAILED, _S.CANCELLED}),
@@ -22,11 +61,11 @@ RUN_TRANSITIONS: Final[Mapping[RunStatus, frozenset[RunStatus]]] = {
     _S.FAILED: frozenset(),
     _S.CANCELLED: frozenset(),
 }
-"""From each status, those that may follow. A terminal status is kept for ever."""
+"""The statuses that may follow each status."""
 
 
 def checked(before: RunStatus, after: RunStatus) -> RunStatus:
-    """Return `after`. AssertionError, a bug of Holdfast's, if it may not follow `before`."""
+    """Return `after`. AssertionError if it may not follow `before`; keeping the status is always allowed."""
     assert after == before or after in RUN_TRANSITIONS[before], f"a run went from {before} to {after}"
     return after
 

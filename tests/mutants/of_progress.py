@@ -147,7 +147,7 @@ OF_PROGRESS: Final = (
             ),
             Edit(
                 "kernel/dispatch/kernel.py",
-                "        if plans:\n            # Only those",
+                "        if plans:\n            # Only plans",
                 "        keyed = {\n"
                 "            (one.namespace, one.idempotency_key): (one, answer)\n"
                 "            for one, answer in zip(batch, answers, strict=True)\n"
@@ -161,7 +161,7 @@ OF_PROGRESS: Final = (
                 "\n"
                 "        if keyed:\n"
                 "            self.persistence.transact(remember)\n"
-                "        if plans:\n            # Only those",
+                "        if plans:\n            # Only plans",
             ),
         ),
     ),
