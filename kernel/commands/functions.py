@@ -85,7 +85,7 @@ class Recorded:
     """Number of the attempt, from 1. `step.queued`: how many times the step has been queued. `value.published`: how
     many values the function has published under this name."""
     retry_at: Micros | None = None
-    """Instant of the next attempt; None: there is none."""
+    """Instant of the next attempt; None: no more attempts."""
     due: Micros | None = None
     """Instant of a timer. The row is left out if the store's clock has not reached it."""
     started_at: Micros | None = None

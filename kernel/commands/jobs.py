@@ -85,7 +85,7 @@ class JobClaim(Command[JobsClaimed]):
     lanes: tuple[Lane, ...]
     """Queues to claim from, each with the definitions that the session has and its own limit."""
     limit: int
-    """Most jobs over all lanes."""
+    """Most jobs over all queues."""
     pass_over: PassOver = PassOver.NOTHING
     """Jobs to leave to others because of what the session already holds: see `passed_over_beside`."""
 
@@ -150,7 +150,7 @@ class Failure:
     rule: int | None = None
     """Index of the stage's retry rule that matches the error, from 0; None: no rule matches."""
     retry_after: Micros | None = None
-    """Wait in microseconds that the body asked for (`RetryAfter`), at most `RETRY_AFTER_MAX`; None: by the policy."""
+    """Wait in microseconds that the body set with `RetryAfter`, at most `RETRY_AFTER_MAX`; None: by the policy."""
     arguments: str | None = None
     """JSON text of the exception's own data, if it is kept: see `Raised`."""
 
@@ -200,7 +200,7 @@ class QueuedStepFailed:
     error: str
     """JSON text of the error: its `type`, `message` and `code`."""
     retry_at: Micros | None = None
-    """Instant of the next attempt; None: there is none. Ignored if the job has no attempt left."""
+    """Instant of the next attempt; None: no more attempts. Ignored if the job has no attempt left."""
 
 
 @frozen(kw_only=True)
@@ -261,7 +261,7 @@ class ChildRunStarted:
 
 @frozen(kw_only=True)
 class FunctionWaiting:
-    """Outcome: the durable function parks, until a timer fires or a row for it arrives."""
+    """Outcome: the durable function waits for a timer or for a new row."""
 
     tag: ClassVar[str] = "waiting"
     seen: int
@@ -386,7 +386,7 @@ class JobSettled:
     run_status: RunStatus | None = None
     """Status of the run afterwards."""
     retry_at: Micros | None = None
-    """Instant of the next attempt or check of this job, or at which a parked function wakes; None: there is none."""
+    """Instant of the next attempt or check, or of a waiting function's timer; None: not scheduled."""
     next: Attempt | None = None
     """The attempt that was leased to `JobSettle.take_next`."""
     row: int | None = None

@@ -1,4 +1,4 @@
-"""Validation of names: characters that no store can keep, or that break a line, are refused before anything is stored."""
+"""Validation of names: characters that no store can keep, or that break a line, are refused."""
 
 from unicodedata import category
 

@@ -72,7 +72,7 @@ class RunCreate(Command[RunCreated]):
     id: str | None = None
     """Run id; None: generate one."""
     if_exists: Literal["error", "return"] = "error"
-    """What to do if the id exists, where `if_active` or `if_ended` is None."""
+    """What to do if the id exists, as default of `if_active` and `if_ended`."""
     if_active: Literal["error", "return", "terminate"] | None = None
     """What to do if the newest generation is active: refuse, return it, or terminate it and store the next one."""
     if_ended: Literal["error", "return", "rerun", "rerun_failed"] | None = None
