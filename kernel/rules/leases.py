@@ -1,4 +1,4 @@
-"""Rules for leases: which attempt may write for a job, and how it sends output or gives its job back.
+"""Rules for leases: which attempt may write for a job, and how it sends output or releases its job.
 
 A worker can freeze, lose its network and wake up an hour later. The store cannot stop its process, so it refuses its
 writes. This is how.
@@ -125,7 +125,7 @@ def decide_release(state: State, command: JobRelease, now: Micros, _: Ids) -> De
 
 
 def reads_of_heartbeat(command: JobHeartbeat) -> Reads:
-    """Read the jobs. Lock only those of attempts that send output; most send none."""
+    """Read the jobs, and lock those of attempts that send output. Most send none."""
     return Reads(
         jobs=tuple(named_job(held.job) for held in command.attempts if held.outputs),
         seen=tuple(named_job(held.job) for held in command.attempts if not held.outputs),

@@ -5,10 +5,11 @@ that were lost with their worker. All tries count together, whichever error each
 chooses the policy, and the policy says whether there is another and after which wait. So a stage with three attempts in
 general and ten for `RateLimited` gets its fourth attempt only if the third failed with `RateLimited`.
 
-**Who knows the error class.** The kernel has no exception classes and imports none by name. The host that ran the body
-matches the error to one of the plan's retry rules and sends the rule's index (`Failure.rule`), or `retryable=False` for
-errors that another attempt would only repeat, `GiveUp` first of all (`hosts/execution/failures.py`). The policies
-themselves are in the plan, which is stored with the run: a deploy does not change the retries of runs in progress.
+**Who knows the error class.** The kernel never sees the exception of a body and imports no class by name. The host that
+ran the body matches the error to one of the plan's retry rules and sends the rule's index (`Failure.rule`), or
+`retryable=False` for errors that another attempt would only repeat, `GiveUp` first of all
+(`hosts/execution/failures.py`). The policies themselves are in the plan, which is stored with the run: a deploy may
+change which errors are final or match a rule, but not the attempts and waits of runs in progress.
 
 **Waits.** A body may set the wait itself (`RetryAfter`, at most seven days). Otherwise it grows exponentially up to a
 maximum, with jitter, so that jobs that failed together do not return together. The jitter is a hash of job and attempt
