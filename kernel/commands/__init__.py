@@ -1,6 +1,6 @@
-"""The commands that a kernel takes and the replies it gives. Data only; the JSON form of each is public.
+"""Commands and replies of the kernel: data only. The JSON form of each is public.
 
-Instants and lengths of time in commands are whole microseconds (see `holdfast.ports.records`).
+Instants and durations in commands are whole microseconds (see `holdfast.ports.records`).
 """
 
 from holdfast.kernel.commands.admissions import (

@@ -1,4 +1,4 @@
-"""Commands that let in what waits for its time or a slot, and end what is past its deadline."""
+"""Commands that admit pending runs, queue jobs that waited for a limit, and expire runs past their deadline."""
 
 from collections.abc import Iterable
 from typing import ClassVar, Literal
@@ -12,86 +12,93 @@ from holdfast.ports.structs import frozen
 
 @frozen(kw_only=True)
 class RunsAdmitted:
-    """How many pending runs have begun.
-
-    `next` is where to go on looking; None: from the start again. With `more` there may be more to admit at once.
-    `admits_runs` and `admits_jobs` as in RunCreated.
-    """
+    """Reply to `RunClaimPending`."""
 
     admitted: int
+    """How many pending runs were admitted."""
     next: str | None = None
+    """The `after` of the next command; None: start over."""
     more: bool = False
+    """Whether the same command may admit more runs now."""
     admits_runs: tuple[str, ...] = ()
+    """Concurrency keys for which `RunClaimPending` may now admit a run."""
     admits_jobs: tuple[str, ...] = ()
+    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
 
 
 @frozen(kw_only=True)
 class RunClaimPending(Command[RunsAdmitted]):
-    """Begin pending runs whose time has come and for which there is a free slot, by age and priority.
-
-    With `keys` only the runs of these concurrency keys of this namespace are looked at. Without, all namespaces' are:
-    at most `limit` runs whose time has come, and at most `limit` concurrency keys from `after` on, which is `next` of
-    the reply before.
-    """
+    """Command to admit pending runs whose `start_at` has passed and that get a slot, by age and priority."""
 
     type: ClassVar[Literal["run.claim_pending"]] = "run.claim_pending"
     keys: tuple[str, ...] = ()
+    """Concurrency keys of this namespace to admit runs of. Empty: all keys and due runs of all namespaces."""
     after: str = ""
+    """Position to continue from, without `keys`: `next` of the previous reply."""
     limit: int = 500
+    """Most runs, and without `keys` also most concurrency keys, that are read."""
 
 
 @frozen(kw_only=True)
 class JobsAdmitted:
-    """How many limited jobs were queued. `next` and `more` as in RunsAdmitted.
-
-    `wakes_at` are the instants at which there is room again under rate limits: a job sleeps until each of them.
-    """
+    """Reply to `JobAdmit`."""
 
     admitted: int
+    """How many limited jobs were queued."""
     next: str | None = None
+    """The `after` of the next command; None: start over."""
     more: bool = False
+    """Whether the same command may queue more jobs now."""
     wakes_at: tuple[int, ...] = ()
+    """Instants at which rate limits allow the next start. A job sleeps until each of them."""
 
 
 @frozen(kw_only=True)
 class JobAdmit(Command[JobsAdmitted]):
-    """Queue jobs of stages with `max_concurrency` of which fewer are under way, by age and priority.
+    """Command to queue limited jobs that get a slot and whose rate limit allows a start, by age and priority.
 
-    And those of stages with a `rate_limit` that may start now. `keys` are `<workflow>/<stage>` of this namespace, or
-    what else replies have in `admits_jobs`; without, all are looked at, as in run.claim_pending.
+    These are jobs of stages and queued steps with `max_concurrency` or `rate_limit`.
     """
 
     type: ClassVar[Literal["job.admit"]] = "job.admit"
     keys: tuple[str, ...] = ()
+    """Concurrency keys of this namespace, as in `admits_jobs` of replies. Empty: all keys of all namespaces."""
     after: str = ""
+    """Position to continue from, without `keys`: `next` of the previous reply."""
     limit: int = 500
+    """Most jobs, and without `keys` also most concurrency keys, that are read."""
 
 
 @frozen(kw_only=True)
 class RunsExpired:
-    """How many runs were ended, or told to end. `admits_runs` and `admits_jobs` as in RunCreated."""
+    """Reply to `RunExpire`."""
 
     expired: int
+    """How many runs failed or began to clean up."""
     more: bool = False
+    """Whether the same command may expire more runs now."""
     admits_runs: tuple[str, ...] = ()
+    """Concurrency keys for which `RunClaimPending` may now admit a run."""
     admits_jobs: tuple[str, ...] = ()
+    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
 
 
 @frozen(kw_only=True)
 class RunExpire(Command[RunsExpired]):
-    """End runs whose deadline has passed as failed; what is under way loses its right to write.
+    """Command to fail runs whose deadline has passed, in all namespaces. Their attempts are fenced.
 
-    A function that has begun is told to end instead; its run fails when it has cleaned up.
+    A durable function that has started cleans up first: its run is `cancelling` until then.
     """
 
     type: ClassVar[Literal["run.expire"]] = "run.expire"
     limit: int = 500
+    """Most runs that are read."""
 
 
 def admissions(namespace: str, replies: Iterable[object]) -> tuple[RunClaimPending | JobAdmit, ...]:
-    """Return what to send after these replies, so that what waits need not wait for maintenance.
+    """Return the commands that admit runs and jobs after these replies, so that none waits for maintenance.
 
-    Nothing is lost if it is never sent, or sent twice.
+    They are hints: sending them never, or twice, does no harm.
     """
     runs: dict[str, None] = {}
     jobs: dict[str, None] = {}

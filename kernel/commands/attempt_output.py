@@ -1,4 +1,4 @@
-"""What is said of runs: the command that annotates one, and what attempts say in heartbeats and settles."""
+"""The command that annotates a run, and the data of annotations, artifacts and AI calls that attempts send."""
 
 from typing import Any, ClassVar, Final, Literal
 
@@ -12,13 +12,15 @@ from holdfast.ports.records import Micros, Payload
 from holdfast.ports.structs import frozen
 
 ANNOTATIONS_MAX: Final = 100
-"""How many annotations one command may hold."""
+"""Most annotations in one command."""
 VALUE_MAX: Final = 16_384
-"""How many characters the JSON text of an annotation's value may have."""
+"""Longest JSON text of an annotation's value, in characters."""
 NAME_MAX: Final = 200
+"""Longest name of an annotation, artifact, topic or model, and longest part of an actor, in characters."""
 REASON_MAX: Final = 2_000
+"""Longest reason of an annotation, in characters."""
 NUMBER_MAX: Final = 10**18
-"""What tokens, costs and durations are below, so that every store can keep and add them."""
+"""Exclusive upper bound of tokens, costs and durations: every store can hold them and add them up."""
 
 
 def _fault(text: str, most: int, least: int) -> str | None:
@@ -64,10 +66,11 @@ def _actor(_: object, field: "attrs.Attribute[Any]", value: Actor) -> None:
 
 @frozen(kw_only=True)
 class NamedValue:
-    """What is said: a name, and a value as canonical JSON text."""
+    """One annotation to store."""
 
     name: str = attrs.field(validator=_text(NAME_MAX, 1))
     value: str = attrs.field(validator=_json)
+    """The value as canonical JSON text."""
 
 
 def _several(_: object, field: "attrs.Attribute[Any]", value: tuple[NamedValue, ...]) -> None:
@@ -81,80 +84,102 @@ def _several(_: object, field: "attrs.Attribute[Any]", value: tuple[NamedValue, 
 
 
 named_values: Final = _several
-"""Refuses too many named values, or two of one name."""
+"""attrs validator: raises InvalidCommandError for more than `ANNOTATIONS_MAX` values or a repeated name."""
 
 
 @frozen(kw_only=True)
 class RunAnnotated:
-    """How many annotations were stored: all, or none if something was said of the run under this key before."""
+    """Reply to `RunAnnotate`."""
 
     run: str
+    """Key of the annotated generation."""
     generation: int
+    """Number of the annotated generation, the newest one."""
     stored: int
+    """How many annotations were stored. Names that the run already has under the same key are not stored again."""
 
 
 @frozen(kw_only=True)
 class RunAnnotate(Command[RunAnnotated]):
-    """Say something of a run, or of a stage or an item of it, whatever its status. RunNotFoundError.
+    """Command to annotate a run, a stage or a map item, whatever the run's status. Annotations never change.
 
-    What was said is never changed. With a `key`, only the first command with this key says anything of the run.
+    Errors: RunNotFoundError; InvalidCommandError if the run has no such stage.
     """
 
     type: ClassVar[Literal["run.annotate"]] = "run.annotate"
     run_id: str
     annotations: tuple[NamedValue, ...] = attrs.field(validator=_several)
+    """At most `ANNOTATIONS_MAX`, each name once."""
     actor: Actor = attrs.field(default=Actor(), validator=_actor)
+    """The annotations' author."""
     reason: str = attrs.field(default="", validator=_text(REASON_MAX))
     key: str | None = attrs.field(default=None, validator=_text(255, 1))
+    """Deduplication key: under one key, each name is stored once in a run."""
     stage: str | None = None
+    """Name of the annotated stage; None: the run."""
     item: int | None = None
+    """Index of the annotated map item of `stage`, from 0."""
 
 
-# The data of `AttemptOutput` ------------------------------------------------------------------------------------------
+# Data of `AttemptOutput` ----------------------------------------------------------------------------------------------
 
 
 @frozen(kw_only=True)
 class AnnotationOutput:
-    """The data of an `AttemptOutput` of the kind `annotation`."""
+    """Data of an `AttemptOutput` of the kind `annotation`."""
 
     name: str = attrs.field(validator=_text(NAME_MAX, 1))
     value: str = attrs.field(validator=_json)
+    """The value as canonical JSON text."""
     scope: Scope = Scope.ATTEMPT
+    """Whether it annotates the run, the stage, the map item or the attempt."""
     actor: Actor = attrs.field(default=Actor(), validator=_actor)
+    """The annotation's author."""
     reason: str = attrs.field(default="", validator=_text(REASON_MAX))
     key: str | None = attrs.field(default=None, validator=_text(255, 1))
+    """Deduplication key: under one key, each name is stored once in a run."""
 
 
 @frozen(kw_only=True)
 class ArtifactOutput:
-    """The data of an `AttemptOutput` of the kind `artifact`. Stored with a settle only, and not if the body failed."""
+    """Data of an `AttemptOutput` of the kind `artifact`. Stored by `JobSettle` only, unless the body failed."""
 
     name: str = attrs.field(validator=_text(NAME_MAX, 1))
     content_type: str = attrs.field(validator=_text(NAME_MAX, 1))
+    """MIME type."""
     size: int = attrs.field(validator=_count)
+    """Length in bytes."""
     sha256: str
+    """SHA-256 of the content, in hexadecimal."""
     blob: str
+    """Key of the content in the blob store."""
 
 
 @frozen(kw_only=True)
 class AiCallOutput:
-    """The data of an `AttemptOutput` of the kind `ai_call`. See `AiCall`."""
+    """Data of an `AttemptOutput` of the kind `ai_call`. See `AiCall`."""
 
     id: str | None = attrs.field(default=None, validator=_text(64, 1))
-    """What names it, so that it counts once, however often it is told."""
+    """Id that makes reporting the same call twice harmless."""
     topic: str = attrs.field(validator=_text(NAME_MAX, 1))
+    """Dotted name of what the call is for. Totals of a topic include the topics below it."""
     model: str = attrs.field(validator=_text(NAME_MAX, 1))
     kind: AiCallKind = AiCallKind.TEXT
     input_tokens: int = attrs.field(default=0, validator=_count)
     output_tokens: int = attrs.field(default=0, validator=_count)
     cost: int | None = attrs.field(default=None, validator=_count)
+    """Cost in units of 10**-12 of the currency; None: not known."""
     duration: Micros | None = attrs.field(default=None, validator=_count)
     batch: str | None = attrs.field(default=None, validator=_text(255, 1))
+    """Name of the batch that the call belongs to. Each result of a batch is stored once in a run."""
     batch_index: int | None = attrs.field(default=None, validator=_count)
+    """Position in the batch, from 0. Given if and only if `batch` is."""
     prompt: Payload | None = None
     response: Payload | None = None
     error: str | None = None
+    """Why the call failed; None: it succeeded."""
     metadata: str | None = None
+    """JSON text."""
 
     def __attrs_post_init__(self) -> None:
         if (self.batch is None) != (self.batch_index is None):

@@ -1,4 +1,4 @@
-"""The JSON form of commands, replies and decisions. That of commands and replies is part of the public contract."""
+"""Conversion of commands, replies and decisions to and from JSON. The JSON of commands and replies is public."""
 
 from collections.abc import Callable
 from functools import cache
@@ -20,14 +20,14 @@ R = TypeVar("R")
 
 @cache
 def _converter() -> cattrs.Converter:
-    """Made when it is first needed: it takes as long to make as all of our classes together."""
+    """Return the converter. Lazy: building it takes as long as defining all of our classes."""
     converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=True)
     for kind in (str, int, bool):
         converter.register_structure_hook(kind, _exactly(kind))
     tuple_of_anything = converter.get_structure_hook(tuple[object, ...])
 
     def structure_list(value: object, wanted: type) -> object:
-        """Take a JSON list, and not what Python can iterate over besides: a text's letters, an object's keys."""
+        """Accept a JSON list only, not other iterables: a string, an object's keys."""
         if not isinstance(value, list | tuple):
             raise TypeError(f"expected a list, got {value!r:.80}")
         return tuple_of_anything(value, wanted)
@@ -39,7 +39,7 @@ def _converter() -> cattrs.Converter:
 
 
 def _exactly(kind: type) -> Callable[[object, type], object]:
-    """Take values of this type as they are, and no others: `5` is no name, and `true` no number."""
+    """Accept values of exactly this type: `5` is no name, and `true` no number."""
 
     def structure(value: object, wanted: type) -> object:
         if type(value) is not kind:
@@ -54,17 +54,20 @@ def _is_tuple(kind: Any) -> bool:
 
 
 def _tag_of(kind: Any) -> str:
-    """Return the tag that a class has in JSON. It outlives the name of the class."""
+    """Return the tag of a class in JSON, which stays the same if the class is renamed."""
     return cast("str", kind.tag)
 
 
 def to_data(value: object, kind: Any = None) -> Any:  # JSON is any of its types
-    """Return the JSON data of a command, a reply, or another frozen class of Holdfast's."""
+    """Return the JSON data of a command, a reply or another frozen class of Holdfast."""
     return _converter().unstructure(value, unstructure_as=kind)
 
 
 def from_data(data: object, kind: type[T]) -> T:
-    """Return what `to_data` gave these data for. InvalidCommandError listing every fault, each with its path."""
+    """Return the object that `to_data` turned into this data.
+
+    Raises InvalidCommandError, which lists every fault with its JSON path.
+    """
     try:
         return _converter().structure(data, kind)
     except Exception as error:  # noqa: BLE001  # cattrs raises groups of whatever its hooks raise
@@ -73,21 +76,21 @@ def from_data(data: object, kind: type[T]) -> T:
 
 
 def command_data(command: Command[R]) -> dict[str, object]:
-    """Return a command's JSON data: its fields, and its `type`."""
+    """Return the JSON data of a command: its fields and its `type`."""
     return {"type": command.type, **to_data(command)}
 
 
 def command_json(command: Command[R]) -> str:
-    """Return a command's canonical JSON text."""
+    """Return the canonical JSON text of a command."""
     return canonical(command_data(command))
 
 
 def fingerprint_text(command: Command[R]) -> str:
-    """Return what makes a command this command: its canonical JSON text without the idempotency key.
+    """Return the text by which two commands under one idempotency key are compared.
 
-    Fields that have their defaults are left out: a command stays the same when its class gets another field. The order
-    of keys in a value does not matter either, unless it is in a blob, which is called by the hash of its text.
-    What was given counts without the defaults that are stored with it: it stays the same when one of these is changed.
+    It is canonical JSON without the key and without fields that have their default, so a new field of the class does
+    not change it. The order of keys in values does not matter, except in blobs, which are named by their hash. An
+    input counts as its caller passed it (`given`), so a changed default of the workflow does not change it either.
     """
     given_fields = {
         field.name
@@ -109,7 +112,7 @@ _NAMED: Final = frozenset({"name", "value"})
 
 
 def _without_order(data: object) -> object:
-    """Return JSON data in which the texts of values are canonical, so that the order of keys does not matter."""
+    """Return JSON data with the texts of values made canonical, so that the order of their keys does not matter."""
     if isinstance(data, dict):
         fields = {key: _without_order(value) for key, value in cast("dict[str, object]", data).items()}
         for of, name in ((_PAYLOAD, "inline"), (_NAMED, "value")):
@@ -124,12 +127,12 @@ def _without_order(data: object) -> object:
 def _canonical_text(text: str) -> str:
     try:
         return canonical(parse(text))
-    except (ValueError, RecursionError):  # no value of ours: it is compared as it is
+    except (ValueError, RecursionError):  # not JSON of ours: compared unchanged
         return text
 
 
 def _as_given(data: dict[str, object]) -> None:
-    """Have what was given count in place of what is stored, whoever has checked it."""
+    """Replace a stored value by the value that its caller passed, in place, and drop `checked`."""
     data.pop("checked", None)
     if (given := data.pop("given", None)) is not None:
         name = next(name for name in ("input", "arguments", "payload") if name in data)
@@ -137,10 +140,10 @@ def _as_given(data: dict[str, object]) -> None:
 
 
 def reply_json(reply: object) -> str:
-    """Return a reply's canonical JSON text."""
+    """Return the canonical JSON text of a reply."""
     return canonical(to_data(reply))
 
 
 def reply_from(text: str, kind: type[T]) -> T:
-    """Return the reply that was stored as this text."""
+    """Return the reply of this class that was stored as this text."""
     return from_data(parse(text), kind)

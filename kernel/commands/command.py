@@ -1,4 +1,4 @@
-"""What every command is."""
+"""The base class of commands."""
 
 from typing import ClassVar, Generic
 
@@ -13,10 +13,12 @@ Result = TypeVar("Result", covariant=True)
 class Command(Generic[Result]):
     """A request to the kernel, answered with a `Result`.
 
-    With an `idempotency_key` the first accepted dispatch is carried out and every later one gets the same reply;
-    the same key with another command is an IdempotencyConflictError. Keys are kept for each namespace.
+    Errors: IdempotencyConflictError if the namespace has seen the idempotency key with a different command.
     """
 
     type: ClassVar[str]
+    """Name of the command in its JSON form."""
     namespace: str = "default"
+    """Namespace of the runs, queues and limits that the command is about."""
     idempotency_key: str | None = None
+    """Key of 1 to 255 characters that makes repeating the command harmless: later dispatches get the first reply."""

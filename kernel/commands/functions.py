@@ -1,4 +1,4 @@
-"""Commands on driven functions, and their replies: what the calls of a function have come to."""
+"""Commands on durable functions and their replies: record history rows, send signals, request updates."""
 
 from typing import ClassVar, Final, Literal
 
@@ -29,157 +29,180 @@ RecordedType = Literal[
     "function.began",
     "signal.refused",
 ]
+"""Types of history rows that the driver of a durable function records with `JobRecord`."""
 UPDATE_ANSWERS: Final = frozenset({"update.completed", "update.failed", "update.rejected"})
-"""The types of what is recorded of an update: its reply, what it raised, or why it was not carried out."""
+"""Types of the rows that end an update: its reply, its error, or why it was not carried out."""
 SIGNALS_MAX: Final = 100
-"""With how many signals a run may be started."""
+"""Most signals in one `RunCreate`."""
 
 
 @frozen(kw_only=True)
 class ChildMessage:
-    """What a function tells a run that it has started: a message, or that it is cancelled, for people with a reason."""
+    """A signal or a cancellation that a durable function sends to its child run."""
 
     run_id: str
     signal: ChannelMessage | None = None
+    """The signal to send; None: cancel the child run."""
     reason: str = ""
+    """Why the child run is cancelled, for people."""
 
 
 @frozen(kw_only=True)
 class Queued:
-    """A step that is to be done as a job of its own, by whoever serves the `queue` and knows the step.
-
-    `input` are its arguments, `attempts` is how often it may be tried, whatever it fails by. With a `priority` it goes
-    by that, else by its run's. At most `max_concurrency` of its calls, in all runs of the namespace, are under way at a
-    time, and no more start in a time than `rate` says.
-    """
+    """The job of a queued step: any worker that serves the queue and has the step can claim it."""
 
     queue: str
     input: Payload
+    """Arguments of the step."""
     attempts: int
+    """Most attempts over all kinds of errors; lost attempts are not counted."""
     priority: int | None = None
+    """Priority of the job; None: that of its run."""
     max_concurrency: int | None = None
+    """Most calls of the step in progress at a time, over all runs of the namespace; None: no limit."""
     rate: RatePlan | None = None
+    """Rate limit of the step."""
 
 
 @frozen(kw_only=True)
 class Recorded:
-    """What a call of a durable function has come to: a row of its history.
-
-    `call` names the call, or what is patched; `step` is what was called, `site` where in the code. `output` is what a
-    step gave, `error` the JSON text of what it raised. `attempt` is how often it was tried, `retry_at` when that is
-    done again. Of a try that was lost with its worker `lost_attempts` says the how-manieth that is. A timer is recorded
-    only once its time `due` has come. `child` is the run that is started with it; if its id is somebody else's, a
-    `child.failed` is recorded instead. `child_message` is what is sent to a child with it. `undoes` is the call that a
-    compensation takes back. `queued` is how a step gets into its queue; then `attempt` says the how-manieth time that
-    is. `job` is the number of the job that is taken away because nobody is interested in its step any more. Of what the
-    function publishes `call` is the name, `output` the value, and `attempt` says the how-manieth of that name it is. Of
-    a clock that was read `call` is the number of the row that the function was told just before, 0 at its beginning,
-    and `started_at` what it showed. A `channel` is closed only if no message has come for it that the function has not
-    been told. `given` is the JSON text of what a step was called with, if what takes it back is to have it. Of a
-    function that began `call` is the number of the last row that was there then.
-    """
+    """One history row that the driver of a durable function records. Which fields count depends on `type`."""
 
     type: RecordedType
     call: str
+    """Name of the call or of the patch. `value.published`: name of the value. `clock.read`: number of the last row that
+    the function had received, 0 at its beginning. `function.began`: number of the last row that existed then.
+    `signal.refused`: number of the skipped message."""
     step: str | None = None
+    """Name of the called step."""
     site: str = ""
+    """File and line of the call."""
     output: Payload | None = None
+    """Result of the step or update, or the published value."""
     error: str | None = None
+    """JSON text of the raised error. `signal.refused`: the `channel` and the reason."""
     attempt: int = 1
+    """Number of the attempt, from 1. `step.queued`: how many times the step has been queued. `value.published`: how
+    many values the function has published under this name."""
     retry_at: Micros | None = None
+    """Instant of the next attempt; None: no more attempts."""
     due: Micros | None = None
+    """Instant of a timer. The row is left out if the store's clock has not reached it."""
     started_at: Micros | None = None
+    """Start of the attempt. `clock.read`: the time that the function read."""
     child: ChildRunStarted | None = None
+    """Child run to create in the same transaction. If its id belongs to another run, a `child.failed` row is recorded
+    instead."""
     child_message: ChildMessage | None = None
+    """Signal or cancellation to send to a child run in the same transaction."""
     undoes: str | None = None
+    """The call that a compensation undoes."""
     queued: Queued | None = None
+    """Job to add for a queued step."""
     job: int | None = None
+    """`step.cancelled`: number of the job to delete, because the function no longer waits for its step."""
     lost_attempts: int = 0
+    """How often the step was lost with its worker, this attempt included; 0 if this attempt was not lost."""
     channel: str | None = None
+    """Channel to close. The row is left out if a message for the channel arrived after `JobRecord.seen`."""
     given: str | None = None
+    """JSON text of the step's arguments, if its compensation receives them."""
 
 
 @frozen(kw_only=True)
 class JobRecorded:
-    """`recorded`, or `fenced`. `rows` are all rows of the history after those that were seen, what was recorded too.
-
-    `run_status` is where the run is: of one that is paused nothing more is to be started. `admits_jobs` as in
-    RunCreated.
-    """
+    """Reply to `JobRecord`."""
 
     status: Literal["recorded", "fenced"]
+    """`fenced`: the attempt no longer holds the job, and nothing was stored."""
     rows: tuple[HistoryRow, ...] = ()
+    """All history rows after `JobRecord.seen`, the recorded ones included."""
     run_status: RunStatus | None = None
+    """Status of the run. While it is paused, the driver starts nothing new."""
     admits_jobs: tuple[str, ...] = ()
+    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
 
 
 @frozen(kw_only=True)
 class JobRecord(Command[JobRecorded]):
-    """Store what calls of a driven function have come to, without ending its attempt. `seen` is the last row it knows.
+    """Command to append history rows of a durable function while its attempt continues.
 
-    `lost_attempts` is how often the worst of the steps that are under way after that was lost with its worker.
-    `received` are the numbers of the rows with the messages that it has received, as far as that is not recorded yet.
-    Never refused for being late: `fenced`.
+    A late command is no error: its reply is `fenced`. Rows that an earlier try of the command has stored are skipped.
     """
 
     type: ClassVar[Literal["job.record"]] = "job.record"
     job: str
+    """Id of the job that drives the function."""
     epoch: int
+    """Epoch under which the job was claimed."""
     seen: int
+    """Number of the last history row that the driver has."""
     rows: tuple[Recorded, ...] = ()
     host: str = ""
+    """Name of the worker's process and machine, for the history."""
     lost_attempts: int = 0
+    """Most losses of any step that is in progress after this command. The job's own count is lowered to it."""
     received: tuple[int, ...] = ()
+    """Numbers of the rows whose messages the function has received since it last reported them."""
 
 
 @frozen(kw_only=True)
 class RunSignalled:
-    """The signal is stored, as row `number` of the history of `run`. `status` is where the run is."""
+    """Reply to `RunSignal`: the message is stored."""
 
     run: str
+    """Key of the generation that has the message."""
     number: int
+    """Number of the message's history row."""
     status: RunStatus
 
 
 @frozen(kw_only=True)
 class RunSignal(Command[RunSignalled]):
-    """Store a message for a run's function, which is told of it wherever it is, paused or blocked runs too.
+    """Command to store a message for a durable function and wake it. Paused and blocked runs accept messages too.
 
-    With a `generation`, it is refused unless that is the newest one. RunNotFoundError; SignalRefusedError if the run
-    has ended, or is none of a durable function; ChannelClosedError if the function has closed the channel.
+    Errors: RunNotFoundError; SignalRefusedError if the run has ended, is a pipeline, or `generation` is not the newest;
+    ChannelClosedError if the function has closed the channel.
     """
 
     type: ClassVar[Literal["run.signal"]] = "run.signal"
     run_id: str
     signal: ChannelMessage
     generation: int | None = None
+    """The generation that is meant; None: the newest."""
 
 
 @frozen(kw_only=True)
 class RunUpdated:
-    """The update is stored, as row `number` of the history of `run`. `status` is where the run is.
+    """Reply to `RunUpdate`: the request is stored.
 
-    What comes of it is a row too: of one of the types `UPDATE_ANSWERS`, with `update<number>` as `call`.
+    Its result is a later row, with `update<number>` as its `call` and one of the types `UPDATE_ANSWERS`. There is none
+    if the run ends first.
     """
 
     run: str
+    """Key of the generation that has the update."""
     number: int
+    """Number of the update's history row."""
     status: RunStatus
 
 
 @frozen(kw_only=True)
 class RunUpdate(Command[RunUpdated]):
-    """Ask a run's function for an update, by its name, as `Board.move_to`; `arguments` are those that it takes by name.
+    """Command to request an update of an object that a durable function exposes.
 
-    With a `generation`, it is refused unless that is the newest one. RunNotFoundError; UpdateRefusedError if the run
-    has ended, or is none of a durable function. `given` is to `arguments` what it is to the input of a `RunCreate`, and
-    `checked` says of them what it does of a message; see `ChannelMessage`.
+    Errors: RunNotFoundError; UpdateRefusedError if the run has ended, is a pipeline, or `generation` is not the newest.
     """
 
     type: ClassVar[Literal["run.update"]] = "run.update"
     run_id: str
     update: str
+    """Class and method of the exposed object, such as `Board.move_to`."""
     arguments: Payload
+    """JSON object of the arguments by name."""
     generation: int | None = None
+    """The generation that is meant; None: the newest."""
     given: Payload | None = None
+    """The arguments as the caller passed them, without defaults. See `RunCreate.given`."""
     checked: bool = False
+    """Whether the sender validated the arguments. See `ChannelMessage.checked`."""

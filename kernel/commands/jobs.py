@@ -1,4 +1,4 @@
-"""Commands on jobs, and their replies: the lease protocol."""
+"""Commands on jobs and their replies: the lease protocol. Also the outcomes with which attempts settle."""
 
 from collections.abc import Iterable
 from typing import ClassVar, Literal
@@ -11,130 +11,153 @@ from holdfast.ports.structs import frozen
 
 @frozen(kw_only=True, cache_hash=True)
 class Attempt:
-    """The right to run one job once: named by (`job`, `epoch`), which every write of it must show.
-
-    It is the `attempt`th that counts; `lost_attempts` of those before were lost, and use up none of `max_attempts`.
-    `total_until` is when the time for all attempts of the job is over; None if it has no end.
-    """
+    """A leased job: the right to run it once. `job` and `epoch` are its fencing token, and go with every write."""
 
     job: str
+    """Id of the job, `<run key>.<number>`."""
     epoch: int
+    """Number of the job's claim. A write with an older epoch is fenced."""
     run: str
+    """Key of the run's generation."""
     definition: str
+    """Code that the worker needs: `<workflow>@<version>` or `step:<name>`."""
     queue: str
     kind: JobKind
     node: str
+    """Name of the stage; of a queued step, its call."""
     item: int | None
+    """Index of the map item; None outside a map."""
     attempt: int
+    """Number of the attempt, from 1, lost ones included."""
     max_attempts: int
+    """Most attempts, lost ones not included."""
     lost_attempts: int = 0
+    """How many earlier attempts were lost with their worker."""
     input: str
+    """Reference to the input (see `holdfast.ports.references`)."""
     total_until: Micros | None = None
+    """Instant at which the time for all attempts of the job is over; None: no limit."""
 
     @property
     def is_suspect(self) -> bool:
-        """Whether the job was lost with its workers so often that it is a suspect: see `Job.is_suspect`."""
+        """Whether the job is quarantined because it was lost too often: see `Job.is_suspect`."""
         return self.lost_attempts >= SUSPECT_AFTER
 
     @property
     def pass_over(self) -> PassOver:
-        """What must not run beside it: beside a suspect nothing that was lost, beside what was lost no suspect."""
+        """Which jobs its session must not claim: beside a suspect no lost job, beside a lost job no suspect."""
         return passed_over(self.lost_attempts)
 
 
 def passed_over(losses: int) -> PassOver:
-    """Return what must not run beside what was lost so often."""
+    """Return which jobs must not run beside a job that was lost this many times."""
     if not losses:
         return PassOver.NOTHING
     return PassOver.LOST if losses >= SUSPECT_AFTER else PassOver.SUSPECTS
 
 
 def passed_over_beside(held: Iterable[Attempt]) -> PassOver:
-    """Return what a session that holds these passes over when it claims."""
+    """Return which jobs a session that holds these attempts leaves to others when it claims."""
     wanted = {attempt.pass_over for attempt in held}
     return next((one for one in (PassOver.LOST, PassOver.SUSPECTS) if one in wanted), PassOver.NOTHING)
 
 
 @frozen(kw_only=True)
 class JobsClaimed:
-    """The attempts that this session now holds. `admits_jobs` as in RunCreated."""
+    """Reply to `JobClaim`."""
 
     attempts: tuple[Attempt, ...]
+    """The attempts that the session now holds."""
     admits_jobs: tuple[str, ...] = ()
+    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
 
 
 @frozen(kw_only=True)
 class JobClaim(Command[JobsClaimed]):
-    """Lease queued jobs to a session. SessionLostError if that is dead.
+    """Command to lease queued jobs to a session, by priority and age.
 
-    A suspect (it was lost with two workers or more) is never leased together with another job that was lost: the first
-    of these that is found decides. `pass_over` says the same of what the session holds already;
-    get it from `passed_over_beside`.
+    A quarantined job (`suspect`) is never leased together with another lost job: the first lost job that the search
+    returns decides which of the others are leased with it (docs/decisions/0059). Errors: SessionLostError.
     """
 
     type: ClassVar[Literal["job.claim"]] = "job.claim"
     session: str
     lanes: tuple[Lane, ...]
+    """Queues to claim from, each with the definitions that the session has and its own limit."""
     limit: int
+    """Most jobs over all queues."""
     pass_over: PassOver = PassOver.NOTHING
+    """Jobs to leave to others because of what the session already holds: see `passed_over_beside`."""
 
 
 IgnoredReason = Literal[
     "closed", "stale", "leased", "not_due", "unknown_code", "paused", "limited", "waiting", "suspect"
 ]
+"""Why a job was not leased.
+
+`closed`: it has ended, or has no attempt left. `stale`: it was claimed since the hint was sent. `leased`: a session
+holds it. `not_due`: it sleeps until an instant. `waiting`: it sleeps until something wakes it. `unknown_code`: the
+session does not have its definition. `paused`: its run is paused or blocked. `limited`: it waits for a concurrency or
+rate limit. `suspect`: it must not run beside another job of the session.
+"""
 
 
 @frozen(kw_only=True)
 class JobClaimed:
-    """The attempt, or why there is none. `retry_after` is when to ask again, in microseconds; None: never.
-
-    `admits_jobs` as in RunCreated.
-    """
+    """Reply to `JobClaimOne`."""
 
     attempt: Attempt | None
+    """The attempt that the session now holds; None if the job was ignored."""
     ignored: IgnoredReason | None = None
     retry_after: Micros | None = None
+    """Microseconds after which to deliver the hint again; None: drop it."""
     admits_jobs: tuple[str, ...] = ()
+    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
 
 
 @frozen(kw_only=True)
 class JobClaimOne(Command[JobClaimed]):
-    """Lease one job by its id, if it can be had. `epoch` is the one in the message. SessionLostError.
+    """Command to lease the job that a hint names. A job that sleeps and is due is woken first.
 
-    `pass_over` as in JobClaim: what may not run beside what the session holds is ignored as a `suspect`. What the same
-    batch has leased to the session counts too.
+    Errors: SessionLostError.
     """
 
     type: ClassVar[Literal["job.claim_one"]] = "job.claim_one"
     session: str
     job: str
+    """Id of the job."""
     epoch: int
+    """Epoch in the hint."""
     definitions: tuple[str, ...]
+    """Definitions that the session has."""
     pass_over: PassOver = PassOver.NOTHING
+    """As in `JobClaim`. Jobs that the same batch has leased to the session count too."""
 
 
 @frozen(kw_only=True)
 class Failure:
-    """Why a body failed: `code` is stable, `message` for people. With `retryable` False no attempt follows.
-
-    `rule` is the number, from 0, of the plan's retry rule that it falls under; None if under none. `retry_after` is how
-    long to wait, in microseconds, if the body has said so; at most `RETRY_AFTER_MAX`. `arguments` is the JSON text of
-    what the error holds, if that is kept: see `Raised`.
-    """
+    """Error of a body."""
 
     code: str
+    """Stable error code."""
     message: str
+    """Message for people."""
     type: str = ""
+    """Name of the exception class."""
     traceback: str = ""
     retryable: bool = True
+    """Whether another attempt may follow."""
     rule: int | None = None
+    """Index of the stage's retry rule that matches the error, from 0; None: no rule matches."""
     retry_after: Micros | None = None
+    """Wait in microseconds that the body set with `RetryAfter`, at most `RETRY_AFTER_MAX`; None: by the policy."""
     arguments: str | None = None
+    """JSON text of the exception's own data, if it is kept: see `Raised`."""
 
 
 @frozen(kw_only=True)
 class Completed:
-    """The body gave this."""
+    """Outcome: the body returned, or a check found the external work done."""
 
     tag: ClassVar[str] = "completed"
     output: Payload
@@ -142,7 +165,7 @@ class Completed:
 
 @frozen(kw_only=True)
 class MapExpanded:
-    """The map goes over these."""
+    """Outcome: the items of a map are known."""
 
     tag: ClassVar[str] = "map_expanded"
     items: tuple[Payload, ...]
@@ -150,7 +173,7 @@ class MapExpanded:
 
 @frozen(kw_only=True)
 class Failed:
-    """The body failed."""
+    """Outcome: the body raised an error. A check may be made again; a failed cancellation never fails its run."""
 
     tag: ClassVar[str] = "failed"
     failure: Failure
@@ -158,12 +181,12 @@ class Failed:
 
 @frozen(kw_only=True)
 class ResultRefused(Failed):
-    """The body gave what the store will never keep. The kernel says so to itself, and hosts never do."""
+    """Outcome: the store will never accept the body's output. Used inside the kernel; hosts never send it."""
 
 
 @frozen(kw_only=True)
 class QueuedStepCompleted:
-    """The step of a queue gave this."""
+    """Outcome: a queued step returned."""
 
     tag: ClassVar[str] = "step_completed"
     output: Payload
@@ -171,112 +194,115 @@ class QueuedStepCompleted:
 
 @frozen(kw_only=True)
 class QueuedStepFailed:
-    """The step of a queue raised: `error` is the JSON text of what. Without `retry_at` it is not tried again."""
+    """Outcome: a queued step raised an error."""
 
     tag: ClassVar[str] = "step_failed"
     error: str
+    """JSON text of the error: its `type`, `message` and `code`."""
     retry_at: Micros | None = None
+    """Instant of the next attempt; None: no more attempts. Ignored if the job has no attempt left."""
 
 
 @frozen(kw_only=True)
 class ConditionEvaluated:
-    """The test of a group said so: do its first node, or the other one."""
+    """Outcome: the condition of a `when` was evaluated."""
 
     tag: ClassVar[str] = "condition_evaluated"
     passed: bool
+    """Whether the first branch runs; otherwise the second, if there is one."""
 
 
 @frozen(kw_only=True)
 class Suspended:
-    """The work is done elsewhere. `state` is what its check is given, `check_after` microseconds from now and so on.
-
-    A check that is made at `give_up_at` or later is the last one. `key` names the work for whoever wakes the check.
-    """
+    """Outcome: the body submitted external work, and its stage is suspended until a check finds the work done."""
 
     tag: ClassVar[str] = "suspended"
     state: Payload
+    """Input of the checks."""
     check_after: Micros
+    """Microseconds until the first check and between checks; more than 0."""
     give_up_at: Micros | None = None
+    """Instant of the last check: if it finds the work unfinished, the stage fails; None: no limit."""
     key: str
+    """Name of the external work, by which `StageWake` finds the check."""
 
 
 @frozen(kw_only=True)
 class NotReady:
-    """The work elsewhere is not done. It is checked again after as many microseconds, or as before."""
+    """Outcome: the external work is not done. Leaves no history row."""
 
     tag: ClassVar[str] = "not_ready"
     check_after: Micros | None = None
+    """Microseconds until the next check; None: as the suspension set it."""
 
 
 @frozen(kw_only=True)
 class Cancelled:
-    """The work elsewhere is cancelled, or there is nothing left of it to cancel.
-
-    Of a function: it has ended as one that is cancelled does. `reason` is its own, where nobody has told it to end.
-    """
+    """Outcome: external work was cancelled or had ended, or a durable function ended as cancelled."""
 
     tag: ClassVar[str] = "cancelled"
     reason: str = ""
+    """The function's own reason, if it raised `asyncio.CancelledError` without a cancellation request."""
 
 
 @frozen(kw_only=True)
 class ChildRunStarted:
-    """The stage is a run of another pipeline: it is created with this, and its parent waits for its end."""
+    """Outcome: the stage is a child run. It is created in the same transaction, and the job sleeps until it ends."""
 
     tag: ClassVar[str] = "child_started"
     run_id: str
+    """Id of the child run."""
     workflow: str
     version: str
     input: Payload
     close_policy: ClosePolicy = ClosePolicy.CANCEL
+    """What happens to the child run if its parent ends first."""
 
 
 @frozen(kw_only=True)
 class FunctionWaiting:
-    """The function waits. It has been told the rows up to number `seen`: if there are more, it is driven again at once.
-
-    `wake_at` is when time is to go on for it; None: it waits for what somebody else brings. `lost_attempts` as in
-    JobRecord.
-    """
+    """Outcome: the durable function waits for a timer or for a new row."""
 
     tag: ClassVar[str] = "waiting"
     seen: int
+    """Number of the last row that the function has received. If the history has more, the job is queued at once."""
     wake_at: Micros | None = None
+    """Instant of the function's next timer; None: it waits for rows only."""
     lost_attempts: int = 0
+    """Most losses of any step in progress, as in `JobRecord`."""
 
 
 @frozen(kw_only=True)
 class ChannelMessage:
-    """A message for one of a run's channels.
-
-    `checked`: its sender knows what the channel takes, so if it does not fit, the code has changed since. Of any other
-    message nobody knows: where it does not fit it is passed over. `given` is the message as its sender gave it, where
-    `payload` has defaults besides; see `RunCreate`.
-    """
+    """A message for a channel of a run."""
 
     channel: str
     payload: Payload
     checked: bool = False
+    """Whether the sender validated the message against the channel's type. If the function cannot read a validated
+    message, its code has changed, and the run is blocked. Other messages that it cannot read are skipped."""
     given: Payload | None = None
+    """The message as the sender passed it, without defaults. See `RunCreate.given`."""
 
 
 @frozen(kw_only=True)
 class CarriedUpdate:
-    """An update that nobody has begun with: with its arguments, as row `again` of the generation before.
-
-    `key` is the idempotency key under which it was asked for, `checked` as in `ChannelMessage`.
-    """
+    """An update that the function has not started, handed on to the next generation."""
 
     update: str
+    """Class and method of the exposed object."""
     arguments: Payload
     again: int
+    """Number of the update's row in the previous generation."""
     key: str | None = None
+    """Idempotency key of the `RunUpdate`."""
     checked: bool = False
+    """As in `ChannelMessage`."""
 
 
 @frozen(kw_only=True)
 class CarriedValue:
-    """A value that the function shows, under this name."""
+    """A published value, handed on to the next generation."""
 
     name: str
     value: Payload
@@ -284,25 +310,27 @@ class CarriedValue:
 
 @frozen(kw_only=True)
 class ContinuedAsNew:
-    """The function goes on as a new generation of its run: as this workflow, with this input and an empty history.
+    """Outcome: continue-as-new. The next generation starts with an empty history in the same transaction.
 
-    It has been told the rows up to number `seen`. `updates` are those among these that it has not begun with: the new
-    generation gets them, those that have come since, and the messages that it has not received. `published` is what it
-    shows, and what the new generation shows until it shows something else.
+    It receives the unread messages, and the updates that were not started.
     """
 
     tag: ClassVar[str] = "continued_as_new"
     workflow: str
+    """Workflow of the next generation."""
     version: str
     input: Payload
     seen: int
+    """Number of the last row that the function has received."""
     updates: tuple[CarriedUpdate, ...] = ()
+    """Updates up to row `seen` that the function has not started. Later ones are added."""
     published: tuple[CarriedValue, ...] = ()
+    """Published values, which the next generation keeps until it publishes others."""
 
 
 @frozen(kw_only=True)
 class Blocked:
-    """The function can't go on until an operator has done something, as `failure` says: its run is blocked."""
+    """Outcome: the stage or function cannot continue. Its run is blocked until an operator or a deploy resumes it."""
 
     tag: ClassVar[str] = "blocked"
     failure: Failure
@@ -323,6 +351,7 @@ Outcome = (
     | Blocked
     | ContinuedAsNew
 )
+"""How an attempt ended. `JobSettle` refuses outcomes that do not fit the job's kind."""
 
 
 OutputKind = Literal["log", "progress", "annotation", "artifact", "ai_call", "heartbeat"]
@@ -330,107 +359,125 @@ OutputKind = Literal["log", "progress", "annotation", "artifact", "ai_call", "he
 
 @frozen(kw_only=True)
 class AttemptOutput:
-    """Something that an attempt says while it runs. `data` is JSON text.
-
-    That of an annotation, an artifact and a call is that of a `AnnotationOutput`, a `ArtifactOutput` and a
-    `AiCallOutput`; that of a heartbeat is its details, a value.
-    """
+    """One item of attempt output: a log line, progress, a heartbeat, an annotation, an artifact or an AI call."""
 
     kind: OutputKind
     at: Micros
     data: str
+    """JSON text. Of annotations, artifacts and AI calls: the fields of `AnnotationOutput`, `ArtifactOutput` and
+    `AiCallOutput`. Of heartbeats: the details, a value."""
 
 
 @frozen(kw_only=True)
 class Published:
-    """An event that a body publishes. In the run's history its type is `user.<type>`."""
+    """An event that a body publishes."""
 
     type: str
+    """Type of the event. In the run's history it is `user.<type>`."""
     payload: Payload
 
 
 @frozen(kw_only=True)
 class JobSettled:
-    """`settled`, or `fenced`: the attempt was no longer this session's, and nothing was changed.
-
-    `retry_at` is when a failed body is tried again, or external work is asked about; None if neither. `has_deliveries`
-    says whether other runs are to be told of an end: then run.deliver is due. `next` is the attempt that was leased to
-    `take_next`. With it, `row` is the number of the history row that has what the body gave, to which the input of
-    `next` may refer, and `more` says whether other jobs were opened that can be claimed. `admits_runs` and
-    `admits_jobs` as in RunCreated.
-    """
+    """Reply to `JobSettle`."""
 
     status: Literal["settled", "fenced"]
+    """`fenced`: the attempt no longer holds the job, and nothing was changed."""
     run_status: RunStatus | None = None
+    """Status of the run afterwards."""
     retry_at: Micros | None = None
+    """Instant of the next attempt or check, or of a waiting function's timer; None: not scheduled."""
     next: Attempt | None = None
+    """The attempt that was leased to `JobSettle.take_next`."""
     row: int | None = None
+    """With `next`: number of the row with the output, to which the input of `next` may refer."""
     more: bool = False
+    """With `next`: whether further jobs were queued."""
     admits_runs: tuple[str, ...] = ()
+    """Concurrency keys for which `RunClaimPending` may now admit a run."""
     admits_jobs: tuple[str, ...] = ()
+    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
     has_deliveries: bool = False
+    """Whether results are to be delivered to other runs: send `RunDeliver`."""
 
 
 @frozen(kw_only=True)
 class JobSettle(Command[JobSettled]):
-    """Say how an attempt ended; the run goes on in the same transaction. Never refused for being late: `fenced`.
+    """Command to store the outcome of an attempt and open the next jobs, in one transaction.
 
-    `started_at` is when the body started, `host` where: they go into the history. `said` is what the attempt has
-    said and no heartbeat has told yet. `take_next` is a session to which the run's next job is leased at once, if there
-    is one for the same queue; it is a claim like any other. A session that is dead takes nothing. `events` are what a
-    body that has completed publishes: they are stored if its output is. `received` are the numbers of the rows with the
-    messages that a function has received, as far as that is not recorded yet.
+    A late command is no error: its reply is `fenced`. Errors: InvalidCommandError if the outcome or the events do not
+    fit the job.
     """
 
     type: ClassVar[Literal["job.settle"]] = "job.settle"
     job: str
+    """Id of the job."""
     epoch: int
+    """Epoch under which it was claimed."""
     outcome: Outcome
     started_at: Micros | None = None
+    """Start of the body, for the history."""
     host: str = ""
+    """Name of the worker's process and machine, for the history."""
     outputs: tuple[AttemptOutput, ...] = ()
+    """Attempt output that no heartbeat has sent yet."""
     take_next: str | None = None
+    """Session that claims the run's next job at once, if that is for the same queue. Ignored if the session is dead."""
     events: tuple[Published, ...] = ()
+    """Events that a completed body publishes. They are stored if its output is."""
     received: tuple[int, ...] = ()
+    """Numbers of the rows whose messages the function has received since it last reported them."""
 
 
 @frozen(kw_only=True)
 class JobReleased:
-    """`released`, or `fenced` as for job.settle. `admits_jobs` as in RunCreated."""
+    """Reply to `JobRelease`."""
 
     status: Literal["released", "fenced"]
+    """`fenced`: the attempt no longer holds the job, and nothing was changed."""
     admits_jobs: tuple[str, ...] = ()
+    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
 
 
 @frozen(kw_only=True)
 class JobRelease(Command[JobReleased]):
-    """Give an attempt back unused; it does not count. After `delay` microseconds the job can be claimed again."""
+    """Command to give a job back unused. The attempt is not counted."""
 
     type: ClassVar[Literal["job.release"]] = "job.release"
     job: str
+    """Id of the job."""
     epoch: int
+    """Epoch under which it was claimed."""
     delay: Micros = 0
+    """Microseconds until the job can be claimed again."""
 
 
 @frozen(kw_only=True)
 class HeldAttempt:
-    """An attempt that its holder believes to hold, and what it has said since the last heartbeat."""
+    """An attempt that a worker runs, with its new output."""
 
     job: str
+    """Id of the job."""
     epoch: int
+    """Epoch under which it was claimed."""
     outputs: tuple[AttemptOutput, ...] = ()
+    """Attempt output since the last `JobHeartbeat`."""
 
 
 @frozen(kw_only=True)
 class JobsHeld:
-    """The ids of the jobs that are no longer held, by whatever cause: stop working on them."""
+    """Reply to `JobHeartbeat`."""
 
     lost: tuple[str, ...]
+    """Ids of the jobs that the attempts no longer hold: stop their bodies."""
 
 
 @frozen(kw_only=True)
 class JobHeartbeat(Command[JobsHeld]):
-    """Ask which attempts are still held, and store what they have said."""
+    """Command to store attempt output and learn which attempts still hold their jobs.
+
+    An output of the kind `heartbeat` extends an attempt whose stage has a heartbeat timeout.
+    """
 
     type: ClassVar[Literal["job.heartbeat"]] = "job.heartbeat"
     attempts: tuple[HeldAttempt, ...]
@@ -438,61 +485,74 @@ class JobHeartbeat(Command[JobsHeld]):
 
 @frozen(kw_only=True)
 class SilentReaped:
-    """How many jobs are tried again because nothing was heard of their bodies, and how many have failed for it."""
+    """Reply to `JobReapSilent`."""
 
     freed: int
+    """How many jobs will be tried again."""
     dead: int
+    """How many jobs had no attempt or time left, so that their stages failed."""
 
 
 @frozen(kw_only=True)
 class JobReapSilent(Command[SilentReaped]):
-    """Take jobs from attempts of which nothing was heard for longer than their stage allows, by more than `grace`.
-
-    It counts as a failed attempt, with the code `heartbeat_timeout`.
-    """
+    """Command to fail attempts that missed their heartbeat timeout, with the code `heartbeat_timeout`."""
 
     type: ClassVar[Literal["job.reap_silent"]] = "job.reap_silent"
     grace: Micros = 0
+    """Microseconds by which a heartbeat must be overdue."""
     limit: int = 500
+    """Most jobs that are read."""
 
 
 @frozen(kw_only=True)
 class JobsWoken:
-    """How many jobs woke. If that is the limit, there may be more. `admits_jobs` as in RunCreated."""
+    """Reply to `JobWakeDue` and `StagePollSuspended`."""
 
     woken: int
+    """How many jobs were woken. If it equals the limit, there may be more."""
     admits_jobs: tuple[str, ...] = ()
+    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
 
 
 @frozen(kw_only=True)
 class JobWakeDue(Command[JobsWoken]):
-    """Queue the sleeping jobs that are due."""
+    """Command to wake sleeping jobs that are due."""
 
     type: ClassVar[Literal["job.wake_due"]] = "job.wake_due"
     limit: int = 500
+    """Most jobs that are woken."""
 
 
 @frozen(kw_only=True)
 class JobExecuted:
-    """What became of a message: what the body did, or why it was not run and what to do with the message."""
+    """Reply to `JobExecute`."""
 
     status: Literal["completed", "suspended", "failed", "retrying", "fenced", "ignored"]
+    """`suspended`: the job waits and continues later. `ignored`: the body did not run."""
     reason: IgnoredReason | None = None
+    """Why the job was ignored."""
     acknowledge: bool = True
+    """Whether the message that named the job can be deleted."""
     retry_after: Micros | None = None
+    """Microseconds after which to deliver the message again."""
     has_deliveries: bool = False
+    """Whether results are to be delivered to other runs: send `RunDeliver`."""
 
 
 @frozen(kw_only=True)
 class JobExecute(Command[JobExecuted]):
-    """Claim one job, run its body, settle it. Not transactional as a whole; takes no idempotency key.
+    """Command to claim one job, run its body and settle it. Several transactions; takes no idempotency key.
 
-    With a `lease` the session is renewed too. `pass_over` as in JobClaimOne. SessionLostError if it is dead.
+    Errors: SessionLostError; InvalidCommandError if the kernel has no executor.
     """
 
     type: ClassVar[Literal["job.execute"]] = "job.execute"
     session: str
     job: str
+    """Id of the job."""
     epoch: int
+    """Epoch in the message."""
     lease: Micros | None = None
+    """Microseconds by which to renew the session as well; None: do not."""
     pass_over: PassOver = PassOver.NOTHING
+    """As in `JobClaimOne`."""

@@ -1,15 +1,15 @@
-"""Names that callers give: what no store could keep, or no line could show, is refused before anything is stored."""
+"""Validation of names: characters that no store can keep, or that break a line, are refused."""
 
 from unicodedata import category
 
 from holdfast.ports.errors import InvalidCommandError
 
 _UNFIT = frozenset({"Cc", "Cs", "Zl", "Zp"})
-"""Unicode's categories of control characters, halves of surrogate pairs, and what breaks lines."""
+"""Unicode categories of control characters, surrogates and line separators."""
 
 
 def check_name(what: str, name: str | None) -> None:
-    """Raise InvalidCommandError if a name has characters that names can't have. None is no name, and may be."""
+    """Raise InvalidCommandError if a name contains forbidden characters. None passes."""
     if name is None or (name.isascii() and name.isprintable()):
         return
     for place, char in enumerate(name):

@@ -1,4 +1,4 @@
-"""Commands on runs, and their replies."""
+"""Commands on runs and their replies: start, cancel, pause, rerun, remove, repair, deliver results."""
 
 from typing import ClassVar, Literal
 
@@ -14,28 +14,33 @@ from holdfast.ports.structs import frozen
 
 @frozen(kw_only=True)
 class RunCreated:
-    """The run is stored, and its first jobs with it unless it is pending. `created` is False if it was there before.
-
-    `admits_runs` are concurrency keys for which run.claim_pending may now find a run to admit, `admits_jobs` stages, as
-    `<workflow>/<stage>`, for which job.admit may now find a job: see `holdfast.kernel.commands.admissions`.
-    `has_deliveries` says whether other runs are to be told of a run that has ended by it: then run.deliver is due.
-    `messages` are the numbers of the rows with the signals, in their order.
-    """
+    """Reply to `RunCreate`: the run is stored, with its first jobs unless it is pending."""
 
     run_id: str
     run: str
+    """Key of the generation."""
     generation: int
+    """Number of the generation, from 1."""
     status: RunStatus
     created: bool
+    """Whether the command created the generation; False: it existed before."""
     admits_runs: tuple[str, ...] = ()
+    """Concurrency keys for which `RunClaimPending` may now admit a run."""
     admits_jobs: tuple[str, ...] = ()
+    """Concurrency keys for which `JobAdmit` may now queue a job.
+
+    They are `<workflow>/<stage>`, `step:<name>` for queued steps, or `/<name>` for a named rate limit, followed by the
+    text of an attribute if the limit is per attribute. `admissions` turns the keys of replies into commands.
+    """
     has_deliveries: bool = False
+    """Whether results are to be delivered to other runs: send `RunDeliver`."""
     messages: tuple[int, ...] = ()
+    """Numbers of the rows of `RunCreate.signals`, in their order."""
 
 
 @frozen(kw_only=True)
 class StageOverride:
-    """How one stage is treated in one run. What is None is as the pipeline has it. See `StagePlan` for the fields."""
+    """Options of one stage for one run. None keeps the pipeline's option. See `StagePlan` for the fields."""
 
     stage: str
     queue: str | None = None
@@ -50,60 +55,70 @@ class StageOverride:
 
 @frozen(kw_only=True)
 class RunCreate(Command[RunCreated]):
-    """Store a run and its first jobs. `id` is drawn if None. UnknownWorkflowError, RunExistsError.
+    """Command to store a run and its first jobs.
 
-    A run whose `start_at` is in the future, or that has a `concurrency_key`, is stored as pending, without jobs:
-    run.claim_pending lets it begin. It does so if fewer than `concurrency_limit` runs of its namespace that have the
-    same key are under way. `deadline` is a length of time, from now or from a later `start_at` on: when it has passed
-    and the run has not ended, run.expire ends it.
+    A run with a future `start_at` or a `concurrency_key` is stored as `pending`, without jobs: `RunClaimPending` admits
+    it. Messages that the previous generation has not received go to the new one, before `signals`.
 
-    `if_active` and `if_ended` say what to do if the newest run of this id is active, or has ended; where they are None,
-    `if_exists` says it. `error` refuses, `return` answers with that run, `terminate` ends it and stores the next
-    generation, `rerun` stores the next generation, and `rerun_failed` does so unless that run completed, which is
-    refused.
-
-    `signals` are for a durable function: it has got them before it begins. A run that is answered with gets them too;
-    SignalRefusedError if it has ended, ChannelClosedError if it has closed a channel of theirs. Where a run that has
-    ended would be run again for them, this start is kept with them: if the run ends by itself before it has received
-    them, its next generation begins as this says, in the same transaction, and gets them.
-    What a generation has not received when it ends, or is replaced, goes to the next one, before the signals.
-
-    `given` is the input as the caller gave it, where `input` has defaults besides: with an idempotency key it counts
-    in place of that, so the same call stays the same command when a default is changed.
+    Errors: UnknownWorkflowError; RunExistsError; for `signals` also SignalRefusedError if the workflow is a pipeline or
+    the returned run has ended, and ChannelClosedError if the returned run has closed one of the channels.
     """
 
     type: ClassVar[Literal["run.create"]] = "run.create"
     workflow: str
     version: str | None = None
+    """Version of the workflow; None: the one that the kernel uses for new runs."""
     input: Payload
     id: str | None = None
+    """Run id; None: generate one."""
     if_exists: Literal["error", "return"] = "error"
+    """What to do if the id exists, as default of `if_active` and `if_ended`."""
     if_active: Literal["error", "return", "terminate"] | None = None
+    """What to do if the newest generation is active: refuse, return it, or terminate it and store the next one."""
     if_ended: Literal["error", "return", "rerun", "rerun_failed"] | None = None
+    """What to do if the newest generation has ended: refuse, return it, or store the next one. `rerun_failed` refuses
+    if it completed."""
     queue: str | None = None
+    """Queue of stages that name none; None: `default`."""
     priority: int = 0
     attributes: str | None = None
+    """JSON text of an object of strings, by which runs are found."""
     annotations: tuple[NamedValue, ...] = attrs.field(default=(), validator=named_values)
     start_at: Micros | None = None
+    """Instant before which the run stays pending."""
     deadline: Micros | None = None
+    """Microseconds, from now or from a later `start_at` on, after which the run fails."""
     concurrency_key: str | None = None
+    """Runs of the namespace with the same key share `concurrency_limit` slots."""
     concurrency_limit: int = 1
+    """Most admitted runs with the `concurrency_key` at a time."""
     overrides: tuple[StageOverride, ...] = ()
     signals: tuple[ChannelMessage, ...] = ()
+    """Messages that are stored with the run, at most `SIGNALS_MAX`, for durable functions only.
+
+    A returned run receives them too. With `if_ended` `rerun` or `rerun_failed`, this start is then stored with them: if
+    that run ends on its own without receiving them, the same transaction starts the next generation from it.
+    """
     given: Payload | None = None
+    """The input as the caller passed it, while `input` also has the defaults. With an idempotency key the commands are
+    compared by it, so a call stays the same command when a default changes."""
 
 
 @frozen(kw_only=True)
 class RunTransitioned:
-    """What `run.transition` did."""
+    """Reply to `RunTransition`."""
 
     action: Literal["advanced", "completed", "none"]
+    """Whether the run continued with its next stages, ended, or was left unchanged."""
     status: RunStatus
 
 
 @frozen(kw_only=True)
 class RunTransition(Command[RunTransitioned]):
-    """Work out what comes next. Settling does so by itself: this is for repair. RunNotFoundError."""
+    """Command to continue a run whose current stages are all done. Only for repair: settling does the same.
+
+    Errors: RunNotFoundError.
+    """
 
     type: ClassVar[Literal["run.transition"]] = "run.transition"
     run_id: str
@@ -111,206 +126,231 @@ class RunTransition(Command[RunTransitioned]):
 
 @frozen(kw_only=True)
 class RunEnded:
-    """The status the run is in now. `changed` is False if it had ended before. The rest as in RunCreated."""
+    """Reply to `RunCancel` and `RunTerminate`."""
 
     status: RunStatus
+    """Status of the run afterwards."""
     changed: bool
+    """Whether the command changed the run; False if it had ended, was ending, or has a newer generation."""
     admits_runs: tuple[str, ...] = ()
+    """Concurrency keys for which `RunClaimPending` may now admit a run."""
     admits_jobs: tuple[str, ...] = ()
+    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
     has_deliveries: bool = False
+    """Whether results are to be delivered to other runs: send `RunDeliver`."""
 
 
 @frozen(kw_only=True)
 class RunCancel(Command[RunEnded]):
-    """End a run as cancelled; what is under way loses its right to write. RunNotFoundError.
+    """Command to cancel a run. Its attempts are fenced.
 
-    A durable function that has begun is told of it instead, and ends when it has cleaned up: until then the run is
-    `cancelling`. With a `generation`, nothing is done unless that is the newest one.
+    A durable function that has started cleans up first: its run is `cancelling` until then. Errors: RunNotFoundError.
     """
 
     type: ClassVar[Literal["run.cancel"]] = "run.cancel"
     run_id: str
     reason: str = ""
+    """Why, for people."""
     generation: int | None = None
+    """Do nothing unless this is the newest generation."""
 
 
 @frozen(kw_only=True)
 class RunTerminate(Command[RunEnded]):
-    """End a run as cancelled at once, whatever it has left to clean up. RunNotFoundError.
-
-    With a `generation`, nothing is done unless that is the newest one.
-    """
+    """Command to end a run as cancelled at once, without cleanup. Errors: RunNotFoundError."""
 
     type: ClassVar[Literal["run.terminate"]] = "run.terminate"
     run_id: str
     reason: str = ""
+    """Why, for people."""
     generation: int | None = None
+    """Do nothing unless this is the newest generation."""
 
 
 @frozen(kw_only=True)
 class RunPaused:
-    """The status the run is in now. `changed` is False if it was so before, or has ended. The rest as in RunCreated."""
+    """Reply to `RunPause` and `RunResume`."""
 
     status: RunStatus
+    """Status of the run afterwards."""
     changed: bool
+    """Whether the command changed the run; False if its status does not allow it, or the generation or row is old."""
     admits_runs: tuple[str, ...] = ()
+    """Concurrency keys for which `RunClaimPending` may now admit a run."""
     admits_jobs: tuple[str, ...] = ()
+    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
 
 
 @frozen(kw_only=True)
 class RunPause(Command[RunPaused]):
-    """Start nothing more of a run until it is resumed; what is under way is settled as ever. RunNotFoundError.
+    """Command to pause a running or pending run: attempts in progress settle, and nothing new starts.
 
-    With a `generation`, nothing is done unless that is the newest one.
+    Errors: RunNotFoundError.
     """
 
     type: ClassVar[Literal["run.pause"]] = "run.pause"
     run_id: str
     reason: str = ""
+    """Why, for people."""
     generation: int | None = None
+    """Do nothing unless this is the newest generation."""
 
 
 @frozen(kw_only=True)
 class RunResume(Command[RunPaused]):
-    """Let a paused or blocked run go on where it is. RunNotFoundError.
-
-    With a `generation`, nothing is done unless that is the newest one; with a `row`, unless that is its newest row.
-    """
+    """Command to resume a paused or blocked run. Errors: RunNotFoundError."""
 
     type: ClassVar[Literal["run.resume"]] = "run.resume"
     run_id: str
     reason: str = ""
+    """Why, for people."""
     generation: int | None = None
+    """Do nothing unless this is the newest generation."""
     row: int | None = None
+    """Do nothing unless this is the last row of its history."""
 
 
 @frozen(kw_only=True)
 class RunRerun:
-    """The newest generation of the run, and what it runs. `started` is False if it was there before.
-
-    `rerun_of` is the number of the generation that it came from; `terminated` says whether that one was active until
-    now. `stage` is the stage with which it begins (None: from the start), `runs` are all stages that it runs, `keeps`
-    those whose outputs it has from earlier generations, in the order of the plan. Of a function `stage` is the call,
-    and `row` the number of the first row that it does not keep. The rest as in RunCreated.
-    """
+    """Reply to `RunRerunFrom`: the newest generation of the run."""
 
     run_id: str
     run: str
+    """Key of the generation."""
     generation: int
     status: RunStatus
     started: bool
+    """Whether the command created the generation."""
     rerun_of: int | None = None
+    """Number of the generation that it reruns."""
     stage: str | None = None
+    """Stage, or call of a durable function, at which it starts; None: from the start."""
     runs: tuple[str, ...] = ()
+    """Stages that it runs, in the order of the plan."""
     keeps: tuple[str, ...] = ()
+    """Stages whose outputs it keeps from earlier generations, in the order of the plan."""
     terminated: bool = False
+    """Whether the previous generation was active and was terminated."""
     admits_runs: tuple[str, ...] = ()
+    """Concurrency keys for which `RunClaimPending` may now admit a run."""
     admits_jobs: tuple[str, ...] = ()
+    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
     has_deliveries: bool = False
+    """Whether results are to be delivered to other runs: send `RunDeliver`."""
     row: int | None = None
+    """Fork of a durable function: number of the first history row that is not kept."""
 
 
 @frozen(kw_only=True)
 class RunRerunFrom(Command[RunRerun]):
-    """Run a run again from a stage on, as a new generation; an active one is terminated. RunNotFoundError.
+    """Command to rerun a run from a stage, call or history row, as a new generation with the same id.
 
-    Of a durable function `stage` is a call: the name of a step, `step#2` of one of several, or the call's own name; or
-    else it begins with the `row` of its history of this number. Without either it goes on where the run failed or
-    stopped, or begins from the start if it was completed. What the stages before gave, or the rows before tell, is
-    kept. `version` is that of the code to run it with, the same if None. With a `generation`, nothing is done unless
-    that is the newest one. It waits for a slot if the run has a concurrency key, and has as much time until its
-    deadline as the run had. RerunRefusedError, UnknownWorkflowError.
+    Outputs of earlier stages, or the history rows before the point, are kept. Without `stage` and `row` the run
+    continues where it failed or stopped; a completed run starts over. An active generation is terminated. The new one
+    waits for a slot if the run has a concurrency key, and gets the run's full time until its deadline.
+
+    Errors: RunNotFoundError, RerunRefusedError, UnknownWorkflowError; InvalidCommandError if both points are given.
     """
 
     type: ClassVar[Literal["run.rerun_from"]] = "run.rerun_from"
     run_id: str
     stage: str | None = None
+    """Stage; of a durable function, a step by name, `charge#2` for its second call, or a call such as `3.1`."""
     version: str | None = None
+    """Version of the workflow to run; None: the same."""
     generation: int | None = None
+    """Do nothing unless this is the newest generation."""
     reason: str = ""
+    """Why, for people."""
     row: int | None = None
+    """Durable functions only: number of the first history row that is not kept."""
 
 
 @frozen(kw_only=True)
 class RunRemoved:
-    """Whether the run was removed: not if it was run again meanwhile.
-
-    `runs` are the keys of all its generations, by which their blobs begin; `inputs` the blobs that held what they got.
-    Those are for the caller to delete.
-    """
+    """Reply to `RunRemove`. Deleting the blobs is up to the caller."""
 
     removed: bool
+    """Whether the run was removed; False: it has a newer generation than the command named."""
     runs: tuple[str, ...] = ()
+    """Keys of all its generations. The names of their blobs begin with them."""
     inputs: tuple[str, ...] = ()
+    """Blobs that held the inputs of its generations."""
 
 
 @frozen(kw_only=True)
 class RunRemove(Command[RunRemoved]):
-    """Take a run that has ended out of the store, with all its generations and whatever was said of them.
+    """Command to delete an ended run with all its generations, annotations and attempt output.
 
-    With a `generation`, nothing is done unless that is the newest one. RunNotFoundError; RemoveRefusedError if the run
-    has not ended, or others are still to hear of it.
+    Errors: RunNotFoundError; RemoveRefusedError if the run has not ended, a result or event is not delivered yet, or
+    its external work is not cancelled yet.
     """
 
     type: ClassVar[Literal["run.remove"]] = "run.remove"
     run_id: str
     generation: int | None = None
+    """Do nothing unless this is the newest generation."""
 
 
 @frozen(kw_only=True)
 class RunRepaired:
-    """The runs that lacked a job and got it back, and where to go on (None: from the start again).
-
-    `has_deliveries` says whether there are ends of runs that others are to be told of: then run.deliver is due.
-    """
+    """Reply to `RunRepair`."""
 
     repaired: tuple[str, ...]
+    """Ids of the runs that were repaired."""
     checked: int
+    """How many runs were checked."""
     next: str | None
+    """The `after` of the next command; None: start over."""
     has_deliveries: bool = False
+    """Whether results are to be delivered to other runs: send `RunDeliver`."""
 
 
 @frozen(kw_only=True)
 class RunRepair(Command[RunRepaired]):
-    """Find active runs without the jobs that they need, from the run key `after` on, and give them these.
+    """Command to find active runs that lack jobs, and add these. Only faults of a store make it necessary.
 
-    With `run`, the key of one, only that run is looked at, whatever its row says of its jobs: it also loses those that
-    it does not need. UnknownPlanError if its plan is not stored. With `tell` it owes its end, if it has ended, once
-    more to the job that waits for it: what was owed may be lost.
+    Errors: UnknownPlanError if the plan of `run` is not stored.
     """
 
     type: ClassVar[Literal["run.repair"]] = "run.repair"
     after: str = ""
+    """Run key to continue from: `next` of the previous reply."""
     limit: int = 500
+    """Most runs that are checked."""
     run: str | None = None
+    """Key of the only run to repair. It is compared with its whole history, and loses jobs that it does not need."""
     tell: bool = False
+    """With `run`, if it has ended: deliver its result to its parent once more, as the delivery may have been lost."""
 
 
 @frozen(kw_only=True)
 class RunDelivered:
-    """`delivered` to the run that waited, or `closed`: nobody waits any more, or it was delivered before.
-
-    `has_deliveries` says whether that run has ended, and other runs are now to be told of its end. The rest as in
-    RunCreated.
-    """
+    """Reply to `RunDeliver`."""
 
     status: Literal["delivered", "closed"]
+    """`closed`: no job waits for the result any more, or it was delivered before."""
     has_deliveries: bool = False
+    """Whether the parent run ended, and results are to be delivered to further runs: send `RunDeliver`."""
     admits_runs: tuple[str, ...] = ()
+    """Concurrency keys for which `RunClaimPending` may now admit a run."""
     admits_jobs: tuple[str, ...] = ()
+    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
 
 
 @frozen(kw_only=True)
 class RunDeliver(Command[RunDelivered]):
-    """Tell others of a run's end, as its job `job` says, which is taken away with it.
+    """Command to deliver the end of a child run to its parent, and delete the delivery job. Repeating it is harmless.
 
-    `parent` is the job that waits for the end, and `output` what the run gave if it completed; `failure` says instead
-    why that can't be had any more, and the stage that waits fails with it. Without `parent` there is nobody left to
-    tell: the run's children have been closed.
+    Errors: InvalidCommandError if the job delivers to another parent, or the output of a completed run is missing.
     """
 
     type: ClassVar[Literal["run.deliver"]] = "run.deliver"
     job: str
+    """Id of the delivery job of the ended run."""
     parent: str | None = None
+    """Id of the parent's waiting job; None: the command reports that the ended run's child runs have been closed."""
     output: Payload | None = None
+    """Output of the child run, if it completed."""
     failure: Failure | None = None
+    """Why the output cannot be read, a missing blob for example. The parent's stage or call fails with it."""

@@ -1,4 +1,4 @@
-"""Commands on sessions, on what they leave behind, and on duties."""
+"""Commands on worker sessions, on jobs that dead sessions leave behind, and on leader leases."""
 
 from typing import ClassVar, Literal
 
@@ -9,40 +9,46 @@ from holdfast.ports.structs import frozen
 
 @frozen(kw_only=True)
 class SessionOpened:
-    """The session's id, and until when it lasts unless it is renewed."""
+    """Reply to `SessionOpen`."""
 
     session: str
+    """Id of the session."""
     expires_at: Micros
+    """Instant at which it expires unless it is renewed."""
 
 
 @frozen(kw_only=True)
 class SessionOpen(Command[SessionOpened]):
-    """Begin a life that can hold leases. `host` names process and machine for people."""
+    """Command to open a session, to which jobs can be leased."""
 
     type: ClassVar[Literal["session.open"]] = "session.open"
     host: str
+    """Name of the process and machine, for people."""
     lease: Micros
+    """Microseconds until the session expires."""
 
 
 @frozen(kw_only=True)
 class SessionRenewed:
-    """Until when the session lasts now."""
+    """Reply to `SessionRenew` and `SessionClose`."""
 
     expires_at: Micros
+    """Instant at which the session expires now."""
 
 
 @frozen(kw_only=True)
 class SessionRenew(Command[SessionRenewed]):
-    """Keep a session, and with it every lease that it holds. SessionLostError if it was declared dead."""
+    """Command to renew a session and with it all of its leases. Errors: SessionLostError if it was declared dead."""
 
     type: ClassVar[Literal["session.renew"]] = "session.renew"
     session: str
     lease: Micros
+    """Microseconds from now until the session expires. An end that is later already stays."""
 
 
 @frozen(kw_only=True)
 class SessionClose(Command[SessionRenewed]):
-    """End a session at once: what it still holds is free for others at the next reap."""
+    """Command to end a session at once. `LeaseReapStale` then frees its jobs. Errors: SessionLostError."""
 
     type: ClassVar[Literal["session.close"]] = "session.close"
     session: str
@@ -50,43 +56,56 @@ class SessionClose(Command[SessionRenewed]):
 
 @frozen(kw_only=True)
 class LeasesReaped:
-    """How many sessions were declared dead, how many jobs were freed, and how many of those had no attempt left."""
+    """Reply to `SessionReap` and `LeaseReapStale`."""
 
     sessions: int
+    """How many sessions were declared dead."""
     freed: int
+    """How many jobs were freed for other workers."""
     dead: int
+    """How many jobs were given up: lost too often, or out of time."""
 
 
 @frozen(kw_only=True)
 class SessionReap(Command[LeasesReaped]):
-    """Declare sessions dead that expired more than `grace` ago."""
+    """Command to declare expired sessions dead. They can never be renewed again."""
 
     type: ClassVar[Literal["session.reap"]] = "session.reap"
     grace: Micros
+    """Microseconds that must have passed since a session expired."""
     limit: int = 100
+    """Most sessions that are read."""
 
 
 @frozen(kw_only=True)
 class LeaseReapStale(Command[LeasesReaped]):
-    """Free the jobs of dead sessions; end the runs of those whose attempts are used up."""
+    """Command to free the jobs of dead sessions, and to fail the stages and steps that were lost too often.
+
+    Separate from `SessionReap`, so that no claim can slip in between (docs/decisions/0003).
+    """
 
     type: ClassVar[Literal["lease.reap_stale"]] = "lease.reap_stale"
     limit: int = 500
+    """Most jobs that are read."""
 
 
 @frozen(kw_only=True)
 class LeaderAcquired:
-    """Whether this session has the duty now, and until when whoever has it does."""
+    """Reply to `LeaderAcquire`."""
 
     taken: bool
+    """Whether the session holds the leader lease now."""
     expires_at: Micros
+    """Instant at which the lease of its current holder expires."""
 
 
 @frozen(kw_only=True)
 class LeaderAcquire(Command[LeaderAcquired]):
-    """Ask to be the one who does a duty for the next `lease` microseconds."""
+    """Command to acquire or renew a leader lease. Errors: SessionLostError."""
 
     type: ClassVar[Literal["leader.acquire"]] = "leader.acquire"
     name: str
+    """Name of the lease, such as `maintenance`."""
     session: str
     lease: Micros
+    """Microseconds until the lease expires."""

@@ -1,4 +1,4 @@
-"""Commands on sinks of events, on what is on its way to them, and on what they refuse."""
+"""Commands on event sinks, the outbox and dead letters, with their replies."""
 
 from typing import ClassVar, Final, Literal
 
@@ -7,42 +7,47 @@ from holdfast.ports.records import Micros
 from holdfast.ports.structs import frozen
 
 FLUSH_LIMIT: Final = 100
-"""How many streams are flushed at once, if nothing else is said."""
+"""Default limit of streams that one flush leases."""
 
 
 @frozen(kw_only=True)
 class SinkRegistered:
-    """From when on rows count for the sink. `created` is whether it was not there before."""
+    """Reply to `SinkRegister`."""
 
     sink: str
     since: Micros
+    """Instant from which the sink receives events."""
     created: bool
+    """Whether the command registered it; False: it was registered before."""
 
 
 @frozen(kw_only=True)
 class SinkRegister(Command[SinkRegistered]):
-    """Let events go to the sink of this name from now on, or from `since` on. One that is there stays as it is.
+    """Command to register a sink for events. A registered sink stays unchanged.
 
-    SinkExistsError if it is there with other types. With `types`, only events of these types go there: `run.failed`, or
-    `user.*` for all that begin so.
+    Errors: SinkExistsError if it is registered with other types; InvalidCommandError for an unknown type.
     """
 
     type: ClassVar[Literal["sink.register"]] = "sink.register"
     sink: str
+    """Name of the sink."""
     since: Micros | None = None
+    """Instant from which it receives events; None: now."""
     types: tuple[str, ...] = ()
+    """Event types to deliver, such as `run.failed` or `user.*`. Empty: all."""
 
 
 @frozen(kw_only=True)
 class SinkRemoved:
-    """Whether there was such a sink."""
+    """Reply to `SinkRemove`."""
 
     removed: bool
+    """Whether the sink was registered."""
 
 
 @frozen(kw_only=True)
 class SinkRemove(Command[SinkRemoved]):
-    """Let no more events go to a sink. What it had to get is forgotten, its dead letters too."""
+    """Command to remove a sink with its undelivered events and dead letters."""
 
     type: ClassVar[Literal["sink.remove"]] = "sink.remove"
     sink: str
@@ -50,142 +55,172 @@ class SinkRemove(Command[SinkRemoved]):
 
 @frozen(kw_only=True)
 class StreamLease:
-    """A stream that is to be flushed: the rows after `after`.
-
-    `suspect` says that the sink has failed at the next one before. `skipped_rows` is the JSON text of why events are
-    left out, by their numbers.
-    """
+    """A leased stream: the events of one run that one sink has not received."""
 
     run: str
+    """Key of the run's generation."""
     after: int
+    """Number of the last row that was delivered."""
     head_row: int
+    """Number of the last row that is known."""
     suspect: bool = False
+    """Whether the sink failed at the stream's next event before."""
     skipped_rows: str | None = None
+    """JSON text of an object: by row number, why an operator skipped the event."""
 
 
 @frozen(kw_only=True)
 class OutboxFlushed:
-    """The streams that this holder is to flush until then. `failing` says that the sink took nothing the last time."""
+    """Reply to `OutboxFlush`."""
 
     registration: str = ""
+    """Key of the sink's registration; empty if no stream is due."""
     holder: str = ""
+    """Id of this lease, which `OutboxSettle` must show."""
     until: Micros = 0
+    """Instant at which the lease expires."""
     since: Micros = 0
+    """Instant before which the sink receives no events."""
     types: tuple[str, ...] = ()
+    """Event types that the sink receives. Empty: all."""
     failing: bool = False
+    """Whether the sink accepted nothing the last time."""
     streams: tuple[StreamLease, ...] = ()
 
 
 @frozen(kw_only=True)
 class OutboxFlush(Command[OutboxFlushed]):
-    """Lease streams that have news for a sink. Read their rows, hand them over, then say how far that went."""
+    """Command to lease streams with undelivered events.
+
+    The caller reads the rows after `StreamLease.after`, sends them outside of any transaction, and dispatches
+    `OutboxSettle`.
+    """
 
     type: ClassVar[Literal["outbox.flush"]] = "outbox.flush"
     sink: str
     lease: Micros
+    """Microseconds until the lease expires."""
     limit: int = FLUSH_LIMIT
+    """Most streams that are leased."""
 
 
 @frozen(kw_only=True)
 class Delivered:
-    """The sink took a run's events up to this row."""
+    """Progress of a stream: the sink accepted the events of a run up to a row."""
 
     run: str
+    """Key of the run's generation."""
     number: int
+    """Number of the last accepted row."""
 
 
 @frozen(kw_only=True)
 class Refused:
-    """The sink took a run's events up to row `delivered`, and failed at row `number`.
-
-    `final` says that it is this event that it refuses, by its own word.
-    """
+    """Failure of a stream: the sink accepted the events of a run up to a row, and failed at a later one."""
 
     run: str
+    """Key of the run's generation."""
     delivered: int
+    """Number of the last accepted row."""
     number: int
+    """Number of the row at which the sink failed."""
     error: str
     final: bool = False
+    """Whether the sink rejects this event as such, as opposed to failing for another reason."""
 
 
 @frozen(kw_only=True)
 class OutboxSettled:
-    """What became of the streams: those not held any more, and those that are parked now. `retry_at` is the sink's."""
+    """Reply to `OutboxSettle`."""
 
     fenced: tuple[str, ...] = ()
+    """Keys of runs whose streams another holder has by now. They were not changed."""
     dead_lettered: tuple[str, ...] = ()
+    """Keys of runs whose streams were dead-lettered."""
     retry_at: Micros | None = None
+    """Instant before which nothing is sent to the sink; None: it is not failing."""
 
 
 @frozen(kw_only=True)
 class OutboxSettle(Command[OutboxSettled]):
-    """Say how far streams were flushed, and give them back, `untouched` ones too. What is not named stays leased.
+    """Command to store how far streams were delivered, and release them. Streams that it does not name stay leased.
 
-    A flush may say so in several portions: the sooner it does, the less comes again if it dies. `took` is whether the
-    sink took anything at all so far. `error` is why the sink as a whole failed; it is then left alone for a while, for
-    `retry_after` at least.
+    A flush may be settled in several parts, so that less is delivered twice if its process dies. An event is
+    dead-lettered with the rest of its stream after five `final` refusals, or after twenty failures while the sink
+    accepts other events.
     """
 
     type: ClassVar[Literal["outbox.settle"]] = "outbox.settle"
     sink: str
     registration: str
+    """`registration` of the reply to `OutboxFlush`."""
     holder: str
+    """`holder` of the same reply."""
     delivered: tuple[Delivered, ...] = ()
     refused: tuple[Refused, ...] = ()
     untouched: tuple[str, ...] = ()
+    """Keys of runs whose streams are released without an attempt to send."""
     took: bool = False
+    """Whether the sink has accepted any event in this flush."""
     error: str | None = None
+    """Why the sink as a whole failed. It is then left alone, longer with each failure."""
     retry_after: Micros = 0
+    """Shortest such pause, in microseconds."""
 
 
 @frozen(kw_only=True)
 class OutboxSwept:
-    """How many streams had news that nobody had said, of how many runs. `next` is where to go on; None at the end.
-
-    `hurry` says that rows from before the sink was known everywhere may be among what is left; `unknown` are those of
-    the sinks that are not registered.
-    """
+    """Reply to `OutboxSweep`."""
 
     healed: int
+    """How many streams had undelivered rows that were not known."""
     checked: int
+    """How many runs were checked."""
     next: str | None
+    """The `after` of the next command; None: all runs are checked."""
     hurry: bool
+    """Whether a full sweep is due, as rows may be missing from before every process knew of one of the sinks."""
     unknown: tuple[str, ...] = ()
+    """Names of sinks that are not registered."""
 
 
 @frozen(kw_only=True)
 class OutboxSweep(Command[OutboxSwept]):
-    """Look, from the run key `after` on, for runs with rows that these sinks have not heard of.
-
-    `began` is when this walk over all runs began, to be noted at its end; None once there is no more hurry.
-    """
+    """Command to find rows that are in no stream, because their process did not know of the sink yet."""
 
     type: ClassVar[Literal["outbox.sweep"]] = "outbox.sweep"
     sinks: tuple[str, ...]
+    """Names of the sinks."""
     began: Micros | None = None
+    """Instant at which this sweep over all runs began, stored with the sinks at its end; None: do not store it."""
     after: str = ""
+    """Run key to continue from: `next` of the previous reply."""
     limit: int = 500
+    """Most runs that are checked."""
 
 
 @frozen(kw_only=True)
 class DeadLettersReplayed:
-    """How many parked streams go on. `more` says whether there may be others."""
+    """Reply to `DeadLetterReplay`."""
 
     replayed: int
+    """How many streams were released."""
     more: bool
+    """Whether the same command may release more."""
 
 
 @frozen(kw_only=True)
 class DeadLetterReplay(Command[DeadLettersReplayed]):
-    """Let parked streams go on from the event that was refused: of one sink, of one run, or all.
-
-    With `skip`, the sink gets an `event.skipped` in place of that event, with the `reason`. If it has refused that as
-    well, it gets nothing in its place.
-    """
+    """Command to release dead-lettered streams: delivery continues with the event that was refused."""
 
     type: ClassVar[Literal["dead_letter.replay"]] = "dead_letter.replay"
     sink: str = ""
+    """Name of the sink. Empty: all."""
     run_id: str = ""
+    """Id of the run. Empty: all."""
     skip: bool = False
+    """Whether the sink gets an `event.skipped` instead of the event, or nothing if it has refused that too."""
     reason: str = ""
+    """Why the event is skipped."""
     limit: int = 500
+    """Most streams that are released."""

@@ -1,4 +1,4 @@
-"""Commands on suspended stages, and their replies."""
+"""Commands on suspended stages and their replies."""
 
 from typing import ClassVar, Literal
 
@@ -9,32 +9,35 @@ from holdfast.ports.structs import frozen
 
 @frozen(kw_only=True)
 class StagePollSuspended(Command[JobsWoken]):
-    """Queue the checks of suspended stages that are due. job.wake_due does so too, with all that sleeps."""
+    """Command to queue checks of external work that are due. `JobWakeDue` does so too, with all sleeping jobs."""
 
     type: ClassVar[Literal["stage.poll_suspended"]] = "stage.poll_suspended"
     limit: int = 500
+    """Most checks that are queued."""
 
 
 @frozen(kw_only=True)
 class StagesWoken:
-    """How many stages, or items of a map, are checked at once now.
-
-    `early` are those that were not suspended yet: they are checked as soon as they are.
-    """
+    """Reply to `StageWake`, in stages and map items."""
 
     woken: int
+    """How many are checked at once."""
     early: int = 0
+    """How many have a body or check that still runs. They are checked as soon as it ends."""
 
 
 @frozen(kw_only=True)
 class StageWake(Command[StagesWoken]):
-    """Check suspended stages now: those of the external work `key`, or the stage `stage` of run `run_id`.
+    """Command to check external work now: that of a `key`, or that of a `stage` of a run.
 
-    Of a map that is one `item`, or all. NothingToWakeError if no stage of that name or key is suspended or under way.
+    Errors: NothingToWakeError if no such stage is suspended or running; InvalidCommandError.
     """
 
     type: ClassVar[Literal["stage.wake"]] = "stage.wake"
     key: str | None = None
+    """Key of the external work. Excludes the other fields."""
     run_id: str | None = None
+    """Id of the run. Goes with `stage`."""
     stage: str | None = None
     item: int | None = None
+    """Index of the map item; None: all items."""

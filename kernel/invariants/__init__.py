@@ -1,16 +1,15 @@
-"""What must be true of a store at every moment, and between any two: the invariants that Holdfast promises.
+"""Invariants of a store: one checker for tests, simulation, chaos runs and `holdfast doctor` (docs/decisions/0018).
 
-`check` looks at one moment, `check_step` at two, `overdue` at one and the clock. They know nothing of how the engine
-decides: they read a run's history from its beginning, work out from the plan alone what must be there now, and compare.
-This is the one checker: tests ask it after each command and after a day of chaos, and `holdfast doctor` asks it about a
-database, part by part.
+`check` and `check_part` check one state of a store, `check_step` a transition between two states, `overdue` one state
+and the clock. They use none of the kernel's rules: they read a run's history from its beginning, derive from the plan
+alone which rows must exist now, and compare.
 
     assert check(Snapshot(runs=..., jobs=..., history=..., plans=..., sessions=...)) == []
 
-The names of the invariants are those of the design: S1 (epochs), S4 (outputs stay), S5 (legal transitions), S6
-(truthful ends), S7 (no orphans), S8 (attempts), S9 (order of stages), S10 (limits), S11 (rate limits), S12 (losses
-with workers), C1 (nothing after the end), M1 (no message lost), T1 (nothing early), T3 (nothing forgotten), L1
-(nothing left behind), O1 (numbered history).
+The invariants: S1 (epochs), S4 (outputs never change), S5 (legal transitions), S6 (correct ends), S7 (no orphans), S8
+(attempts), S9 (order of stages), S10 (concurrency limits), S11 (rate limits), S12 (lost attempts), C1 (no work after
+the end), C2 (abandoned external work is cancelled), M1 (no lost messages), T1 (nothing starts early), T3 (nothing
+overdue), L1 (nothing left behind by dead sessions or ended runs), O1 (numbered history).
 """
 
 from holdfast.kernel.invariants.liveness import overdue

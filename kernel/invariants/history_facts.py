@@ -1,4 +1,4 @@
-"""What a run's history tells: where the run must be, how its attempts ended, and which rows can't be."""
+"""Replay of a run's history: its expected place in the plan, the ends of its attempts, and impossible rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -46,6 +46,7 @@ _ATTEMPT_ENDS: Final = frozenset(
         "stage.lost",
     }
 )
+"""Types of the rows that end an attempt of a stage."""
 
 
 ENDS: Final = {
@@ -55,11 +56,11 @@ ENDS: Final = {
     "run.cancelled": RunStatus.CANCELLED,
     "run.terminated": RunStatus.CANCELLED,
 }
-"""The rows in which a run ends, and how it has ended then."""
+"""Types of the rows that end a run, with its status afterwards."""
 
 
 class Phase(StrEnum):
-    """Of which job of a stage an attempt is: each counts its own."""
+    """Which job of a stage an attempt belongs to: each job counts its own attempts."""
 
     TEST = "test"
     BODY = "body"
@@ -68,10 +69,11 @@ class Phase(StrEnum):
 
 
 _NEXT_PHASE: Final = {"stage.tested": Phase.BODY, "stage.suspended": Phase.CHECK}
+"""Types of rows after which the attempts of a stage belong to its next job."""
 
 
 def phase_of(job: Job) -> Phase:
-    """Return the phase that a job is of."""
+    """Return the phase of a job."""
     return {JobKind.CONDITION: Phase.TEST, JobKind.POLL: Phase.CHECK, JobKind.WORKFLOW: Phase.DRIVE}.get(
         job.kind, Phase.BODY
     )
@@ -79,32 +81,43 @@ def phase_of(job: Job) -> Phase:
 
 @attrs.define(init=False)
 class Place:
-    """Where a run must be, worked out from its plan and its history and nothing else."""
+    """Expected place of a run in its plan, derived from the plan and the history alone."""
 
     plan: Plan
     group: int
+    """Index of the current group; the number of groups at the end."""
     input: Reference
+    """Input of the current group; at the end, the run's result."""
     kept: dict[str, Reference]
+    """Outputs that a later map runs over, by node."""
     passed: bool | None
+    """Result of the current group's condition; None: not evaluated."""
     totals: dict[str, int]
+    """Number of items of each expanded map of the current group."""
     first_rows: dict[str, int]
+    """Number of the `stage.expanded` row of these maps."""
     done: dict[str, set[int]]
+    """Indexes of the completed items of these maps."""
     failed: dict[str, set[int]]
+    """Indexes of the failed items of these maps."""
     outputs: dict[str, Reference]
+    """Outputs of the current group's nodes that are done."""
     all_outputs: dict[str, Reference]
-    """What all nodes gave that are done, those of former groups among them."""
+    """Outputs of all nodes that are done, in earlier groups too."""
     suspended: set[Item]
+    """Stages and items of the current group that were suspended."""
     handed_on: dict[Item, int]
-    """External work that there is something to cancel with, of which nothing has come yet: the rows that tell of it."""
+    """Unfinished external work that its stage could cancel: the numbers of the `stage.suspended` rows."""
     left: dict[Item, int]
-    """That of it which is not waited for any more."""
+    """Abandoned external work: such work that the run no longer waits for."""
     paid: dict[Item, int]
-    """The rows that say what came of cancelling it."""
+    """Abandoned external work that was cancelled: the numbers of the rows that record the outcome."""
     _nodes: dict[str, NodePlan]
     _nodes_of: tuple[int, bool | None]
+    """Group and condition result for which `_nodes` was computed."""
 
     def __init__(self, plan: Plan, gets: Reference = 1) -> None:
-        # Each look at a run makes one; `factory=dict[str, Reference]` would take ten times as long.
+        # Written out because each check of a run makes one: attrs factories would take ten times as long.
         self.plan = plan
         self.group, self.input, self.passed = 0, gets, None
         self.kept, self.outputs, self.all_outputs = {}, {}, {}
@@ -114,7 +127,7 @@ class Place:
 
     @property
     def nodes(self) -> Mapping[str, NodePlan]:
-        """The nodes of the current group that are to be done, as far as that is known; none at the end."""
+        """Nodes of the current group by name; of a `when` the chosen branch, the first until then. Empty at the end."""
         where = (self.group, self.passed)
         if where != self._nodes_of:
             self._nodes, self._nodes_of = self._found_nodes(), where
@@ -129,17 +142,17 @@ class Place:
 
     @property
     def is_to_be_tested(self) -> bool:
-        """Whether it is not known yet which node of the group is to be done."""
+        """Whether the condition of the current group is still to be evaluated."""
         groups = self.plan.groups[self.group :]
         return bool(groups) and groups[0].test is not None and self.passed is None
 
     def turn(self, node: MapPlan) -> int:
-        """How many items of an expanded map have had their turn so far."""
+        """Return how many items of an expanded map have had a job so far."""
         ended = len(self.done[node.name]) + len(self.failed[node.name])
         return min(self.totals[node.name], ended + node.limit)
 
     def due(self) -> Iterator[tuple[JobKind, str, int | None]]:
-        """Yield the jobs that the run must have."""
+        """Yield kind, node and item of the jobs that the run must have."""
         for name, node in self.nodes.items():
             if name in self.outputs:
                 continue
@@ -157,7 +170,7 @@ class Place:
                 )
 
     def keep(self, kept: Mapping[str, Reference], stage: str | None) -> None:
-        """Begin where a rerun from this stage does."""
+        """Move to the starting point of a rerun from this stage, with these kept outputs."""
         goal = next(
             (at for at, one in enumerate(self.plan.groups) if any(stage == node.name for node in one.nodes)),
             0,
@@ -188,7 +201,7 @@ class Place:
         return JobKind.STAGE if stage_of(node).child is None else JobKind.CHILD
 
     def take(self, row: HistoryRow) -> str | None:
-        """Take a row in which an attempt ended; return what is wrong with it."""
+        """Apply a row that ended an attempt. Return its fault, or None."""
         match row.type:
             case "stage.expanded":
                 return self._expand(row)
@@ -222,12 +235,12 @@ class Place:
         return None
 
     def leave(self, name: str | None = None) -> None:
-        """Take into account that a stage has ended without the work that it had handed on; or that all have."""
+        """Mark the unfinished external work of a stage, or of all stages, as abandoned."""
         for item in [item for item in self.handed_on if name in (None, item[0])]:
             self.left[item] = self.handed_on.pop(item)
 
     def pay(self, row: HistoryRow) -> str | None:
-        """Take a row that says what came of cancelling work; return what is wrong with it."""
+        """Apply a row with the outcome of a cancellation. Return its fault, or None."""
         item = (row.node or "", row.item)
         if item not in self.left or item in self.paid:
             return f"row {row.number} is a {row.type} of what was not left, or is cancelled already"
@@ -307,37 +320,42 @@ class Place:
 
 @attrs.frozen(kw_only=True)
 class Seen:
-    """A run with all its rows, and what its history tells: `place`, and the rows that can't be.
-
-    `jobs` are those by which it goes on, `steps` those that do steps which its function has put into queues, `owed`
-    those that tell others of an end, `cancels` those that cancel external work that is not waited for.
-    """
+    """A run with its rows, its stored progress, and the state that its history leads to."""
 
     run: Run
     jobs: Sequence[Job]
+    """Jobs of stages, maps, polls, child runs and of a durable function."""
     steps: Sequence[Job]
+    """Jobs of queued steps."""
     pending_deliveries: Sequence[Job]
+    """Delivery jobs."""
     cancels: Sequence[Job]
+    """Jobs that cancel abandoned external work."""
     history: Sequence[HistoryRow]
     sessions: Mapping[str, Session]
+    """At least the sessions that hold leases, by id."""
     progress: Progress
+    """Place in the plan that the run's row has."""
     place: Place
+    """Place in the plan that the history leads to."""
     twice: Sequence[str]
+    """Faults: rows that repeat or contradict earlier ones."""
     early: Sequence[str]
+    """Faults: rows of stages whose group is not the current one."""
 
     @cached_property
     def is_repaired(self) -> bool:
-        """Whether rows of it were lost and replaced: counts of attempts and epochs then begin anew."""
+        """Whether the run was repaired. Attempts and epochs of replaced jobs count from the start again."""
         return any(row.type == "run.repaired" for row in self.history)
 
     @cached_property
     def queued(self) -> tuple[Sequence[QueuedStep], Sequence[str]]:
-        """The steps that its function has put into queues, and what can't be of the rows that tell of them."""
+        """The queued steps of the history, and the faults of their rows."""
         return queued_steps(self.history)
 
     @cached_property
     def attempts(self) -> Mapping[tuple[Item, Phase], Sequence[HistoryRow]]:
-        """For each stage and item, and each of its phases, the rows in which its attempts ended."""
+        """Rows that ended attempts, by stage, item and phase."""
         tested = {group.nodes[0].name for group in self.place.plan.groups if group.test is not None}
         driven = {name for name, node in self.place.plan.nodes.items() if stage_of(node).function}
         phases: dict[Item, Phase] = {(name, None): Phase.TEST for name in tested}
@@ -354,7 +372,7 @@ class Seen:
 
 
 def look(run: Run, plan: str, snapshot: Snapshot) -> Seen:
-    """Read the history of a run from its beginning. `plan` is the stored text of its plan."""
+    """Replay the history of a run from its beginning. `plan` is the stored JSON text of its plan."""
     place = Place(plan_from_json(plan), gets=run.first_row)
     place.keep(references_from(run.inherited), run.rerun_from)
     twice: list[str] = []
@@ -391,11 +409,11 @@ def look(run: Run, plan: str, snapshot: Snapshot) -> Seen:
 
 
 def fact(row: HistoryRow, name: str) -> int:
-    """Return a number that a row of history tells; 0 if it does not."""
+    """Return a number from the data of a history row; 0 if it is missing."""
     return 0 if row.data is None else _facts(row.data).get(name, 0)
 
 
 @lru_cache(maxsize=1_024)
 def _facts(data: str) -> Mapping[str, int]:
-    """Return what a row tells. A history that grows is read again and again."""
+    """Return parsed row data. Cached, because each check of a growing history reads it again."""
     return cast("dict[str, int]", parse(data))

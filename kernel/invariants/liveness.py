@@ -1,4 +1,4 @@
-"""What should have been done by now: true of a store only while somebody does its maintenance."""
+"""Liveness checks (T3, L1). They hold only while maintenance runs."""
 
 from collections.abc import Collection, Iterator
 
@@ -8,9 +8,10 @@ from holdfast.ports.records import TERMINAL, Job, JobState, Micros, Run, RunStat
 
 
 def overdue(snapshot: Snapshot, *, runs: Collection[str], before: Micros) -> list[Violation]:
-    """Return what was due before that instant in these runs and has not come: T3, and L1 for what others left behind.
+    """Return what was due before an instant in these runs and has not happened.
 
-    Right after a time without workers all of that is to be expected.
+    T3: starts, deadlines and sleeping jobs. L1: leases of dead sessions and undelivered results. Violations are normal
+    right after a time without workers.
     """
     found: list[Violation] = []
     for key in sorted(runs):

@@ -1,4 +1,4 @@
-"""What must be true of what was lost with its workers: how it is counted, and of what is given up for it."""
+"""Checks of lost attempts (S12): how they are counted, and which jobs and steps are given up for them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, cast
@@ -23,11 +23,11 @@ from holdfast.ports.records import (
 
 _LOST_STAGE: Final = "stage.lost"
 _FREE: Final = 2
-"""So many losses make a suspect. Before that it may be beside anything."""
+"""Losses from which on a job is a suspect (quarantined)."""
 _MIN: Final = 5
-"""What is given up, and may be tried again, was lost so often."""
+"""Fewest losses after which a job or step with several attempts is given up."""
 _MAX: Final = 100
-"""However often it may be tried."""
+"""Most losses, however many attempts are allowed."""
 
 
 def _most(attempts: int) -> int:
@@ -48,7 +48,7 @@ def suspects_are_alone(snapshot: Snapshot) -> Iterator[Violation]:
 
 
 def losses_are_counted(seen: Seen) -> Iterator[str]:
-    """S12: what is lost is given up when it was lost as often as it may be, and as a suspect. Never before."""
+    """S12: a job or step is given up as lost at its maximum of losses, the last ones in quarantine; never earlier."""
     if seen.is_repaired:
         return
     for job in (*seen.jobs, *seen.steps, *seen.cancels):
@@ -60,7 +60,7 @@ def losses_are_counted(seen: Seen) -> Iterator[str]:
 
 
 def _stages(seen: Seen) -> Iterator[str]:
-    """A stage fails for good by its worker's loss only once it was lost so often: as often as it may be."""
+    """A stage fails as lost only at its maximum of losses."""
     for (item, _), rows in seen.attempts.items():
         for at, row in enumerate(rows):
             if row.type != STAGE_FAILED or text_in(row, "code") != LOST_WORKER:
@@ -68,7 +68,7 @@ def _stages(seen: Seen) -> Iterator[str]:
             node = seen.place.plan.nodes.get(item[0])
             is_check = any(one.type == "stage.suspended" for one in rows[:at])
             if node is None or is_check or stage_of(node).check is not None:
-                continue  # a check that came to an end begins anew
+                continue  # a check that returned starts counting again
             losses = sum(one.type == _LOST_STAGE for one in rows[:at]) + 1
             most = _most(stage_of(node).max_attempts)
             if losses < most:
@@ -85,13 +85,13 @@ def _queued(seen: Seen) -> Iterator[str]:
 
 
 def _steps(history: Sequence[HistoryRow], *, keeps_rows: bool) -> Iterator[str]:
-    """A step that is done where its function is driven is given up at once, or as a suspect, alone of those lost.
+    """An inline step is given up at its first loss, or as the only lost step that was running in quarantine.
 
-    `keeps_rows` says that the run keeps rows of generations before: in those a call may have begun again already.
+    `keeps_rows`: the run is a fork. A call may have started again in the rows that it keeps.
     """
     if not any(row.type == STEP_FAILED and number_in(row, "lost") for row in history):
         return
-    drive = 0  # how often the job that drives the function had been lost, with its last loss
+    drive = 0  # `lost_attempts` of the driving job at its last loss
     begun = _begun_before(history) if keeps_rows else set[str]()
     batch: list[HistoryRow] = []
     for row in history:
@@ -114,7 +114,7 @@ def _steps(history: Sequence[HistoryRow], *, keeps_rows: bool) -> Iterator[str]:
 
 
 def _begun_before(history: Sequence[HistoryRow]) -> set[str]:
-    """Return the calls that may have begun again before this history, for the first that it tells of them is a loss."""
+    """Return the calls that may have started again before this history: those whose first row here is a loss."""
     first = {text_in(row, "call"): row for row in reversed(history) if row.type.startswith("step.")}
     return {call for call, row in first.items() if number_in(row, "lost")}
 

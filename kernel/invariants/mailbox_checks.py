@@ -1,6 +1,7 @@
-"""M1: no message is lost. It is received, or handed on, or unread for all to see in a run that may leave it there.
+"""Checks of messages (M1): no message is lost.
 
-Or its sender was refused: to a channel that is closed nothing comes but what also begins the next generation.
+Each message was received, or moved to the next generation, or is unread in an ended run that may leave it there. A
+closed channel accepts only messages from which the next generation can start. See docs/decisions/0061.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from holdfast.ports.records import (
 
 
 def mailbox_fits(seen: Seen) -> Iterator[str]:
-    """M1: what a run says of its messages is so, as far as its rows tell."""
+    """M1: the mailbox in the run's row fits its history."""
     run, history = seen.run, seen.history
     mailbox = mailbox_from(run.mailbox)
     rows = {
@@ -58,7 +59,7 @@ def mailbox_fits(seen: Seen) -> Iterator[str]:
 
 
 def messages_go_on(snapshot: Snapshot) -> Iterator[Violation]:
-    """M1: what a generation has not received goes to the next one, which there is if any of it came with a start."""
+    """M1: unread messages move to the next generation, which must exist if one of them came with a start."""
     by_name = {(run.name, run.generation): run for run in snapshot.runs.values()}
     newest: dict[RunName, int] = {}
     for name, generation in by_name:
@@ -76,7 +77,7 @@ def messages_go_on(snapshot: Snapshot) -> Iterator[Violation]:
 
 
 def _left(run: Run, mailbox: Mailbox, snapshot: Snapshot) -> Iterator[str]:
-    """Yield what an ended run that is the newest generation has left unread, and may not."""
+    """Yield messages that an ended run, the newest generation, must not have left unread."""
     if run.status not in TERMINAL:
         return
     rows = {row.number: row for row in _whole(run, snapshot)}
@@ -94,7 +95,7 @@ def _left(run: Run, mailbox: Mailbox, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _handed_on(run: Run, mailbox: Mailbox, following: Run, snapshot: Snapshot) -> Iterator[str]:
-    """Yield what the next generation, which runs nothing again, has not got, or got otherwise, or too much."""
+    """Yield messages that the next generation, which is no rerun, lacks, has changed, or has too many of."""
     history = snapshot.history.get(following.key, ())
     if not history or not _is_function(following, snapshot):
         return
@@ -117,7 +118,7 @@ def _handed_on(run: Run, mailbox: Mailbox, following: Run, snapshot: Snapshot) -
 
 
 def _begins(history: Sequence[HistoryRow], following: Run, before: Sequence[HistoryRow]) -> Iterator[str]:
-    """Yield why a generation that began by a start that was kept should not have, or not so."""
+    """Yield the faults of a generation that started from a stored start."""
     number = _facts(history[0]).get("start")
     if number is None:
         return
@@ -134,7 +135,7 @@ def _begins(history: Sequence[HistoryRow], following: Run, before: Sequence[Hist
 
 
 def _whole(run: Run, snapshot: Snapshot) -> Sequence[HistoryRow]:
-    """Return the history of a run, with the rows that it keeps of generations before, as far as these are known."""
+    """Return the history of a run, with the kept rows of earlier generations that the snapshot has."""
     rows: list[HistoryRow] = []
     first = 0
     for part in run.kept_rows:
@@ -144,12 +145,14 @@ def _whole(run: Run, snapshot: Snapshot) -> Sequence[HistoryRow]:
 
 
 def _wanted(history: Sequence[HistoryRow]) -> int:
-    """Return the last row in which somebody wants the run to end, 0 if nobody does; a deadline is nobody."""
+    """Return the number of the last row that requests the end of the run, 0 if none does. A deadline is no request."""
     last = 0
     is_cancelling = any(row.type == "run.cancelling" for row in history)
     for row in history:
         is_end = row.type == "run.terminated" or (row.type == "run.cancelled" and not is_cancelling)
-        is_new = row.at > history[0].at or "continues" not in _facts(history[0])  # else it was told before
+        is_new = row.at > history[0].at or "continues" not in _facts(
+            history[0]
+        )  # else copied from the previous generation
         if is_end or (row.type == "run.cancelling" and is_new and "deadline" not in _facts(row)):
             last = row.number
     return last

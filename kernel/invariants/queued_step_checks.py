@@ -1,4 +1,4 @@
-"""What must be true of the steps that functions have put into queues."""
+"""Checks of queued steps and their jobs (S1, S7, S8)."""
 
 from collections.abc import Iterator, Sequence
 from typing import cast
@@ -10,7 +10,7 @@ from holdfast.ports.records import TERMINAL, HistoryRow, Job, JobState, step_def
 
 
 def steps_have_jobs(seen: Seen) -> Iterator[str]:
-    """S7: a step that is in a queue has exactly the job that its row says; nothing else has one."""
+    """S7: each queued step that has not ended has exactly the job of its row, and there are no other step jobs."""
     steps, wrong = seen.queued
     yield from wrong
     open_ = {one.job: one for one in steps if not one.is_over and seen.run.status not in TERMINAL}
@@ -25,7 +25,7 @@ def steps_have_jobs(seen: Seen) -> Iterator[str]:
 
 
 def _unlike(job: Job, row: HistoryRow) -> tuple[object, ...] | None:
-    """Return what a row says that a job is to be, if it is not."""
+    """Return the fields that a job must have by its row, if it differs from them."""
     step = step_definition(text_in(row, "step"))
     expected = (
         text_in(row, "call"),
@@ -47,7 +47,7 @@ def _limits(row: HistoryRow) -> tuple[object, object]:
 
 
 def steps_are_counted(seen: Seen) -> Iterator[str]:
-    """S8: the attempts at a step in a queue are counted, one by one, and never exceed the maximum."""
+    """S8: attempts of a queued step are counted one by one and never exceed the maximum."""
     if seen.is_repaired:
         return
     jobs = {job.number: job for job in seen.steps}
@@ -76,7 +76,7 @@ def _counted(job: Job, tries: Sequence[HistoryRow]) -> Iterator[str]:
 
 
 def step_epochs(seen: Seen) -> Iterator[str]:
-    """S1: one attempt at a step for each epoch of its job, in order."""
+    """S1: each epoch of a step's job has at most one attempt, in order."""
     if seen.is_repaired:
         return
     jobs = {job.number: job for job in seen.steps}

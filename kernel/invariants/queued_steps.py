@@ -1,4 +1,4 @@
-"""What a run's history tells of the steps that its function has put into queues."""
+"""Queued steps of a run, read from its history."""
 
 from collections.abc import Sequence
 from typing import Final, cast
@@ -21,20 +21,23 @@ _TRIES: Final = frozenset({STEP_COMPLETED, STEP_FAILED, STEP_RETRYING})
 
 @attrs.define
 class QueuedStep:
-    """A step in a queue: the row that put it there, those in which its attempts ended, and whether it is over."""
+    """A queued step."""
 
     queued: HistoryRow
+    """Its `step.queued` row."""
     tries: list[HistoryRow] = attrs.field(factory=list[HistoryRow])
+    """Rows that ended its attempts."""
     is_over: bool = False
+    """Whether the step has ended."""
 
     @property
     def job(self) -> int:
-        """The number of its job."""
+        """Number of its job."""
         return number_in(self.queued, "job")
 
 
 def queued_steps(history: Sequence[HistoryRow]) -> tuple[list[QueuedStep], list[str]]:
-    """Return the steps that were put into queues, in order, and what can't be of the rows that tell of them."""
+    """Return the queued steps in order, and the faults of their rows."""
     steps: list[QueuedStep] = []
     wrong: list[str] = []
     last: dict[str, QueuedStep] = {}
@@ -50,7 +53,7 @@ def queued_steps(history: Sequence[HistoryRow]) -> tuple[list[QueuedStep], list[
                 wrong.append(f"row {row.number} gives call {call} job {job}, which had another")
             assigned.add(job)
             if known is not None:
-                known.is_over = True  # its job was lost, and it was given another
+                known.is_over = True  # a repair replaced its job
             last[call] = QueuedStep(row)
             steps.append(last[call])
         elif known is None or known.is_over or known.job != job:
@@ -66,10 +69,10 @@ def queued_steps(history: Sequence[HistoryRow]) -> tuple[list[QueuedStep], list[
 
 
 def number_in(row: HistoryRow, name: str) -> int:
-    """Return a number that a row tells; 0 if it does not."""
+    """Return a number from the data of a row; 0 if it is missing."""
     return cast("dict[str, int]", parse(row.data or "{}")).get(name, 0)
 
 
 def text_in(row: HistoryRow, name: str) -> str:
-    """Return a text that a row tells; an empty one if it does not."""
+    """Return a text from the data of a row; empty if it is missing."""
     return cast("dict[str, str]", parse(row.data or "{}")).get(name, "")

@@ -1,4 +1,4 @@
-"""What must be true of a store at every moment."""
+"""Checks of one state of a store."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -37,10 +37,10 @@ _GENERATION: Final = attrgetter("namespace", "id", "generation")
 
 
 def check(store: Snapshot | Tables, *, runs: Collection[str] | None = None) -> list[Violation]:
-    """Return what is wrong with the rows of a store; nothing, if the engine keeps its promises.
+    """Return the violations in a store.
 
-    With `runs` only these are looked at one by one, by key: those that have changed, say. What must be true of several
-    runs together is asked of all, always.
+    `runs` limits the checks of single runs to these keys, for example to runs that have changed. Checks across runs
+    always cover all of them.
     """
     snapshot = as_snapshot(store)
     everything = snapshot.runs.keys() | snapshot.jobs.keys() | snapshot.history.keys()
@@ -51,10 +51,10 @@ def check(store: Snapshot | Tables, *, runs: Collection[str] | None = None) -> l
 
 
 def check_part(part: Snapshot | Tables, runs: Collection[str]) -> list[Violation]:
-    """Return what is wrong with these runs, by key, of which the snapshot is a part of a store.
+    """Return the violations in these runs, from a part of a store.
 
-    It is enough that it has them, the generations before them with their histories, the newest generations of their
-    names, and the runs that their jobs wait for. Nothing is said of limits, which they share with others.
+    The part must have the runs, their previous generations with histories, the newest generation of each id, and the
+    runs that their jobs wait for. Limits are not checked, as runs outside of the part share them.
     """
     snapshot = as_snapshot(part)
     everything = snapshot.runs.keys() | snapshot.jobs.keys() | snapshot.history.keys()
@@ -86,7 +86,7 @@ def _one_by_one(snapshot: Snapshot, keys: Collection[str]) -> list[Violation]:
 
 
 def _kept(seen: Seen, snapshot: Snapshot, looked: Mapping[str, Seen]) -> Iterator[str]:
-    """S4: what a rerun keeps is what the generation before it has, and that is in whichever generation gave it."""
+    """S4: a rerun keeps outputs of the previous generation, unchanged."""
     run = seen.run
     if run.rerun_of is None:
         if run.inherited is not None or run.rerun_from is not None:
@@ -113,7 +113,7 @@ def _kept(seen: Seen, snapshot: Snapshot, looked: Mapping[str, Seen]) -> Iterato
 
 
 def _kept_rows(run: Run, before: Run, history: Sequence[HistoryRow]) -> Iterator[str]:
-    """S4: the rows that a function keeps are the first of those of the generation before it."""
+    """S4: the rows that a fork keeps are the first rows of the previous generation."""
     kept = run.kept_rows
     whole = (*before.kept_rows, KeptRows(before.key, before.last_row))
     if not kept:
@@ -131,7 +131,7 @@ def _kept_rows(run: Run, before: Run, history: Sequence[HistoryRow]) -> Iterator
 
 
 def _slots(snapshot: Snapshot) -> Iterator[Violation]:
-    """S10: no more have a slot than whoever got the last of them was told that may."""
+    """S10: no concurrency slot has more holders than the highest limit of any of them."""
     holders: dict[SlotName, list[int]] = {}
     jobs = (job for of_run in snapshot.jobs.values() for job in of_run.values())
     everyone: Iterator[Run | Job] = chain(snapshot.runs.values(), jobs)
@@ -145,7 +145,7 @@ def _slots(snapshot: Snapshot) -> Iterator[Violation]:
 
 
 def _rates(snapshot: Snapshot) -> Iterator[Violation]:
-    """S11: of the jobs that are leased, no more were claimed in a span of their rate limit's period than it says."""
+    """S11: of the leased jobs, no more were claimed within a rate limit's period than the limit allows."""
     starts: dict[RateName, list[Job]] = {}
     for jobs_of_run in snapshot.jobs.values():
         for job in jobs_of_run.values():
@@ -163,7 +163,7 @@ def _rates(snapshot: Snapshot) -> Iterator[Violation]:
 
 
 def _generations(snapshot: Snapshot) -> Iterator[Violation]:
-    """S5: one row for each generation of a run, and only the newest is active."""
+    """S5: each generation of a run exists once, and only the newest is active."""
     runs = sorted(snapshot.runs.values(), key=_GENERATION)
     for older, newer in pairwise(runs):
         if older.id != newer.id or older.namespace != newer.namespace:
@@ -175,7 +175,7 @@ def _generations(snapshot: Snapshot) -> Iterator[Violation]:
 
 
 def _children(snapshot: Snapshot) -> Iterator[Violation]:
-    """S7: the end of a run that is waited for will be told: it is active, or owes it."""
+    """S7: a child run that a job waits for is active, or has a delivery job for it."""
     waiting = [job for jobs in snapshot.jobs.values() for job in jobs.values() if job.waits_for_child]
     by_name: dict[RunName, list[Run]] = {}
     for run in snapshot.runs.values() if waiting else ():
@@ -194,7 +194,7 @@ def _children(snapshot: Snapshot) -> Iterator[Violation]:
 
 
 def _numbered(seen: Seen) -> Iterator[str]:
-    """O1: the history is numbered without gaps, from 1 or from behind what is kept of generations before, by time."""
+    """O1: history rows are numbered without gaps, from 1 or after the kept rows, and ordered by time."""
     numbers = [row.number for row in seen.history]
     first, last = seen.run.first_row, seen.run.last_row
     if len(numbers) != last + 1 - first or numbers != list(range(first, last + 1)):
@@ -207,7 +207,7 @@ def _numbered(seen: Seen) -> Iterator[str]:
 
 
 def _epochs(seen: Seen) -> Iterator[str]:
-    """S1: one attempt for each epoch of a job, in order."""
+    """S1: each epoch of a job has at most one attempt, in order."""
     if seen.is_repaired:
         return
     live = {((job.node, job.item), phase_of(job)): job for job in seen.jobs}
@@ -221,10 +221,10 @@ def _epochs(seen: Seen) -> Iterator[str]:
 
 
 def _outputs(seen: Seen) -> Iterator[str]:
-    """S4: what is completed is completed once, and the run's row refers to exactly that."""
+    """S4: a stage completes once, and the run's progress refers to exactly that row."""
     yield from seen.twice
     if not seen.run.is_admitted or (seen.run.status in TERMINAL and seen.run.progress == "{}"):
-        return  # what ended before it began is nowhere, though it may owe something
+        return  # a run that ended before it started has no place in its plan
     place, progress = seen.place, seen.progress
     if (place.group, place.input, place.kept) != (progress.group, progress.input, progress.kept):
         yield f"its history leads to group {place.group} with {place.input}, its row says {seen.run.progress}"
@@ -237,7 +237,7 @@ def _outputs(seen: Seen) -> Iterator[str]:
 
 
 def _ends(seen: Seen) -> Iterator[str]:
-    """S6: a run ended for the reason that its last row gives, but for those that tell of what it owed, and no other."""
+    """S6: an ended run has one end row, the last one except for outcomes of cancellations, and its status fits."""
     run = seen.run
     ends = [row for row in seen.history if row.type in ENDS]
     last = next((row for row in reversed(seen.history) if row.type not in PAID_ROWS), None)
@@ -265,7 +265,7 @@ def _ends(seen: Seen) -> Iterator[str]:
 
 
 def _absorbed(seen: Seen) -> Iterator[str]:
-    """S5: a run that has ended has nothing left to do."""
+    """S5: an ended run has no jobs but deliveries and cancellations."""
     run = seen.run
     if (run.status in TERMINAL) != (run.ended_at is not None):
         yield f"it is {run.status}, and ended at {run.ended_at}"
@@ -278,7 +278,7 @@ def _absorbed(seen: Seen) -> Iterator[str]:
 
 
 def _after_its_end(seen: Seen) -> Iterator[str]:
-    """C1: once a run has ended nothing of it is done any more, but that external work is cancelled."""
+    """C1: no rows follow the end of a run, except for outcomes of cancellations."""
     end = next((row.number for row in seen.history if row.type in ENDS), None)
     after = [
         row for row in seen.history if end is not None and row.number > end and row.type not in PAID_ROWS
@@ -288,7 +288,7 @@ def _after_its_end(seen: Seen) -> Iterator[str]:
 
 
 def _left(seen: Seen) -> Iterator[str]:
-    """C2: work outside that nobody waits for any more is cancelled by one job, or a row says what came of that."""
+    """C2: abandoned external work has exactly one cancel job, or one row with the outcome."""
     run, place = seen.run, seen.place
     jobs: dict[Item, Job] = {}
     for job in seen.cancels:
@@ -322,7 +322,7 @@ def _left(seen: Seen) -> Iterator[str]:
 
 
 def _orphans(seen: Seen) -> Iterator[str]:
-    """S7: an active run has exactly the jobs that its place in the plan asks for, and counts them right."""
+    """S7: an active run has exactly the jobs that its place in the plan needs, and its counters are right."""
     run, place = seen.run, seen.place
     jobs = len(seen.jobs) + len(seen.steps)
     if run.open_jobs != jobs:
@@ -364,7 +364,7 @@ def _orphans(seen: Seen) -> Iterator[str]:
 
 
 def _leases(seen: Seen) -> Iterator[str]:
-    """S7: each job is in a state from which somebody or something will take it on."""
+    """S7: each job is in a state that a worker or maintenance will change."""
     for job in (*seen.jobs, *seen.steps):
         if job.number > seen.run.last_job or job.namespace != seen.run.namespace:
             yield f"job {job.number} is none that the run has given out"
@@ -392,7 +392,7 @@ def _leases(seen: Seen) -> Iterator[str]:
 
 
 def _attempts(seen: Seen) -> Iterator[str]:
-    """S8: attempts are counted, one by one, and never exceed the maximum."""
+    """S8: attempts are counted one by one and never exceed the maximum."""
     ends = seen.attempts
     for job in seen.jobs:
         phase = phase_of(job)
@@ -414,7 +414,7 @@ def _attempts(seen: Seen) -> Iterator[str]:
             yield f"job {job.number} is {job.state} with {job.tries} of {job.max_attempts} attempts"
         if job.attempts > job.epoch:
             yield f"job {job.number} has {job.attempts} attempts in {job.epoch} claims"
-        if phase in (Phase.CHECK, Phase.DRIVE):  # attempts that only found nothing to do yet leave no row
+        if phase in (Phase.CHECK, Phase.DRIVE):  # unfinished checks and parked drives leave no row
             continue
         ended = [row for row in ends.get(((job.node, job.item), phase), ()) if row.type != "stage.expanded"]
         if not seen.is_repaired and len(ended) != job.attempts - is_held:
@@ -435,7 +435,7 @@ def _attempts(seen: Seen) -> Iterator[str]:
 
 
 def _on_time(seen: Seen) -> Iterator[str]:
-    """T1: a run that was to begin at some time did not do so before."""
+    """T1: no run was admitted before its `start_at`."""
     start_at = fact(seen.history[0], "start_at") if seen.history else 0
     for row in seen.history:
         if row.type == "run.admitted" and row.at < start_at:
@@ -443,7 +443,7 @@ def _on_time(seen: Seen) -> Iterator[str]:
 
 
 def _is_under_way(job: Job) -> bool:
-    """Whether the last attempt that was counted has not ended: its holder has it, or a run that it has started."""
+    """Whether the last counted attempt has not ended: it is leased, or waits for a child run."""
     return job.state is JobState.LEASED or job.waits_for_child
 
 
@@ -458,7 +458,7 @@ def _attempts_max(seen: Seen, name: str, phase: Phase) -> int:
 
 
 def _in_order(seen: Seen) -> Iterator[str]:
-    """S9: nothing of a stage happens before all groups before its own are done."""
+    """S9: no stage starts before all earlier groups are done."""
     yield from seen.early
     if seen.run.status not in TERMINAL:
         for job in seen.jobs:

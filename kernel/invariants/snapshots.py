@@ -1,4 +1,4 @@
-"""The rows of a store at one moment."""
+"""Snapshots: the rows of a store that the invariants are about."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,21 +10,22 @@ from holdfast.ports.working_set import Tables
 
 @attrs.frozen(kw_only=True)
 class Snapshot:
-    """The rows of a store at one moment, as far as the invariants speak of them.
-
-    `jobs` and `history` are by run key, `plans` the stored JSON texts by fingerprint. `sessions` are at least those
-    that hold a lease.
-    """
+    """The rows of a store, or of a part of it, in one state."""
 
     runs: Mapping[str, Run]
+    """Runs by key."""
     jobs: Mapping[str, Mapping[int, Job]]
+    """Jobs by run key and number."""
     history: Mapping[str, Sequence[HistoryRow]]
+    """History rows by run key, in order."""
     plans: Mapping[str, str]
+    """JSON texts of plans by fingerprint."""
     sessions: Mapping[str, Session]
+    """At least the sessions that hold leases, by id."""
 
 
 def as_snapshot(store: Snapshot | Tables) -> Snapshot:
-    """Return what is in tables, or the snapshot that it is already."""
+    """Return the snapshot of these tables; a snapshot is returned unchanged."""
     return _of_tables(store) if isinstance(store, Tables) else store
 
 

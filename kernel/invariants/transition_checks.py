@@ -1,4 +1,4 @@
-"""What must be true between two moments of a store."""
+"""Checks of the transition between two states of a store."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -40,7 +40,7 @@ _FIXED: Final = (
     "rate_limit",
     "rate_period",
 )
-"""What a job is, for as long as it is."""
+"""Fields of a job that never change."""
 
 _FIXED_RUN: Final = (
     "namespace",
@@ -60,7 +60,7 @@ _FIXED_RUN: Final = (
     "concurrency_key",
     "concurrency_limit",
 )
-"""And a run."""
+"""Fields of a run that never change."""
 
 _FIXED_OF_JOB: Final = attrgetter(*_FIXED)
 _FIXED_OF_RUN: Final = attrgetter(*_FIXED_RUN)
@@ -82,10 +82,9 @@ def check_step(
     commands: int | None = 1,
     removals: bool = False,
 ) -> list[Violation]:
-    """Return what can't have happened between two moments, in which at most that many commands were carried out.
+    """Return the violations in a transition that at most this many commands made.
 
-    With `commands` None it may have been any number, and only what holds for any number is checked. With `removals`
-    some of them may have removed runs.
+    `commands=None` allows any number, and checks only what holds for any number. `removals` allows removed runs.
     """
     old, new = as_snapshot(before), as_snapshot(after)
     found: list[Violation] = []
@@ -114,7 +113,7 @@ def check_step(
 
 
 def _going_on(old: Snapshot, new: Snapshot) -> Iterator[Violation]:
-    """S7: a function that goes on as a new generation has one, by the same step."""
+    """S7: a generation that continues as new has its next generation in the same transition."""
     for key, run in new.runs.items():
         is_new = run.is_continued and not (key in old.runs and old.runs[key].is_continued)
         if is_new and not any(
@@ -124,7 +123,7 @@ def _going_on(old: Snapshot, new: Snapshot) -> Iterator[Violation]:
 
 
 def _run_steps(before: Run, after: Run, commands: int | None) -> Iterator[str]:
-    """S5: from status to status only as the table says; a run that has ended stays as it is."""
+    """S5: statuses follow `RUN_TRANSITIONS`, and an ended run never changes."""
     if before.status in TERMINAL and _without_deliveries(before, after) != before:
         yield f"it had ended as {before}, and is {after}"
     if after.status not in _reachable(before.status, commands):
@@ -140,10 +139,9 @@ def _run_steps(before: Run, after: Run, commands: int | None) -> Iterator[str]:
 
 
 def _without_deliveries(before: Run, after: Run) -> Run:
-    """Return an ended run without what changes as it pays what it owes.
+    """Return `after` without the changes that are allowed after the end of a run.
 
-    That are rows that tell what came of the external work that it has left. A repair may give it jobs for that, and
-    change which job of its parent is told of its end.
+    These are rows with outcomes of cancellations. A repair may also add jobs, and change the parent's waiting job.
     """
     parent = after.parent if before.parent is None else before.parent
     updated_at = before.updated_at if after.last_row > before.last_row else after.updated_at
@@ -153,7 +151,7 @@ def _without_deliveries(before: Run, after: Run) -> Run:
 
 
 def _output_steps(before: Run, after: Run) -> Iterator[str]:
-    """S4: what is done stays done, with the output that it has."""
+    """S4: completed stages stay completed, with the same output."""
     if before.progress == after.progress:
         return
     then, now = progress_from(before.progress), progress_from(after.progress)
@@ -176,7 +174,7 @@ def _output_steps(before: Run, after: Run) -> Iterator[str]:
 def _message_steps(
     before: Run, after: Run, history: Sequence[HistoryRow], commands: int | None
 ) -> Iterator[str]:
-    """M1: what has come is unread until it is received, and never again after that."""
+    """M1: a new message is unread until it is received, and never unread again."""
     if (before.mailbox, before.last_row) == (after.mailbox, after.last_row):
         return
     new = {
@@ -192,7 +190,7 @@ def _message_steps(
 
 
 def _job_steps(run: Run, old: Snapshot, new: Snapshot, commands: int | None) -> Iterator[str]:
-    """S1: a claim is a new epoch, one higher, with one attempt more; only a new epoch changes hands."""
+    """S1: each claim raises the epoch by one and the attempts by at most one; only a new epoch changes the holder."""
     then, now = old.jobs.get(run.key, {}), new.jobs.get(run.key, {})
     for number, job in now.items():
         known = then.get(number)
@@ -200,7 +198,7 @@ def _job_steps(run: Run, old: Snapshot, new: Snapshot, commands: int | None) -> 
             if number <= run.last_job:
                 yield f"job {number} is back"
             continue
-        if known is job:  # a row is never changed: it is another one then
+        if known is job:  # records are never changed in place
             continue
         claims = job.epoch - known.epoch
         if claims < 0 or (commands is not None and claims > commands):

@@ -1,4 +1,4 @@
-"""What is said of an invariant that does not hold."""
+"""Violations of invariants."""
 
 import attrs
 from typing_extensions import override
@@ -6,13 +6,16 @@ from typing_extensions import override
 
 @attrs.frozen
 class Violation:
-    """An invariant that does not hold: which, where (a run, a job, a session), and what was seen."""
+    """One violation of an invariant."""
 
     invariant: str
+    """Name of the invariant, such as `S7`."""
     where: str
+    """Key of the run, or id of the session, slot, rate limit or plan."""
     what: str
+    """The observed state, for people."""
 
     @override
     def __str__(self) -> str:
-        """Return it in one line."""
+        """Return the violation as one line."""
         return f"{self.invariant} {self.where}: {self.what}"

@@ -1,1 +1,1 @@
-"""The rules: for each command, what it reads and what it comes to. Pure functions of their arguments."""
+"""Rules of the kernel: for each command, which rows it reads and locks, and the decision on it. Pure functions."""

@@ -1,4 +1,4 @@
-"""Rules for what waits: pending runs begin, and limited jobs are queued."""
+"""Rules for admission: pending runs start, and jobs that wait for a concurrency or rate limit are queued."""
 
 from collections import Counter
 from typing import Final
@@ -21,11 +21,11 @@ from holdfast.ports.structs import evolve
 from holdfast.ports.transport import Hint
 
 INPUT_ROW: Final = 1
-"""The history row that has what a run was given, unless it begins with rows that it keeps."""
+"""Number of the history row with the run's input, unless a fork keeps earlier rows."""
 
 
 class Slots:
-    """Gives out slots, in the order in which it is asked. Whoever is refused is passed by nobody who asks after it."""
+    """Allocator of concurrency slots: once a request for a slot is refused, later ones for the same slot are too."""
 
     def __init__(self, state: State, waiting: Waiting) -> None:
         self._state = state
@@ -34,26 +34,26 @@ class Slots:
         self.changes: list[Change] = []
 
     def take(self, one: Run | Job) -> bool:
-        """Return whether there was one left for a run or a job. It was, if it needs none."""
+        """Take a slot for a run or a job; return whether there was one. True if it needs none."""
         slot = one.slot
         if slot is None:
             return True
         used = self._state.used.get(slot)
-        if used is None:  # it was not searched for, so it is not locked
+        if used is None:  # not in the search, so not locked
             return False
         if slot in self._full or used + self._used[slot] >= (one.concurrency_limit or 0):
             self._full.add(slot)
             return False
         self._used[slot] += 1
         added = AddConcurrencyLimit(slot)
-        # A slot that nobody has had yet can't be locked: of two that add it, one conflicts, and counts again.
+        # A row that does not exist cannot be locked: of two commands that add it, one conflicts and counts again.
         if slot not in self._state.tables.slots and added not in self.changes:
             self.changes.append(added)
         return True
 
 
 class Turns:
-    """Says who may be queued under rate limits. Whoever is refused is passed by nobody who asks after it."""
+    """Allocator of starts under rate limits: once a request is refused, later ones for the same limit are too."""
 
     def __init__(self, state: State, now: Micros) -> None:
         self._state = state
@@ -64,12 +64,12 @@ class Turns:
         self.asleep: list[Job] = []
 
     def take(self, job: Job, slots: Slots) -> bool:
-        """Return whether a job may be queued: there is room for its start, and a slot, which it has then."""
+        """Return whether a job may be queued: its rate limit allows a start, and it got a slot."""
         name = job.rate
         if name is None:
             return slots.take(job)
         beside = self._state.rated.get(name)
-        if beside is None or name in self._over:  # None: it was not searched for, so it is not locked
+        if beside is None or name in self._over:  # None: not in the search, so not locked
             return False
         waiting = beside + self._queued[name]
         starts = self.rates.starts(name)
@@ -93,13 +93,13 @@ class Turns:
 
 
 def begin_run(draft: RunDraft, plan: Plan, run: Run) -> None:
-    """Open the first group of a run, which is that of the stage with which a rerun begins."""
+    """Open the first jobs of a run; in a rerun, those of the stage from which it reruns."""
     groups = (at for at, group in enumerate(plan.groups) if run.rerun_from in {n.name for n in group.nodes})
     begin(draft, plan, run.first_row, group=next(groups, 0), keeps=references_from(run.inherited))
 
 
 def admits_jobs(state: State, run: Run, draft: RunDraft) -> tuple[str, ...]:
-    """Return the stages for which job.admit may find something after what was done to a run."""
+    """Return the concurrency keys for which `job.admit` may find a job after these changes to a run."""
     if not draft.closed_all:
         return draft.admits_jobs
     stages = (line_of(run, one) for one in state.plan_of(run).limited)
@@ -108,14 +108,14 @@ def admits_jobs(state: State, run: Run, draft: RunDraft) -> tuple[str, ...]:
 
 
 def reads_of_claim_pending(command: RunClaimPending) -> Reads:
-    """Search for those that may begin."""
+    """Search for runs that may be admitted."""
     return Reads(search=_waiting_runs(command))
 
 
 def decide_claim_pending(
     state: State, command: RunClaimPending, now: Micros, _: Ids
 ) -> Decision[RunsAdmitted]:
-    """Let those begin for which there is a slot. One whose time has come queues for its slot, behind who is there."""
+    """Admit runs that get a slot. When its `start_at` passes, a run with a key joins the line for a slot first."""
     found = state.found[_waiting_runs(command)]
     runs = sorted(
         (run for run in map(state.tables.runs.get, found.runs) if run is not None),
@@ -160,15 +160,15 @@ def _waiting_runs(command: RunClaimPending) -> WaitingRuns:
 
 
 def reads_of_admit(command: JobAdmit) -> Reads:
-    """Search for those that may be queued."""
+    """Search for jobs that may be queued."""
     return Reads(search=_waiting_jobs(command))
 
 
 def decide_admit(state: State, command: JobAdmit, now: Micros, _: Ids) -> Decision[JobsAdmitted]:
-    """Queue those for which there is a slot, and room under their rate limit.
+    """Queue jobs that get a slot and whose rate limit allows a start.
 
-    The first for which there is no room sleeps until there is, and then lets in whoever is first. So that there is one
-    who does, and not many, it is kept until when he sleeps.
+    The first job that its rate limit refuses sleeps until the limit allows the next start; waking it triggers the next
+    admission. The rate limit's row has that instant, so that only one job sleeps for it.
     """
     found = state.found[_waiting_jobs(command)]
     jobs = sorted(

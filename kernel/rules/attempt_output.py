@@ -1,4 +1,4 @@
-"""Rules for what is said of runs: by people and programs with run.annotate, by attempts in heartbeats and settles."""
+"""Rules for annotations, artifacts, AI calls and logs: from `run.annotate`, heartbeats and settles."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
@@ -27,13 +27,13 @@ T = TypeVar("T")
 
 
 def reads_of_annotate(command: RunAnnotate) -> Reads:
-    """Read the newest generation of the run, and whether something was said under the key."""
+    """Lock the newest generation of the run; read its annotations under the key."""
     name = RunName(command.namespace, command.run_id)
     return Reads(names=(name,), annotation_keys=((name, command.key),) if command.key is not None else ())
 
 
 def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -> Decision[RunAnnotated]:
-    """Store what is said; of a name that was said under this key before, nothing."""
+    """Store the annotations, except names that the run already has under this key. Raises RunNotFoundError."""
     run = state.tables.run_named(RunName(command.namespace, command.run_id))
     if run is None:
         raise RunNotFoundError(command.run_id)
@@ -67,7 +67,7 @@ def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -
 
 
 def annotations_at_start(run: Run, annotations: Iterable[NamedValue], ids: Ids) -> Iterator[Change]:
-    """Yield what stores what a run is started with."""
+    """Yield the changes that store the annotations of a new run."""
     for one in annotations:
         yield AddAnnotation(
             Annotation(
@@ -82,7 +82,7 @@ def annotations_at_start(run: Run, annotations: Iterable[NamedValue], ids: Ids) 
 
 
 def annotation_keys(command: JobHeartbeat | JobSettle) -> tuple[tuple[str, str], ...]:
-    """Return the keys, each with its run, under which attempts say something in this command."""
+    """Return the run and key of each annotation in this command that has a key."""
     attempts = command.attempts if isinstance(command, JobHeartbeat) else (command,)
     return tuple(
         (job_key(attempt.job).run, key)
@@ -93,7 +93,7 @@ def annotation_keys(command: JobHeartbeat | JobSettle) -> tuple[tuple[str, str],
 
 
 def known_annotations(state: State) -> set[tuple[str, str, str]]:
-    """Return under which keys, of which runs, which annotations were said, as far as that was read."""
+    """Return the run, key and name of stored annotations, as far as they were read."""
     return {(run, key, name) for (run, key), names in state.tables.said_keys.items() for name in names}
 
 
@@ -106,10 +106,10 @@ def output_changes(
     *,
     artifacts: bool = False,
 ) -> list[Change]:
-    """Return what stores all that an attempt said; of artifacts nothing, unless told otherwise.
+    """Return the changes that store an attempt's output; artifacts only with `artifacts`.
 
-    `known` are annotations that were said before (see `known_annotations`), by other attempts of the same command too.
-    What this one says under keys is added.
+    `known` are the annotations with keys that are stored or decided already (see `known_annotations`). They are not
+    stored again, and those of this output are added to the set.
     """
     changes: list[Change] = []
     for one in outputs:

@@ -1,4 +1,7 @@
-"""The rule for what a function tells a run that it has started: both are written at once, so it is told once."""
+"""The rule for signals and cancellations that a durable function sends to its child runs.
+
+The child run and the row in the function's history are written in one transaction, so each is sent exactly once.
+"""
 
 from holdfast.kernel.commands import Recorded
 from holdfast.kernel.rules.admissions import admits_jobs
@@ -12,9 +15,9 @@ from holdfast.ports.records import TERMINAL, Job, Micros, Run, RunName, RunStatu
 def notify_child(
     state: State, draft: RunDraft, run: Run, job: Job, recorded: Recorded, now: Micros
 ) -> Decision[tuple[str, ...]]:
-    """Send a message to a run, or cancel it, and note that; if it can't have the message, note why.
+    """Signal or cancel a child run and append the row, with the reason if the signal is refused.
 
-    The reply names the stages that job.admit is due for.
+    The reply is the concurrency keys for `job.admit`.
     """
     notice = recorded.child_message
     assert notice is not None
@@ -42,7 +45,7 @@ def notify_child(
 
 
 def _cancelled(state: State, child: Run, reason: str, now: Micros) -> Decision[tuple[str, ...]]:
-    """Cancel a run, as run.cancel does. One that has ended stays as it is."""
+    """Cancel a run as `run.cancel` does. An ended run stays unchanged."""
     if child.status in TERMINAL:
         return Decision(())
     if child.is_admitted and state.plan_of(child).function is not None:

@@ -1,4 +1,4 @@
-"""Rules for runs that are stages of other runs: how they are started, and how their end gets to who waits for it."""
+"""Rules for child runs: how a parent run starts them, and how their results are delivered to it."""
 
 from typing import cast
 
@@ -34,11 +34,10 @@ from holdfast.ports.structs import evolve
 def start_child(
     state: State, draft: RunDraft, run: Run, job: Job, child: ChildRunStarted, now: Micros, ids: Ids
 ) -> Decision[tuple[str, ...]] | Failure:
-    """Create the run that a job stands for, which waits for its end; or say why that can't be.
+    """Create the child run of a stage, whose job then sleeps until the child run ends; or return why it can't be.
 
-    The reply names the stages that job.admit is due for.
-
-    If it is there already (its parent's jobs were lost and repaired), it is taken over.
+    If this run's child exists already, because its job was lost and repaired, the new job waits for it instead. The
+    reply is the concurrency keys for `job.admit`.
     """
     known = state.tables.run_named(RunName(run.namespace, child.run_id))
     if known is not None and (known.parent is None or named_job(known.parent).run != run.key):
@@ -53,9 +52,9 @@ def start_child(
 def begin_child(
     state: State, draft: RunDraft, run: Run, job: Job, recorded: Recorded, now: Micros, ids: Ids
 ) -> Decision[tuple[str, ...]] | None:
-    """Create a run for whose end a function waits; if its id is that of another, tell the function so.
+    """Create a child run of a durable function and append the row; if the id is taken, append `child.failed`.
 
-    None if nothing is to be created.
+    Returns None if no run is created. The reply is the concurrency keys for `job.admit`.
     """
     child = recorded.child
     assert child is not None
@@ -93,23 +92,23 @@ def _created(
 
 
 def taken_over(child: Run, parent: JobKey) -> Decision[tuple[str, ...]]:
-    """Have this job wait for the end of a run, whoever has until now; if it has ended, it owes that once more."""
+    """Make this job the one that waits for a child run. If the child run has ended, it delivers its result again."""
     taken = evolve(child, parent=parent.text)
     if child.status not in TERMINAL:
         return Decision((), (UpdateRun(taken),))
-    draft = RunDraft(taken, child.updated_at)  # it has ended, and stays as it was
+    draft = RunDraft(taken, child.updated_at)  # an ended run keeps its instants
     draft.add_parent_delivery()
     return Decision((), draft.changes())
 
 
 def reads_of_deliver(command: RunDeliver) -> Reads:
-    """Read the run that has ended and its job, and those that wait for it."""
+    """Lock the ended run with its delivery job, and the parent run with the job that waits."""
     keys = _keys(command)
     return Reads(runs=tuple(key.run for key in keys), jobs=keys, drivers=True)
 
 
 def decide_deliver(state: State, command: RunDeliver, now: Micros, _: Ids) -> Decision[RunDelivered]:
-    """Complete or fail the stage that waits for a run, if it still does. Repeating it does nothing."""
+    """Complete or fail the parent's stage or call, if it still waits for the child run. Repeating it does nothing."""
     delivery = state.tables.job(_keys(command)[0])
     if (
         delivery is None

@@ -1,4 +1,4 @@
-"""Rules for how jobs get to those who run them: sleepers that are due are queued, and what is queued is leased."""
+"""Rules for claims: sleeping jobs that are due are queued, and queued jobs are leased to sessions."""
 
 from typing import Final
 
@@ -25,17 +25,19 @@ from holdfast.ports.structs import evolve
 from holdfast.ports.transport import JobHint
 
 _RETRY_LATER: Final = 5_000_000
+"""Microseconds after which a hint whose job cannot be leased yet is delivered again."""
 
 
 def reads_of_claim(command: JobClaim) -> Reads:
-    """Search the queues that the session asks for."""
+    """Search the queues that the command names."""
     return Reads(sessions=(command.session,), search=_searched(command))
 
 
 def decide_claim(state: State, command: JobClaim, now: Micros, _: Ids) -> Decision[JobsClaimed]:
-    """Lease what was found, but beside a suspect nothing else that was lost: the first of these decides.
+    """Lease the jobs of the search, but never a quarantined job together with another lost job.
 
-    A session is asked for only where there is something.
+    The first lost job of the search decides which of the two kinds is leased. The session is checked only if the search
+    returned jobs. Raises SessionLostError.
     """
     found = state.found[_searched(command)].jobs
     if found:
@@ -64,10 +66,10 @@ def decide_claim(state: State, command: JobClaim, now: Micros, _: Ids) -> Decisi
 
 
 def may_start(starts: Rates, job: Job, admits: dict[str, None]) -> bool:
-    """Return whether the rate limit of a job lets it start now, and count that; add its key if job.admit is due for it.
+    """Return whether the rate limit of a job allows its start now, and count the start if so.
 
-    It is if this is the first start that counts: from now on it is known when there is room for those who wait. And it
-    is if the job has to wait again: there was room when it was queued, so its limit, or a clock, has changed.
+    Adds the job's key to `admits` where `job.admit` is due: after the first counted start, as from then on the instant
+    of the next one is known, and if the job must wait again, because its limit or a clock changed after it was queued.
     """
     name, key = job.rate, job.concurrency_key
     if name is None or key is None:
@@ -84,19 +86,19 @@ def _searched(command: JobClaim) -> Claimable:
 
 
 def reads_of_claim_one(command: JobClaimOne) -> Reads:
-    """Read the job."""
+    """Lock the job and its rate limit; read the session."""
     key = named_job(command.job)
     return Reads(sessions=(command.session,), jobs=(key,), starts=(key,))
 
 
 def decide_claim_one(state: State, command: JobClaimOne, now: Micros, _: Ids) -> Decision[JobClaimed]:
-    """Lease the job, or say why not and what to do with the message."""
+    """Lease the job, or return why it is ignored and when to deliver its hint again. Raises SessionLostError."""
     _require_session(state, command.session)
     job = state.tables.job(named_job(command.job))
     if job is None or job.namespace != command.namespace:
         return Decision(JobClaimed(attempt=None, ignored="closed"))
     changes: list[Change] = []
-    if _is_due(job, command, now):  # whoever sent the message asked to be told when it is
+    if _is_due(job, command, now):  # the hint may be a wake-up that was scheduled for this instant
         job = evolve(job, state=awake(job), wake_at=None)
         changes.append(UpdateJob(job))
     ignored = _why_ignored(job, command)
@@ -124,7 +126,7 @@ def decide_claim_one(state: State, command: JobClaimOne, now: Micros, _: Ids) ->
 
 
 def _is_passed_over(state: State, job: Job, command: JobClaimOne) -> bool:
-    """Return whether a job may not run beside what its session holds, as far as the command and its batch tell."""
+    """Return whether the session must leave a lost job to others, by the command and by earlier claims of its batch."""
     if not job.lost_attempts:
         return False
     here = [one for one in state.tables.all_jobs() if one.session == command.session and one.lost_attempts]
@@ -133,7 +135,7 @@ def _is_passed_over(state: State, job: Job, command: JobClaimOne) -> bool:
 
 
 def _is_due(job: Job, command: JobClaimOne, now: Micros) -> bool:
-    """Return whether the job that a message names sleeps, and need not any more."""
+    """Return whether the job that a hint names sleeps, is due, and can be woken by this session."""
     return (
         job.state is JobState.SLEEPING
         and job.wake_at is not None
@@ -166,17 +168,17 @@ def _why_ignored(job: Job, command: JobClaimOne) -> tuple[IgnoredReason, Micros 
 
 
 def reads_of_wake_due(command: JobWakeDue) -> Reads:
-    """Search for sleepers that are due."""
+    """Search for sleeping jobs that are due."""
     return Reads(search=Due(command.limit))
 
 
 def decide_wake_due(state: State, command: JobWakeDue, now: Micros, _: Ids) -> Decision[JobsWoken]:
-    """Queue them."""
+    """Wake the sleeping jobs that are due."""
     return queued(state, Due(command.limit), now)
 
 
 def queued(state: State, search: Due, now: Micros) -> Decision[JobsWoken]:
-    """Queue the sleepers that were found and are due."""
+    """Wake the sleeping jobs of a search that are due: queue them, or let them wait for their limits."""
     changes: list[Change] = []
     hints: list[JobHint] = []
     limited: dict[str, None] = {}

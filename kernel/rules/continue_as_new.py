@@ -1,4 +1,8 @@
-"""The rule for a function that goes on as a new generation: it has an empty history, and what may not be lost."""
+"""The rule for continue-as-new: the next generation has an empty history.
+
+Unread messages, updates that were not started, published values, annotations and the parent run move to it. See
+docs/decisions/0030.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import cast
@@ -24,7 +28,7 @@ from holdfast.ports.structs import evolve
 def continued(
     state: State, run: Run, job: Job, goes_on: ContinuedAsNew, now: Micros, ids: Ids
 ) -> Decision[JobSettled]:
-    """End a generation whose function goes on, and store the next one. Blocks the run if its code is not known here."""
+    """End a generation and store the next one; or block the run if this process does not have its code."""
     known = state.workflows.get((goes_on.workflow, goes_on.version))
     if known is None:
         error = UnknownWorkflowError(goes_on.workflow, goes_on.version)
@@ -52,7 +56,7 @@ def continued(
 
 
 def _ended(run: Run, goes_on: ContinuedAsNew, plan: Plan, now: Micros) -> RunDraft:
-    """End the generation. Whoever waits for the run waits for the next one, which has its parent."""
+    """End the generation. Its parent waits for the next one instead."""
     draft = RunDraft(evolve(run, parent=None), now)
     facts: dict[str, object] = {"generation": run.generation + 1, "definition": plan.definition}
     draft.append("run.continued", payload=goes_on.input, data=facts)
@@ -69,7 +73,7 @@ def _begun(
     key: str,
     now: Micros,
 ) -> RunDraft:
-    """Begin the next generation. It has the slot of the one before, is paused if that was, and cancelled if it was."""
+    """Start the next generation. It keeps the slot of the previous one, and is paused or cancelling if that was."""
     following = evolve(
         run,
         key=key,
@@ -107,13 +111,13 @@ def _begun(
         draft.append("update.received", payload=update.arguments, data=update_facts)
     function = plan.function
     for shown in goes_on.published:
-        # No value of the new generation has the number 0, so none is taken for recorded.
+        # The function numbers its values from 1, so a recorded value never looks like this one.
         draft.append(PUBLISHED, node=function, payload=shown.value, data={"name": shown.name, "number": 0})
     if run.status is RunStatus.PAUSED:
         draft.append("run.paused")
         draft.pause()
     begin_run(draft, plan, following)
-    if run.is_ending and run.error is not None:  # and has not heard of that
+    if run.is_ending and run.error is not None:  # the function has not received it yet
         cancelling = next((row for row in unseen if row.type == "run.cancelling"), None)
         draft.append(
             "run.cancelling", data=parse(cancelling.data) if cancelling and cancelling.data else None
@@ -127,7 +131,7 @@ def _updates_since(unseen: tuple[HistoryRow, ...]) -> Iterator[CarriedUpdate]:
 
 
 def sent_on(row: HistoryRow) -> CarriedUpdate:
-    """Return the update of a row, as it goes on to the next generation."""
+    """Return the update of a row in the form for the next generation."""
     facts = cast("Mapping[str, object]", parse(row.data or "{}"))
     assert row.payload is not None
     key = facts.get("key")
@@ -141,7 +145,7 @@ def sent_on(row: HistoryRow) -> CarriedUpdate:
 
 
 def _carried_annotations(state: State, run: Run, key: str, ids: Ids) -> Iterator[Change]:
-    """Say of the next generation what was said of the run: of each name, by each actor, what was said last."""
+    """Yield copies of the run's annotations for the next generation: of each name and actor the newest."""
     newest = {
         (annotation.name, annotation.actor_kind, annotation.actor_id): annotation
         for annotation in state.tables.annotations.get(run.key, ())

@@ -1,4 +1,4 @@
-"""Rules for runs that are past their deadline: they end, or their functions are told to."""
+"""Rules for deadlines: runs past their deadline fail; durable functions clean up first."""
 
 from holdfast.kernel.commands import RunExpire, RunsExpired
 from holdfast.kernel.rules.admissions import admits_jobs
@@ -14,15 +14,15 @@ from holdfast.ports.transport import Hint
 
 
 def reads_of_expire(command: RunExpire) -> Reads:
-    """Search for runs whose deadline has passed, and read the jobs that drive those that are functions.
+    """Search for runs whose deadline has passed; lock the jobs that drive their functions.
 
-    Of each the messages are read that came with starts.
+    Unread messages that came with a start are read as well.
     """
     return Reads(search=Overdue(command.limit), drivers=True)
 
 
 def decide_expire(state: State, command: RunExpire, now: Micros, ids: Ids) -> Decision[RunsExpired]:
-    """End them, or tell them to: a function cleans up first. Each is looked at again under its lock."""
+    """Fail the runs, or let their functions clean up first. Each run is checked again under its lock."""
     changes: list[Change] = []
     hints: list[Hint] = []
     runs: dict[str, None] = {}

@@ -1,6 +1,6 @@
-"""Rules for what cancels external work: it is tried again for a while, and what comes of it is told by one row.
+"""Rules for cancel jobs: they retry the cancellation of external work, and one history row records the outcome.
 
-None of it changes how the run has ended, or goes on.
+They never change the status or result of the run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from holdfast.ports.structs import evolve
 def work_cancelled(
     run: Run, job: Job, circumstances: Mapping[str, object], now: Micros
 ) -> Decision[JobSettled]:
-    """Note that the work is cancelled."""
+    """Record that the external work is cancelled."""
     draft = RunDraft(run, now)
     facts: dict[str, object] = {"attempt": job.attempts, "job": job.number, "key": job.waiting_for}
     draft.append(
@@ -32,7 +32,7 @@ def work_cancelled(
 def cancel_failed(
     run: Run, plan: Plan, job: Job, failure: Failure, circumstances: Mapping[str, object], now: Micros
 ) -> Decision[JobSettled]:
-    """Have it tried again after a while, of which nothing but the job tells; or note that it is given up."""
+    """Schedule another attempt, which changes only the job; or record that the cancellation is given up."""
     if failure.retryable and job.tries < job.max_attempts:
         retry_at = now + wait_of(policy_of(plan, job, None), job, failure)
         retried = rescheduled(job, retry_at, now, run.status)
@@ -44,9 +44,9 @@ def cancel_failed(
 
 
 def free_lost_cancel(draft: RunDraft, job: Job, now: Micros) -> Sequence[UpdateJob]:
-    """Free a job whose holder is gone, or note that it is given up: it was lost too often.
+    """Free a cancel job whose attempt was lost, or record that it is given up because it was lost too often.
 
-    Returns what changes besides the draft: an ended run's own row stays as it is while it is tried again.
+    Returns changes besides the draft: a retry leaves the row of the ended run unchanged.
     """
     lost = evolve(job, lost_attempts=job.lost_attempts + 1)
     if lost.lost_attempts < losses_max(job.max_attempts):

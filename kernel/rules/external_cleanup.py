@@ -1,4 +1,4 @@
-"""Rules for external work that nobody would cancel, or somebody would for no reason: only a fault brings that about."""
+"""Repair of cancel jobs: abandoned external work without one, and cancel jobs without such work. Only after faults."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias, cast
@@ -31,22 +31,22 @@ Item: TypeAlias = tuple[str, int | None]
 
 @frozen(kw_only=True)
 class CleanupFaults:
-    """What is wrong with what a run owes the world outside: work that has no job, jobs without work, jobs astray.
-
-    `lacking` are the numbers of the rows in which the stages were suspended, by stage and item.
-    """
+    """Faults in the cancel jobs of a run."""
 
     lacking: dict[Item, int]
+    """Abandoned work without a cancel job: the number of its `stage.suspended` row, by stage and item."""
     extra: Sequence[Job]
+    """Cancel jobs without abandoned work."""
     stuck: Sequence[Job]
+    """Cancel jobs that no worker will ever claim."""
 
     def __bool__(self) -> bool:
-        """Whether anything is wrong."""
+        """Whether there is a fault."""
         return bool(self.lacking or self.extra or self.stuck)
 
 
 def find_cleanup_faults(state: State, run: Run, plan: Plan, progress: Progress | None) -> CleanupFaults:
-    """Look through what a run owes. `progress` is where it is in its plan; None if it has ended."""
+    """Compare the cancel jobs of a run with its history. `progress` is its place in the plan; None if it has ended."""
     rows = state.completed.get(run.key, ())
     left = {
         item: row for item, row in _left(state, run, plan, rows) if not _is_waited_for(item, progress, rows)
@@ -67,10 +67,10 @@ def find_cleanup_faults(state: State, run: Run, plan: Plan, progress: Progress |
 def put_right(
     draft: RunDraft, state: State, run: Run, plan: Plan, faults: CleanupFaults, now: Micros
 ) -> Sequence[Change]:
-    """Give work its job again. Returns what changes besides the draft."""
+    """Add missing cancel jobs, delete extra ones and free stuck ones. Returns changes besides the draft."""
     for (name, item), row in faults.lacking.items():
         draft.open_cancel(stage_of(plan.node(name)), row, item, _key(state, run, name, item, row))
-    # One that nobody holds any more has failed in its last attempt, if that was the last: it gets another.
+    # A stuck job may have used its last attempt: it gets another, or no worker could claim it.
     retryable = (
         attrs.evolve(job, attempts=min(job.attempts, job.lost_attempts + job.max_attempts - 1))
         for job in faults.stuck
@@ -82,7 +82,7 @@ def put_right(
 
 
 def _left(state: State, run: Run, plan: Plan, rows: Sequence[CompletedRow]) -> Iterator[tuple[Item, int]]:
-    """Yield work of which the history does not say that it is over, or that it was cancelled."""
+    """Yield submitted work that, by the history, is neither over nor cancelled, with its `stage.suspended` row."""
     done = {(row.node, row.item) for row in rows if row.type in {STAGE_COMPLETED, *PAID_ROWS}}
     failed = {(row.node, row.item): row.number for row in rows if row.type == STAGE_FAILED}
     for row in rows:
@@ -101,7 +101,7 @@ def _is_waited_for(item: Item, progress: Progress | None, rows: Sequence[Complet
 
 
 def _code(state: State, run: Run, number: int) -> str:
-    """Return with which code a stage failed."""
+    """Return the error code of a failed stage."""
     row = state.suspensions.get((run.key, number))
     return "" if row is None else str(_facts(row.data).get("code") or "")
 
@@ -118,7 +118,7 @@ def _facts(data: str | None) -> dict[str, object]:
 
 
 def _is_stuck(state: State, job: Job) -> bool:
-    """Whether it is in a state out of which nothing will take it."""
+    """Whether the job is in a state that no worker or maintenance ever changes."""
     match job.state:
         case JobState.LEASED:
             return job.session not in state.tables.sessions

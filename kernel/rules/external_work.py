@@ -1,4 +1,4 @@
-"""Rules for stages whose work is done elsewhere: they are suspended, asked about, and woken."""
+"""Rules for external stages: suspend, poll and wake. See docs/decisions/0015."""
 
 from collections.abc import Iterator, Mapping
 
@@ -36,13 +36,13 @@ def suspended(
     now: Micros,
     circumstances: Mapping[str, object],
 ) -> Micros:
-    """Put a check in the place of an attempt that has handed its work on; return when it is made first."""
+    """Replace a job whose body submitted external work by a poll job; return the instant of its first check."""
     stage = stage_of(plan.node(job.node))
     if stage.check is None:
         raise InvalidCommandError(f"stage {job.node!r} has no check; it can't be suspended")
     if outcome.check_after <= 0 or not outcome.key:
         raise InvalidCommandError("a suspension has a key, and a check_after of more than nothing")
-    # Whoever woke the stage before it was suspended has left `wake_at` on its job.
+    # `stage.wake` sets `wake_at` on the job of a body that still runs.
     until = now if job.wake_at is not None else _next(now + outcome.check_after, outcome.give_up_at)
     facts: dict[str, object] = {
         "attempt": job.attempts,
@@ -67,10 +67,10 @@ def suspended(
 def checked(
     plan: Plan, run: Run, job: Job, failure: Failure | None, check_after: Micros | None, now: Micros
 ) -> Job | Failure:
-    """Return the job of a check that did not find the work done, or failed; or why the stage fails with it.
+    """Return the poll job for the next check, after one that failed or found the work unfinished; or why to give up.
 
-    A check that fails is tried again like any body. Once it has used up its attempts it is made as rarely as if the
-    work were not done, and begins anew: by failing it never ends a run.
+    A failed check is retried like any body. When its attempts are used up, it is made again after the usual
+    `check_after`, with all of its attempts: failed checks alone never fail a run.
     """
     assert job.check_after is not None
     if job.give_up_at is not None and now >= job.give_up_at:
@@ -92,27 +92,27 @@ def _next(at: Micros, give_up_at: Micros | None) -> Micros:
 
 
 def reads_of_poll(command: StagePollSuspended) -> Reads:
-    """Search for checks that are due."""
+    """Search for poll jobs that are due."""
     return Reads(search=Due(command.limit, JobKind.POLL))
 
 
 def decide_poll(state: State, command: StagePollSuspended, now: Micros, _: Ids) -> Decision[JobsWoken]:
-    """Queue them."""
+    """Queue the poll jobs that are due."""
     return queued(state, Due(command.limit, JobKind.POLL), now)
 
 
 def reads_of_wake(command: StageWake) -> Reads:
-    """Search for what is meant; its jobs are read."""
+    """Search for the jobs that the command means; lock them."""
     return Reads(search=_meant(command))
 
 
 def decide_wake(state: State, command: StageWake, now: Micros, _: Ids) -> Decision[StagesWoken]:
-    """Queue the checks. What is under way is marked: it is checked as soon as it is suspended, or again at once."""
+    """Queue the poll jobs. Mark bodies and checks that run, so that a check follows as soon as they end."""
     meant = _meant(command)
     keys = state.found[meant].jobs
     found = [job for key in keys if (job := state.tables.job(key)) is not None and _is_wakeable(job)]
     if len(found) < len(keys) or not keys:
-        # A command of the same batch has ended an attempt: it may have suspended its stage.
+        # A command of the same batch may have settled the body and opened a poll job since the search.
         found += (job for job in _checks(state.tables, meant) if job.key not in keys)
     if not found:
         raise NothingToWakeError(command.key or f"{command.run_id}/{command.stage}")
@@ -137,7 +137,7 @@ def _is_wakeable(job: Job) -> bool:
 
 
 def _checks(tables: Tables, meant: Wakeable) -> Iterator[Job]:
-    """Yield those of the checks that were read or opened which are meant."""
+    """Yield the poll jobs in the tables that the search means."""
     run = None if meant.run_id is None else tables.run_named(RunName(meant.namespace, meant.run_id))
     for job in tables.all_jobs():
         if job.kind is not JobKind.POLL or job.namespace != meant.namespace:

@@ -1,4 +1,4 @@
-"""Rules for durable functions: what their calls come to is recorded, and they rest while they wait."""
+"""Rules for durable functions: results of calls are recorded as history rows, and waiting functions are suspended."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -51,7 +51,7 @@ from holdfast.ports.transport import RunHint
 
 
 def reads_of_record(command: JobRecord) -> Reads:
-    """Read the run, then the job, and the rows that the function has not been told."""
+    """Lock the run, then the job; read the rows that the driver does not have, and the child runs that it names."""
     if command.seen < 0:
         raise InvalidCommandError(f"seen is {command.seen}; it must be the number of a row, or 0")
     if command.lost_attempts < 0:
@@ -78,9 +78,9 @@ def reads_of_record(command: JobRecord) -> Reads:
 
 
 def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> Decision[JobRecorded]:
-    """Append a row for each; if the attempt is not held any more, change nothing.
+    """Append the rows and reply with all rows that the driver does not have, or reply `fenced`.
 
-    A timer whose time has not come by the store's clock is left out: the function is told when it has.
+    A timer that the store's clock has not reached is left out. The driver records it again later.
     """
     held = held_job(state, command.job, command.epoch, command.namespace)
     if held is None:
@@ -97,12 +97,12 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
     notified: set[str] = set()
     for recorded in command.rows:
         is_early = recorded.due is not None and recorded.due > now
-        # Whoever has heard no answer sends the same again: what was stored then is among what it has not seen.
+        # A driver whose reply was lost sends the same rows again. Those that were stored are among `unseen`.
         if is_early or (recorded.type, recorded.call, recorded.attempt) in known:
             continue
         if recorded.child_message is not None:
             if recorded.child_message.run_id in notified:
-                continue  # one thing at a time: its row is as it was before this command
+                continue  # the child run was read before this command: one change per child
             notified.add(recorded.child_message.run_id)
             done = notify_child(state, draft, run, job, recorded, now)
             more = (*more, *done.changes)
@@ -129,10 +129,10 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
     is_changed = bool(draft.rows) or run.mailbox != before.mailbox
     changes: tuple[Change, ...] = (*draft.changes(), *more) if is_changed else ()
     if any(row.type in UPDATE_ANSWERS for row in draft.rows):
-        draft.hints.append(RunHint(run=run.key))  # somebody waits for that
+        draft.hints.append(RunHint(run=run.key))  # wakes the caller of the update
     if draft.rows and (job.lost_attempts > command.lost_attempts or job.attempts > 1):
-        # It has come further than before: only what was lost and is still under way is held against it. It may not get
-        # to be a suspect here, where it may be beside others that were lost.
+        # Progress resets the count of lost claims; losses of steps in progress remain. They may not make the job a
+        # suspect here, as its session may hold other lost jobs (docs/decisions/0059).
         changes = (
             *changes,
             UpdateJob(evolve(job, attempts=1, lost_attempts=min(job.lost_attempts, command.lost_attempts))),
@@ -191,9 +191,9 @@ def _append(draft: RunDraft, job: Job, recorded: Recorded, host: str) -> None:
 
 
 def _close(draft: RunDraft, job: Job, recorded: Recorded, unseen: Sequence[HistoryRow]) -> None:
-    """Close a channel, unless a message has come for it that the function has not been told: then it hears of that.
+    """Close a channel, unless the function has not received a message for it: then the row is left out.
 
-    Whoever sends to it from here on is refused. Both is decided under the lock of the run.
+    Later senders are refused. The run's lock orders closing and sending.
     """
     channel = recorded.channel
     assert channel is not None
@@ -209,7 +209,7 @@ def _close(draft: RunDraft, job: Job, recorded: Recorded, unseen: Sequence[Histo
 
 
 def having_received(run: Run, numbers: Sequence[int]) -> Run:
-    """Return a run whose function has received the messages in these rows."""
+    """Return the run with the messages of these rows removed from its mailbox."""
     if run.mailbox is None or not numbers:
         return run
     return evolve(run, mailbox=mailbox_from(run.mailbox).received(numbers).to_text())
@@ -218,9 +218,9 @@ def having_received(run: Run, numbers: Sequence[int]) -> Run:
 def function_waiting(
     before: Run, run: Run, job: Job, outcome: FunctionWaiting, now: Micros
 ) -> Decision[JobSettled]:
-    """Let a function rest, unless there are rows that it has not been told: then it is driven again at once.
+    """Suspend a waiting function until its timer or a new row; if it has not received all rows, queue it at once.
 
-    `before` is its run as it was before what it has received was taken into account.
+    `run` is `before` without the messages that the function has received.
     """
     wake_at = None if outcome.wake_at is None else max(outcome.wake_at, now)
     if outcome.seen < run.last_row:
@@ -234,7 +234,7 @@ def function_waiting(
 
 
 def result_refused(run: Run, job: Job, failure: Failure, now: Micros) -> Decision[JobSettled]:
-    """Have a function driven again that ended with what can't be stored: it fails then, and takes back what it did."""
+    """Queue a function again whose result the store refused: it then fails and runs its compensations."""
     draft = RunDraft(run, now)
     draft.append(RESULT_REFUSED, node=job.node, epoch=job.epoch, data={"message": failure.message})
     released = rescheduled(evolve(job, attempts=0, lost_attempts=0), now, now, run.status)
@@ -243,7 +243,7 @@ def result_refused(run: Run, job: Job, failure: Failure, now: Micros) -> Decisio
 
 
 def function_cancelled(state: State, run: Run, reason: str, now: Micros) -> RunDraft:
-    """End a run whose function was told to end, and has; or has ended so by itself, for a reason of its own."""
+    """End the run of a function that has cleaned up after a cancellation or deadline, or that cancelled itself."""
     requested_error = run.error if run.is_ending else None
     error: dict[str, object] = {"code": "cancelled", "message": reason}
     if requested_error is not None:
@@ -265,7 +265,7 @@ def function_cancelled(state: State, run: Run, reason: str, now: Micros) -> RunD
 def block(
     state: State, run: Run, job: Job, failure: Failure, now: Micros, circumstances: dict[str, object]
 ) -> Decision[JobSettled]:
-    """Hold what can't go on until somebody has resumed its run."""
+    """Block the run of a stage or function that cannot continue."""
     draft = RunDraft(run, now)
     if job.kind is JobKind.WORKFLOW:
         block_run(state, draft, job, failure, now, circumstances)
@@ -284,9 +284,9 @@ def _block_stage(
     now: Micros,
     circumstances: dict[str, object],
 ) -> None:
-    """Block the run of a stage, with all of its jobs that nobody has. The attempt does not count: no body was done."""
+    """Block the run of a stage and hold its jobs that are not leased. The attempt is not counted: no body ran."""
     _append_blocked(draft, job, failure, circumstances)
-    if draft.status is not RunStatus.BLOCKED:  # another stage may have come before
+    if draft.status is not RunStatus.BLOCKED:  # another stage may have blocked it
         draft.block()
     draft.reschedule_job(evolve(job, attempts=max(0, job.attempts - 1)), now)
     for other in state.tables.jobs.get(draft.run_key, {}).values():
@@ -295,7 +295,7 @@ def _block_stage(
 
 
 def _append_blocked(draft: RunDraft, job: Job, failure: Failure, circumstances: dict[str, object]) -> None:
-    """Append the row that says by which job, and by what failure, a run is blocked."""
+    """Append the `run.blocked` row with the job and the failure that block the run."""
     facts = {**failure_facts(job, failure), **circumstances}
     draft.append("run.blocked", node=job.node, item=job.item, epoch=job.epoch, data=facts)
 
@@ -308,10 +308,10 @@ def block_run(
     now: Micros,
     circumstances: dict[str, object],
 ) -> None:
-    """Block a run: its function is held, with its steps in queues that nobody has, and nothing of it is lost."""
+    """Block the run of a function: hold its job, and its queued steps that are not leased."""
     _append_blocked(draft, job, failure, circumstances)
     draft.block()
-    draft.reschedule_job(evolve(job, attempts=0), now)  # what it was suspected of it still is
+    draft.reschedule_job(evolve(job, attempts=0), now)  # `lost_attempts` stays: it may still be a suspect
     for step in steps_in_queues(state, draft.run_key):
         if step.state is not JobState.LEASED:
             draft.reschedule_job(step, step.wake_at or now)

@@ -1,4 +1,4 @@
-"""Rules for bodies that are to be heard from, and are not: their attempts are over, and their jobs tried again."""
+"""Rules for heartbeat timeouts: an attempt that sends no heartbeat in time fails, and its job is retried."""
 
 from datetime import timedelta
 from itertools import groupby
@@ -14,18 +14,18 @@ from holdfast.ports.records import TERMINAL, Job, JobState, Micros
 from holdfast.ports.transport import Hint
 
 HEARTBEAT_TIMEOUT: Final = "heartbeat_timeout"
-"""The code of the failure of an attempt of which nothing was heard for too long."""
+"""Code of the failure of an attempt that missed its heartbeat timeout."""
 
 
 def reads_of_reap_silent(command: JobReapSilent) -> Reads:
-    """Search for jobs whose heartbeat is overdue; they and their runs are read."""
+    """Search for jobs whose heartbeat is overdue; lock them and their runs."""
     return Reads(search=_searched(command))
 
 
 def decide_reap_silent(state: State, command: JobReapSilent, now: Micros, _: Ids) -> Decision[SilentReaped]:
-    """Let each of these attempts fail: whoever holds it can write no more.
+    """Fail the attempts whose heartbeat is overdue. They are fenced from then on.
 
-    Each job is looked at again under its lock: its body may have been heard from, or have ended, since the search.
+    Each job is checked again under its lock, as its body may have sent a heartbeat or ended since the search.
     """
     changes: list[Change] = []
     hints: list[Hint] = []

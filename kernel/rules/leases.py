@@ -1,4 +1,47 @@
-"""Rules for what is leased: who may write for an attempt, what is heard of it, and how it is given back."""
+"""Rules for leases: which attempt may write for a job, and how it sends output or releases its job.
+
+A worker can freeze, lose its network and wake up an hour later. The store cannot stop its process, so it refuses its
+writes. This is how.
+
+**Claims and epochs.** A job is a row. A claim (`kernel/rules/claims.py`, or `take_next` of a settle) sets its state to
+LEASED, writes the session, and adds one to `epoch` and to `attempts`. The pair (job id, epoch) is the fencing token of
+the attempt. Nothing lowers an epoch, and a run never reuses the number of a job, so no two attempts share a token.
+
+**Fencing.** Every write of an attempt passes `held_job` or, for heartbeats, `is_held`: the job must exist, be LEASED
+and have the token's epoch. Whatever takes a job from its attempt breaks one of these: a release or a reaper changes the
+state, a later claim changes the epoch, the end of a run or of a map deletes the job, and a poll that becomes a cancel
+job is queued (`cancelling` in `ports/records.py`). A late write is not an error. Its reply is `fenced` (`lost` for a
+heartbeat), it changes nothing, and its output is dropped with it.
+
+**Sessions.** A job row has no expiry. It belongs to a session, and renewing the session row renews all of its leases
+with one write, however many there are. A session that is not renewed in time is declared dead, for ever
+(`session.reap`); after that commit, `lease.reap_stale` frees its jobs. Two commands, because in a single one a claim
+could slip in between the search for jobs and the death of the session (docs/decisions/0003). The token does not name
+the session: a worker whose lease has expired may still settle until the reaper has freed its job. That is safe, because
+until then no other worker can have started the work.
+
+**Lost attempts.** An attempt whose session died is lost (`free_lost` in `kernel/rules/sessions.py`). It counts in
+`lost_attempts`, not against `max_attempts`, and leaves a history row, except for a cancel job: when a machine dies, its
+jobs have not failed. But a body may be what kills its worker. So losses have a maximum of their own, `losses_max`: as
+many as the job has attempts, at least 5 and at most 100. With `attempts=1` it is the first loss, because such a body
+must not start twice. A job that drives a durable function is not failed: after ten lost claims in a row without a new
+history row, its run is blocked.
+
+**Quarantine.** A store cannot tell which attempt killed a worker. A job that was lost twice (`suspect` in the API) is
+therefore not leased to a session that holds another job that was ever lost, nor the other way round. So from its third
+start on, a poison job has new neighbours each time: it reaches its maximum of losses, and they normally do not. Claims
+decide this from the job's row and from what the worker reports about its session (`pass_over`). Invariant S12 checks
+it. docs/decisions/0059 has the reasons and the limits.
+
+**Guaranteed.** One attempt at a time may write for a job. An attempt that is given back does not count, and its epoch
+is not used again.
+
+**Ugly, and why it stays.** If the reply to a claim is lost, the session holds jobs that no process runs, and renewing
+it keeps them. The worker has to replace its session; an expiry in each job row would cost one write a job for each
+renewal. `lost_attempts` means something else for a job that drives a function: the most losses of any step in progress
+there, and its own since the last record. It stays because a claim must decide quarantine without reading the history.
+For the same jobs `Job.tries` counts losses too, because they are blocked for them and never fail.
+"""
 
 from holdfast.kernel.commands import Attempt, JobHeartbeat, JobRelease, JobReleased, JobsHeld
 from holdfast.kernel.rules.attempt_output import annotation_keys, known_annotations, output_changes
@@ -13,7 +56,7 @@ from holdfast.ports.transport import JobHint
 
 
 def named_job(job: str) -> JobKey:
-    """Return the key of a job. InvalidCommandError if it can be none."""
+    """Return the key of the job with this id. Raises InvalidCommandError if it is not a job id."""
     try:
         return job_key(job)
     except ValueError as error:
@@ -21,9 +64,9 @@ def named_job(job: str) -> JobKey:
 
 
 def held_job(state: State, job_id: str, epoch: int, namespace: str) -> tuple[Run, Job] | None:
-    """Return run and job if this attempt may write: that is the guard of every write of an attempt.
+    """Return run and job if the attempt with this epoch may write, or None: it is fenced.
 
-    Once a run has ended, only what it owes is done.
+    After the end of a run only the jobs that outlive it may write: those that cancel external work.
     """
     key = named_job(job_id)
     run, job = state.tables.runs.get(key.run), state.tables.job(key)
@@ -35,14 +78,14 @@ def held_job(state: State, job_id: str, epoch: int, namespace: str) -> tuple[Run
 
 
 def is_held(job: Job | None, epoch: int, namespace: str) -> bool:
-    """Return whether this attempt holds the job."""
+    """Return whether the job exists in the namespace and is leased under this epoch."""
     return (
         job is not None and job.namespace == namespace and job.state is JobState.LEASED and job.epoch == epoch
     )
 
 
 def attempt_of(job: Job) -> Attempt:
-    """Return the attempt that a leased job stands for, as its holder is told of it."""
+    """Return the attempt that its worker receives for a leased job."""
     return Attempt(
         job=job.key.text,
         epoch=job.epoch,
@@ -61,13 +104,13 @@ def attempt_of(job: Job) -> Attempt:
 
 
 def reads_of_release(command: JobRelease) -> Reads:
-    """Read the run, then the job."""
+    """Lock the run, then the job."""
     key = named_job(command.job)
     return Reads(runs=(key.run,), jobs=(key,))
 
 
 def decide_release(state: State, command: JobRelease, now: Micros, _: Ids) -> Decision[JobReleased]:
-    """Queue the job again, with the attempt not counted."""
+    """Queue the job again, or let it sleep for the delay, without counting the attempt."""
     held = held_job(state, command.job, command.epoch, command.namespace)
     if held is None:
         return Decision(JobReleased(status="fenced"))
@@ -82,7 +125,7 @@ def decide_release(state: State, command: JobRelease, now: Micros, _: Ids) -> De
 
 
 def reads_of_heartbeat(command: JobHeartbeat) -> Reads:
-    """Read the jobs. Only those about which there is something to store are locked: mostly there is nothing."""
+    """Read the jobs, and lock those of attempts that send output. Most send none."""
     return Reads(
         jobs=tuple(named_job(held.job) for held in command.attempts if held.outputs),
         seen=tuple(named_job(held.job) for held in command.attempts if not held.outputs),
@@ -91,7 +134,7 @@ def reads_of_heartbeat(command: JobHeartbeat) -> Reads:
 
 
 def decide_heartbeat(state: State, command: JobHeartbeat, now: Micros, ids: Ids) -> Decision[JobsHeld]:
-    """Store what the attempts said that are still held, and name the others. A heartbeat keeps its attempt."""
+    """Store the output of attempts that hold their jobs, extend those with a heartbeat, and report the other ones."""
     lost: list[str] = []
     changes: list[Change] = []
     known = known_annotations(state)
@@ -107,7 +150,7 @@ def decide_heartbeat(state: State, command: JobHeartbeat, now: Micros, ids: Ids)
 
 
 def hints_of(job: Job) -> tuple[JobHint, ...]:
-    """Return what tells of a job: nothing, if nobody can have it yet."""
+    """Return the hint for a queued job; no hint in any other state."""
     return (
         ()
         if job.state is not JobState.QUEUED

@@ -1,4 +1,4 @@
-"""Rules for what is on its way to sinks of events: who flushes it, how far it has come, and what is refused."""
+"""Rules for the outbox: leasing streams of events to a flush, storing its progress, dead-lettering and sweeping."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
@@ -35,15 +35,16 @@ from holdfast.ports.records import (
 )
 
 PARK_AFTER: Final = 5
-"""How often a sink must refuse an event, saying that it is the event, until the event's stream is parked."""
+"""How many times a sink must reject an event as such before the event's stream is dead-lettered."""
 PARK_AFTER_FAILURES: Final = 20
-"""How often a sink must fail at an event in any other way, while it takes others.
+"""How many times a sink must fail at an event for other reasons, while it accepts other events.
 
-With the waits between them that takes more than an hour: a sink that is half away for so long parks nothing.
+With the waits in between this takes more than an hour, so a partial outage of a sink dead-letters nothing.
 """
 KNOWN_EVERYWHERE: Final[Micros] = 60_000_000
-"""How long after its registration every process knows a sink."""
+"""Microseconds after its registration by which every process knows of a sink."""
 ERROR_MAX: Final = 2_000
+"""Longest error text, and reason of a skipped event, that is stored, in characters."""
 _DELAY_MIN: Final[Micros] = 1_000_000
 _DELAY_MAX: Final[Micros] = 300_000_000
 
@@ -51,7 +52,7 @@ _DELAY_MAX: Final[Micros] = 300_000_000
 def stream_advances(
     rows: Iterable[HistoryRow], runs: Mapping[str, Run], sinks: Sequence[Sink]
 ) -> list[AdvanceStreams]:
-    """Return what sinks are to know of rows that are about to be stored."""
+    """Return the changes that make rows, which are about to be stored, known to their streams: one per run and sink."""
     last: dict[str, HistoryRow] = {}
     for row in rows:
         if row.run not in last or last[row.run].number < row.number:
@@ -65,12 +66,12 @@ def stream_advances(
 
 
 def reads_of_flush(command: OutboxFlush) -> Reads:
-    """Search for streams with news; the sink is read."""
+    """Search for streams with undelivered rows; read the sink."""
     return Reads(search=_due(command), sinks=(SinkName(command.namespace, command.sink),))
 
 
 def decide_flush(state: State, command: OutboxFlush, now: Micros, ids: Ids) -> Decision[OutboxFlushed]:
-    """Lease the streams. Each lease has a holder of its own: what comes too late shows another, and changes nothing."""
+    """Lease the due streams under a new holder id, so that a late `outbox.settle` of an older lease is fenced."""
     sink = state.tables.sink_named(SinkName(command.namespace, command.sink))
     due = [
         stream
@@ -118,7 +119,7 @@ def reads_of_settle(command: OutboxSettle) -> Reads:
 
 
 def decide_settle(state: State, command: OutboxSettle, now: Micros, _: Ids) -> Decision[OutboxSettled]:
-    """Move the cursors of the streams that are still held. A stream that is refused again and again is parked."""
+    """Store the progress of streams that the holder still has, and dead-letter those that were refused too often."""
     sink = state.tables.sink_named(SinkName(command.namespace, command.sink))
     fenced: list[str] = []
 
@@ -178,15 +179,16 @@ def _moved(stream: Stream, number: int, now: Micros) -> Stream:
 
 
 def _took_others(sink: Sink, stream: Stream) -> bool:
-    """Whether the sink has taken something since it failed at this stream."""
+    """Whether the sink has accepted an event since it failed at this stream."""
     failed_at, succeeded_at = stream.failed_at, sink.succeeded_at
     return failed_at is not None and succeeded_at is not None and succeeded_at > failed_at
 
 
 def _refused(stream: Stream, refusal: Refused, sink: Sink, now: Micros, *, counts: bool) -> Stream:
-    """Count the attempt if the sink said that it is the event, or has taken others since the last time.
+    """Schedule the stream again after a failure, or dead-letter it.
 
-    Else it is the sink that fails, and its streams are not to blame.
+    The attempt counts only if the sink rejected the event as such, or accepted other events since the last failure.
+    Otherwise the sink as a whole is failing.
     """
     moved = _moved(stream, refusal.delivered, now)
     attempts = moved.attempts + counts
@@ -200,13 +202,13 @@ def _refused(stream: Stream, refusal: Refused, sink: Sink, now: Micros, *, count
     )
     if attempts >= (PARK_AFTER if refusal.final else PARK_AFTER_FAILURES):
         return attrs.evolve(failed, state=StreamState.DEAD_LETTERED, due_at=None, dead_lettered_at=now)
-    # After the sink's own pause, so that next time others are tried before it.
+    # Later than the pause of the sink itself, so that other streams are tried first.
     delay = _DELAY_MIN * 2 ** min(attempts if counts else sink.failures + 1, 20)
     return attrs.evolve(failed, due_at=now + min(delay, _DELAY_MAX))
 
 
 def reads_of_sweep(command: OutboxSweep) -> Reads:
-    """Search for runs with rows that sinks have not heard of; the sinks are locked if a walk is to be noted."""
+    """Search for runs with rows that are in no stream; lock the sinks if the end of a sweep is to be stored."""
     return Reads(
         search=_undelivered(command),
         sinks=tuple(SinkName(command.namespace, name) for name in command.sinks),
@@ -215,7 +217,10 @@ def reads_of_sweep(command: OutboxSweep) -> Reads:
 
 
 def decide_sweep(state: State, command: OutboxSweep, now: Micros, _: Ids) -> Decision[OutboxSwept]:
-    """Say the news. At the end of a walk that began when all processes knew the sink, there is no more hurry."""
+    """Add the missing rows to their streams.
+
+    At the end of a sweep that began when every process knew of the sinks, no further sweep is due.
+    """
     found = state.found[_undelivered(command)]
     sinks = [
         sink
@@ -240,19 +245,19 @@ def decide_sweep(state: State, command: OutboxSweep, now: Micros, _: Ids) -> Dec
 
 
 def is_walked(sink: Sink) -> bool:
-    """Whether all runs were looked at since every process knows the sink."""
+    """Whether a sweep over all runs has ended that began when every process knew of the sink."""
     return sink.swept_at is not None and sink.swept_at >= sink.created_at + KNOWN_EVERYWHERE
 
 
 def reads_of_replay(command: DeadLetterReplay) -> Reads:
-    """Search for parked streams."""
+    """Search for dead-lettered streams."""
     return Reads(search=_dead_lettered(command))
 
 
 def decide_replay(
     state: State, command: DeadLetterReplay, now: Micros, _: Ids
 ) -> Decision[DeadLettersReplayed]:
-    """Let them go on, with what was refused or without it."""
+    """Release dead-lettered streams, with the refused event or without it."""
     found = state.found[_dead_lettered(command)].streams
     streams = [_replayed(state.tables.streams[key], command, now) for key in found]
     reply = DeadLettersReplayed(replayed=len(streams), more=len(streams) >= command.limit)

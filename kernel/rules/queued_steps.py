@@ -1,4 +1,7 @@
-"""Rules for steps that a function has put into a queue: each is a job of its own, whose end its function is told."""
+"""Rules for queued steps: each is a job, and its end is a history row that wakes the durable function.
+
+See docs/decisions/0031.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -42,12 +45,12 @@ from holdfast.ports.records import (
 
 
 def steps_in_queues(state: State, run: str) -> list[Job]:
-    """Return the jobs of steps that a run has, of those that were read."""
+    """Return the run's jobs of queued steps, of the jobs that were read."""
     return [job for job in state.tables.jobs.get(run, {}).values() if job.kind is JobKind.STEP]
 
 
 def queue_step(draft: RunDraft, driver: Job, recorded: Recorded) -> None:
-    """Note that a step is to be done, and add the job that does it."""
+    """Append the `step.queued` row and add the job of the step."""
     queued = recorded.queued
     assert queued is not None
     step = recorded.step or ""
@@ -75,7 +78,7 @@ def queue_step(draft: RunDraft, driver: Job, recorded: Recorded) -> None:
 
 
 def open_steps(rows: Sequence[HistoryRow]) -> Mapping[str, HistoryRow]:
-    """Return the calls whose steps are in queues, each with the row that put it there."""
+    """Return the `step.queued` rows of calls whose steps have not ended, by call."""
     found: dict[str, HistoryRow] = {}
     for row in rows:
         call = str(_facts(row)["call"])
@@ -87,13 +90,13 @@ def open_steps(rows: Sequence[HistoryRow]) -> Mapping[str, HistoryRow]:
 
 
 def is_of(job: Job, row: HistoryRow) -> bool:
-    """Whether a job is the one that does the step which a row has put into a queue."""
+    """Whether a job is the one that this `step.queued` row names."""
     facts = _facts(row)
     return (job.kind, job.number, job.node) == (JobKind.STEP, facts["job"], facts["call"])
 
 
 def queue_again(draft: RunDraft, lost: HistoryRow) -> None:
-    """Give a step another job whose own is not there, by another row like this one."""
+    """Replace the missing job of a queued step: append another `step.queued` row, with the next attempt number."""
     facts = {**_facts(lost), "job": draft.next_job}
     facts["attempt"] = cast("int", facts["attempt"]) + 1
     row = draft.append(STEP_QUEUED, node=lost.node, epoch=lost.epoch, payload=lost.payload, data=facts)
@@ -101,7 +104,7 @@ def queue_again(draft: RunDraft, lost: HistoryRow) -> None:
 
 
 def queued_by(row: HistoryRow) -> Queued:
-    """Return how a row says that a step was put into its queue."""
+    """Return the job options of a `step.queued` row."""
     facts = _facts(row)
     assert row.payload is not None
     rate = facts.get("rate")
@@ -120,9 +123,9 @@ def _facts(row: HistoryRow) -> dict[str, object]:
 
 
 def take_back_step(state: State, draft: RunDraft, driver: Job, recorded: Recorded) -> None:
-    """Take the job of a step away in which nobody is interested any more: whoever holds it can write no more.
+    """Delete the job of a queued step that its function no longer waits for, and append `step.cancelled`.
 
-    If it has ended meanwhile there is nothing to take away.
+    Does nothing if the step has ended. An attempt in progress is fenced.
     """
     job = state.tables.job(JobKey(draft.run_key, recorded.job or 0))
     if job is None or job.kind is not JobKind.STEP or job.node != recorded.call:
@@ -135,7 +138,7 @@ def take_back_step(state: State, draft: RunDraft, driver: Job, recorded: Recorde
 def step_settled(
     state: State, command: JobSettle, run: Run, job: Job, circumstances: dict[str, object], now: Micros
 ) -> Decision[JobSettled]:
-    """Note how an attempt at a step ended. If the step has, its function is woken in the same commit."""
+    """Store the outcome of an attempt of a queued step. If the step has ended, wake its function as well."""
     draft = RunDraft(run, now)
     retry_at: Micros | None = None
     match command.outcome:
@@ -155,7 +158,7 @@ def step_settled(
 
 
 def free_lost_step(state: State, draft: RunDraft, run: Run, job: Job, now: Micros) -> bool:
-    """Free the job of a step whose holder is gone; return False if it was lost too often: the step has failed."""
+    """Free the job of a step whose attempt was lost and return True; or fail the step and return False."""
     raised = raised_from(StepLostError(step_of(job.definition) or "", job.attempts))
     error: dict[str, object] = {"type": raised.type, "message": raised.message, "code": raised.code}
     lost = evolve(job, lost_attempts=job.lost_attempts + 1)

@@ -1,4 +1,4 @@
-"""Which rule answers which command, and what its reply is."""
+"""Registry of commands: the rule that decides each command, and the class of its reply."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar, cast
@@ -41,12 +41,15 @@ Decide: TypeAlias = Callable[[State, C, Micros, Ids], Decision[R]]
 
 @attrs.frozen
 class Rule:
-    """How a command is answered: what it reads, how it is decided, what its reply is."""
+    """The rule of one command class."""
 
     command: type[c.Command[Any]]
     reply: type
+    """Class of the replies."""
     reads: Callable[[Any], Reads]
+    """Returns the rows to read and lock for a command."""
     decide: Callable[[State, Any, Micros, Ids], Decision[Any]]
+    """Returns the decision on a command, from these rows, the store's time and a source of ids."""
 
 
 def _rule(
@@ -102,7 +105,7 @@ _ALL: Final = (
 )
 
 RULES: Final[Mapping[type[c.Command[Any]], Rule]] = {rule.command: rule for rule in _ALL}
-"""The rules by command class. `job.execute` has none: it is a claim, a body and a settle."""
+"""Rules by command class. `job.execute` has no rule: it is a claim, a body and a settle."""
 
 _BY_TYPE: Final[Mapping[str, type[c.Command[Any]]]] = {
     **{rule.command.type: rule.command for rule in _ALL},
@@ -112,7 +115,7 @@ _REPLIES: Final = {rule.command: rule.reply for rule in _ALL} | {c.JobExecute: c
 
 
 def command_from(data: object) -> c.Command[object]:
-    """Return the command that JSON data describe. InvalidCommandError if they describe none."""
+    """Return the command that JSON data describes. Raises InvalidCommandError."""
     if not isinstance(data, dict):
         raise InvalidCommandError("a command is a JSON object with a `type`")
     fields = dict(cast("dict[str, object]", data))
@@ -123,5 +126,5 @@ def command_from(data: object) -> c.Command[object]:
 
 
 def reply_type(command: type[c.Command[Any]]) -> type:
-    """Return the class of a command's replies."""
+    """Return the class of the replies to a command class."""
     return _REPLIES[command]

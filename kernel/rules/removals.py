@@ -1,4 +1,4 @@
-"""The rule for removing a run: with all its generations, once nobody waits for anything of it any more."""
+"""The rule for removing a run with all its generations, once nothing of it is left to deliver or cancel."""
 
 from holdfast.kernel.commands import RunRemove, RunRemoved
 from holdfast.kernel.rules.runs import is_older, named_run
@@ -10,12 +10,12 @@ from holdfast.ports.records import TERMINAL, JobKind, Micros, Run, RunName
 
 
 def reads_of_remove(command: RunRemove) -> Reads:
-    """Read the newest generation of the run, and what all of its generations leave."""
+    """Lock the newest generation of the run; read the input blobs, deliveries and streams of all generations."""
     return Reads(names=(RunName(command.namespace, command.run_id),), run_remains=True)
 
 
 def decide_remove(state: State, command: RunRemove, now: Micros, _: Ids) -> Decision[RunRemoved]:
-    """Remove the run, unless it is under way, others are to hear of it, or work that it has left is to be cancelled."""
+    """Delete the run's rows. Raises RunNotFoundError, RemoveRefusedError."""
     del now
     run = named_run(state, command)
     if is_older(run, command):
@@ -29,7 +29,7 @@ def decide_remove(state: State, command: RunRemove, now: Micros, _: Ids) -> Deci
 
 
 def _check(run: Run, left: RunRemains, state: State) -> None:
-    """Refuse what can't be removed yet. RemoveRefusedError."""
+    """Raise RemoveRefusedError if the run is active, or has undelivered results or events, or work to cancel."""
     if run.status not in TERMINAL:
         raise RemoveRefusedError(run.id, f"it is {run.status}; only runs that have ended can be removed")
     if run.key not in left.runs:

@@ -1,4 +1,7 @@
-"""Rules for runs that lack jobs, or have others than they need, which only a fault can bring about."""
+"""Rules for repair: runs that lack jobs, or have jobs that they do not need, after a fault of the store.
+
+What should be there is computed from the run's progress and history. See docs/decisions/0018.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
@@ -41,19 +44,19 @@ from holdfast.ports.structs import evolve
 from holdfast.ports.transport import Hint
 
 CHECK_AFTER: Final[Micros] = 60_000_000
-"""How often external work is asked about whose history does not say it."""
+"""Microseconds between checks of external work whose `stage.suspended` row has no interval."""
 
 
 def reads_of_repair(command: RunRepair) -> Reads:
-    """Search for runs that lack jobs, or read the one that is named."""
+    """Search for runs that lack jobs, or read the run that the command names."""
     return Reads(search=_meant(command))
 
 
 def decide_repair(state: State, command: RunRepair, now: Micros, _: Ids) -> Decision[RunRepaired]:
-    """Give each run the jobs that its progress and its history say it has, and no others.
+    """Bring the jobs of each run in line with its progress and history.
 
-    A run that is named is looked at whatever its row says, also if it has ended. One that can't be read is passed
-    over; one whose plan is not stored is too or, if it was named, refused.
+    A run that the command names is compared in any case, even if it has ended. Runs that cannot be read are skipped.
+    So are runs whose plan is not stored; if the command names such a run, it raises UnknownPlanError.
     """
     found = state.found[_meant(command)]
     changes: list[Change] = []
@@ -64,7 +67,7 @@ def decide_repair(state: State, command: RunRepair, now: Micros, _: Ids) -> Deci
         if run is None or (run.status in TERMINAL and command.run is None):
             continue
         jobs = [job for job in state.tables.jobs.get(key, {}).values() if not job.outlives_run]
-        # How many jobs it has is what was found to be wrong: from here on it is what there is.
+        # `open_jobs` may be what is wrong: count the jobs that exist.
         draft = RunDraft(evolve(run, open_jobs=len(jobs)), now)
         state.current_run = key
         if run.status in TERMINAL:
@@ -89,7 +92,7 @@ def _meant(command: RunRepair) -> MissingJobs:
 
 
 def _cleared(state: State, run: Run, jobs: Sequence[Job], now: Micros, *, notify: bool) -> Sequence[Change]:
-    """Take away what a run still has that has ended, so that nobody works for it any more; let it pay what it owes."""
+    """Delete leftover jobs of an ended run, and restore its deliveries and cancel jobs."""
     pending_deliveries = [
         job.input
         for job in state.tables.jobs.get(run.key, {}).values()
@@ -101,9 +104,7 @@ def _cleared(state: State, run: Run, jobs: Sequence[Job], now: Micros, *, notify
     faults = find_cleanup_faults(state, run, state.plan_of(run), None) if has_work else None
     if not jobs and not run.open_jobs and not notifies_parent and not faults:
         return ()
-    draft = RunDraft(
-        evolve(run, open_jobs=0), run.updated_at
-    )  # it is as it was, but for what it should not have
+    draft = RunDraft(evolve(run, open_jobs=0), run.updated_at)  # an ended run keeps its instants
     if notifies_parent:
         draft.add_parent_delivery()
     paid = put_right(draft, state, run, state.plan_of(run), faults, now) if faults else ()
@@ -118,7 +119,7 @@ def _repaired(
     rows = state.completed.get(run.key, ())
     if (
         not run.is_admitted or not before.nodes or _is_behind(before, plan, rows)
-    ):  # nothing says what it lacks
+    ):  # the rows do not show what it lacks
         return draft.changes() if run.open_jobs != len(jobs) else ()
     progress = _as_recorded(before, plan, rows, recounts=command.run is not None)
     of_stages = [job for job in jobs if job.kind is not JobKind.STEP]
@@ -155,17 +156,17 @@ def _repaired(
     paid = put_right(draft, state, run, plan, faults, now)
     added = len(lacking) + len(undone)
     draft.append("run.repaired", data={**facts, "jobs": added} if added else facts)
-    # Last, as they may end the run: nothing comes after an end.
+    # Last, as these may end the run, and no row may follow that.
     if not advance(draft, plan, progress):
         _put_right(draft, state, run, stuck, now)
     return (*paid, *draft.changes())
 
 
-# What there should be ---------------------------------------------------------------------------------------------
+# Expected state ---------------------------------------------------------------------------------------------------
 
 
 def _is_behind(progress: Progress, plan: Plan, rows: Sequence[CompletedRow]) -> bool:
-    """Whether the history goes on where the run's row is not yet: what came in between can't be made up."""
+    """Whether the history is ahead of the run's row, so that the steps in between cannot be reconstructed."""
     later = {node.name for group in plan.groups[progress.group + 1 :] for node in group.nodes}
     for row in rows:
         node = progress.nodes.get(row.node)
@@ -177,9 +178,9 @@ def _is_behind(progress: Progress, plan: Plan, rows: Sequence[CompletedRow]) -> 
 
 
 def _as_recorded(progress: Progress, plan: Plan, rows: Sequence[CompletedRow], *, recounts: bool) -> Progress:
-    """Return the progress with what the history says is done: that is not done again.
+    """Return the progress with the outputs of the history added, so that no completed stage runs again.
 
-    Items are counted anew only of runs that are named: somebody has seen that their histories are whole.
+    `recounts`: also count map items anew. Only for a run that the command names, whose history is known to be complete.
     """
     for name, node in progress.nodes.items():
         of_node = [row for row in rows if row.node == name]
@@ -194,7 +195,7 @@ def _as_recorded(progress: Progress, plan: Plan, rows: Sequence[CompletedRow], *
 
 
 def _counted(node: NodePlan, counters: MapProgress, rows: Sequence[CompletedRow]) -> NodeProgress:
-    """Count the items of a map again."""
+    """Return the progress of a map with its items counted from the history."""
     assert isinstance(node, MapPlan)
     total = counters.total
     done = failed = 0
@@ -212,7 +213,7 @@ def _counted(node: NodePlan, counters: MapProgress, rows: Sequence[CompletedRow]
 
 
 def _needed(progress: Progress, jobs: Sequence[Job], rows: Sequence[CompletedRow]) -> Iterator[Job]:
-    """Yield the jobs that a run goes on by: one for each stage and item that is open. The one that it knows is best."""
+    """Yield one existing job for each open stage and item; preferably the one that the progress names."""
     ended = _ended(rows)
     known = {(name, node.job) for name, node in progress.nodes.items()}
     taken: set[tuple[str, int | None]] = set()
@@ -228,7 +229,7 @@ def _needed(progress: Progress, jobs: Sequence[Job], rows: Sequence[CompletedRow
 
 
 def _adopting(progress: Progress, needed: Mapping[tuple[str, int | None], int]) -> Progress:
-    """Return the progress with the jobs that there are, where it waits for others."""
+    """Return the progress with the numbers of existing jobs in place of missing ones."""
     for name, node in progress.nodes.items():
         there = needed.get((name, None))
         if node.job is not None and there is not None:
@@ -252,7 +253,7 @@ def _ended(rows: Sequence[CompletedRow]) -> set[tuple[str, int | None]]:
     return {(row.node, row.item) for row in rows if row.type in {STAGE_COMPLETED, STAGE_FAILED}}
 
 
-# What is done about it --------------------------------------------------------------------------------------------
+# Repair -----------------------------------------------------------------------------------------------------------
 
 
 def _reopen(
@@ -263,7 +264,7 @@ def _reopen(
     progress: Progress,
     lacking: Sequence[tuple[str, int | None]],
 ) -> None:
-    """Give what lacks a job another: what was handed on is not handed on again, but asked about."""
+    """Add the missing jobs. Stages whose external work was submitted get a poll job, so it is not submitted twice."""
     rows = state.completed.get(run.key, ())
     suspended = {(row.node, row.item): row.number for row in rows if row.type == STAGE_SUSPENDED}
     for name, item in lacking:
@@ -285,7 +286,7 @@ def _reopen(
 
 
 def _waits(state: State, run: Run, stage: StagePlan, row: int, item: int | None) -> Waits:
-    """Return how external work is asked about: now, and then as its body had said when it handed it on."""
+    """Return the schedule of a new poll job: the first check now, later ones as the suspension set them."""
     suspension = state.suspensions.get((run.key, row))
     facts = cast("dict[str, object]", parse(suspension.data or "{}")) if suspension is not None else {}
     check_after, give_up_at, key = facts.get("check_after"), facts.get("give_up_at"), facts.get("key")
@@ -299,7 +300,7 @@ def _waits(state: State, run: Run, stage: StagePlan, row: int, item: int | None)
 
 
 def _is_stuck(state: State, run: Run, job: Job) -> bool:
-    """Whether a job is in a state out of which nothing will take it."""
+    """Whether the job is in a state that no worker, command or maintenance ever changes."""
     if job.state is JobState.LEASED:
         return job.session not in state.tables.sessions
     if (job.state is JobState.PAUSED) != (run.status in HELD) or job.session is not None:
@@ -316,7 +317,7 @@ def _is_stuck(state: State, run: Run, job: Job) -> bool:
 
 
 def _put_right(draft: RunDraft, state: State, run: Run, stuck: Sequence[Job], now: Micros) -> None:
-    """Let jobs rest as they should. One that was leased to nobody was lost with its worker, and that counts."""
+    """Reschedule stuck jobs. A job leased to a session that does not exist counts as lost with its worker."""
     for job in stuck:
         if draft.status in TERMINAL:
             return

@@ -1,4 +1,7 @@
-"""The rule for running a run again: a new generation of it, which keeps what it does not run by reference."""
+"""The rule for reruns and forks: a new generation that refers to the outputs and rows that it keeps.
+
+See docs/decisions/0013.
+"""
 
 from typing import cast
 
@@ -33,12 +36,15 @@ from holdfast.ports.structs import evolve
 
 
 def reads_of_rerun(command: RunRerunFrom) -> Reads:
-    """Read the newest generation of the run, and what has happened in it."""
+    """Lock the newest generation of the run and read its history."""
     return Reads(names=(RunName(command.namespace, command.run_id),), past_names=True)
 
 
 def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> Decision[RunRerun]:
-    """Store a generation that begins at the stage, and end the one before if it has not ended."""
+    """Store the next generation, and terminate the previous one if it is active.
+
+    Raises RunNotFoundError, RerunRefusedError, UnknownWorkflowError, InvalidCommandError.
+    """
     before = named_run(state, command)
     if is_older(before, command):
         return Decision(
@@ -67,7 +73,7 @@ def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> 
         facts["inbox"] = run.first_row + len(begins.fork.redelivered) + _later_starts(before, begins.fork)
     if command.reason:
         facts["reason"] = command.reason
-    # Copied, so that a generation has what it was given in its first row like any other.
+    # The input is copied: the first own row of every generation has its input.
     row = draft.append("run.created", payload=past.input, data=facts)
     assert row == run.first_row
     children: tuple[Change, ...] = ()
@@ -101,14 +107,20 @@ def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> 
 
 @frozen(kw_only=True)
 class _Begins:
-    """How a generation begins: with which stage, or call, and what it keeps. `facts` go into its first row."""
+    """Starting point of the new generation, of a pipeline or of a durable function."""
 
     start: str | None
+    """Stage or call at which it starts; None: from the start."""
     kept: str | None
+    """Text for `Run.inherited`: references to outputs, or the kept rows."""
     facts: dict[str, object]
+    """Facts for its `run.created` row."""
     runs: tuple[str, ...] = ()
+    """Stages that it runs."""
     keeps: tuple[str, ...] = ()
+    """Stages whose outputs it keeps."""
     fork: Fork | None = None
+    """Fork, if it is a durable function."""
 
 
 def _stage(rerun: Rerun) -> _Begins:
@@ -143,10 +155,10 @@ def _planned_fork(state: State, before: Run, plan: Plan, command: RunRerunFrom) 
 
 
 def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) -> tuple[Change, ...]:
-    """Tell the generation what others brought after its point, and take over the runs that it has started.
+    """Append again the messages and updates that arrived after the fork's point, and take over the child runs.
 
-    What of the messages that it keeps it has received is known once it was told them. Those that the generation before
-    had not received still come with their starts.
+    Messages in kept rows are unread until the replay has received them. Messages that the previous generation had not
+    received keep their starts. Returns the changes of the child runs.
     """
     starts = mailbox_from(before.mailbox).starts
     history = state.histories[before.key]
@@ -172,12 +184,12 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
 
 
 def _later_starts(before: Run, fork: Fork) -> int:
-    """Return how many starts are told again with the messages that came with them."""
+    """Return how many start rows are appended again with their messages."""
     return len({row for row in mailbox_from(before.mailbox).starts.values() if row >= fork.row})
 
 
 def _next_generation(before: Run, plan: Plan, begins: _Begins, key: str, now: Micros) -> Run:
-    """Return a run that waits for a slot like the one before, and has as much time."""
+    """Return the next generation. It waits for a slot again, and has the same time until its deadline."""
     deadline = None if before.deadline is None else now + before.deadline - before.created_at
     return evolve(
         before,
@@ -198,7 +210,7 @@ def _next_generation(before: Run, plan: Plan, begins: _Begins, key: str, now: Mi
         progress="{}",
         result=None,
         error=None,
-        # Whoever waits for it waits for the new generation. What its parent was told already does not change.
+        # The parent of an active run waits for the new generation. A result that was delivered does not change.
         parent=None if before.status in TERMINAL else before.parent,
         children=0,
         rerun_of=before.key,
@@ -209,7 +221,7 @@ def _next_generation(before: Run, plan: Plan, begins: _Begins, key: str, now: Mi
 
 
 def _ended(state: State, before: Run, command: RunRerunFrom, generation: int, now: Micros) -> RunDraft:
-    """End the generation before: whoever works for it can write no more, and whoever waits for it is told."""
+    """Terminate the previous generation, which is active. Its attempts are fenced."""
     draft = RunDraft(evolve(before, parent=None), now)
     facts: dict[str, object] = {"rerun": generation}
     if command.reason:

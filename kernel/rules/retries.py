@@ -1,4 +1,45 @@
-"""What a failed attempt comes to: another one after a while, an item that is lost, or the end of its run."""
+"""Rules for failed attempts: retry later, give up a map item, or fail the run.
+
+**What counts.** `Job.tries` is the number of attempts so far, without claims that were given back and without attempts
+that were lost with their worker. All tries count together, whichever error each of them had. The error of the last one
+chooses the policy, and the policy says whether there is another and after which wait. So a stage with three attempts in
+general and ten for `RateLimited` gets its fourth attempt only if the third failed with `RateLimited`.
+
+**Who knows the error class.** The kernel never sees the exception of a body and imports no class by name. The host that
+ran the body matches the error to one of the plan's retry rules and sends the rule's index (`Failure.rule`), or
+`retryable=False` for errors that another attempt would only repeat, `GiveUp` first of all
+(`hosts/execution/failures.py`). The policies themselves are in the plan, which is stored with the run: a deploy may
+change which errors are final or match a rule, but not the attempts and waits of runs in progress.
+
+**Waits.** A body may set the wait itself (`RetryAfter`, at most seven days). Otherwise it grows exponentially up to a
+maximum, with jitter, so that jobs that failed together do not return together. The jitter is a hash of job and attempt
+instead of a random number: the kernel is pure, and the same state and command give the same decision. It is applied
+after the maximum, so a wait may exceed that by the jitter's share. The job sleeps in the store meanwhile and needs no
+process. If the next attempt would start after `timeout_total`, counted from the first claim, the stage fails at once
+with the code `timeout_total`: waiting would change nothing.
+
+**Giving up.** In a map that tolerates failures the item is given up, and its error takes the place of its output.
+Otherwise the run fails, its other jobs are deleted, and so their attempts are fenced. External work that is still
+waited for is cancelled, unless the failed check has shown that it is over.
+
+**Where else retries are decided.** This module decides for stages, conditions, maps and child runs, and for attempts
+that missed their heartbeat (`kernel/rules/heartbeats.py`). Not decided here:
+
+- Steps, inline and queued: `_retry_at` in `hosts/functions/step_runner.py`. The policy of a step is an option in the
+  code and in no plan, and with it the classes of its `by_error`. The row `step.retrying` has the instant. The module
+  shares `backoff` and `RETRY_AFTER_MAX` with this one, and nothing else.
+- Queued steps again: `step_settled` in `kernel/rules/queued_steps.py` takes the host's instant only if the job has
+  attempts left, by the maximum that the caller stored in `step.queued`.
+- Lost attempts: `free_lost` in `kernel/rules/sessions.py` for jobs of stages, `free_lost_step` in
+  `kernel/rules/queued_steps.py`, `hosts/functions/lost_steps.py` for inline steps.
+- Checks of external work: `checked` in `kernel/rules/external_work.py`. They use these policies, but begin anew when
+  their attempts are used up: an outage of the other system must not fail the run.
+- Cancellations of external work: `kernel/rules/external_cancels.py`. They fail no run.
+- A durable function itself is never retried: the policy in its plan has one attempt.
+
+That is ugly: one question, and answers in hosts and kernel. It stays because the policy of a step follows the deployed
+code, as its body does. To decide it here, each error would have to be sent with the policy that it falls under.
+"""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -26,10 +67,10 @@ from holdfast.ports.records import (
 from holdfast.ports.structs import evolve
 
 TIMEOUT_TOTAL: Final = "timeout_total"
-"""The code of the failure of a job whose attempts together took too long."""
+"""Code of the failure of a job whose attempts took too long together."""
 
 RETRY_AFTER_MAX: Final[Micros] = 7 * 86_400_000_000
-"""The longest that a body can ask to be left alone before it is tried again: seven days."""
+"""Longest wait that a body can set with `RetryAfter`: seven days."""
 
 _EXPONENT_MAX: Final = 64
 
@@ -42,10 +83,10 @@ def fail_attempt(
     now: Micros,
     circumstances: Mapping[str, object],
 ) -> Micros | None:
-    """Put the job to sleep until it is tried again, and return when; or end its stage as failed, and return None.
+    """Schedule the next attempt of a job and return its instant, or fail its stage and return None.
 
-    All attempts count that were not lost, whatever they failed by: the policy that this failure falls under says
-    whether there is another.
+    All attempts that were not lost count, whichever error they had. The policy that matches this failure decides
+    whether another one follows. `circumstances` go into the history row.
     """
     policy = policy_of(plan, job, failure.rule)
     if not failure.retryable or job.tries >= min(policy.attempts, job.max_attempts):
@@ -62,7 +103,7 @@ def fail_attempt(
 
 
 def lost_for_good(job: Job) -> Failure:
-    """Return why a job is given up that was lost once more, with that loss counted."""
+    """Return the failure of a job that was lost too often. `job` includes the last loss."""
     lost = f"the worker that held attempt {job.attempts} was lost"
     if job.lost_attempts > SUSPECT_AFTER:
         alone = job.lost_attempts - SUSPECT_AFTER
@@ -73,13 +114,13 @@ def lost_for_good(job: Job) -> Failure:
 
 
 def is_over(job: Job, at: Micros) -> bool:
-    """Return whether an attempt that begins then would begin when the time for all attempts is over."""
+    """Return whether an attempt that starts at this instant would exceed the time for all attempts."""
     until = job.total_until
     return until is not None and at >= until
 
 
 def out_of_time(job: Job, last: Failure) -> Failure:
-    """Return the failure of a job for whose next attempt no time is left. `last` is how the last one ended."""
+    """Return the failure of a job that has no time left for another attempt, after the failure `last`."""
     tried = "1 attempt was" if job.attempts == 1 else f"{job.attempts} attempts were"
     allowed = timedelta(microseconds=job.timeout_total or 0)
     why = f"the next would begin after the {allowed} for all of them"
@@ -88,7 +129,7 @@ def out_of_time(job: Job, last: Failure) -> Failure:
 
 
 def wait_of(policy: RetryPolicy, job: Job, failure: Failure) -> Micros:
-    """Return how long to wait after an attempt that failed so: what it asked for itself, or what its policy says."""
+    """Return the wait after a failed attempt: the one that the body set, or else the one of the policy."""
     if failure.retry_after is None:
         return backoff(policy, job.key, job.tries)
     return min(max(failure.retry_after, 0), RETRY_AFTER_MAX)
@@ -97,9 +138,9 @@ def wait_of(policy: RetryPolicy, job: Job, failure: Failure) -> Micros:
 def fail_stage(
     draft: RunDraft, plan: Plan, job: Job, failure: Failure, circumstances: Mapping[str, object]
 ) -> None:
-    """Take into account that a stage failed for good: its run fails, or loses an item where that is tolerated.
+    """Fail the stage of a job for good: fail its run or, in a map that tolerates it, give up the item.
 
-    External work that it had waited for is cancelled, unless it is over.
+    External work that the stage waited for is cancelled, unless it is over.
     """
     facts = failure_facts(job, failure)
     node = plan.node(job.node)
@@ -122,7 +163,7 @@ def fail_stage(
         item_failed(draft, plan, progress_from(draft.progress), job, row)
         return
     if job.kind is JobKind.POLL and not goes_on and stage_of(node).cancel is not None:
-        draft.close_job(job)  # or else its work would be cancelled with that of the others
+        draft.close_job(job)  # its work is over: ending the run must not cancel it
     where: dict[str, object] = (
         {"stage": job.node} if job.item is None else {"stage": job.node, "item": job.item}
     )
@@ -136,7 +177,7 @@ def fail_stage(
 
 
 def failure_facts(job: Job, failure: Failure) -> dict[str, object]:
-    """Return what the history says of an attempt that failed."""
+    """Return the facts about a failed attempt for its history row."""
     return {
         "code": failure.code,
         "message": failure.message,
@@ -147,7 +188,7 @@ def failure_facts(job: Job, failure: Failure) -> dict[str, object]:
 
 
 def policy_of(plan: Plan, job: Job, rule: int | None) -> RetryPolicy:
-    """Return how what a job does is tried again, after a failure that this rule of its stage is for."""
+    """Return the retry policy of a job for errors that match this rule of its stage (None: no rule)."""
     stage: StagePlan = stage_of(plan.node(job.node))
     if job.kind is JobKind.CANCEL and stage.cancel:
         return stage.cancel.retry
@@ -155,10 +196,10 @@ def policy_of(plan: Plan, job: Job, rule: int | None) -> RetryPolicy:
 
 
 def backoff(policy: RetryPolicy, key: JobKey, attempt: int) -> Micros:
-    """Return how long to wait after this attempt. The jitter is a hash of job and attempt, so it replays."""
+    """Return the exponential wait after this attempt, with a jitter that is a hash of job and attempt."""
     try:
         wait = policy.wait_us * policy.backoff ** min(attempt - 1, _EXPONENT_MAX)
-    except OverflowError:  # more than a float can say
+    except OverflowError:  # too large for a float
         wait = policy.wait_max_us if policy.wait_us else 0
     spread = crc32(f"{key.text}:{attempt}".encode()) / 2**32 * 2 - 1
     return int(min(wait, policy.wait_max_us) * (1 + policy.jitter * spread))
@@ -170,6 +211,6 @@ def _is_missed(draft: RunDraft, enough: Enough, job: Job) -> bool:
 
 
 def _lost_item(job: Job, failure: Failure) -> Payload:
-    """Return what the map gives for an item that failed, in the form of an `ItemFailure`."""
+    """Return the output of a map item that failed, in the form of an `ItemFailure`."""
     error = f"{failure.type}: {failure.message}" if failure.type else failure.message
     return Payload(inline=canonical({"index": job.item, "error": error or failure.code}))

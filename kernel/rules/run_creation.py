@@ -1,4 +1,4 @@
-"""How a run is when it is new, and what the first row of its history tells."""
+"""Rows of a new run: the run itself and the facts of its `run.created` row."""
 
 from holdfast.kernel.commands import RunCreate
 from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE, Plan
@@ -19,7 +19,10 @@ def new_run(
     parent: str | None = None,
     close_policy: ClosePolicy = ClosePolicy.CANCEL,
 ) -> Run:
-    """Return a new run, or the next generation of the one that is `known`. `opening` is what it begins with at once."""
+    """Return a new run, or the next generation of `known`.
+
+    `opening` has the progress, rows and jobs of a run that starts from its plan's template.
+    """
     key = ids.new()
     start_at = command.start_at if command.start_at is not None and command.start_at > now else None
     waits = start_at is not None or command.concurrency_key is not None
@@ -52,7 +55,7 @@ def new_run(
 
 
 def created_facts(command: RunCreate, plan: Plan, run: Run, *, messages: int = 0) -> dict[str, object]:
-    """Return what the history says of how a run was created. So many rows with messages follow at once."""
+    """Return the facts for a `run.created` row that `messages` rows with messages and starts follow."""
     optional_facts = {
         "start_at": command.start_at,
         "deadline": run.deadline,

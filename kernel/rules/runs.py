@@ -1,4 +1,4 @@
-"""Rules for commands on runs."""
+"""Rules for creating, cancelling, terminating, pausing and resuming runs."""
 
 from typing import Final, TypeAlias, TypedDict
 
@@ -58,7 +58,9 @@ from holdfast.ports.structs import evolve
 from holdfast.ports.transport import Hint, RunHint
 
 CONCURRENCY_KEY_MAX: Final = 256
+"""Longest concurrency key, in characters."""
 CONCURRENCY_LIMIT_MAX: Final = 1_000_000
+"""Highest concurrency limit of runs."""
 _TIME_MAX: Final[Micros] = 100 * 366 * 86_400_000_000
 _INSTANT_MAX: Final[Micros] = 253_370_764_800_000_000
 
@@ -66,7 +68,7 @@ _OfGeneration: TypeAlias = RunCancel | RunTerminate | RunPause | RunResume | Run
 
 
 def reads_of_create(command: RunCreate) -> Reads:
-    """Read whoever has the id, if one is asked for, with the messages that it has not received."""
+    """Lock the newest generation with the id, if the command has one; read its unread messages."""
     if command.id is None:
         return NOTHING
     name = RunName(command.namespace, command.id)
@@ -74,7 +76,7 @@ def reads_of_create(command: RunCreate) -> Reads:
 
 
 def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> Decision[RunCreated]:
-    """Store the run and the jobs of its first group, or return the one that is there."""
+    """Store the run and its first jobs, or return the existing run. See `RunCreate` for the errors."""
     plan = state.workflows.get((command.workflow, command.version))
     if plan is None:
         raise UnknownWorkflowError(command.workflow, command.version)
@@ -124,7 +126,7 @@ def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> De
 def _return_existing(
     state: State, command: RunCreate, plan: Plan, known: Run, now: Micros
 ) -> Decision[RunCreated]:
-    """Answer with a run that is there. It gets the signals, too, with the start where that would run it again."""
+    """Return an existing run, and store the signals for it, with the start if a rerun may follow from it."""
     reply = RunCreated(**_names(known), status=known.status, created=False)
     if not command.signals:
         return Decision(reply)
@@ -145,7 +147,7 @@ def new_child(
     parent: str,
     close_policy: ClosePolicy,
 ) -> Decision[tuple[str, ...]]:
-    """Store a run for whose end the job `parent` waits. The reply names the stages that job.admit is due for."""
+    """Store a child run for whose end the job `parent` waits. The reply is the concurrency keys for `job.admit`."""
     begun = _begun(command, plan, now, ids, parent=parent, close_policy=close_policy)
     if begun is not None:
         return Decision((), (*storing(state, plan), *begun[1]), begun[2])
@@ -169,9 +171,9 @@ def _begun(
     parent: str | None = None,
     close_policy: ClosePolicy = ClosePolicy.CANCEL,
 ) -> tuple[Run, tuple[Change, ...], tuple[Hint, ...]] | None:
-    """Return a new run that begins as all of its plan do, with what stores it; None if it is to begin otherwise.
+    """Return a new run made from its plan's template, with its changes and hints; None if it needs `begin`.
 
-    It comes to what `begin` would have come to, which takes several times as long.
+    The result is the same as with `begin`, which takes several times as long (docs/decisions/0039).
     """
     if command.signals or command.concurrency_key is not None or command.start_at is not None:
         return None
@@ -192,7 +194,7 @@ def _begun(
 
 
 def _check(command: RunCreate) -> None:
-    """Refuse what can't be meant. InvalidCommandError."""
+    """Raise InvalidCommandError for fields that are out of range."""
     check_name("the id", command.id)
     check_name("the queue", command.queue)
     check_name("the concurrency key", command.concurrency_key)
@@ -220,7 +222,7 @@ def _check(command: RunCreate) -> None:
 
 
 def _returns_existing(command: RunCreate, known: Run) -> bool:
-    """Return whether the run that is there is what the caller gets; False if a new generation takes its place."""
+    """Return whether the existing run is returned; False: store its next generation. Raises RunExistsError."""
     ended = known.status in TERMINAL
     policy = (command.if_ended if ended else command.if_active) or command.if_exists
     if policy == "error" or (policy == "rerun_failed" and known.status is RunStatus.COMPLETED):
@@ -242,17 +244,17 @@ def _both(some: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def reads_of_named(command: RunTerminate | RunTransition) -> Reads:
-    """Read the newest generation of the run."""
+    """Lock the newest generation of the run."""
     return Reads(names=(RunName(command.namespace, command.run_id),))
 
 
 def reads_of_cancel(command: RunCancel) -> Reads:
-    """Read the newest generation of the run, and the job that drives it, if it is a function's."""
+    """Lock the newest generation of the run, and the job that drives it if it is a durable function."""
     return Reads(names=(RunName(command.namespace, command.run_id),), drivers=True)
 
 
 def decide_cancel(state: State, command: RunCancel, now: Micros, _: Ids) -> Decision[RunEnded]:
-    """End the run, unless it has ended. A function that has begun is told to end."""
+    """End the run, or let its function clean up first. An ended run stays unchanged. Raises RunNotFoundError."""
     run = named_run(state, command)
     has_code_under_way = run.status not in TERMINAL and run.is_admitted
     if has_code_under_way and not is_older(run, command) and state.plan_of(run).function is not None:
@@ -261,19 +263,22 @@ def decide_cancel(state: State, command: RunCancel, now: Micros, _: Ids) -> Deci
 
 
 def decide_terminate(state: State, command: RunTerminate, now: Micros, _: Ids) -> Decision[RunEnded]:
-    """End the run, unless it has ended; also if its plan can't be read, of which work to be cancelled is not known."""
+    """End the run at once. An ended run stays unchanged. Raises RunNotFoundError.
+
+    A run whose plan cannot be read is ended too, without cancelling its external work, which only the plan names.
+    """
     return _end(state, command, "run.terminated", now)
 
 
 def reads_of_whole(command: RunPause | RunResume) -> Reads:
-    """Read the newest generation of the run, and its jobs."""
+    """Lock the newest generation of the run and all of its jobs."""
     return Reads(names=(RunName(command.namespace, command.run_id),), whole_names=True)
 
 
 def decide_pause(state: State, command: RunPause, now: Micros, _: Ids) -> Decision[RunPaused]:
-    """Hold the jobs of a run that are not under way. Those that are will be held when they are given back.
+    """Pause the run and hold its jobs. Leased jobs are held once their attempts have ended.
 
-    A pending run has none, and is not admitted while it is paused.
+    A pending run has no jobs, and is not admitted while it is paused. Raises RunNotFoundError.
     """
     run = named_run(state, command)
     if run.status not in (RunStatus.RUNNING, RunStatus.PENDING) or is_older(run, command):
@@ -285,7 +290,7 @@ def decide_pause(state: State, command: RunPause, now: Micros, _: Ids) -> Decisi
 
 
 def decide_resume(state: State, command: RunResume, now: Micros, _: Ids) -> Decision[RunPaused]:
-    """Queue the held jobs of a run, or let them sleep on; or let the run wait on, if it has not begun."""
+    """Resume the run: queue its held jobs, or let them sleep or wait for limits again. Raises RunNotFoundError."""
     run = named_run(state, command)
     if run.status not in HELD or is_older(run, command) or command.row not in {None, run.last_row}:
         return Decision(RunPaused(status=run.status, changed=False))
@@ -312,7 +317,7 @@ def _reason(reason: str) -> dict[str, object] | None:
 
 
 def decide_transition(state: State, command: RunTransition, now: Micros, _: Ids) -> Decision[RunTransitioned]:
-    """Go on if the current group is done, which it never is where every settle went on by itself."""
+    """Continue the run if its current stages are done. Never needed after a settle. Raises RunNotFoundError."""
     run = named_run(state, command)
     if run.status in TERMINAL or not run.is_admitted:
         return Decision(RunTransitioned(action="none", status=run.status))
@@ -345,7 +350,7 @@ def _end(state: State, command: RunCancel | RunTerminate, kind: str, now: Micros
 
 
 def named_run(state: State, command: _OfGeneration | RunTransition) -> Run:
-    """Return the newest generation of the run that a command names. RunNotFoundError."""
+    """Return the newest generation of the run that a command names. Raises RunNotFoundError."""
     run = state.tables.run_named(RunName(command.namespace, command.run_id))
     if run is None:
         raise RunNotFoundError(command.run_id)
@@ -353,7 +358,7 @@ def named_run(state: State, command: _OfGeneration | RunTransition) -> Run:
 
 
 def is_older(run: Run, command: _OfGeneration) -> bool:
-    """Whether a command is about an older generation of the run than this, the newest one."""
+    """Whether the command names another generation than this, the newest one."""
     return command.generation is not None and command.generation != run.generation
 
 
@@ -368,7 +373,7 @@ def _names(run: Run) -> _Names:
 
 
 def storing(state: State, plan: Plan) -> tuple[Change, ...]:
-    """Return what stores a plan, unless it is known to be stored."""
+    """Return the change that stores a plan, unless it is known to be stored."""
     name = plan.fingerprint
     if name in state.stored_plans or name in state.tables.plans or name in state.plans:
         return ()

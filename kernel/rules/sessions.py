@@ -1,4 +1,4 @@
-"""Rules for sessions, for what they leave behind, and for duties."""
+"""Rules for worker sessions, lost jobs of dead sessions, and leader leases."""
 
 from itertools import groupby
 
@@ -48,7 +48,7 @@ def reads_of_open(_: SessionOpen) -> Reads:
 
 
 def decide_open(_: State, command: SessionOpen, now: Micros, ids: Ids) -> Decision[SessionOpened]:
-    """Store a session under a fresh id."""
+    """Store a session under a new id."""
     session = Session(
         id=ids.new(),
         host=command.host,
@@ -65,7 +65,7 @@ def reads_of_renew(command: SessionRenew | SessionClose) -> Reads:
 
 
 def decide_renew(state: State, command: SessionRenew, now: Micros, _: Ids) -> Decision[SessionRenewed]:
-    """Move its end, never back."""
+    """Extend the session's lease; never shorten it. Raises SessionLostError."""
     session = _open_session(state, command.session)
     expires_at = max(session.expires_at, now + command.lease)
     return Decision(
@@ -74,7 +74,7 @@ def decide_renew(state: State, command: SessionRenew, now: Micros, _: Ids) -> De
 
 
 def decide_close(state: State, command: SessionClose, now: Micros, _: Ids) -> Decision[SessionRenewed]:
-    """Declare it dead at its own wish."""
+    """Declare the session dead on its own request. Raises SessionLostError."""
     session = _open_session(state, command.session)
     dead = evolve(session, state=SessionState.DEAD, expires_at=now)
     return Decision(SessionRenewed(expires_at=now), (PutSession(dead),))
@@ -86,7 +86,7 @@ def reads_of_reap(command: SessionReap) -> Reads:
 
 
 def decide_reap(state: State, command: SessionReap, now: Micros, _: Ids) -> Decision[LeasesReaped]:
-    """Declare them dead. Their jobs are freed by lease.reap_stale, after this is stored: then no claim can follow."""
+    """Declare expired sessions dead. `lease.reap_stale` frees their jobs after this commit (docs/decisions/0003)."""
     dead = [
         evolve(session, state=SessionState.DEAD)
         for session in map(
@@ -100,14 +100,14 @@ def decide_reap(state: State, command: SessionReap, now: Micros, _: Ids) -> Deci
 
 
 def reads_of_reap_stale(command: LeaseReapStale) -> Reads:
-    """Search for jobs of dead sessions; they and their runs are read."""
+    """Search for jobs of dead sessions; lock them and their runs."""
     return Reads(search=Lost(command.limit))
 
 
 def decide_reap_stale(state: State, command: LeaseReapStale, now: Micros, _: Ids) -> Decision[LeasesReaped]:
-    """Queue the jobs whose holder is gone; fail the runs of those that were lost too often.
+    """Free the jobs of dead sessions, or give up those that were lost too often.
 
-    Each job is looked at again under its lock: its holder may have settled it since the search.
+    Each job is checked again under its lock, as its worker may have settled it since the search.
     """
     changes: list[Change] = []
     hints: list[Hint] = []
@@ -127,7 +127,7 @@ def decide_reap_stale(state: State, command: LeaseReapStale, now: Micros, _: Ids
                 hints.extend(hint for one in update for hint in hints_of(one.job))
                 freed += 1
                 continue
-            if draft.status in TERMINAL:  # which has closed the others
+            if draft.status in TERMINAL:  # the end of the run deleted its other jobs
                 continue
             if free_lost(state, draft, run, job, now):
                 freed += 1
@@ -145,7 +145,10 @@ def _is_orphan(state: State, job: Job) -> bool:
 
 
 def free_lost(state: State, draft: RunDraft, run: Run, job: Job, now: Micros) -> bool:
-    """Free a job whose holder is gone; return False if it was lost too often, and its stage has failed with that."""
+    """Free a job whose attempt was lost, and return True; or give it up and return False.
+
+    A stage or step fails with that. A job that drives a durable function blocks its run.
+    """
     if job.kind is JobKind.STEP:
         return free_lost_step(state, draft, run, job, now)
     plan = state.plan_of(run)
@@ -168,19 +171,19 @@ def free_lost(state: State, draft: RunDraft, run: Run, job: Job, now: Micros) ->
 
 
 def reads_of_acquire(command: LeaderAcquire) -> Reads:
-    """Lock the duty."""
+    """Lock the leader lease."""
     return Reads(leader_leases=(command.name,), sessions=(command.session,))
 
 
 def decide_acquire(state: State, command: LeaderAcquire, now: Micros, _: Ids) -> Decision[LeaderAcquired]:
-    """Give it to the session if it is free, expired, or its own already."""
+    """Give the leader lease to the session if it is free, expired, or its own already. Raises SessionLostError."""
     _open_session(state, command.session)
     leader_lease = state.tables.duties.get(command.name)
     if leader_lease is not None and leader_lease.expires_at > now and leader_lease.session != command.session:
         return Decision(LeaderAcquired(taken=False, expires_at=leader_lease.expires_at))
     until = now + command.lease
     taken = LeaderLease(name=command.name, session=command.session, expires_at=until)
-    # A duty that nobody has had yet can't be locked: of two that add it, one conflicts, and looks again.
+    # A row that does not exist cannot be locked: of two sessions that add it, one conflicts and decides again.
     change = AddLeader(taken) if leader_lease is None else UpdateLeader(taken)
     return Decision(LeaderAcquired(taken=True, expires_at=until), (change,))
 

@@ -1,4 +1,44 @@
-"""Rules for how an attempt ends: what it gave is stored, and its run goes on."""
+"""Rules for `job.settle`: the outcome of an attempt is stored, and the run continues, in one transaction.
+
+**What a settle does.** It checks the fencing token (`kernel/rules/leases.py`), then that the outcome fits the job's
+kind. It appends the row that records the outcome, closes the job or puts it to sleep, advances the run in its plan, and
+opens the jobs that follow. If the run ends, it closes all other jobs, adds a delivery job for a parent or child runs,
+and starts the next generation for a message that asked for one (`kernel/rules/successors.py`). Attempt output that no
+heartbeat has sent goes with it, but the artifacts of a failed body do not.
+
+**Why one transaction.** A queue and a result backend that are written one after the other always have a state between
+them: the result stored and the next task not sent, or the task acknowledged and the result lost. Here there is no such
+state, so nothing has to look for it. `run.transition`, which continues a run whose stages are done, never finds
+anything unless a store has lost rows.
+
+**Guaranteed.**
+
+- At most one settle of each epoch changes anything. Later ones are `fenced`: no row, no output, no events. So a worker
+  may repeat a settle whose reply was lost.
+- A stage has one result. The row has the output, and what follows refers to that row by number (docs/decisions/0002);
+  the kernel never opens a payload.
+- User events are rows just before the result, or they do not exist.
+- A failed attempt has its next instant in the job before anyone learns that it failed: no process has to remember it.
+
+**What it costs.** The run's row is written once, however much happens. A check that finds external work unfinished, a
+failed cancellation that is retried, and a function that parks write the job's row only: they are frequent, and a row
+each would fill the history (docs/decisions/0015). A run ends without reading its jobs, by a fixed number of set-based
+statements, however wide its maps are. The price: the reply then names all limits of the plan in `admits_jobs`, as the
+deleted jobs may have held a slot of any of them.
+
+**`take_next`.** A worker that settles one stage of a chain will almost always run the next. With `take_next` the settle
+leases that job to its session: one transaction a stage instead of two (docs/decisions/0008). It is a claim like any
+other, with its own epoch. It needs an open session, and takes only a new job of the same queue without limits. Such a
+job was never lost, so quarantine does not apply. A settle whose reply is lost may leave a job leased that no process
+runs; the worker then replaces its session.
+
+**Ugly, and why it stays.** `Cancelled` has two meanings, by the job's kind: external work was cancelled, or a function
+ended as cancelled. The JSON form is public. `ResultRefused` is a subclass of `Failed` that only the dispatcher makes,
+when the store refuses an output. Its case must come before that of `Failed`: a function is driven again with it, so
+that it compensates. `function_waiting` gets the run twice, with and without the newly received messages, because a
+function that parks should not touch the run's row unless its mailbox changed. Not all retries are decided from here:
+see `kernel/rules/retries.py`.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -66,7 +106,9 @@ from holdfast.ports.records import (
 from holdfast.ports.structs import evolve
 
 PAGE_BYTES_MAX: Final = 32_768
+"""Most JSON text in a page of map items, in characters, unless it holds a single item."""
 PAGE_ITEMS_MAX: Final = 100
+"""Most items in a page of map items."""
 _OUTCOMES: Final[dict[JobKind, tuple[type[Outcome], ...]]] = {
     JobKind.STAGE: (Completed, Suspended, Failed, Blocked),
     JobKind.EXPAND_MAP: (MapExpanded, Failed, Blocked),
@@ -78,14 +120,13 @@ _OUTCOMES: Final[dict[JobKind, tuple[type[Outcome], ...]]] = {
     JobKind.WORKFLOW: (Completed, Failed, Cancelled, FunctionWaiting, Blocked, ContinuedAsNew),
     JobKind.STEP: (QueuedStepCompleted, QueuedStepFailed),
 }
-"""How a job of each kind can end."""
+"""Outcomes that a job of each kind can have. Delivery jobs are never claimed: `run.deliver` ends them."""
 
 
 def reads_of_settle(command: JobSettle) -> Reads:
-    """Read the run, then the job, the session that is to have the next one, and whoever has the id of a child.
+    """Lock the run, then the job; read the session of `take_next` and the run with the id of a new child run.
 
-    With a run that is blocked all its jobs are held; where a step of a queue ends, the job that drives its function is
-    woken.
+    Blocking or continuing a run locks all of its jobs. The end of a queued step locks the job that drives its function.
     """
     key = named_job(command.job)
     sessions = () if command.take_next is None else (command.take_next,)
@@ -109,7 +150,10 @@ def reads_of_settle(command: JobSettle) -> Reads:
 
 
 def decide_settle(state: State, command: JobSettle, now: Micros, ids: Ids) -> Decision[JobSettled]:
-    """End an attempt and let the run go on; if the attempt is not held any more, change nothing."""
+    """Settle the attempt and continue the run, or reply `fenced` if the attempt no longer holds its job.
+
+    Raises InvalidCommandError if the outcome or the events do not fit the job.
+    """
     held = held_job(state, command.job, command.epoch, command.namespace)
     if held is None:
         return Decision(JobSettled(status="fenced"))
@@ -284,7 +328,7 @@ def _checked(
     check_after: Micros | None,
     now: Micros,
 ) -> Decision[JobSettled]:
-    """Take a check that did not find the work done. Mostly nothing but its job is written."""
+    """Schedule the next check of unfinished external work, or fail the stage. Usually writes only the job."""
     plan = state.plan_of(run)
     facts = _circumstances(command) if failure is None else _failure_circumstances(command, failure)
     found = checked(plan, run, job, failure, check_after, now)
@@ -302,13 +346,13 @@ def _failure_circumstances(command: JobSettle, failure: Failure) -> dict[str, ob
 
 
 def _circumstances(command: JobSettle) -> dict[str, object]:
-    """Return when the body started and where, as far as the command says."""
+    """Return the start and the host of the body, for the row, as far as the command has them."""
     facts = {"started_at": command.started_at, "host": command.host or None}
     return {name: value for name, value in facts.items() if value is not None}
 
 
 def _taker(state: State, command: JobSettle, job: Job) -> Taker | None:
-    """Return who takes the next job: a session must be open for that, as for any claim."""
+    """Return the session of `take_next` and the queue; None if the session is not open."""
     session = state.tables.sessions.get(command.take_next or "")
     if session is None or session.state is not SessionState.OPEN:
         return None
@@ -342,7 +386,7 @@ def _settled(
 def _succeeded(
     state: State, run: Run, draft: RunDraft, settled: Decision[JobSettled], now: Micros, ids: Ids
 ) -> Decision[JobSettled]:
-    """Add the next generation to what a settle comes to, if a message that nobody has received came with a start."""
+    """Add the next generation to a settle that ended the run, if an unread message came with a start."""
     if run.mailbox is None:
         return settled
     begun = successor(state, run, draft, now, ids)

@@ -1,4 +1,4 @@
-"""Rules for what reaches a function from outside: messages for its channels, and that it is to be cancelled."""
+"""Rules for signals and cancellation requests of durable functions: both are history rows that wake the function."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -31,24 +31,26 @@ from holdfast.ports.structs import evolve, frozen
 from holdfast.ports.transport import RunHint
 
 CHANNEL_MAX: Final = 128
-"""How many characters the name of a channel may have."""
+"""Longest name of a channel, in characters."""
 
 
 @frozen
 class StartToKeep:
-    """A start that is kept with messages: its input, and the rest of what its row tells."""
+    """A `RunCreate` that is stored with its messages, so that the next generation can start from it."""
 
     payload: Payload
+    """Its input."""
     facts: Mapping[str, object]
+    """Its other fields, for the `start.received` row."""
 
 
 def reads_of_signal(command: RunSignal) -> Reads:
-    """Read the newest generation of the run, and the job that drives it."""
+    """Lock the newest generation of the run and the job that drives it."""
     return Reads(names=(RunName(command.namespace, command.run_id),), drivers=True)
 
 
 def decide_signal(state: State, command: RunSignal, now: Micros, _: Ids) -> Decision[RunSignalled]:
-    """Append the message to the history, and wake the function if it sleeps."""
+    """Append the message to the history and wake the function. See `RunSignal` for the errors."""
     run = state.tables.run_named(RunName(command.namespace, command.run_id))
     if run is None:
         raise RunNotFoundError(command.run_id)
@@ -71,11 +73,11 @@ def receive(
     key: str | None = None,
     start: StartToKeep | None = None,
 ) -> tuple[int, ...]:
-    """Append messages to the history of a run that is there, and wake its function; return the numbers of their rows.
+    """Append messages to the history of a run and wake its function; return the numbers of their rows.
 
-    With a `start`, which is kept with them, the next generation may begin by it: so they may also be for channels that
-    this one has closed. `key` is the idempotency key under which they were sent.
-    SignalRefusedError; ChannelClosedError.
+    `key` is the idempotency key of their command. With a `start`, the next generation may start from it and receive
+    them, so they may also be for channels that this generation has closed.
+    Raises SignalRefusedError, ChannelClosedError.
     """
     check_signals(state.plan_of(run), run.id, signals)
     if run.status in TERMINAL:
@@ -90,7 +92,7 @@ def receive(
 
 
 def check_signals(plan: Plan, run_id: str, signals: Sequence[ChannelMessage]) -> None:
-    """Raise if messages can't be meant for a run of this plan. SignalRefusedError, InvalidCommandError."""
+    """Raise SignalRefusedError if the plan is a pipeline, InvalidCommandError if a channel's name is not valid."""
     if plan.function is None:
         raise SignalRefusedError(run_id, f"{plan.workflow!r} is a pipeline; only durable functions receive")
     for signal in signals:
@@ -104,7 +106,7 @@ def check_signals(plan: Plan, run_id: str, signals: Sequence[ChannelMessage]) ->
 def append_signals(
     draft: RunDraft, signals: Sequence[ChannelMessage], *, key: str | None = None, start: int | None = None
 ) -> tuple[int, ...]:
-    """Append messages to the history, which came with the start of that row; return the numbers of theirs."""
+    """Append messages to the history and return the numbers of their rows. `start` is the row of their start."""
     return tuple(draft.append_message(one.payload, _facts_of(one, key), start=start) for one in signals)
 
 
@@ -118,7 +120,7 @@ def _facts_of(signal: ChannelMessage, key: str | None) -> dict[str, object]:
 
 
 def wake_driver(state: State, draft: RunDraft, run: Run, now: Micros) -> None:
-    """Have a function look at its history, in which there is something new. One that has not begun will."""
+    """Wake the function of a run, as its history has a new row. A queued job needs no waking."""
     key = driver_of(run)
     job = None if key is None else state.tables.job(key)
     if job is None:
@@ -137,7 +139,7 @@ def wake_driver(state: State, draft: RunDraft, run: Run, now: Micros) -> None:
 
 
 def request_cancel(state: State, run: Run, reason: str, now: Micros) -> Decision[RunEnded]:
-    """Have a function cancelled: it is told so, and ends when it has cleaned up."""
+    """Request the cancellation of a function, which then cleans up. Does nothing if it is ending already."""
     if run.is_ending:
         return Decision(RunEnded(status=run.status, changed=False))
     draft = RunDraft(run, now)
@@ -155,10 +157,10 @@ def start_cancelling(
     error: dict[str, object],
     now: Micros,
 ) -> None:
-    """Tell a function that it is to end, and with what; `error` is how its run ends when it has."""
+    """Make a run `cancelling` and wake its function. `error` becomes the run's error when the function has ended."""
     draft.append("run.cancelling", data=facts)
     draft.cancel(error)
     wake_driver(state, draft, run, now)
-    for job in state.tables.jobs.get(run.key, {}).values():  # all of them, if the run was held
+    for job in state.tables.jobs.get(run.key, {}).values():  # all jobs were read if the run was held
         if job.kind is JobKind.STEP and job.state is JobState.PAUSED:
             draft.reschedule_job(job, job.wake_at or now)

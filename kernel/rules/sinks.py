@@ -1,4 +1,4 @@
-"""Rules for registering and removing sinks of events."""
+"""Rules for event sinks: registering, removing, pausing after failures."""
 
 import re
 from difflib import get_close_matches
@@ -21,7 +21,7 @@ _TYPES_MAX: Final = 100
 
 
 def reads_of_named(command: SinkRegister | SinkRemove) -> Reads:
-    """Lock the sink."""
+    """Lock the sink. Raises InvalidCommandError if its name is not valid."""
     if not _NAME.fullmatch(command.sink):
         raise InvalidCommandError(
             f"{command.sink[:120]!r} is no name of a sink: use 1 to 100 of a-z 0-9 _ . -, the first a letter or a digit"
@@ -30,7 +30,7 @@ def reads_of_named(command: SinkRegister | SinkRemove) -> Reads:
 
 
 def decide_register(state: State, command: SinkRegister, now: Micros, ids: Ids) -> Decision[SinkRegistered]:
-    """Add it, unless it is there. SinkExistsError if it is there with other types."""
+    """Register the sink, or return the registered one. Raises SinkExistsError, InvalidCommandError."""
     if len(command.types) > _TYPES_MAX:
         raise InvalidCommandError(f"a sink takes all types or names at most {_TYPES_MAX}")
     for pattern in command.types:
@@ -62,7 +62,7 @@ def decide_register(state: State, command: SinkRegister, now: Micros, ids: Ids) 
 
 
 def decide_remove(state: State, command: SinkRemove, _: Micros, __: Ids) -> Decision[SinkRemoved]:
-    """Take it away. Its streams are pruned later: there may be millions."""
+    """Remove the sink. Its streams, which may be millions, are pruned later."""
     known = state.tables.sink_named(SinkName(command.namespace, command.sink))
     if known is None:
         return Decision(SinkRemoved(removed=False))
@@ -70,13 +70,16 @@ def decide_remove(state: State, command: SinkRemove, _: Micros, __: Ids) -> Deci
 
 
 def types_of(sink: Sink) -> tuple[str, ...]:
-    """Return the types of events that a sink takes; none stands for all."""
+    """Return the event types that a sink receives; none means all."""
     options = cast("dict[str, list[str]]", parse(sink.options)) if sink.options else {}
     return tuple(options.get("types", ()))
 
 
 def with_failure(sink: Sink, now: Micros, error: str, retry_after: Micros) -> Sink:
-    """Return a sink that has failed once more: it is left alone for longer each time, up to five minutes."""
+    """Return the sink after one more failure, paused with exponential backoff up to five minutes.
+
+    `retry_after`, at most an hour, is the shortest pause in microseconds.
+    """
     failures = sink.failures + 1
     delay = min(_DELAY_MAX, _DELAY_MIN * 2 ** min(failures - 1, 20))
     return attrs.evolve(
@@ -85,7 +88,7 @@ def with_failure(sink: Sink, now: Micros, error: str, retry_after: Micros) -> Si
 
 
 def with_success(sink: Sink, now: Micros) -> Sink:
-    """Return a sink that has just taken something. That is noted to the second, so that it is seldom written."""
+    """Return the sink after a success. Written at most once a second unless it was failing."""
     if not sink.failures and sink.succeeded_at is not None and now - sink.succeeded_at < _NOTED_EVERY:
         return sink
     return attrs.evolve(sink, failures=0, retry_at=None, succeeded_at=now, error=None)

@@ -1,4 +1,8 @@
-"""How runs of a plan begin: what is the same for all of them is found out once, by letting one begin that is none."""
+"""Cache of the rows that every new run of a plan starts with.
+
+The template is built by starting a dummy run. Filling it in is several times faster than interpreting the plan for each
+start (docs/decisions/0039).
+"""
 
 from functools import lru_cache
 from typing import Final
@@ -15,24 +19,25 @@ from holdfast.ports.structs import frozen
 
 @frozen(kw_only=True)
 class Opening:
-    """What every run of a plan begins with: its place in the plan, what its first row says, rows, and jobs.
-
-    The jobs are those of a run without a key, a queue or a priority, each with the priority that its stage has.
-    """
+    """Template of a new run of a plan."""
 
     progress: str
+    """`Run.progress` after the start."""
     facts: str
+    """JSON text of the `run.created` row."""
     rows: int
+    """How many history rows the start appends."""
     jobs: tuple[tuple[Job, int | None], ...]
+    """First jobs, of a dummy run without key, queue and priority, each with the priority of its stage."""
 
     def jobs_of(self, run: Run) -> tuple[Job, ...]:
-        """Return the jobs of a run of this plan that begins."""
+        """Return the first jobs of a run of this plan."""
         return tuple(_of(run, job, priority) for job, priority in self.jobs)
 
 
 @lru_cache(maxsize=256)
 def opening_of(plan: Plan) -> Opening | None:
-    """Return what runs of a plan begin with; None if that is not the same for all, as where a stage has a limit."""
+    """Return the template of a plan; None if its runs do not all start alike, as when a first stage has a limit."""
     run = Run(
         key="",
         namespace="",
@@ -65,7 +70,7 @@ def opening_of(plan: Plan) -> Opening | None:
 
 
 NOT_BEGUN: Final = Opening(progress="{}", facts="{}", rows=0, jobs=())
-"""What a run has that is yet to begin."""
+"""Template of a run that has not started."""
 
 
 def _of(run: Run, job: Job, priority: int | None) -> Job:

@@ -1,4 +1,7 @@
-"""The rule for messages that came with starts: if a run ends without them, its next generation gets them."""
+"""The rule for messages that came with a start: if a run ends without receiving them, the next generation starts.
+
+See docs/decisions/0061.
+"""
 
 from holdfast.kernel.pipelines.interpreter import begin
 from holdfast.kernel.rules.attempt_output import annotations_at_start
@@ -15,17 +18,19 @@ from holdfast.ports.transport import Hint
 
 @frozen
 class Admits:
-    """The concurrency keys and the stages for which it is to be seen who may begin. See `RunCreated`."""
+    """Concurrency keys for which runs or jobs may now be admitted. See `RunCreated`."""
 
     runs: tuple[str, ...] = ()
+    """Keys for `RunClaimPending`."""
     jobs: tuple[str, ...] = ()
+    """Keys for `JobAdmit`."""
 
 
 def successor(state: State, run: Run, ended: RunDraft, now: Micros, ids: Ids) -> Decision[Admits]:
-    """Store the next generation of a run that ends with a message unread which came with a start; else nothing.
+    """Store the next generation of an ended run that has an unread message with a start; otherwise change nothing.
 
-    It begins as the oldest of these messages says, and gets all that the one before has not received. Each start begins
-    one generation at most: so no function that never receives anything goes on for ever.
+    It starts from the oldest such start and receives all unread messages. Each start begins at most one generation, so
+    a function that never receives anything does not restart for ever.
     """
     mailbox = ended.mailbox
     if ended.status not in TERMINAL or not mailbox.starts:

@@ -1,4 +1,4 @@
-"""The rule for what a generation of a run has not received: the next one gets it, in its order, in the same commit."""
+"""The rule for unread messages: the commit that starts the next generation moves them there, in their order."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -11,16 +11,17 @@ from holdfast.ports.records import START_RECEIVED, HistoryRow, Run
 
 
 def count_forwarded(mailbox: Mailbox, used: int | None = None) -> int:
-    """Return how many rows `forward_unread` appends."""
+    """Return how many rows `forward_unread` appends. `used` is the row of the start that began the generation."""
     return len(mailbox.unread) + len(set(mailbox.starts.values()) - {used})
 
 
 def forward_unread(
     state: State, draft: RunDraft, before: Run, mailbox: Mailbox, used: int | None = None
 ) -> None:
-    """Append to a generation what the one before it has not received, by what its mailbox says.
+    """Append the unread messages of the previous generation to the next one.
 
-    What came with a start still may begin a generation by it, if that is not the one which has begun this: `used`.
+    Their starts are appended too, so that they can begin a later generation; except `used`, the row of the start that
+    began this one.
     """
     starts: dict[int, int] = {}
     for number in mailbox.unread:
@@ -32,12 +33,12 @@ def forward_unread(
 
 
 def append_start(draft: RunDraft, row: HistoryRow) -> int:
-    """Append a start that another generation has; return the number of its row."""
+    """Append a start of another generation; return the number of the new row."""
     return draft.append(START_RECEIVED, payload=row.payload, data=_facts(row))
 
 
 def append_again(draft: RunDraft, row: HistoryRow, *, start: int | None) -> int:
-    """Append a message that another generation has, as row `again`; return the number of its row."""
+    """Append a message of another generation, with its number there as `again`; return the number of the new row."""
     assert row.payload is not None
     facts = {name: value for name, value in _facts(row).items() if name != "start"}
     return draft.append_message(row.payload, {**facts, "again": row.number}, start=start)

@@ -1,4 +1,4 @@
-"""Rules for updates: what somebody wants of a function is a row of its history, and so is what comes of it."""
+"""Rules for updates: a request is a history row that wakes the durable function. Its result is a later row."""
 
 from typing import Final
 
@@ -12,16 +12,16 @@ from holdfast.ports.errors import InvalidCommandError, RunNotFoundError, UpdateR
 from holdfast.ports.records import TERMINAL, Micros, RunName
 
 UPDATE_MAX: Final = 256
-"""How many characters the name of an update may have."""
+"""Longest name of an update, in characters."""
 
 
 def reads_of_update(command: RunUpdate) -> Reads:
-    """Read the newest generation of the run, and the job that drives it."""
+    """Lock the newest generation of the run and the job that drives it."""
     return Reads(names=(RunName(command.namespace, command.run_id),), drivers=True)
 
 
 def decide_update(state: State, command: RunUpdate, now: Micros, _: Ids) -> Decision[RunUpdated]:
-    """Append what is wanted to the history, and wake the function if it sleeps."""
+    """Append the request to the history and wake the function. See `RunUpdate` for the errors."""
     run = state.tables.run_named(RunName(command.namespace, command.run_id))
     if run is None:
         raise RunNotFoundError(command.run_id)
