@@ -315,7 +315,7 @@ class Run:
     start_at: Micros | None = None
     """The run stays pending until then; None again once it has passed."""
     deadline: Micros | None = None
-    """If it has not ended by then, it is failed, or its function is told to end."""
+    """If it has not ended by then, it fails; a function first gets to clean up."""
     concurrency_key: str | None = None
     """Limits how many runs of the namespace with this key are admitted at a time."""
     concurrency_limit: int | None = None
@@ -498,7 +498,7 @@ class Job:
 
     @property
     def outlives_run(self) -> bool:
-        """Whether it may exist after its run has ended: a delivery to another run, or a cancellation of external work."""
+        """Whether it may exist after its run has ended, as a delivery to another run or a cancellation of external work."""
         return self.state is JobState.PENDING_DELIVERY or self.kind is JobKind.CANCEL
 
     @property

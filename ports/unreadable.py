@@ -100,7 +100,7 @@ class RunOutline(NamedTuple):
     status: str
     """The stored text, which may not be a RunStatus."""
     last_row: int
-    """The highest number of a history row; 0 if there is none."""
+    """The highest number of a history row; 0 for an empty history."""
 
 
 _Check: TypeAlias = Callable[[Any], str | None]
