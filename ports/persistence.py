@@ -243,7 +243,7 @@ class Transaction(Protocol):
     def unsound_runs(self, keys: Collection[str], /) -> Sequence[str]:
         """Return those of these runs whose jobs do not match their row. Takes no locks.
 
-        A run is returned if it has not ended, and the number of its jobs differs from `open_jobs`, or is 0 although it was
+        A run is returned if it has not ended, and its number of jobs differs from `open_jobs`, or is 0 although it was
         admitted. Jobs for which `Job.outlives_run` is true do not count.
         """
         ...
@@ -330,7 +330,7 @@ class Transaction(Protocol):
         """Return a stream head for each sink and run with rows that the stream does not know yet. Takes no locks.
 
         - `sinks` are names of sinks of the namespace.
-        - A run counts if its last row is after the stream's `head_row`, and its last update not before the sink's `since`.
+        - A run counts if its last row is after the stream's `head_row`, and it was updated since the sink's `since`.
         - `at` of a head is the run's `updated_at`.
         """
         ...

@@ -498,7 +498,7 @@ class Job:
 
     @property
     def outlives_run(self) -> bool:
-        """Whether it may exist after its run has ended, as a delivery to another run or a cancellation of external work."""
+        """Whether it may outlive its run: it delivers to another run, or cancels external work."""
         return self.state is JobState.PENDING_DELIVERY or self.kind is JobKind.CANCEL
 
     @property
