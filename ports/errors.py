@@ -597,7 +597,7 @@ class RestlessError(HoldfastError):
 
 
 class NondeterminismError(HoldfastError):
-    """The code of a durable function makes other calls than its history records. The run is blocked until they match."""
+    """The code of a durable function makes other calls than its history records. The run is blocked until they fit."""
 
     code = "nondeterminism"
 

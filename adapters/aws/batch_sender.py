@@ -18,7 +18,7 @@ BYTES_MAX: Final = 262_144 - 1
 WITHIN: Final = 12.0
 """Seconds after which no request is started, so that the last one ends within the half minute that a sink has."""
 FAILURES_MAX: Final = 4
-"""Consecutive requests with failed entries after which the call gives up."""
+"""Consecutive requests with failed entries after which the call fails."""
 _PAUSE: Final = 0.1
 
 
@@ -54,9 +54,9 @@ def send_in_order(
 ) -> None:
     """Send entries, ten per request; `send` returns an outcome for each.
 
-    A request has at most one entry per run: with several, a failed one would arrive after those that follow it. The runs
-    with the most entries come first, which keeps requests full. A failed entry is sent again a few times, and delays only
-    its own run.
+    A request has at most one entry per run: with several, a failed one would arrive after those that follow it. The
+    runs with the most entries come first, which keeps requests full. A failed entry is sent again a few times, and
+    delays only its own run.
 
     Raises:
         EventRefusedError: An entry is too large, and nothing was sent; or one was refused for good.

@@ -68,7 +68,7 @@ def region_of(name: str) -> str | None:
 
 @contextmanager
 def reported(doing: str) -> Generator[None]:
-    """Turn the errors of an AWS call into UnavailableError, whose message says what the call was for."""
+    """Turn the errors of an AWS call into UnavailableError, with the purpose of the call in its message."""
     try:
         yield
     except ClientError as error:

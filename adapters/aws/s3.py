@@ -43,8 +43,8 @@ class S3BlobStore:
     storing. So a key that can be read is complete, and is never overwritten. Every read is verified against the hash in
     the key as well.
 
-    The role needs `s3:GetObject`, `s3:PutObject` and `s3:DeleteObject` on the prefix and, so that a missing blob is
-    told apart from a forbidden one, `s3:ListBucket` on the bucket.
+    The role needs `s3:GetObject`, `s3:PutObject` and `s3:DeleteObject` on the prefix and `s3:ListBucket` on the bucket,
+    without which a missing blob looks like a forbidden one.
     """
 
     def __init__(self, bucket: str, prefix: str = "", *, client: "S3Client | None" = None) -> None:

@@ -34,8 +34,8 @@ class SnsSink:
 
     A message is a CloudEvent as JSON text. Its attributes `type` (`holdfast.run.completed`), `namespace` and `workflow`
     are for the filters of subscriptions. On a FIFO topic the message group is the run, and the deduplication id is the
-    event's id: a repetition within five minutes is dropped, and a run's messages stay in order. On a standard topic they
-    may arrive in any order: use `holdfastnumber`.
+    id of the event: a repetition within five minutes is dropped, and a run's messages stay in order. On a standard
+    topic they may arrive in any order: use `holdfastnumber`.
 
     An event that is too large, or invalid according to SNS, is refused for good. An entry that fails for any other
     reason is published again a few times, before those that follow it in its run; then the call fails, and the events

@@ -120,7 +120,7 @@ class FileBlobStore:
             yield from self._walk(parts, prefix)
 
     def _make_root(self) -> None:
-        """Create the root durably at this object's first put. If it vanishes later, blobs were lost, and it stays so."""
+        """Create the root durably at this object's first put. If it vanishes later, blobs are lost: it is not recreated."""
         if self._is_made:
             return
         ancestors = (self._root, *self._root.parents)
@@ -262,7 +262,7 @@ def _read(folder: int, name: str) -> bytes | None:
 
 
 def _entry(entry: "os.DirEntry[str]") -> str | None:
-    """Return the part of a key that a file or folder stands for; that of a folder ends in `/`. None for anything else."""
+    """Return the part of a key that a file or folder stands for; a folder's ends in `/`. None for anything else."""
     if entry.is_dir(follow_symlinks=False):
         return None if entry.name.startswith(".") else f"{entry.name}/"
     return entry.name[1:] if entry.name.startswith(".") and entry.is_file(follow_symlinks=False) else None

@@ -53,7 +53,7 @@ _log = logging.getLogger("holdfast.nats")
 
 
 class NatsJobTransport:
-    """A JobTransport over a work queue: each hint goes to one receiver, until it is acknowledged. For use from any thread.
+    """A JobTransport over a work queue: each hint goes to one receiver, until it is acknowledged. Safe from any thread.
 
     A message is `{"epoch":0,"job_id":"..."}` and nothing else, with the job's queue as its header `queue`. Hints at the
     ends of runs are not sent, because a message reaches only one receiver; callers that wait for a run poll the store.
@@ -79,8 +79,8 @@ class NatsJobTransport:
         """Configure the transport, without connecting.
 
         Args:
-            url: `nats://host:4222`, or several separated by commas; `tls://` for TLS. It may contain user and password, or a
-                token, which are never shown.
+            url: `nats://host:4222`, or several separated by commas; `tls://` for TLS. It may contain user and password, or
+                a token, which are never shown.
             stream: The name of the stream.
             subject: The subject of the messages, which no other stream may have.
             visibility: How long a message that is not acknowledged stays invisible before it goes to another receiver.
