@@ -63,8 +63,8 @@ class SqsJobTransport:
         """Configure the transport, without calling AWS. The queue must exist.
 
         Args:
-            url: The queue's URL. That of a FIFO queue ends in `.fifo`; each job is a message group, so that no job waits
-                for another. Set the queue's visibility timeout longer than the longest function execution.
+            url: The queue's URL. That of a FIFO queue ends in `.fifo`; each job is a message group, so that no job
+                waits for another. Set the queue's visibility timeout longer than the longest function execution.
             client: A boto3 client, if boto3's defaults for region, credentials and endpoint do not fit.
             poll_seconds: The longest wait of a request for messages, up to 20 seconds. `close` waits for it.
             monotonic: The clock for timeouts.

@@ -120,7 +120,7 @@ class FileBlobStore:
             yield from self._walk(parts, prefix)
 
     def _make_root(self) -> None:
-        """Create the root durably at this object's first put. If it vanishes later, blobs are lost: it is not recreated."""
+        """Create the root durably at this object's first put. If it vanishes later, blobs are lost, and put fails."""
         if self._is_made:
             return
         ancestors = (self._root, *self._root.parents)

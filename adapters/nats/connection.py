@@ -121,7 +121,7 @@ class NatsConnection:
             self.renew()
 
     def run(self, doing: str, work: Callable[[Client], Awaitable[T]], within: float) -> T:
-        """Return the result of `work`. UnavailableError if it fails, exceeds `within` seconds, or the connection is closed."""
+        """Return the result of `work`. UnavailableError if it fails or exceeds `within` seconds, or after `close`."""
         with self._lock:
             if self._is_closed:
                 raise UnavailableError(f"could not {doing}: the connection is closed")

@@ -45,8 +45,8 @@ class NatsSink:
         """Configure the sink, without connecting.
 
         Args:
-            url: `nats://host:4222`, or several separated by commas; `tls://` for TLS. It may contain user and password, or
-                a token, which are never shown.
+            url: `nats://host:4222`, or several separated by commas; `tls://` for TLS. It may contain user and
+                password, or a token, which are never shown.
             subject: The prefix of the subjects of all events.
             credentials: The path of a credentials file as written by `nsc`.
 

@@ -79,8 +79,8 @@ class NatsJobTransport:
         """Configure the transport, without connecting.
 
         Args:
-            url: `nats://host:4222`, or several separated by commas; `tls://` for TLS. It may contain user and password, or
-                a token, which are never shown.
+            url: `nats://host:4222`, or several separated by commas; `tls://` for TLS. It may contain user and
+                password, or a token, which are never shown.
             stream: The name of the stream.
             subject: The subject of the messages, which no other stream may have.
             visibility: How long a message that is not acknowledged stays invisible before it goes to another receiver.

@@ -77,7 +77,7 @@ class DeadlineSocket:
         return io.BufferedReader(_Answer(self, self._answer_bytes_max))
 
     def close(self) -> None:
-        """Do nothing: `http.client` closes a socket before it has read a response that announces `Connection: close`."""
+        """Do nothing: `http.client` closes a socket before it reads a response that announces `Connection: close`."""
 
     def hang_up(self) -> None:
         """Close the socket."""

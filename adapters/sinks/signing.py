@@ -22,7 +22,7 @@ class Signer:
     """
 
     def __init__(self, who: str, secrets: str | Sequence[str]) -> None:
-        """Parse secrets, each `whsec_` and 24 to 64 bytes in base64. InvalidArgumentError, which never shows a secret."""
+        """Parse secrets, each `whsec_` and 24 to 64 bytes in base64. InvalidArgumentError, without the secrets."""
         given = (secrets,) if isinstance(secrets, str) else tuple(secrets)
         self._keys = tuple(map(_key, given))
         if not all(self._keys):

@@ -1,4 +1,4 @@
-"""Protection against server-side request forgery (SSRF): tells internal addresses from public ones."""
+"""Protection against server-side request forgery (SSRF): which addresses are internal, and which are public."""
 
 import socket
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address

@@ -62,11 +62,11 @@ class WebhookSink:
     """An EventSink that posts to one URL. Redirects are not followed. Safe to use from several threads.
 
     With secrets, requests are signed by Standard Webhooks. Internal addresses (this machine, private networks,
-    link-local ones such as a cloud's metadata service) are refused by default. The host is looked up for each connection,
-    which then goes to one of the checked addresses, so that DNS rebinding has no effect.
+    link-local ones such as a cloud's metadata service) are refused by default. The host is looked up for each
+    connection, which then goes to one of the checked addresses, so that DNS rebinding has no effect.
 
-    `timeout` bounds the whole call, whatever the receiver does: connecting, TLS and responses. Only a limited part of a
-    response is read.
+    `timeout` bounds the whole call, whatever the receiver does: connecting, TLS and responses. Only a limited part
+    of a response is read.
 
     2xx means that the events are accepted. 4xx means that the receiver will never accept them, except for codes about
     access, address and rate (401, 403, 404, 408, 410, 429 and the like). Those, 3xx, 5xx, a timeout and a failed
@@ -92,15 +92,15 @@ class WebhookSink:
 
         Args:
             url: The URL to post to: `http://` or `https://`, without user and password.
-            secrets: One secret for signatures, or several during a rotation, each `whsec_` and 24 to 64 bytes in base64.
-                They are never shown.
+            secrets: One secret for signatures, or several during a rotation, each `whsec_` and 24 to 64 bytes in
+                base64. They are never shown.
             allow_internal: Whether internal addresses are allowed.
-            headers: Sent with every request, for example `Authorization`. They are never shown. Headers that frame, sign or
-                describe a request are refused: `Host`, `Content-*`, `Connection`, `webhook-*` and the like.
-            batch: The most events of a request. With 1, each is a CloudEvent of its own (structured mode); with more, every
-                request is a list (batched mode).
-            timeout: The longest duration of a call of `emit`, less than half a minute. Events accepted before a timeout are
-                not delivered again.
+            headers: Sent with every request, for example `Authorization`. They are never shown. Headers that frame,
+                sign or describe a request are refused: `Host`, `Content-*`, `Connection`, `webhook-*` and the like.
+            batch: The most events of a request. With 1, each is a CloudEvent of its own (structured mode); with
+                more, every request is a list (batched mode).
+            timeout: The longest duration of a call of `emit`, less than half a minute. Events accepted before a
+                timeout are not delivered again.
             source: The `source` of the CloudEvents; by default `/holdfast/<namespace>`.
             context: Decides which certificates are trusted; by default the system's.
             resolve: Returns the addresses of a host and a port. OSError if the lookup fails.
@@ -236,7 +236,7 @@ class WebhookSink:
 
 
 def _is_read(answer: http.client.HTTPResponse) -> bool:
-    """Whether a response is read to its end, so that the connection can be used again. Its status is known to be good."""
+    """Whether a response of known good status is read to its end, so that the connection can be used again."""
     try:
         answer.read(REASON_MAX)
         return not answer.read(1)
