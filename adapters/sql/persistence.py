@@ -1,4 +1,4 @@
-"""The store in a database: connections, tries, and what happens if a commit's answer is lost."""
+"""The store in a SQL database: transactions, commit receipts, and retries."""
 
 import random as random_module
 import uuid
@@ -31,14 +31,14 @@ DEADLINE_SECONDS: Final = 30.0
 
 @attrs.define
 class _Outcome(Generic[R]):
-    """What the last try of a transaction came to: its result, if its commit was sent and the answer lost."""
+    """The receipt of a transaction, and its result if the answer to its commit was lost."""
 
     receipt: str
     lost: tuple[R] | None = None
 
 
 class SqlPersistence:
-    """See `Persistence`. Safe to use from several threads; each process needs one of its own."""
+    """See `Persistence`. Safe to use from several threads; each process needs its own."""
 
     def __init__(
         self,
@@ -52,18 +52,21 @@ class SqlPersistence:
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
         random: Callable[[], float] = random_module.random,
     ) -> None:
-        """Take a URL; nothing is connected yet.
+        """Use a database, without connecting yet.
 
-        `url` is `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://user@host/database`. `deadline` is
-        how many seconds a call goes on trying before it is an UnavailableError. `new_id` draws the receipts of
-        transactions, `random` the pauses between tries.
-
-        For PostgreSQL only: `pool_size` is how many connections there are at most. `session_settings=False` is for
-        poolers that refuse `options` (PgBouncer without `ignore_startup_parameters = options`): timeouts are then set
-        in each transaction rather than when connecting, and questions have none but our own. `pipeline=False` has
-        each statement wait for the answer to the one before it, for poolers that can't have several under way.
-        `versions=False` is for servers that are no PostgreSQL, and have no `xmin`: each transaction then locks what it
-        goes by.
+        Args:
+            url: `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://user@host/database`.
+            deadline: How many seconds a call retries before it raises UnavailableError.
+            pool_size: PostgreSQL only, as all below up to `versions`: the most connections.
+            session_settings: False for poolers that refuse `options` (PgBouncer without
+                `ignore_startup_parameters = options`): timeouts are then set in each transaction instead of on
+                connect, and queries have only the client's.
+            pipeline: False for poolers that do not support several statements in flight: each then waits for its
+                answer.
+            versions: False for servers other than PostgreSQL, which lack `xmin`: no rows are cached, and each
+                transaction locks the rows that it reads.
+            new_id: Generates the receipts of transactions.
+            random: Draws the pauses between retries.
         """
         self._deadline = deadline
         self._new_id = new_id
@@ -81,7 +84,7 @@ class SqlPersistence:
         self._answers = Answers(self._database)
 
     def setup(self) -> None:
-        """See `Persistence.setup`. One question, if there is nothing to do."""
+        """See `Persistence.setup`. A single query if the tables are up to date."""
         if self.read(SchemaVersion()) == newest_version():
             return
         self._tried(lambda patience: migrate(self._database, self._extra, patience.left))
@@ -131,16 +134,13 @@ class SqlPersistence:
         return self._tried(attempt)
 
     def prune(self, before: Micros, /) -> int:
-        """Remove replies, and sessions that hold nothing, of before this instant; and old receipts.
-
-        Returns how many rows are gone. A command with an idempotency key from before is carried out anew.
-        """
+        """See `Persistence.prune`. Old receipts are deleted too."""
         return self.prune_receipts() + self._tried(
             lambda patience: prune_rows(self._database, before, patience.left)
         )
 
     def prune_receipts(self) -> int:
-        """Remove the receipts of transactions more than an hour ago, far longer than a call goes on trying."""
+        """Delete the receipts of transactions more than an hour ago, which is far longer than a call retries."""
         return self._tried(lambda patience: prune_receipts(self._database, patience.left))
 
     def close(self) -> None:
@@ -164,20 +164,20 @@ class SqlPersistence:
                 link.put_receipt(outcome.receipt)
             except ConflictError:
                 return outcome.lost[0]
-            # The lost transaction was not committed, and can't be any more: this one now has its receipt.
+            # The lost transaction was not committed and can't be any more, because this one holds its receipt.
             receipt = None
         return _done(SqlTransaction(link, self._statements, receipt), work, outcome)
 
 
 def _done(tx: SqlTransaction, work: Callable[[Transaction], R], outcome: _Outcome[R]) -> R:
-    """Do work in a transaction, and return what it gives once that is committed."""
+    """Run work in a transaction, commit it, and return the result."""
     result = work(tx)
     tx.end()
     try:
         tx.commit()
     except TransientError:
         if not tx.wrote:
-            return result  # there was nothing to store
+            return result  # nothing was to be stored
         outcome.lost = (result,)
         raise
     return result
@@ -186,7 +186,7 @@ def _done(tx: SqlTransaction, work: Callable[[Transaction], R], outcome: _Outcom
 def _open(
     url: str, deadline: float, *, pool_size: int, session_settings: bool, pipeline: bool, versions: bool
 ) -> tuple[str, Database]:
-    """Return the name of the extra that a URL needs, and its database. ValueError for a URL that is none of ours."""
+    """Return the name of the extra that a URL needs, and its database. ValueError for an unsupported URL."""
     scheme = url.partition("://")[0]
     if scheme in {"sqlite", "sqlite+pysqlite"}:
         return "sqlite", SqliteDatabase(sqlite_path(url), busy_seconds=deadline)
