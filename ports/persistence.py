@@ -179,7 +179,7 @@ class Transaction(Protocol):
         """Lock and return queued jobs.
 
         - Jobs that other transactions have locked are skipped.
-        - At most the limit of each lane and `limit` in all: lowest rank first, then oldest run, then lowest number.
+        - At most each queue's own limit, and `limit` in all: lowest rank first, then oldest run, then lowest number.
         - Jobs for which `Job.is_passed_over(pass_over)` is true are left out, and use up no limit.
         - The cost does not depend on jobs of other queues or definitions, or on jobs that sleep or are paused.
         """

@@ -195,9 +195,7 @@ class SqsJobTransport:
             with reported(f"{what} a message of {self._url}"):
                 call()
         except UnavailableError as error:
-            _log.debug(
-                "a message comes again: %s", error
-            )  # harmless; mostly its receipt has expired
+            _log.debug("a message comes again: %s", error)  # harmless; mostly its receipt has expired
 
 
 def _delivery(message: "MessageTypeDef") -> Delivery:

@@ -1,4 +1,53 @@
-"""The SQL that differs between PostgreSQL and SQLite. Everything else is written once, in `statements` and `queries`."""
+"""The SQL that differs between PostgreSQL and SQLite. All other SQL is in `statements` and `queries`."""
+
+# Statements and parameters
+# -------------------------
+#
+# Statements are written with parameters `:name`; `bound` turns them into the driver's form. A list is one parameter, a
+# JSON text (or an array), however long it is: binding many parameters costs Python more than the database takes to
+# parse a list. So the number of different statements is small and fixed, and the server can prepare them. For writes,
+# SQLite gains nothing by that: it inserts row by row with `executemany`.
+#
+# The claim query
+# ---------------
+#
+# Workers claim all the time, from a table in which most jobs may be asleep, leased, or of other queues. Its cost must
+# be flat: it depends on the number of jobs returned, not on how many exist. Everything below serves that.
+#
+# - The index `holdfast_jobs_claim` is (namespace, queue, definition, queue_position, run, number), for queued jobs
+#   only. It has the jobs of one queue and definition in the order of claims, so the first n are adjacent.
+# - A worker serves several queues and definitions. One condition with lists of both would return jobs in no useful
+#   order, and the database would read and sort every queued job to find the first. So the parameter has a row for each
+#   pair, and a LATERAL subquery reads the head of the index for each, up to the limit of its queue. `row_number` then
+#   merges the pairs of a queue, and the outer query the queues. What is sorted is at most (pairs x limit) rows.
+# - SKIP LOCKED: claims of other workers are stepped over, never waited for. Under READ COMMITTED, PostgreSQL checks the
+#   condition again on the latest version of each row that it locks, so a job that was claimed a moment ago drops out.
+# - MATERIALIZED: without it the planner may inline the subquery, evaluate it more than once, and lock other rows each
+#   time.
+# - The state is a constant in the SQL, not a parameter. A generic plan can use a partial index only if its condition is
+#   known, and with it there is one sensible plan. So this search may be prepared, and no other (docs/decisions/0048).
+# - The rank is fixed when a job is created (docs/decisions/0019): priorities and ages need no computation here, and
+#   waiting jobs need no updates.
+# - The session comes along by a LEFT JOIN, which saves a round trip (`claimable_by`).
+#
+# SQLite has neither LATERAL nor a column as LIMIT. A correlated subquery, `rowid IN (... LIMIT :most)`, reads the head
+# of the index for each pair, with the highest limit of all; `row_number` applies the lower ones. It needs no row locks,
+# since a writer locks the file. The search first runs before BEGIN IMMEDIATE, so that idle workers block no writers.
+#
+# Guaranteed: a job is returned to one transaction at a time, lowest rank first among those not locked by others, and no
+# queue gets more than its limit.
+#
+# Ugly, and why it stays:
+#
+# - It may lock more jobs than it returns: each pair up to its limit, of which the merge keeps fewer. Other workers step
+#   over these until the commit and get later ones. Locking only the final rows would take a second statement, which
+#   could find them claimed.
+# - It may return fewer jobs than exist, if others were locked at that moment. The worker polls again.
+# - Passed-over jobs (`_WANTED`) are not in the index as such: they are read and skipped. Jobs that were lost are few.
+# - Dead index entries of claimed jobs are at the head of the range, and every claim steps over them until a vacuum or
+#   a reader marks them. A long transaction anywhere on the server delays that (docs/explanation/scale.md).
+# - The statement is assembled from strings, twice. A query builder would hide the one thing that matters here, which is
+#   the exact shape of the SQL.
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
@@ -97,10 +146,10 @@ class Dialect(Protocol):
         ...
 
     def claimable(self, jobs: Sequence[str], sessions: Sequence[str]) -> str:
-        """Return the claim query. It finds and locks jobs for the queues in `:lanes`.
+        """Return the claim query, which finds and locks queued jobs.
 
-        A row of the result has these columns of a job, then these of the session `:session`, NULL without such a
-        session.
+        Its parameter `:lanes` has a row for each pair of queue and definition. A row of the result has these columns
+        of a job, then these of the session `:session`, NULL without such a session.
         """
         ...
 
@@ -261,7 +310,7 @@ def types_of(table: Table, columns: Sequence[str]) -> dict[str, str]:
 
 @attrs.frozen
 class SqliteDialect:
-    """SQLite 3.35 or newer, through the sqlite3 module. A writer has locked the whole file, so there are no row locks."""
+    """SQLite 3.35 or newer, through the sqlite3 module. A writer locks the whole file, so there are no row locks."""
 
     lock: str = ""
     skip_locked: str = ""
@@ -285,7 +334,7 @@ class SqliteDialect:
         return f"(SELECT {extracted} FROM json_each(:{parameter})) AS {name}"
 
     def claimable(self, jobs: Sequence[str], sessions: Sequence[str]) -> str:
-        """See `Dialect.claimable`. `:most` is the highest limit of a lane: LIMIT can't be a column here."""
+        """See `Dialect.claimable`. `:most` is the highest limit of all queues, since LIMIT can't be a column here."""
         columns = ", ".join(f"j.{name}" for name in jobs)
         return (
             f"WITH picked AS (SELECT l.lane, l.most, {columns} FROM {self.table_of('lanes', 'l', _LANES)} "

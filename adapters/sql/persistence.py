@@ -1,5 +1,57 @@
 """The store in a SQL database: transactions, commit receipts, and retries."""
 
+# A transaction, from the call to the answer
+# ------------------------------------------
+#
+# `transact` runs a function, `work`, that reads, locks and finally applies changes through a `Transaction`. It tries
+# again until a commit is certain or the deadline (30 seconds) has passed. Each try borrows a connection, runs the whole
+# of `work`, and commits. Nothing of a failed try survives: the connection is rolled back, and one that is not sound
+# takes all idle ones with it (`pool`). So `work` may run any number of times, and must do nothing but use `tx`.
+#
+# Retries. `errors` sorts what a database can raise. A TransientError (lost connection, deadlock, serialization failure,
+# lock or statement timeout, failover, full disk) is tried again after 20 ms, doubling up to 2 s, with jitter. A
+# ConflictError means that another transaction has added the same key first; it is tried again at once, ten times at
+# most, because the next try reads that row and decides anew. Other errors go to the caller. An error of the database
+# sticks to its transaction: `work` may catch it, but `end` raises it again before the commit.
+#
+# Locks. Isolation is READ COMMITTED, so correctness rests on row locks: the rows that a decision relies on are locked
+# when they are read, or can't change to its harm (sessions: docs/decisions/0003). All transactions lock runs, then
+# jobs, other rows, slots and rates, by ascending key, and `NetChanges` writes in one order too. Two transactions on the
+# same rows wait for each other instead of deadlocking. Searches (claims, due jobs, due streams) use SKIP LOCKED and
+# never wait. The order is a convention of the callers, not enforced here. A violation shows up as a deadlock, which
+# costs a retry and corrupts nothing. SQLite has a single lock, taken by BEGIN IMMEDIATE, so there the order is moot.
+#
+# Lost answers. If the connection breaks during COMMIT, the client can't know whether the server committed. Repeating
+# `work` could store it twice; returning an error could report a stored change as failed. So every writing transaction
+# inserts a row of its own into `holdfast_commit_receipts`, under an id that `transact` draws before the first try and
+# keeps for all of them. After a lost answer the next try inserts that id first:
+#
+# - The id exists: the transaction was committed. The result, still in memory, is returned.
+# - The id is being inserted by the lost transaction, which may still be alive on the server: the unique index makes
+#   the insert wait for its end, at most for a lock timeout, after which comes another try.
+# - The id is new: the transaction was not committed. It can't be any more either, even if its packets are still on the
+#   way, because it would collide with our row. `work` runs again in this transaction, which holds the receipt already.
+#
+# A transaction that wrote nothing needs no receipt: its result is as good without the commit.
+#
+# Guaranteed: when `transact` returns, the changes are durable and were stored exactly once. When `work` raises, nothing
+# was stored. Only UnavailableError after a lost answer leaves it open, until someone asks again with an idempotency
+# key, or replaces the session that may hold unknown leases (docs/decisions/0003).
+#
+# The optimistic path. On PostgreSQL `transact` first tries with cached rows and no locks (`postgresql/optimistic`,
+# docs/decisions/0048). ChangedError means that they are outdated, and the same try continues with locks. After a lost
+# answer this path is skipped, since the receipt must come first.
+#
+# Ugly, and why it stays:
+#
+# - Receipts cost a row of some 120 bytes for every writing transaction, and have to be pruned. Without them no retry
+#   after a lost answer would be safe. An hour is far longer than a call retries.
+# - SQLite accepts a receipt and ignores it: a commit's answer can't be lost within a process. One code path for both
+#   databases is worth an unused argument.
+# - The module imports `postgresql.optimistic` even for SQLite. That module needs no driver.
+# - The result of a lost try is kept while the next one may compute another. Which of them is returned depends on which
+#   was committed.
+
 import random as random_module
 import uuid
 from collections.abc import Callable, Generator

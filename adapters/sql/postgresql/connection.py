@@ -167,7 +167,7 @@ class PostgresLink:
         return answers[-2].rows()
 
     def query_and_commit(self, sql: str, parameters: Parameters, /) -> list[Row]:
-        """See `Remembers.query_and_commit`. BEGIN is explicit, so that defaults of server and session have no effect."""
+        """See `Remembers.query_and_commit`. BEGIN is explicit, so defaults of server and session have no effect."""
         self.begin()
         with self._guarded():
             answers = self._run(((sql, parameters, True), *_COMMIT), 2)

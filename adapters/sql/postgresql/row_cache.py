@@ -145,8 +145,9 @@ class Versions:
     job: str
     """Locks and returns a job and its version."""
     lease: str
-    """Returns a run and its version, the version of rows that this transaction writes, a session and its version, and the
-    payload of a history row.
+    """Returns a run and its version, the version of rows that this transaction writes, a session, and an input.
+
+    The session comes with its version, the input as a pair of columns.
     """
     step: str
     """Stores a step if the versions are unchanged, and returns the run's new version."""

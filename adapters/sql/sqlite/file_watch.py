@@ -85,7 +85,7 @@ class SqliteTransport:
                 connection.close()
 
     def _look(self) -> float:
-        """Queue a hint if the file has changed. Return the seconds until the next check. Runs under the queue's lock."""
+        """Queue a hint if the file has changed. Return the seconds until the next check. Holds the queue's lock."""
         version = self._read_version()
         if version != self._version:
             is_first = self._version is None
