@@ -466,7 +466,7 @@ class NetChanges:
             self.rates[window.rate_name] = window
 
     def _advance_stream(self, head: StreamHead) -> None:
-        """Merge two heads: the first one tells since when the stream is due, the highest one its last row."""
+        """Merge two heads: the first one has the instant from which the stream is due, the highest one its last row."""
         key = StreamKey(head.sink, head.run)
         known = self.stream_heads.get(key)
         self.stream_heads[key] = (

@@ -55,10 +55,10 @@ def are_alike(one: str, other: str) -> bool:
     return one == other or canonical(parse(one)) == canonical(parse(other))
 
 
-def parse(text: str) -> Any:  # JSON is any of its types; callers narrow
+def parse(text: str) -> Any:  # callers narrow the type
     """Return the value of a JSON text. ValueError if it is not JSON."""
     try:
         value, end = _SCAN(text, 0)
-    except StopIteration:  # there may be spaces before it
+    except StopIteration:  # leading spaces
         return _DECODER.decode(text)
     return value if end == len(text) else _DECODER.decode(text)

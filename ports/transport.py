@@ -1,4 +1,4 @@
-"""The port for hints, which tell other processes that there may be work. A worker asks the store before it acts."""
+"""The port for hints that there may be work. A worker that receives one queries the store before it acts."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Protocol, TypeAlias, runtime_checkable

@@ -49,10 +49,10 @@ def shown_url(url: str) -> str:
     scheme, rest = found[1], found[2]
     at = ""
     if not _has_path_alone(scheme, rest):
-        # Whatever is before the last @, and not before the first: that may be in a password.
+        # Split at the last @, because a password may contain others.
         before, at, rest = rest.rpartition("@")
         if _ENDS_PLACE.search(before):
-            return f"{scheme}://{HIDDEN}"  # what is behind the @ may be the rest of a token, and not a host
+            return f"{scheme}://{HIDDEN}"  # the part after the @ may belong to a token
     parts = _AFTER_SCHEME.fullmatch(rest)
     assert parts is not None
     places = parts["places"]
@@ -95,9 +95,9 @@ def _secrets_of(url: str) -> Iterator[str]:
     if before:
         _, colon, password = before.partition(":")
         if colon or found is None or not found[1].startswith("postgres"):
-            yield from _forms(before)  # without a colon it is a token, but for databases: a user
+            yield from _forms(before)  # without a colon it is a token, or for databases a user
         yield from _forms(password)
-        # A part of a server's message may end where it takes the password to end.
+        # A server's message may quote the password up to a character that it takes for a delimiter.
         for part in re.split(r"[@:/?#\s]", password):
             yield from _forms(part)
         if _ENDS_PLACE.search(before):

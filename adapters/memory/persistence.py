@@ -480,7 +480,7 @@ class MemoryTransaction:
             conflict = self._tables.conflicts(change)
             if conflict is not None and not self._is_freed(change, net.removed_runs):
                 raise ConflictError(conflict)
-            added.apply(change)  # a ConflictError if two changes of this transaction want the same
+            added.apply(change)  # ConflictError if two changes of this transaction conflict
         for key in net.jobs:
             if self._tables.job(key) is None:
                 raise HoldfastError(f"job {key.text} is to be updated and is not there")

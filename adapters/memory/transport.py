@@ -149,7 +149,7 @@ class MemoryTransport:
 
     def _patience(self, remaining: float) -> float:
         if not self._order or self._monotonic is not time.monotonic:
-            return remaining  # `wake` interrupts when another clock moves
+            return remaining  # `wake` interrupts the wait when that clock moves
         return min(remaining, max(self._order[0][0] - self._monotonic(), 0.0))
 
     def _tidy(self) -> None:

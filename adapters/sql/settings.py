@@ -115,7 +115,9 @@ _CHOICES: Final = {
     "load_balance_hosts": frozenset({"disable", "random"}),
     "sslmode": frozenset({"disable", "allow", "prefer", "require", "verify-ca", "verify-full"}),
     "sslnegotiation": frozenset({"direct", "postgres"}),
-    "target_session_attrs": frozenset({"any", "primary", "read-write"}),  # the others can't write
+    "target_session_attrs": frozenset(
+        {"any", "primary", "read-write"}
+    ),  # other values select servers that can't write
 }
 _HOST: Final = re.compile(r"[^\s@/?#\[\]\\\"'<>]*|/[^\x00-\x1f]*")
 _PERCENT: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")

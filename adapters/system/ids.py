@@ -76,7 +76,7 @@ class UlidIds:
 
     def _start_afresh(self) -> None:
         self._lock = Lock()
-        # Ids need to be unique, not secret: a generator seeded by the system is as good, and ten times faster.
+        # Ids need not be secret, so a generator seeded by the system will do. It is ten times as fast.
         self._random = random.Random(os.urandom(32))  # noqa: S311
         self._draw(self._milliseconds + 1)
 

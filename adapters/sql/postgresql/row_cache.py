@@ -164,7 +164,7 @@ def versions_for(dialect: Dialect) -> Versions:
     sessions = ", ".join(f"s.{name}" for name in rows.SESSION)
 
     def stored(columns: Sequence[str], *, closed: str = "") -> str:
-        """Return what changes columns of a run, and adds to its history, if nothing is otherwise than is known."""
+        """Return the statement that updates columns of a run and appends history rows, if no version has changed."""
         sets = ", ".join(f"{name} = :{name}" for name in columns)
         return (
             "WITH r AS MATERIALIZED (SELECT key FROM holdfast_runs WHERE key = :key "

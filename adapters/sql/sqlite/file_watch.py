@@ -106,5 +106,5 @@ class SqliteTransport:
                 )
             version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
         except sqlite3.Error:
-            return self._version  # the sweep makes up for what is not seen now
+            return self._version  # the maintenance tick replaces missed hints
         return version
