@@ -1,4 +1,4 @@
-"""One folder for each real thing behind a port. The hooks of `os.fork` are installed here, for all of them."""
+"""Adapters: implementations of the ports, one folder per technology. The hooks for `os.fork` are installed here."""
 
 import os
 import time
@@ -8,7 +8,7 @@ from typing import Final
 from holdfast.ports.process_forks import inherited, pause_all, renew_all, resume_all
 
 PAUSE_SECONDS: Final = 2.0
-"""How long a fork waits for what is under way in its process and must not be when it forks."""
+"""How long a fork waits for objects that must be idle while it takes place."""
 
 
 def _before() -> None:
@@ -17,10 +17,10 @@ def _before() -> None:
 
 
 def _in_child() -> None:
-    with suppress(ImportError, AttributeError):  # a Python without ctypes tidies up when it ends
-        import ctypes  # only children need it
+    with suppress(ImportError, AttributeError):  # without ctypes they are finalized at exit
+        import ctypes  # here, because only children need it
 
-        # It is never taken apart: what tidies up after a connection or a loop of the parent's would disturb that.
+        # Never freed: the finalizer of a connection or an event loop of the parent would disturb it.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited()))
     renew_all()
 

@@ -1,1 +1,1 @@
-"""The ground floor: the records that cross a boundary, and the ports through which everything outside is reached."""
+"""Ports: the protocols and records through which kernel and hosts reach stores, transports, sinks, blobs and clocks."""

@@ -1,7 +1,7 @@
-"""What runs say about themselves, as frozen values: annotations, artifacts, and calls of models.
+"""Records that attempts and operators attach to a run: annotations, artifacts, and calls of AI models.
 
-Like notes they hang on a run's key, are not numbered, and belong to an attempt where one said them. Those of a run are
-in the order of their `at` and, of one instant, of their ids.
+They belong to a run's key, are not numbered, and name the attempt that wrote them, if one did. Those of a run are
+ordered by `at`, then by id.
 """
 
 from collections.abc import Iterable
@@ -16,11 +16,11 @@ from holdfast.ports.records import Micros, Payload
 from holdfast.ports.validation import TEXT, check
 
 COST_DIGITS: Final = 12
-"""Costs are integers: so many digits of them are behind the decimal point."""
+"""Costs are stored as integers with this many decimal places."""
 
 
 class Scope(StrEnum):
-    """What an annotation is about."""
+    """The part of a run that an annotation is about."""
 
     RUN = "run"
     STAGE = "stage"
@@ -29,7 +29,7 @@ class Scope(StrEnum):
 
 
 class AiCallKind(StrEnum):
-    """What a model was asked for."""
+    """The kind of response requested from a model."""
 
     TEXT = "text"
     OBJECT = "object"
@@ -44,15 +44,15 @@ def _text(_: object, field: "attrs.Attribute[str]", value: object) -> None:
 
 @attrs.frozen
 class Actor:
-    """Who says something.
+    """The author of an annotation.
 
     Attributes:
-        kind: Such as `person`, `service` or `stage`.
-        id: Which one of that kind.
-        version: Of which version it is, if that matters.
+        kind: For example `person`, `service` or `stage`.
+        id: Identifies the author among those of that kind.
+        version: The author's version, if that matters.
 
     Raises:
-        InvalidArgumentError: One of these is no string.
+        InvalidArgumentError: One of these is not a string.
     """
 
     kind: str = attrs.field(default="", validator=_text)
@@ -62,41 +62,47 @@ class Actor:
 
 @attrs.frozen(kw_only=True)
 class Annotation:
-    """Something that was said of a run: who, what, why and when. Never changed.
-
-    `value` is JSON text. `node` and `item` say what it is about, as far as `scope` goes; `job` and `epoch` which
-    attempt said it, if one did. `key` is what it was said under, so as to be said once.
-    """
+    """A value attached to a run, with its author, reason and time. Immutable."""
 
     run: str
+    """The key of the run."""
     at: Micros
+    """When it was made."""
     id: str
     namespace: str
     name: str
     value: str
+    """JSON text."""
     scope: Scope = Scope.RUN
+    """What it is about, which decides which of the next four fields are set."""
     node: str | None = None
+    """The stage that it is about, unless `scope` is `run`."""
     item: int | None = None
+    """The index of the map item that it is about, if any."""
     job: int | None = None
+    """The number of the job whose attempt made it; None if no attempt did."""
     epoch: int | None = None
+    """The epoch of that attempt."""
     actor_kind: str = ""
     actor_id: str = ""
     actor_version: str = ""
     reason: str = ""
     key: str | None = None
+    """An idempotency key: per run, key and name an annotation is stored once."""
 
     @property
     def place(self) -> ListPlace:
-        """Where it is in the order of what its run says."""
+        """The position in the order of a run's annotations."""
         return ListPlace(self.at, self.id)
 
 
 @attrs.frozen(kw_only=True)
 class Artifact:
-    """A named blob that an attempt gave beside its output. `blob` is its key in the blob store."""
+    """A named blob that an attempt stored beside its output."""
 
     run: str
     job: int
+    """The number of the job whose attempt stored it."""
     epoch: int
     name: str
     node: str
@@ -104,67 +110,76 @@ class Artifact:
     at: Micros
     content_type: str
     size: int
+    """In bytes."""
     sha256: str
     blob: str
+    """The key in the blob store."""
 
 
 @attrs.frozen(kw_only=True)
 class AiCall:
-    """One call of a model that an attempt made.
-
-    `cost` is in units of 10**-12 of whatever costs are counted in; None if it is not known. `duration` is in
-    microseconds. `batch` and `batch_index` name the result of a batch: each is stored once in a run. `error` is why the
-    call failed, None if it did not; `metadata` is JSON text.
-    """
+    """One call of an AI model, made by an attempt."""
 
     run: str
     at: Micros
     id: str
     job: int
+    """The number of the job whose attempt made the call."""
     epoch: int
     node: str
     item: int | None = None
     topic: str
+    """A dotted path that groups calls, such as `report.page`."""
     model: str
     kind: AiCallKind
     input_tokens: int = 0
     output_tokens: int = 0
     cost: int | None = None
+    """In units of 10**-12 of the currency; None if unknown."""
     duration: Micros | None = None
+    """In microseconds."""
     batch: str | None = None
+    """The id of the provider's batch that this result is from. Each result of a batch is stored once per run."""
     batch_index: int | None = None
+    """The position in that batch."""
     prompt: Payload | None = None
     response: Payload | None = None
     error: str | None = None
+    """Why the call failed; None if it succeeded."""
     metadata: str | None = None
+    """JSON text."""
 
     @property
     def place(self) -> ListPlace:
-        """Where it is in the order of what its run says."""
+        """The position in the order of a run's calls."""
         return ListPlace(self.at, self.id)
 
 
 @attrs.frozen(kw_only=True)
 class AiTotal:
-    """What calls of one model, or of one topic, come to: `name` says which. `unpriced` are those of no known cost."""
+    """The totals of the calls of one model or one topic."""
 
     name: str
+    """The model or topic."""
     calls: int
     failed: int
     unpriced: int
+    """How many calls have no known cost."""
     input_tokens: int
     output_tokens: int
     cost: int
+    """In units of 10**-12 of the currency."""
     duration: Micros
+    """In microseconds."""
 
 
 def is_of_topic(topic: str, wanted: str | None) -> bool:
-    """Whether a topic is the one asked for, or below it, as `report.page` is below `report`; all are below None."""
+    """Whether a topic equals another one or is below it, as `report.page` is below `report`. All are below None."""
     return wanted is None or topic == wanted or topic.startswith(f"{wanted}.")
 
 
 def annotation_text(annotation: Annotation) -> str | None:
-    """Return the text that an annotation's value is; None if it is no text. Runs are found by texts only."""
+    """Return the value of an annotation if it is a text, else None. Runs are found by texts only."""
     if not annotation.value.startswith('"'):
         return None
     value: object = parse(annotation.value)
@@ -172,6 +187,6 @@ def annotation_text(annotation: Annotation) -> str | None:
 
 
 def annotation_texts(annotations: Iterable[Annotation]) -> set[tuple[str, str]]:
-    """Return the names and texts by which a run of these annotations is found."""
+    """Return the (name, text) pairs by which a run with these annotations is found."""
     found = ((annotation.name, annotation_text(annotation)) for annotation in annotations)
     return {(name, text) for name, text in found if text is not None}

@@ -1,4 +1,4 @@
-"""Large values, kept outside the store's rows."""
+"""The port for large values and files, which are stored outside the store's rows."""
 
 import re
 from collections.abc import Iterator
@@ -7,34 +7,38 @@ from typing import Final, Protocol
 from holdfast.ports.errors import InvalidKeyError
 
 BLOB_KEY_MAX: Final = 900
+"""The most characters of a key."""
 _PART: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@=+-]{0,199}", re.ASCII)
 
 
 class BlobStore(Protocol):
-    """Bytes by key, written once.
+    """A store of bytes by key, each written once.
 
-    A key is parts joined by `/`; its last part is the lower-case hex sha256 of the bytes, by which every read is
-    checked. Safe to use from several threads and processes at once. A method that is given a malformed key raises
-    InvalidKeyError and does nothing; UnavailableError if the store can't be reached or is full.
+    A key is parts joined by `/`; its last part is the lower-case hex sha256 of the bytes, and every read is checked
+    against it. An implementation
+
+    - is safe to use from several threads and processes at once;
+    - raises InvalidKeyError for a malformed key, and does nothing;
+    - raises UnavailableError if the storage can't be reached or is full.
     """
 
     def put(self, key: str, data: bytes, /) -> None:
-        """Store `data`; durable when this returns. A key that is there already is left as it is.
+        """Store `data` durably. An existing key is left as it is.
 
         InvalidKeyError if the key is malformed or does not end in the hash of `data`.
         """
         ...
 
     def get(self, key: str, /) -> bytes:
-        """Return the bytes. BlobMissingError if there are none; BlobCorruptError if they do not match their hash."""
+        """Return the bytes. BlobMissingError if the key does not exist; BlobCorruptError if the hash does not match."""
         ...
 
     def exists(self, key: str, /) -> bool:
-        """Return whether there is a blob of this key."""
+        """Return whether a blob with this key exists."""
         ...
 
     def delete(self, key: str, /) -> None:
-        """Take a blob away; nothing happens if there is none."""
+        """Delete a blob. Does nothing if the key does not exist."""
         ...
 
     def list(self, prefix: str, /) -> Iterator[str]:
@@ -43,12 +47,12 @@ class BlobStore(Protocol):
 
 
 def is_blob_key_part(text: str) -> bool:
-    """Return whether a text can stand between the `/` of a key."""
+    """Return whether a text may stand between the `/` of a key."""
     return _PART.fullmatch(text) is not None
 
 
 def is_blob_key(text: str) -> bool:
-    """Return whether a text is a key as `check_blob_key` has it."""
+    """Return whether `check_blob_key` accepts a text."""
     try:
         check_blob_key(text)
     except InvalidKeyError:
@@ -57,7 +61,7 @@ def is_blob_key(text: str) -> bool:
 
 
 def check_blob_key(key: str) -> None:
-    """Raise InvalidKeyError unless `key` is parts of plain characters, none of them `.` or `..`, ending in a hash."""
+    """Raise InvalidKeyError unless `key` is parts of allowed characters, none of them `.` or `..`, ending in a hash."""
     parts = key.split("/")
     if len(key) > BLOB_KEY_MAX or not all(map(is_blob_key_part, parts)):
         raise InvalidKeyError(f"{key[:200]!r} is no blob key: parts of A-Z a-z 0-9 _ . @ = + - joined by /")

@@ -1,4 +1,4 @@
-"""What a decision asks a store to write: a closed set of changes, and their net effect over a batch."""
+"""Changes: the row writes that a decision requests from a store, and their net effect over a batch."""
 
 from collections.abc import Iterable
 from typing import ClassVar, TypeAlias
@@ -33,7 +33,7 @@ from holdfast.ports.structs import frozen
 
 @frozen
 class CreateRun:
-    """Add a run."""
+    """Insert a run."""
 
     tag: ClassVar[str] = "create_run"
     run: Run
@@ -41,7 +41,7 @@ class CreateRun:
 
 @frozen
 class UpdateRun:
-    """Make a run that exists look like this."""
+    """Replace an existing run."""
 
     tag: ClassVar[str] = "update_run"
     run: Run
@@ -49,7 +49,7 @@ class UpdateRun:
 
 @frozen
 class AddJob:
-    """Add a job."""
+    """Insert a job."""
 
     tag: ClassVar[str] = "add_job"
     job: Job
@@ -57,7 +57,7 @@ class AddJob:
 
 @frozen
 class UpdateJob:
-    """Make a job that exists look like this."""
+    """Replace an existing job."""
 
     tag: ClassVar[str] = "update_job"
     job: Job
@@ -65,7 +65,7 @@ class UpdateJob:
 
 @frozen
 class DeleteJob:
-    """Take a job out of the table."""
+    """Delete a job."""
 
     tag: ClassVar[str] = "delete_job"
     key: JobKey
@@ -73,17 +73,18 @@ class DeleteJob:
 
 @frozen
 class CancelExternalWork:
-    """Make each job of a run that checks external work of this node one that cancels it, as `cancelling` says."""
+    """Turn the polls of a node into jobs that cancel its external work (see `cancelling`)."""
 
     tag: ClassVar[str] = "cancel_external_work"
     run: str
     node: str
     attempts: int
+    """How often a cancellation may be tried."""
 
 
 @frozen
 class DeleteJobs:
-    """Take all jobs of a run out of the table, but for those that cancel external work."""
+    """Delete all jobs of a run, except those that cancel external work."""
 
     tag: ClassVar[str] = "delete_jobs"
     run: str
@@ -91,7 +92,7 @@ class DeleteJobs:
 
 @frozen
 class DeleteJobsOfNode:
-    """Take all jobs of a run out of the table that are of this node, but for those that cancel external work."""
+    """Delete all jobs of one node of a run, except those that cancel external work."""
 
     tag: ClassVar[str] = "delete_jobs_of_node"
     run: str
@@ -100,21 +101,21 @@ class DeleteJobsOfNode:
 
 @frozen
 class BlockRun:
-    """Block a run whose rows may not be readable, and hold its jobs: without looking at what stands in them.
+    """Block a run whose rows may be unreadable, and pause its jobs, without decoding them (docs/decisions/0062).
 
-    One that has ended stays so. `last_row` is None if there is no row of the run, but jobs. Jobs that are leased, and
-    of a kind that is known, are left to the workers that hold them.
+    A run that has ended keeps its status. Leased jobs of a known kind stay with their workers.
     """
 
     tag: ClassVar[str] = "block_run"
     run: str
     at: Micros
     last_row: int | None
+    """The number of its last history row; None if the run's own row is missing and only jobs exist."""
 
 
 @frozen
 class DeleteRun:
-    """Take a run that has no jobs out of the store, with everything that hangs on it, and these streams of its."""
+    """Delete a run without jobs, everything that refers to it, and these streams of it."""
 
     tag: ClassVar[str] = "delete_run"
     run: str
@@ -123,7 +124,7 @@ class DeleteRun:
 
 @frozen
 class AppendHistory:
-    """Add a history row."""
+    """Append a history row."""
 
     tag: ClassVar[str] = "append_history"
     row: HistoryRow
@@ -131,7 +132,7 @@ class AppendHistory:
 
 @frozen
 class AddMapItems:
-    """Add a page of what a map goes over."""
+    """Insert a page of the items of a map."""
 
     tag: ClassVar[str] = "add_map_items"
     page: MapItems
@@ -139,7 +140,7 @@ class AddMapItems:
 
 @frozen
 class StorePlan:
-    """Store a plan; nothing happens if it is there."""
+    """Insert a plan, unless it is stored already."""
 
     tag: ClassVar[str] = "store_plan"
     plan: PlanRow
@@ -147,7 +148,7 @@ class StorePlan:
 
 @frozen
 class StoreReply:
-    """Remember what a command with an idempotency key was answered."""
+    """Store the reply to a command with an idempotency key."""
 
     tag: ClassVar[str] = "store_reply"
     reply: IdempotencyReply
@@ -155,7 +156,7 @@ class StoreReply:
 
 @frozen
 class PutSession:
-    """Add a session, or make it look like this."""
+    """Insert or replace a session."""
 
     tag: ClassVar[str] = "put_session"
     session: Session
@@ -163,7 +164,7 @@ class PutSession:
 
 @frozen
 class UpdateLeader:
-    """Make a duty that exists look like this."""
+    """Replace an existing leader lease."""
 
     tag: ClassVar[str] = "update_leader"
     lease: LeaderLease
@@ -171,7 +172,7 @@ class UpdateLeader:
 
 @frozen
 class AddLeader:
-    """Add a duty that nobody has had yet."""
+    """Insert a leader lease that did not exist yet."""
 
     tag: ClassVar[str] = "add_leader"
     lease: LeaderLease
@@ -179,7 +180,7 @@ class AddLeader:
 
 @frozen
 class AddConcurrencyLimit:
-    """Add the row that is locked whenever somebody is given one of these slots."""
+    """Insert the row that is locked whenever a slot of a concurrency limit is assigned."""
 
     tag: ClassVar[str] = "add_concurrency_limit"
     slot: SlotName
@@ -187,7 +188,7 @@ class AddConcurrencyLimit:
 
 @frozen
 class AddRateLimit:
-    """Add the row in which the starts of a rate limit are counted."""
+    """Insert the row that counts the claims of a rate limit."""
 
     tag: ClassVar[str] = "add_rate_limit"
     window: RateWindow
@@ -195,7 +196,7 @@ class AddRateLimit:
 
 @frozen
 class UpdateRateLimit:
-    """Make the row look like this in which the starts of a rate limit are counted."""
+    """Replace the row that counts the claims of a rate limit."""
 
     tag: ClassVar[str] = "update_rate_limit"
     window: RateWindow
@@ -203,7 +204,7 @@ class UpdateRateLimit:
 
 @frozen
 class AddAttemptOutput:
-    """Add what an attempt said."""
+    """Insert a row of attempt output."""
 
     tag: ClassVar[str] = "add_attempt_output"
     note: OutputRow
@@ -211,7 +212,7 @@ class AddAttemptOutput:
 
 @frozen
 class AddSink:
-    """Add a sink of events."""
+    """Insert a sink."""
 
     tag: ClassVar[str] = "add_sink"
     sink: Sink
@@ -219,7 +220,7 @@ class AddSink:
 
 @frozen
 class UpdateSink:
-    """Make a sink that exists look like this."""
+    """Replace an existing sink."""
 
     tag: ClassVar[str] = "update_sink"
     sink: Sink
@@ -227,7 +228,7 @@ class UpdateSink:
 
 @frozen
 class DeleteSink:
-    """Take a sink out of the table. Its streams are of no use any more."""
+    """Delete a sink. Its streams are pruned later."""
 
     tag: ClassVar[str] = "delete_sink"
     key: str
@@ -235,7 +236,7 @@ class DeleteSink:
 
 @frozen
 class UpdateStream:
-    """Make a stream that exists look like this."""
+    """Replace an existing stream."""
 
     tag: ClassVar[str] = "update_stream"
     stream: Stream
@@ -243,7 +244,7 @@ class UpdateStream:
 
 @frozen
 class AdvanceStreams:
-    """Let a sink's host know of a run's rows. The stream is made if there is none; it never goes back."""
+    """Record new rows of a run in a sink's stream, which is created if necessary. `head_row` never decreases."""
 
     tag: ClassVar[str] = "advance_streams"
     heads: StreamHead
@@ -251,7 +252,7 @@ class AdvanceStreams:
 
 @frozen
 class AddAnnotation:
-    """Add what was said of a run."""
+    """Insert an annotation."""
 
     tag: ClassVar[str] = "add_annotation"
     annotation: Annotation
@@ -259,7 +260,7 @@ class AddAnnotation:
 
 @frozen
 class AddArtifact:
-    """Add an artifact of an attempt."""
+    """Insert an artifact."""
 
     tag: ClassVar[str] = "add_artifact"
     artifact: Artifact
@@ -267,7 +268,7 @@ class AddArtifact:
 
 @frozen
 class AddAiCall:
-    """Add a call of a model. Nothing happens if the run has it, or has that result of that batch, already."""
+    """Insert a call of an AI model, unless the run has it, or that result of the same batch, already."""
 
     tag: ClassVar[str] = "add_ai_call"
     call: AiCall
@@ -308,10 +309,10 @@ Change: TypeAlias = (
 
 @attrs.define(init=False)
 class NetChanges:
-    """What a batch of changes comes to: at most one write for each row, grouped by table.
+    """The net effect of a batch of changes: at most one write for each row, grouped by table.
 
-    Written in the order of the fields, with the keys of each ascending, so that every transaction takes its locks
-    and its index entries in one order.
+    Stores write the fields in their order, each by ascending key, so that all transactions lock rows and index entries
+    in one order.
     """
 
     removed_runs: set[str]
@@ -320,20 +321,25 @@ class NetChanges:
     runs: dict[str, Run]
     blocked_runs: dict[str, BlockRun]
     cancelled_work: dict[tuple[str, str], int]
-    """By run and node, how often it may be tried."""
+    """The attempts of each cancellation, by run and node."""
     closed_runs: set[str]
+    """Runs whose jobs are deleted."""
     closed_nodes: set[tuple[str, str]]
+    """(run, node) pairs whose jobs are deleted."""
     closed_jobs: set[JobKey]
+    """Jobs that are deleted one by one."""
     new_jobs: dict[JobKey, Job]
     jobs: dict[JobKey, Job]
     history: list[HistoryRow]
     pages: list[MapItems]
+    """Pages of map items."""
     plans: dict[str, PlanRow]
     replies: list[IdempotencyReply]
     sessions: dict[str, Session]
     new_duties: dict[str, LeaderLease]
     duties: dict[str, LeaderLease]
     notes: list[OutputRow]
+    """Attempt output."""
     new_sinks: dict[str, Sink]
     sinks: dict[str, Sink]
     removed_sinks: set[str]
@@ -347,7 +353,7 @@ class NetChanges:
     rates: dict[RateName, RateWindow]
 
     def __init__(self) -> None:
-        # Each transaction makes one; `factory=dict[str, Run]` would take ten times as long.
+        # One is made for each transaction; `factory=dict[str, Run]` would take ten times as long.
         self.removed_runs = set()
         self.removed_streams = set()
         self.new_runs = {}
@@ -380,7 +386,7 @@ class NetChanges:
         self.rates = {}
 
     def _cancel_work(self, change: CancelExternalWork) -> None:
-        """What was stored before the batch is written first: nothing is left of it where it was closed since."""
+        """Stores write this before new jobs, so jobs that the batch deletes must stay out of it."""
         place = (change.run, change.node)
         if change.run not in self.closed_runs and place not in self.closed_nodes:
             self.cancelled_work.setdefault(place, change.attempts)
@@ -390,7 +396,7 @@ class NetChanges:
                     jobs[key] = cancelling(job, change.attempts)
 
     def _close_jobs(self, run: str) -> None:
-        """Jobs that were closed one by one stay closed so: they may be such as a run's end leaves."""
+        """Jobs deleted one by one stay in `closed_jobs`: they may be ones that the end of a run spares."""
         self.closed_runs.add(run)
         for jobs in (self.new_jobs, self.jobs):
             for key in [key for key, job in jobs.items() if key.run == run and _is_closed_with_others(job)]:
@@ -421,7 +427,7 @@ class NetChanges:
             self.runs[run.key] = run
 
     def _remove_run(self, key: str, streams: Iterable[StreamKey]) -> None:
-        """Whatever else this batch does to the run comes to nothing."""
+        """Drop all other changes of the batch to this run."""
         self.removed_runs.add(key)
         self.removed_streams.update(streams)
         self.new_runs.pop(key, None)
@@ -460,7 +466,7 @@ class NetChanges:
             self.rates[window.rate_name] = window
 
     def _advance_stream(self, head: StreamHead) -> None:
-        """The first one says since when the stream is due, the highest one what there is."""
+        """Merge two heads: the first one has the instant from which the stream is due, the highest one its last row."""
         key = StreamKey(head.sink, head.run)
         known = self.stream_heads.get(key)
         self.stream_heads[key] = (
@@ -468,8 +474,8 @@ class NetChanges:
         )
 
     def add(self, change: Change) -> None:
-        """Take one more change into account."""
-        # A class pattern takes several times as long, and these are what most transactions are made of.
+        """Fold in one more change."""
+        # `isinstance` is several times as fast as a class pattern, and these are the most frequent changes.
         if isinstance(change, AppendHistory):
             self.history.append(change.row)
         elif isinstance(change, AddJob):
@@ -539,7 +545,7 @@ def _is_closed_with_others(job: Job) -> bool:
 
 
 def net_changes(changes: Iterable[Change]) -> NetChanges:
-    """Fold changes, in order, into one write for each row."""
+    """Return the net effect of changes, in order."""
     net = NetChanges()
     for change in changes:
         net.add(change)

@@ -1,4 +1,4 @@
-"""Time and identity, which come in from outside."""
+"""The ports for time and ids, so that tests and the simulator can control both."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
@@ -10,26 +10,31 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class Clock(Protocol):
-    """A clock. Promises: `now` is aware and in UTC; `monotonic` never goes back; `sleep` takes at least as long."""
+    """A wall clock, a monotonic clock, and a way to sleep.
+
+    - `now` is aware and in UTC.
+    - `monotonic` never goes back.
+    - `sleep` takes at least as long as requested.
+    """
 
     def now(self) -> datetime:
-        """Return the instant, aware, in UTC."""
+        """Return the current time as an aware datetime in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds since some fixed moment; never less than before, whatever happens to the wall clock."""
+        """Return seconds since some fixed moment. Never decreases, whatever happens to the wall clock."""
         ...
 
     def sleep(self, seconds: float, /) -> None:
-        """Return when that many seconds have passed by `monotonic`."""
+        """Block until that many seconds have passed by `monotonic`."""
         ...
 
 
 class Ids(Protocol):
-    """A source of fresh ids. Promises: never the same twice; later ones sort after earlier ones of this source."""
+    """A generator of ids: never the same twice, and sorted in the order of generation."""
 
     def new(self) -> str:
-        """Return 26 characters of `0-9A-Z` (a ULID: its first ten are the time)."""
+        """Return a new id: 26 characters of `0-9A-Z` (a ULID, whose first ten are the time)."""
         ...
 
 
@@ -41,5 +46,5 @@ def micros(instant: datetime) -> Micros:
 
 
 def instant(value: Micros) -> datetime:
-    """Return the aware UTC datetime that a count of microseconds since the epoch stands for."""
+    """Return the aware UTC datetime for microseconds since the epoch."""
     return _EPOCH + timedelta(microseconds=value)

@@ -1,4 +1,4 @@
-"""Events in the form of CloudEvents 1.0, JSON format."""
+"""Events encoded as CloudEvents 1.0, JSON format."""
 
 from collections.abc import Iterable
 from datetime import UTC
@@ -11,13 +11,13 @@ from holdfast.ports.json import canonical
 STRUCTURED: Final = "application/cloudevents+json; charset=utf-8"
 BATCHED: Final = "application/cloudevents-batch+json; charset=utf-8"
 TYPES: Final = "holdfast."
-"""What the types of CloudEvents begin with."""
+"""The prefix of the types of CloudEvents."""
 
 
 def cloud_event(event: Event, source: str | None = None) -> str:
-    """Return an event as the JSON text of a CloudEvent. Its data are as they are, at the end of the text.
+    """Return an event as the JSON text of a CloudEvent. Its data is copied unparsed to the end of the text.
 
-    `source` is what it says of where it comes from; `/holdfast/<namespace>` if nothing is given.
+    `source` is the CloudEvent's `source`; by default `/holdfast/<namespace>`.
     """
     fields: dict[str, object] = {
         "datacontenttype": "application/json",
@@ -37,11 +37,11 @@ def cloud_event(event: Event, source: str | None = None) -> str:
         fields["holdfaststage"] = event.stage
     if event.item is not None:
         fields["holdfastitem"] = event.item
-    # An extension that has no value is left out: that is what the format wants of empty ones too.
+    # The format requires that an extension without a value, or with an empty one, is left out.
     present = {name: value for name, value in fields.items() if value != ""}
     return f'{canonical(present)[:-1]},"data":{event.data}}}'
 
 
 def batch(texts: Iterable[str]) -> str:
-    """Return CloudEvents as one JSON text."""
+    """Return CloudEvents, each a JSON text, as one JSON list."""
     return f"[{','.join(texts)}]"

@@ -1,19 +1,19 @@
-"""Lengths of time as callers give them: a timedelta, or a number of seconds, wherever one is asked for."""
+"""Durations as callers pass them: a timedelta or a number of seconds."""
 
 import math
 from datetime import timedelta
 from typing import Final, TypeAlias
 
 Duration: TypeAlias = timedelta | float
-"""A length of time: a timedelta, or a number of seconds."""
+"""A timedelta, or a number of seconds."""
 
 NO_TIME: Final = timedelta(0)
 SHORTEST: Final = timedelta(microseconds=1)
-"""The shortest that is longer than nothing: what is shorter can't be kept."""
+"""The shortest duration above zero: durations are stored in microseconds."""
 
 
 def length_of(value: object) -> timedelta | None:
-    """Return a length of time as a timedelta; None if it is none. Seconds are rounded to whole microseconds."""
+    """Return a duration as a timedelta, seconds rounded to whole microseconds; None if the value is not a duration."""
     if isinstance(value, timedelta):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -25,13 +25,13 @@ def length_of(value: object) -> timedelta | None:
 
 
 def length_within(value: object, least: timedelta, most: timedelta = timedelta.max) -> timedelta | None:
-    """Return a length of time as a timedelta; None if it is none, shorter than `least` or longer than `most`."""
+    """Return a duration as a timedelta; None if it is not a duration between `least` and `most`."""
     length = length_of(value)
     return length if length is not None and least <= length <= most else None
 
 
 def wanted_length(least: timedelta, most: timedelta = timedelta.max) -> str:
-    """Return in words what lengths of time are possible: what a message says after `it must be`."""
+    """Return the allowed durations in words, for a message after `it must be`."""
     if least == SHORTEST:
         bounds = "longer than nothing"
     elif least == NO_TIME:

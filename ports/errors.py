@@ -8,12 +8,12 @@ from holdfast.ports.durations import Duration, length_of
 
 
 class HoldfastError(Exception):
-    """The root of all errors of Holdfast."""
+    """The base class of all errors of Holdfast."""
 
     code: ClassVar[str] = "holdfast"
 
 
-# What the caller did wrong: the same call will be refused again. ------------------------------------------------
+# Errors of the caller: the same call will be refused again. -----------------------------------------------------
 
 
 class CommandError(HoldfastError):
@@ -31,7 +31,7 @@ class InvalidCommandError(CommandError):
 class UnreadableRowError(CommandError):
     """A stored row can't be read: it is damaged, or a newer version of Holdfast has written it.
 
-    `table` and `column` say where, `run` is the key of the run that it is of, "" if it is of none.
+    `table` and `column` say where; `run` is the key of its run, "" if it belongs to none.
     """
 
     code = "unreadable_row"
@@ -62,7 +62,7 @@ class RunNotFoundError(CommandError):
 
 
 class RunExistsError(CommandError):
-    """A run with this id exists, and the command did not say that this is fine."""
+    """A run with this id exists, and the command did not allow for that."""
 
     code = "run_exists"
 
@@ -74,7 +74,7 @@ class RunExistsError(CommandError):
 
 
 class UnknownWorkflowError(CommandError):
-    """This process was not given the workflow, or not in this version."""
+    """This process does not have the workflow, or not in this version."""
 
     code = "unknown_workflow"
 
@@ -100,7 +100,7 @@ class UnknownPlanError(CommandError):
 
 
 class RemoveRefusedError(CommandError):
-    """A run can't be removed now: it has not ended, others are still to hear of it, or it has left work to cancel."""
+    """A run can't be removed now: it has not ended, or a delivery or a cancellation of external work is pending."""
 
     code = "remove_refused"
 
@@ -122,7 +122,7 @@ class RerunRefusedError(CommandError):
 
 
 class SignalRefusedError(CommandError):
-    """A signal was sent to a run that can't have it: it has ended, or is none of a durable function."""
+    """A signal was sent to a run that can't receive it: the run has ended, or is a pipeline."""
 
     code = "signal_refused"
 
@@ -133,9 +133,9 @@ class SignalRefusedError(CommandError):
 
 
 class ChannelClosedError(SignalRefusedError):
-    """A message was sent to a channel that the run's function has closed, or received from it: none comes any more.
+    """A channel is closed: no message can be sent to it, or received from it, any more in this generation.
 
-    Who receives from it is the function itself, and then `run_id` is empty.
+    Raised for a sender, and in the run's function, where `run_id` is empty.
     """
 
     code = "channel_closed"
@@ -154,7 +154,7 @@ class ChannelClosedError(SignalRefusedError):
 
 
 class UnreadMessagesError(CommandError):
-    """A function closes a channel for which messages have come that it has not received: it is to receive them first.
+    """A function closes a channel with messages that it has not received yet; it has to receive them first.
 
     Nothing is closed. Raised in the function, where it awaits `channel.close()`.
     """
@@ -175,7 +175,7 @@ class UnknownChannelError(SignalRefusedError):
 
 
 class UpdateRefusedError(CommandError):
-    """A run that can take none was asked for an update: it has ended, or is none of a durable function."""
+    """An update was sent to a run that can't receive it: the run has ended, or is a pipeline."""
 
     code = "update_refused"
 
@@ -217,7 +217,7 @@ class NothingToWakeError(CommandError):
 
 
 class SinkExistsError(CommandError):
-    """A sink of this name is registered, for other types of events."""
+    """A sink of this name is registered for other types of events."""
 
     code = "sink_exists"
 
@@ -248,9 +248,9 @@ class StorageRefusedError(CommandError):
 
 
 class InvalidArgumentError(HoldfastError, TypeError, ValueError):
-    """A function of Holdfast's was given an argument that it can't take. Nothing was done.
+    """A function of Holdfast received an invalid argument. Nothing was done.
 
-    It is a TypeError and a ValueError too: code that expects Python's own errors catches it.
+    It is a TypeError and a ValueError too, so that code which expects Python's own errors catches it.
     """
 
     code = "invalid_argument"
@@ -261,7 +261,7 @@ class InvalidArgumentError(HoldfastError, TypeError, ValueError):
 
 
 class DefinitionError(HoldfastError):
-    """A workflow is put together wrongly. Raised when it is defined, never when it runs."""
+    """A workflow is defined incorrectly. Raised at its definition, never when it runs."""
 
     code = "definition"
 
@@ -278,7 +278,7 @@ class InvalidValueError(HoldfastError):
 
 
 class UnstorableValueError(HoldfastError):
-    """A value can't be stored as JSON. `path` says where in the value, `reason` why."""
+    """A value can't be stored as JSON. `path` is the place in the value, `reason` the cause."""
 
     code = "unstorable_value"
 
@@ -288,11 +288,11 @@ class UnstorableValueError(HoldfastError):
         super().__init__(f"the value can't be stored: {path}: {reason}")
 
 
-# What the store or a service did. -------------------------------------------------------------------------------
+# Errors of the store or a service. -------------------------------------------------------------------------------
 
 
 class EngineClosedError(HoldfastError):
-    """An engine was used after it was closed, or was closed while something was waited for."""
+    """An engine was used after it was closed, or closed during a wait."""
 
     code = "engine_closed"
 
@@ -305,7 +305,7 @@ class EngineClosedError(HoldfastError):
 
 
 class BlockedLoopError(HoldfastError):
-    """A blocking call was made in the event loop of a worker of the same engine, which would do what it waits for."""
+    """A blocking call was made in the event loop of the engine's own worker, and would wait for ever."""
 
     code = "blocked_loop"
 
@@ -318,13 +318,13 @@ class BlockedLoopError(HoldfastError):
 
 
 class ForkedStoreError(HoldfastError):
-    """A store can't be used in a forked child: it lives in its parent's memory, or its parent was in a transaction."""
+    """A store can't be used in a forked child: it lives in the parent's memory, or the parent was in a transaction."""
 
     code = "forked_store"
 
 
 class ConflictError(HoldfastError):
-    """A unique row was there already. `transact` runs its work again, which then finds the row."""
+    """A unique row exists already. `transact` runs its work again, which then finds the row."""
 
     code = "conflict"
 
@@ -336,24 +336,25 @@ class UnavailableError(HoldfastError):
 
 
 class AccessDeniedError(HoldfastError):
-    """The store does not let this user in, or do what was to be done. Nothing was stored; to try again is of no use.
+    """The store denied access to this user, or an operation. Nothing was stored; retrying does not help.
 
-    Workers that run meanwhile go on by themselves once it is granted.
+    Running workers continue once access is granted.
     """
 
     code = "access_denied"
 
 
 class StorageFullError(UnavailableError):
-    """The store has no room left. Nothing acknowledged is lost; once there is room, workers go on by themselves."""
+    """The store's disk is full. Nothing acknowledged is lost; workers continue once there is free space."""
 
     code = "storage_full"
 
 
 class SinkUnavailableError(UnavailableError):
-    """A sink of events can't take anything now. `retry_after` is how many seconds it wants to be left alone.
+    """A sink can't accept events now.
 
-    `taken` is how many of the events that it was given it has taken before, from the first on: these do not come again.
+    `retry_after` is how many seconds to leave it alone. `taken` is how many of the events, from the first on, it
+    accepted before the failure: these are not delivered again.
     """
 
     code = "sink_unavailable"
@@ -365,19 +366,19 @@ class SinkUnavailableError(UnavailableError):
 
 
 class EventRefusedError(HoldfastError):
-    """A sink will not take this event, however often it comes. Raised by sinks; the event's run is then parked."""
+    """A sink will never accept this event. Raised by sinks; the stream is then dead-lettered."""
 
     code = "event_refused"
 
 
 class RefusedError(HoldfastError):
-    """The store refused the data of a transaction; nothing of it was stored and no retry will help."""
+    """The store refused the data of a transaction. Nothing was stored, and retrying does not help."""
 
     code = "refused"
 
 
 class InvalidOverrideError(HoldfastError):
-    """A run was to be started with a stage treated otherwise, and that can't be. Nothing was stored."""
+    """The `overrides` of a start are invalid for a stage. Nothing was stored."""
 
     code = "invalid_override"
 
@@ -388,17 +389,17 @@ class InvalidOverrideError(HoldfastError):
 
 
 class SchemaError(HoldfastError):
-    """The database's tables are missing, older or newer than this version of Holdfast can work with."""
+    """The database's tables are missing, or too old or too new for this version of Holdfast."""
 
     code = "schema"
 
 
 STORE_ERRORS: Final = (UnavailableError, AccessDeniedError, SchemaError)
-"""What is wrong with a store, and not with what it was asked for: who lives long asks again."""
+"""The errors that are faults of the store, not of a request: a long-lived process retries after them."""
 
 
 class BlobMissingError(HoldfastError):
-    """A blob is not there."""
+    """A blob does not exist."""
 
     code = "blob_missing"
 
@@ -418,7 +419,7 @@ class BlobCorruptError(HoldfastError):
 
 
 class NoBlobStoreError(HoldfastError):
-    """Something is in a blob, or is to be put there, and this process was given no blob store."""
+    """A value is in a blob, or has to be put into one, and this process has no blob store."""
 
     code = "no_blob_store"
 
@@ -428,7 +429,7 @@ class NoBlobStoreError(HoldfastError):
 
 
 class InvalidFilterError(HoldfastError):
-    """Runs were asked for by something that they can't be asked for by. The store was not asked."""
+    """A filter for runs is invalid. The store was not queried."""
 
     code = "invalid_filter"
 
@@ -439,7 +440,7 @@ class InvalidFilterError(HoldfastError):
 
 
 class ArtifactMissingError(HoldfastError):
-    """There is no artifact of this name, or there are several."""
+    """No artifact has this name, or several do."""
 
     code = "artifact_missing"
 
@@ -449,19 +450,19 @@ class ArtifactMissingError(HoldfastError):
 
 
 class InvalidMessageError(HoldfastError):
-    """A message names no job; it will never be of use, so put it aside."""
+    """A message names no job and will never be usable: move it to a dead-letter queue."""
 
     code = "invalid_message"
 
 
 class InvalidUrlError(HoldfastError):
-    """A URL names no store that is known."""
+    """A URL names no known kind of store."""
 
     code = "invalid_url"
 
 
 class InvalidNamespaceError(HoldfastError):
-    """A namespace has characters that the keys of blobs can't have, or too many."""
+    """A namespace is too long, or has characters that blob keys can't have."""
 
     code = "invalid_namespace"
 
@@ -479,11 +480,11 @@ class InvalidKeyError(HoldfastError):
     code = "invalid_key"
 
 
-# What the body of a stage meets. ---------------------------------------------------------------------------------
+# Errors in the body of a stage. ---------------------------------------------------------------------------------
 
 
 class OutputMissingError(HoldfastError):
-    """A stage asked for an output that there is not."""
+    """A stage requested an output that does not exist."""
 
     code = "output_missing"
 
@@ -493,15 +494,15 @@ class OutputMissingError(HoldfastError):
 
 
 class GiveUp(HoldfastError):  # noqa: N818  # it is raised to say what to do, as StopIteration is
-    """Raised by a body: no attempt is to follow, however many are left."""
+    """Raised by a body: do not retry, however many attempts are left."""
 
     code = "give_up"
 
 
 class RetryAfter(HoldfastError):  # noqa: N818  # as above
-    """Raised by a body: try again, but not before so long. At most seven days; what is longer is cut to that.
+    """Raised by a body: retry, but not before `wait` has passed. At most seven days; a longer wait is cut to that.
 
-    Raised `from` another error it counts as that one, where `by_error` has a rule for it.
+    If raised `from` an error for which `by_error` has a rule, it counts as that error.
     """
 
     code = "retry_after"
@@ -517,13 +518,13 @@ class RetryAfter(HoldfastError):  # noqa: N818  # as above
 
 
 class InvalidEventError(HoldfastError):
-    """A stage published an event that can't be: its type is none, or it is too large, or one of too many."""
+    """A stage published an invalid event: not of a valid type, too large, or one too many."""
 
     code = "invalid_event"
 
 
 class StageCancelledError(HoldfastError):
-    """The body is to stop: what it gives would be thrown away."""
+    """The body should stop: its result would be discarded."""
 
     code = "stage_cancelled"
 
@@ -533,11 +534,11 @@ class StageCancelledError(HoldfastError):
         super().__init__(f"stage {stage!r} of run {run_id!r} is to stop")
 
 
-# How a run ended, for those who wait for it. --------------------------------------------------------------------
+# Ends of runs, and errors in durable functions. -----------------------------------------------------------------
 
 
 class RunFailedError(HoldfastError):
-    """The run ended as failed. `error` says in which stage and why."""
+    """The run failed. `error` names the stage and the cause."""
 
     code = "run_failed"
 
@@ -559,7 +560,7 @@ class RunCancelledError(HoldfastError):
 
 
 class NotDurableError(HoldfastError):
-    """A durable function has called what no replay could repeat. Such a call belongs into a step."""
+    """A durable function made a call that no replay can repeat. Move it into a step."""
 
     code = "not_durable"
 
@@ -573,9 +574,9 @@ class NotDurableError(HoldfastError):
 
 
 class RestlessError(HoldfastError):
-    """A durable function did not come to rest: it goes on and on without waiting for anything.
+    """A durable function never waits: it runs without awaiting a step, a timer or a message.
 
-    It has made so many `callbacks` in a row, or computed for so many `seconds`, and was at `site` then.
+    It ran so many `callbacks` in a row, or computed for so many `seconds`, and was at `site` then.
     """
 
     code = "restless"
@@ -596,7 +597,7 @@ class RestlessError(HoldfastError):
 
 
 class NondeterminismError(HoldfastError):
-    """The code of a durable function asks for something else than it did before. Its run is blocked until that ends."""
+    """The code of a durable function makes other calls than its history records. The run is blocked until they fit."""
 
     code = "nondeterminism"
 
@@ -614,10 +615,10 @@ class NondeterminismError(HoldfastError):
 
 
 class UnreadableValueError(HoldfastError):
-    """A recorded value is not what the code takes that there is now. Its run is blocked until code reads it.
+    """A recorded value can't be decoded by the present code. Its run is blocked until it can.
 
-    `what` names the value, `row` is the number of its row in the history, None if that is not known, and `problems`
-    lists what is wrong, each with its path in the value.
+    `what` names the value, `row` is the number of its history row, None if unknown, and `problems` lists what is wrong,
+    each with its path in the value.
     """
 
     code = "unreadable_value"
@@ -634,13 +635,13 @@ class UnreadableValueError(HoldfastError):
 
 
 class UnreadableInputError(UnreadableValueError):
-    """What a body is given, or asks for of what its run has recorded, is not what it takes any more."""
+    """The input of a body, or a recorded value that it reads, can't be decoded by the present code."""
 
     code = "unreadable_input"
 
 
 class ContinueRefusedError(HoldfastError):
-    """A durable function can't go on as a new generation now: something would be lost by it. Raised in its code."""
+    """A durable function can't continue as new now, because something would be lost. Raised in its code."""
 
     code = "continue_refused"
 
@@ -650,7 +651,7 @@ class ContinueRefusedError(HoldfastError):
 
 
 class HistoryFullError(HoldfastError):
-    """The history of a durable function has become too long to go on. Its run is blocked."""
+    """The history of a durable function is too long to continue. Its run is blocked."""
 
     code = "history_full"
 
@@ -665,7 +666,7 @@ class HistoryFullError(HoldfastError):
 
 
 class DebuggerLeftError(HoldfastError):
-    """Somebody has left a debugger that stood in a durable function, or nobody was there to serve it. Its run waits."""
+    """A debugger in a durable function was left, or had no terminal. The run waits until it is resumed."""
 
     code = "debugger_left"
 
@@ -677,7 +678,7 @@ class DebuggerLeftError(HoldfastError):
 
 
 class InvalidHistoryError(HoldfastError):
-    """A document is no history of a run, or in a form that this release does not know, or has nothing to replay."""
+    """A document is not the history of a run, is in a form that this release can't read, or has nothing to replay."""
 
     code = "invalid_history"
 
@@ -687,7 +688,7 @@ class InvalidHistoryError(HoldfastError):
 
 
 class NotExposedError(HoldfastError):
-    """A run was asked for what its function does not expose: nothing was stored."""
+    """A query or update names something that the run's function does not expose. Nothing was stored."""
 
     code = "not_exposed"
 
@@ -702,7 +703,7 @@ class NotExposedError(HoldfastError):
 
 
 class QueryFailedError(HoldfastError):
-    """A query has raised an error, which is its `__cause__`, or has done more than look. Nothing of the run changed."""
+    """A query raised an error, its `__cause__`, or did more than read. The run is unchanged."""
 
     code = "query_failed"
 
@@ -713,7 +714,7 @@ class QueryFailedError(HoldfastError):
 
 
 class UpdateRejectedError(HoldfastError):
-    """An update was not carried out: its validator has said no, by the error that is the `__cause__`."""
+    """An update was rejected by its validator, whose error is the `__cause__`. It was not carried out."""
 
     code = "update_rejected"
 
@@ -724,7 +725,7 @@ class UpdateRejectedError(HoldfastError):
 
 
 class UpdateFailedError(HoldfastError):
-    """An update was carried out and has raised an error, which is the `__cause__`."""
+    """An update was carried out and raised an error, which is the `__cause__`."""
 
     code = "update_failed"
 
@@ -735,7 +736,7 @@ class UpdateFailedError(HoldfastError):
 
 
 class UpdateLostError(HoldfastError):
-    """The run has ended before it was done with an update: it was not carried out, or not to its end."""
+    """The run ended before an update was complete: it was not carried out, or only in part."""
 
     code = "update_lost"
 
@@ -749,9 +750,9 @@ class UpdateLostError(HoldfastError):
 
 
 class StepFailedError(HoldfastError):
-    """A step has failed for good, by an error that can't be raised here. `type` is its class's name.
+    """A step failed for good, with an error that can't be raised here. `type` is the name of its class.
 
-    Its class is not known here, or `why` says what else is in the way: "known, but ...".
+    The class is unknown here, or `why` says what else prevents it: "known, but ...".
     """
 
     code = "step_failed"
@@ -765,9 +766,9 @@ class StepFailedError(HoldfastError):
 
 
 class StepResultError(HoldfastError):
-    """A step has done its work, and what it gave can't be kept: it is no value of its type, or the store refuses it.
+    """A step succeeded, but its result can't be stored: it does not have the declared type, or the store refuses it.
 
-    So it is not tried again, and what takes it back is due. `reason` says what is wrong.
+    It is not retried; its compensation is due. `reason` says what is wrong.
     """
 
     code = "step_result"
@@ -778,9 +779,9 @@ class StepResultError(HoldfastError):
 
 
 class StepLostError(HoldfastError):
-    """A step was under way when it, or its worker, was lost, and may not be tried again. It may have happened, or not.
+    """A step may not be retried, and its last attempt was lost: it may have happened or not.
 
-    It itself is lost if it was not heard from for as long as its `heartbeat_timeout` says: `silent_for`.
+    The attempt is lost with its worker, or when no heartbeat arrives for its `heartbeat_timeout`, then `silent_for`.
     """
 
     code = "step_lost"
@@ -795,7 +796,7 @@ class StepLostError(HoldfastError):
 
 
 class NoTransactionError(HoldfastError):
-    """A step was to be done in a transaction of the run's store, and there is none for it. Its body was not called."""
+    """A step needs a transaction of the run's store, which is not possible here. Its body was not called."""
 
     code = "no_transaction"
 
@@ -804,7 +805,7 @@ class NoTransactionError(HoldfastError):
 
 
 class TransactionEndedError(HoldfastError):
-    """A step's body has ended the transaction that it was given. What it did after that is rolled back."""
+    """A step's body ended its transaction. What it did after that is rolled back."""
 
     code = "transaction_ended"
 
@@ -816,7 +817,7 @@ class TransactionEndedError(HoldfastError):
 
 
 class CompensationError(HoldfastError):
-    """What a function did can't be taken back by itself. Its run is blocked until somebody has looked at it."""
+    """A function's compensation is not possible without help. Its run is blocked until an operator has looked at it."""
 
     code = "compensation_failed"
 
@@ -825,7 +826,7 @@ class CompensationError(HoldfastError):
 
 
 class ChildRefusedError(HoldfastError):
-    """A function's child can't be started: its id is that of another run."""
+    """A function's child run can't be started: its id belongs to another run."""
 
     code = "child_refused"
 

@@ -1,4 +1,4 @@
-"""The history of runs, seen from outside."""
+"""Events, which are history rows as sinks receive them, and the port for sinks."""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import Final, Protocol
 import attrs
 
 USER_EVENTS: Final = "user."
-"""What the types of events begin with that stages publish."""
+"""The prefix of the types of events that stages publish."""
 
 EVENT_TYPES: Final = frozenset(
     {
@@ -64,27 +64,27 @@ EVENT_TYPES: Final = frozenset(
         "value.published",
     }
 )
-"""The types of events that there are, but for those that stages publish."""
+"""All types of events, except those that stages publish."""
 
 RUN_ENDS: Final = frozenset(
     {"run.cancelled", "run.completed", "run.continued", "run.failed", "run.terminated"}
 )
-"""The types of the events with which a run ends."""
+"""The types of the events that end a generation."""
 
 EVENT_BYTES_MAX: Final = 65_536
-"""How long the JSON text of an event that a stage publishes may be."""
+"""The most characters of the JSON text of an event that a stage publishes."""
 
 _TYPE: Final = re.compile(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)*")
 _TYPE_MAX: Final = 100
 
 
 def is_event_type(text: str) -> bool:
-    """Whether an event that a stage publishes may have this type: words of a-z 0-9 _ with dots between them."""
+    """Whether a stage may publish an event of this type: dot-separated words of a-z 0-9 _."""
     return len(text) <= _TYPE_MAX and _TYPE.fullmatch(text) is not None
 
 
 def is_possible(pattern: str) -> bool:
-    """Whether there may be events that a pattern of types means: a type, or `run.*` for all that begin so."""
+    """Whether any event can match a pattern: a type, or a prefix with `*`, as `run.*`."""
     if pattern.startswith(USER_EVENTS):
         return True
     if not pattern.endswith("*"):
@@ -94,40 +94,41 @@ def is_possible(pattern: str) -> bool:
 
 @attrs.frozen(kw_only=True)
 class Event:
-    """One history row as others see it.
-
-    (`run`, `number`) is its stable identity: it is the same whenever the event comes again. `data` is JSON text: what a
-    stage published, or an object of small facts. `stage` and `item` are what the event is about, if that is a stage.
-    """
+    """One history row as sinks receive it. (`run`, `number`) identifies it, and is the same in every redelivery."""
 
     namespace: str
     run_id: str
     run: str
+    """The key of the generation."""
     number: int
+    """The number of the history row."""
     type: str
     at: datetime
     data: str
+    """JSON text: what a stage published, or an object of small facts."""
     workflow: str = ""
     generation: int = 1
     stage: str | None = None
+    """The stage that the event is about, if any."""
     item: int | None = None
+    """The index of the map item that it is about, if any."""
 
     @property
     def id(self) -> str:
-        """Its identity in one text: `<run key>/<number>`."""
+        """The identity as one text: `<run key>/<number>`."""
         return f"{self.run}/{self.number}"
 
 
 class EventSink(Protocol):
-    """Takes events: at least once, in order for each run."""
+    """A receiver of events. Each is delivered at least once, those of a run in order."""
 
     def emit(self, events: Sequence[Event], /) -> None:
-        """Take these events. When it returns they are taken; if it raises they may or may not be, and come again.
+        """Accept a batch of events.
 
-        It may block, but not for ever: half a minute is too long. It is called from one thread at a time, but not
-        always from the same, and by several processes at once if several have it.
-
-        UnavailableError if it can't take anything now (SinkUnavailableError says how long to leave it alone);
-        EventRefusedError if it is an event that it will never take. Any other error may be either.
+        - Return once they are accepted. After an error they are delivered again, whether or not they were accepted.
+        - Block for less than half a minute.
+        - Expect calls from one thread at a time, but not always the same one, and from several processes at once.
+        - Raise UnavailableError if nothing can be accepted now (SinkUnavailableError says for how long),
+          EventRefusedError for an event that will never be accepted. Any other error may mean either.
         """
         ...

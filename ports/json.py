@@ -1,4 +1,4 @@
-"""JSON texts: compact ones of values, which keep the order of keys, and canonical ones, which are compared."""
+"""JSON encoding and decoding: `compact` keeps the order of keys, `canonical` makes texts that can be compared."""
 
 import json
 from collections.abc import Callable
@@ -9,11 +9,11 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separator
 _PLAIN: Final = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 _DECODER: Final = json.JSONDecoder()
 _SCAN: Final = cast("Callable[[str, int], tuple[Any, int]]", cast("Any", _DECODER).scan_once)
-"""Reads what begins at a place of a text. `decode` looks for spaces before and after it, which takes as long again."""
+"""Parses the value at a position of a text. `decode` also skips spaces around it, which takes as long again."""
 
 
 def _chunks(encoder_of: json.JSONEncoder) -> Any:
-    """Return what an encoder makes for each text, which takes longer than a short text; None if not even it has it."""
+    """Return the C encoder of an encoder, None without the C module. Making one takes longer than a short text."""
     make = cast("Any", getattr(encoder, "c_make_encoder", None))
     if make is None:
         return None
@@ -30,13 +30,13 @@ TEXTS: Final[dict[type, Callable[[Any], str]]] = {
     bool: {False: "false", True: "true"}.__getitem__,
     type(None): {None: "null"}.__getitem__,
 }
-"""Gives the texts of values without parts: to go through a value that has any takes several times as long."""
+"""Encoders for values without parts. They save walking through a value, which takes several times as long."""
 
 
 def canonical(value: object) -> str:
     """Return the canonical text: ASCII only, sorted keys, no spaces.
 
-    ValueError for NaN and infinities; RecursionError for what holds itself.
+    ValueError for NaN and infinities; RecursionError for a value that contains itself.
     """
     if (text := TEXTS.get(type(value))) is not None:
         return text(value)
@@ -44,21 +44,21 @@ def canonical(value: object) -> str:
 
 
 def compact(value: object) -> str:
-    """Return a text without spaces that keeps the order of keys. Raises as `canonical`."""
+    """Return a text without spaces that keeps the order of keys. Raises the errors of `canonical`."""
     if (text := TEXTS.get(type(value))) is not None:
         return text(value)
     return _PLAIN.encode(value) if _PLAIN_CHUNKS is None else "".join(_PLAIN_CHUNKS(value, 0))
 
 
 def are_alike(one: str, other: str) -> bool:
-    """Whether two JSON texts differ in nothing but spaces and the order of keys. ValueError if one is no JSON."""
+    """Whether two JSON texts differ only in spaces and the order of keys. ValueError if one is not JSON."""
     return one == other or canonical(parse(one)) == canonical(parse(other))
 
 
-def parse(text: str) -> Any:  # JSON is any of its types; callers narrow
-    """Return the value that a JSON text describes. ValueError if it is not JSON."""
+def parse(text: str) -> Any:  # callers narrow the type
+    """Return the value of a JSON text. ValueError if it is not JSON."""
     try:
         value, end = _SCAN(text, 0)
-    except StopIteration:  # there may be spaces before it
+    except StopIteration:  # leading spaces
         return _DECODER.decode(text)
     return value if end == len(text) else _DECODER.decode(text)

@@ -1,4 +1,7 @@
-"""What a run knows of its messages beside their rows: which nobody has received, and which channels are closed."""
+"""The state of a run's mailbox: which messages its function has not received, and which channels are closed.
+
+The messages themselves are history rows.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -12,13 +15,13 @@ from holdfast.ports.structs import evolve, frozen
 
 @frozen(kw_only=True)
 class Mailbox:
-    """The messages of one generation of a run, by the numbers of their rows.
+    """The unread messages of one generation, by the numbers of their history rows.
 
     Attributes:
-        unread: Those that its function has not received, as far as is recorded; ascending.
-        starts: Of those among them that came with a start, the row that has it: the next generation is to begin by it
-            if this one ends before they are received.
-        closed: The channels that it has closed, sorted.
+        unread: The messages that the function has not received, as far as is recorded; ascending.
+        starts: For an unread message that was sent with a start, the number of the row of that start. If this
+            generation ends before the message is received, the next one begins with it.
+        closed: The channels that the function has closed, sorted.
     """
 
     unread: tuple[int, ...] = ()
@@ -26,12 +29,12 @@ class Mailbox:
     closed: tuple[str, ...] = ()
 
     def put(self, number: int, start: int | None = None) -> "Mailbox":
-        """Return it with a message more, which came with the start of this row, if with any."""
+        """Return the mailbox with one more message; `start` is the row of the start that it was sent with, if any."""
         starts = self.starts if start is None else {**self.starts, number: start}
         return evolve(self, unread=(*self.unread, number), starts=starts)
 
     def received(self, numbers: Iterable[int]) -> "Mailbox":
-        """Return it without these messages. Those that it does not have change nothing."""
+        """Return the mailbox without these messages. Unknown numbers are ignored."""
         taken = frozenset(numbers)
         if taken.isdisjoint(self.unread):
             return self
@@ -42,19 +45,19 @@ class Mailbox:
         )
 
     def without_starts(self) -> "Mailbox":
-        """Return it with no message by which the next generation is to begin: somebody wants the run to end."""
+        """Return the mailbox with `starts` cleared, so that no message begins another generation: the run is to end."""
         return evolve(self, starts={}) if self.starts else self
 
     def close(self, channel: str) -> "Mailbox":
-        """Return it with this channel closed, too."""
+        """Return the mailbox with this channel closed."""
         return evolve(self, closed=tuple(sorted({*self.closed, channel})))
 
     def rows(self) -> tuple[int, ...]:
-        """Return the numbers of the rows that have the messages and their starts; ascending."""
+        """Return the numbers of the rows of the messages and their starts, ascending."""
         return tuple(sorted({*self.unread, *self.starts.values()}))
 
     def to_text(self) -> str | None:
-        """Return its JSON text; None if there is nothing to say."""
+        """Return the mailbox as JSON text; None if it is empty."""
         fields: dict[str, object] = {}
         if self.unread:
             fields["unread"] = _spans(self.unread)
@@ -69,7 +72,7 @@ EMPTY: Final = Mailbox()
 
 
 def mailbox_from(text: str | None) -> Mailbox:
-    """Return the mailbox of which this is the `to_text`."""
+    """Return the mailbox that `to_text` encoded."""
     if text is None:
         return EMPTY
     fields = cast("dict[str, object]", parse(text))
@@ -83,7 +86,7 @@ def mailbox_from(text: str | None) -> Mailbox:
 
 
 def _spans(numbers: Sequence[int]) -> list[list[int]]:
-    """Return numbers that ascend as spans, each by its first and its last: mostly they follow each other."""
+    """Return ascending numbers as [first, last] spans: most of them are consecutive."""
     spans: list[list[int]] = []
     for number in numbers:
         if spans and spans[-1][1] == number - 1:

@@ -1,4 +1,4 @@
-"""Places in ordered lists: what pages of rows go on from."""
+"""Cursors for lists that are ordered by time and id."""
 
 from typing import Final, NamedTuple
 
@@ -7,19 +7,20 @@ _ID_LENGTH: Final = 64
 
 
 class ListPlace(NamedTuple):
-    """Where a row is in a list that is ordered by instants: its instant, in microseconds, and its id."""
+    """The position of a row in such a list."""
 
     at: int
+    """Microseconds since the epoch."""
     id: str
 
     @property
     def text(self) -> str:
-        """The place as people hand it on, to go on listing from there."""
+        """The cursor as text, to pass to the next call."""
         return f"{self.at}.{self.id}"
 
 
 def list_place(text: str) -> ListPlace:
-    """Return the place that a text names. ValueError if it names none."""
+    """Return the position that a cursor encodes. ValueError if the text is not a cursor."""
     at, dot, id_ = text.partition(".")
     is_number = at.isascii() and at.isdigit() and len(at) <= _NUMBER_DIGITS
     if not dot or not is_number or not (id_.isascii() and id_.isalnum()) or len(id_) > _ID_LENGTH:

@@ -1,4 +1,4 @@
-"""The store: the only truth. Everything else is a hint."""
+"""The port for stores. The store is the only source of truth; everything else is a hint."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
@@ -46,45 +46,51 @@ Answer = TypeVar("Answer", covariant=True)
 
 @frozen(kw_only=True)
 class Lane:
-    """What a worker takes from one queue: jobs of code that it has, and how many at most."""
+    """A request to claim jobs from one queue."""
 
     queue: str
     definitions: tuple[str, ...]
+    """The code that the worker has: only jobs with one of these definitions are claimed."""
     limit: int
+    """The most jobs to claim."""
 
 
 @frozen
 class CompletedRow:
-    """That a stage, or one item of a map, was completed in this history row; or, by `type`, what else came of it."""
+    """A history row that records the outcome of a stage or map item."""
 
     run: str
     number: int
     node: str
     item: int | None
     type: str = STAGE_COMPLETED
+    """`stage.completed`, or another type that was requested."""
 
 
 @frozen
 class NodeRows:
-    """The history rows of one type that are about one node of a run: the first, the last, and how many."""
+    """The history rows of one type about one node of a run, summed up."""
 
     run: str
     node: str
     type: str
     first: int
+    """The number of the first row."""
     last: int
+    """The number of the last row."""
     rows: int
+    """How many rows there are."""
 
 
 class Waiting(StrEnum):
-    """Who waits for slots: pending runs for those of their concurrency keys, limited jobs for those of their stages."""
+    """What waits for slots: pending runs for a slot of their concurrency key, limited jobs for one of their stage."""
 
     RUNS = "runs"
     JOBS = "jobs"
 
 
 class SlotPlace(NamedTuple):
-    """A concurrency key of a namespace, in the order in which they are searched."""
+    """A concurrency key in a namespace. Sorts in the order in which stores search them."""
 
     namespace: str
     key: str
@@ -92,38 +98,41 @@ class SlotPlace(NamedTuple):
 
 @frozen
 class WaitedFor:
-    """A key for which somebody waits: the limit that the first of those has, and how many slots are taken.
-
-    Without a `limit` slots are not counted. `rate_limit` and `rate_period` are the rate limit of the first.
-    """
+    """A concurrency key with waiting runs or jobs. The limits are those of the first one that waits."""
 
     place: SlotPlace
     limit: int | None
+    """The concurrency limit; None if slots are not counted."""
     used: int
+    """How many slots are taken."""
     rate_limit: int | None = None
     rate_period: Micros | None = None
 
     @property
     def free(self) -> int | None:
-        """How many slots the first of those who wait finds free; None if it needs none."""
+        """How many slots are free; None without a limit."""
         return None if self.limit is None else max(0, self.limit - self.used)
 
 
 class LockedAttempts(NamedTuple):
-    """What `Transaction.held` gives: each as the method of that name."""
+    """The result of `Transaction.held` and `claimable_by`."""
 
     runs: Sequence[Run]
+    """Locked."""
     jobs: Sequence[Job]
+    """Locked."""
     sessions: Sequence[Session]
+    """Not locked."""
 
 
 class Transaction(Protocol):
-    """Reads that lock what they return, many rows at once, and one write. Valid only inside `transact`'s work.
+    """The reads and the one write of a transaction. Valid only inside the work passed to `Persistence.transact`.
 
-    Every read sees what was committed before it, never less than what this transaction has locked. What is asked for
-    and does not exist is simply not in the answer. Locks are taken in the order runs, jobs, others, slots, rates;
-    keys ascending.
-    `apply` is called at most once, and last.
+    - Reads take many keys at once; a key that does not exist is missing from the result.
+    - A read sees everything that was committed before it, and the latest version of every row that is locked.
+    - Rows are locked in the order runs, jobs, others, slots, rates, each by ascending key. So no two transactions
+      deadlock.
+    - `apply` is called at most once, and last.
     """
 
     def runs(self, keys: Collection[str], /) -> Sequence[Run]:
@@ -135,22 +144,22 @@ class Transaction(Protocol):
         ...
 
     def generations(self, names: Collection[RunName], /) -> Sequence[Run]:
-        """Return, without locks, all generations of each named run, by name and generation, ascending.
+        """Return all generations of each named run, by name and generation, ascending. Takes no locks.
 
-        Whoever has locked the newest one is told of all that there are.
+        While the newest generation is locked, the result is complete: no other transaction can add one.
         """
         ...
 
     def jobs(self, keys: Collection[JobKey], /, *, lock: bool = True) -> Sequence[Job]:
-        """Return jobs by key, locked unless told otherwise."""
+        """Return jobs by key, locked by default."""
         ...
 
     def held(
         self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /
     ) -> LockedAttempts:
-        """Lock and return runs and then jobs, by key, and return sessions without locks.
+        """Lock and return runs, then jobs, by key; also return sessions by id, without locks.
 
-        The same as `runs`, `jobs` and `sessions`: where each of these waits for a server, this waits once.
+        The same as `runs`, `jobs` and `sessions`, in one round trip.
         """
         ...
 
@@ -167,11 +176,12 @@ class Transaction(Protocol):
         *,
         pass_over: PassOver = PassOver.NOTHING,
     ) -> Sequence[Job]:
-        """Lock and return queued jobs, skipping those that others have locked.
+        """Lock and return queued jobs.
 
-        For each lane at most its own limit, in all at most `limit`: lowest rank first, then oldest run, then
-        lowest job number. Jobs of other queues or definitions, and jobs that sleep or are held, cost nothing. Jobs
-        of which `Job.is_passed_over(pass_over)` is true take nobody's place.
+        - Jobs that other transactions have locked are skipped.
+        - At most each queue's own limit, and `limit` in all: lowest rank first, then oldest run, then lowest number.
+        - Jobs for which `Job.is_passed_over(pass_over)` is true are left out, and use up no limit.
+        - The cost does not depend on jobs of other queues or definitions, or on jobs that sleep or are paused.
         """
         ...
 
@@ -185,73 +195,74 @@ class Transaction(Protocol):
         *,
         pass_over: PassOver = PassOver.NOTHING,
     ) -> LockedAttempts:
-        """Lock and return queued jobs as `claimable`, and return the session of this id without locks.
+        """Lock and return queued jobs as `claimable`; also return the session with this id, without a lock.
 
-        Where there are no jobs, no session is returned. This waits for a server once.
+        One round trip. If no job is found, the session is not returned.
         """
         ...
 
     def due(self, now: Micros, limit: int, /, *, kind: JobKind | None = None) -> Sequence[Job]:
-        """Lock and return sleeping jobs whose `wake_at` is not after `now`, earliest first, skipping locked ones.
+        """Lock and return sleeping jobs whose `wake_at` is not after `now`, earliest first.
 
-        Of all kinds, or of one.
+        - Jobs that other transactions have locked are skipped.
+        - With `kind`, only jobs of that kind are returned.
         """
         ...
 
     def stage_jobs(self, name: RunName, stage: str, item: int | None, /) -> Sequence[JobKey]:
-        """Return, without locks, the keys of jobs of a stage that check external work, or whose bodies run.
+        """Return the keys of a stage's jobs that poll external work, or whose bodies run. Takes no locks.
 
-        They are of the newest generation of the run; of a map they are of one `item`, or of all.
+        They belong to the newest generation of the run. For a map, `item` selects one item, None all of them.
         """
         ...
 
     def external_jobs(self, namespace: str, key: str, /) -> Sequence[JobKey]:
-        """Return, without locks, the keys of jobs that check the external work of this key."""
+        """Return the keys of the jobs that poll the external work with this key. Takes no locks."""
         ...
 
     def sessions(self, ids: Collection[str], /, *, lock: bool) -> Sequence[Session]:
-        """Return sessions by id, locked only if asked."""
+        """Return sessions by id, locked only with `lock`."""
         ...
 
     def expired_sessions(self, before: Micros, limit: int, /) -> Sequence[Session]:
-        """Lock and return open sessions that expired before this instant, skipping locked ones."""
+        """Lock and return open sessions that expired before this instant, skipping those that others have locked."""
         ...
 
     def lost_jobs(self, limit: int, /) -> Sequence[JobKey]:
-        """Return, without locks, the keys of jobs that are leased to dead sessions."""
+        """Return the keys of jobs that are leased to dead sessions. Takes no locks."""
         ...
 
     def silent_jobs(self, before: Micros, limit: int, /) -> Sequence[JobKey]:
-        """Return, without locks, the keys of leased jobs whose `heartbeat_by` is earlier, the earliest first."""
+        """Return the keys of leased jobs with a `heartbeat_by` before this instant, earliest first. Takes no locks."""
         ...
 
     def active_runs(self, after: str, limit: int, /) -> Sequence[str]:
-        """Return, without locks, the next keys after `after` of runs that have not ended, ascending."""
+        """Return the next keys after `after` of runs that have not ended, ascending. Takes no locks."""
         ...
 
     def unsound_runs(self, keys: Collection[str], /) -> Sequence[str]:
-        """Return, without locks, those of these runs that lack jobs.
+        """Return those of these runs whose jobs do not match their row. Takes no locks.
 
-        They have not ended, and the number of their jobs is not what their row says, or zero although they have begun.
-        Jobs for which `Job.outlives_run` do not count.
+        A run is returned if it has not ended, and its number of jobs differs from `open_jobs`, or is 0 although it was
+        admitted. Jobs for which `Job.outlives_run` is true do not count.
         """
         ...
 
     def has_deliveries(self) -> bool:
-        """Return, without locks, whether there is a job that tells others of the end of a run."""
+        """Return whether any job is pending delivery. Takes no locks."""
         ...
 
     def completed(
         self, runs: Collection[str], /, *, types: Collection[str] = (STAGE_COMPLETED,)
     ) -> Sequence[CompletedRow]:
-        """Return which stages and items of these runs were completed, in the order of the history.
+        """Return the history rows in which stages and map items of these runs completed, in the order of the history.
 
-        With other `types` it is the rows of these types.
+        With `types`, the rows of those types.
         """
         ...
 
     def node_rows(self, runs: Collection[str], /) -> Sequence[NodeRows]:
-        """Return what the histories of these runs have about their nodes, in no order."""
+        """Return a summary of the history rows about each node of these runs, in no order."""
         ...
 
     def history(self, rows: Collection[tuple[str, int]], /) -> Sequence[HistoryRow]:
@@ -259,7 +270,7 @@ class Transaction(Protocol):
         ...
 
     def plans(self, fingerprints: Collection[str], /) -> Sequence[PlanRow]:
-        """Return stored plans."""
+        """Return stored plans by fingerprint."""
         ...
 
     def replies(self, keys: Collection[tuple[str, str]], /) -> Sequence[IdempotencyReply]:
@@ -267,163 +278,169 @@ class Transaction(Protocol):
         ...
 
     def said_keys(self, keys: Collection[tuple[str, str]], /) -> Sequence[tuple[str, str, str]]:
-        """Return, without locks, run, key and name of the annotations under each (run, key), ascending."""
+        """Return run, key and name of the annotations under each (run, key), ascending. Takes no locks."""
         ...
 
     def annotations(self, runs: Collection[str], /) -> Sequence[Annotation]:
-        """Return, without locks, what was said of these runs as wholes, by run and in the order of `place`."""
+        """Return the annotations of these runs with scope `run`, by run and in the order of `place`. Takes no locks."""
         ...
 
     def duties(self, names: Collection[str], /) -> Sequence[LeaderLease]:
-        """Lock and return duties."""
+        """Lock and return leader leases by name."""
         ...
 
     def all_sinks(self) -> Sequence[Sink]:
-        """Return, without locks, every sink of every namespace, by key."""
+        """Return every sink of every namespace, by key. Takes no locks."""
         ...
 
     def sinks(self, names: Collection[SinkName], /, *, lock: bool) -> Sequence[Sink]:
-        """Return sinks by name, locked only if asked."""
+        """Return sinks by name, locked only with `lock`."""
         ...
 
     def streams(self, keys: Collection[StreamKey], /) -> Sequence[Stream]:
-        """Lock and return streams."""
+        """Lock and return streams by key."""
         ...
 
     def due_streams(self, sink: SinkName, now: Micros, limit: int, /) -> Sequence[Stream]:
-        """Lock and return a sink's streams whose `due_at` is not after `now`, skipping those that others have locked.
+        """Lock and return a sink's streams whose `due_at` is not after `now`, those due longest first.
 
-        Those that have been due for longest come first. None if the sink is to be left alone until later.
+        - Streams that other transactions have locked are skipped.
+        - Empty while the sink's `retry_at` is after `now`.
         """
         ...
 
     def parked_streams(self, namespace: str, sink: str, run_id: str, limit: int, /) -> Sequence[Stream]:
-        """Lock and return parked streams, by key: of a sink of this name and a run of this id, unless these are ""."""
+        """Lock and return dead-lettered streams, by key.
+
+        `sink` and `run_id` select the sink of that name and the run with that id; "" selects all.
+        """
         ...
 
     def outlines(self, keys: Collection[str], /, *, lock: bool) -> Sequence[RunOutline]:
-        """Return of these runs what can be read whatever stands in their rows, by key."""
+        """Return the columns of these runs that can be read even if others are damaged, by key."""
         ...
 
     def run_keys(self, after: str, limit: int, /) -> Sequence[str]:
-        """Return, without locks, the next keys after `after` of runs, ascending."""
+        """Return the next keys of runs after `after`, ascending. Takes no locks."""
         ...
 
     def unheard(
         self, namespace: str, sinks: Collection[str], runs: Collection[str], /
     ) -> Sequence[StreamHead]:
-        """Return, without locks, what sinks of these names have not heard of these runs.
+        """Return a stream head for each sink and run with rows that the stream does not know yet. Takes no locks.
 
-        Those are the runs of which the last row is past the stream's news, and to which something has happened since
-        the sink's `since`. Each is said as of then.
+        - `sinks` are names of sinks of the namespace.
+        - A run counts if its last row is after the stream's `head_row`, and it was updated since the sink's `since`.
+        - `at` of a head is the run's `updated_at`.
         """
         ...
 
     def due_runs(self, now: Micros, limit: int, /) -> Sequence[str]:
-        """Return, without locks, keys of pending runs whose `start_at` is not after `now`, earliest first."""
+        """Return the keys of pending runs whose `start_at` is not after `now`, earliest first. Takes no locks."""
         ...
 
     def overdue_runs(self, now: Micros, limit: int, /) -> Sequence[str]:
-        """Return, without locks, keys of runs whose deadline has come, earliest first.
+        """Return the keys of runs whose deadline has passed, earliest first. Takes no locks.
 
-        Left out are those that have ended, or were told to end.
+        Runs that have ended or are ending are left out.
         """
         ...
 
     def waited_for(self, waiting: Waiting, places: Collection[SlotPlace], /) -> Sequence[WaitedFor]:
-        """Return, without locks, those of these keys for which somebody waits, ascending.
+        """Return those of these concurrency keys for which runs or jobs wait, ascending. Takes no locks.
 
-        A pending run waits for a slot once it has no `start_at` any more; a job if its state is `limited`.
+        A pending run waits once its `start_at` is None; a job waits while its state is `limited`.
         """
         ...
 
     def all_waited_for(self, waiting: Waiting, after: SlotPlace, limit: int, /) -> Sequence[WaitedFor]:
-        """Return, without locks, the next keys after `after` for which somebody waits, ascending.
+        """Return the next concurrency keys after `after` for which runs or jobs wait, ascending. Takes no locks.
 
-        What this costs does not depend on how many wait for each.
+        The cost does not depend on how many wait for each key.
         """
         ...
 
     def first_pending(self, wanted: Sequence[tuple[SlotPlace, int]], /) -> Sequence[str]:
-        """Return, without locks, for each key so many of the runs that wait for its slots.
+        """Return the keys of the first runs waiting for each concurrency key, as many as requested. Takes no locks.
 
-        Those of the lowest rank, and of those the oldest, are first.
+        The order is lowest rank, then oldest run.
         """
         ...
 
     def first_limited(self, wanted: Sequence[tuple[SlotPlace, int]], /) -> Sequence[JobKey]:
-        """Return, without locks, for each key so many of the jobs that wait for its slots, as `first_pending`."""
+        """Return the keys of the first jobs that wait for each concurrency key, as `first_pending`. Takes no locks."""
         ...
 
     def slots(self, names: Collection[SlotName], /) -> Sequence[SlotName]:
-        """Lock and return the rows of slots."""
+        """Lock and return the rows of concurrency limits."""
         ...
 
     def used_slots(self, waiting: Waiting, places: Collection[SlotPlace], /) -> Mapping[SlotPlace, int]:
-        """Return how many runs, or jobs, have a slot of each key (see `Run.has_slot`, `Job.has_slot`)."""
+        """Return how many runs, or jobs, hold a slot of each key (see `Run.has_slot`, `Job.has_slot`)."""
         ...
 
     def rates(self, names: Collection[RateName], /, *, lock: bool) -> Sequence[RateWindow]:
-        """Return the rows in which starts are counted, by name, locked only if asked."""
+        """Return the rows of rate limits by name, locked only with `lock`."""
         ...
 
     def rated_jobs(self, places: Collection[SlotPlace], /) -> Mapping[SlotPlace, int]:
-        """Return how many jobs of each key have a rate limit and are queued: they may start at any moment."""
+        """Return how many jobs of each key have a rate limit and are queued, so that they may start at any moment."""
         ...
 
     def apply(self, changes: Sequence[Change], /) -> None:
-        """Write these changes, in their order, all or none.
+        """Write these changes in their order, all or none.
 
-        ConflictError if a row that is to be added has a key, name or id that another has taken;
-        RefusedError if the store can't keep a value.
+        - ConflictError if a key, name or id of a new row exists already.
+        - RefusedError if the store can't keep a value.
         """
         ...
 
 
 class Query(Generic[Answer]):
-    """A question to the store, answered from a snapshot without locks. Never used for a decision."""
+    """A query answered from a snapshot without locks. Decisions never depend on one."""
 
 
 class Persistence(Protocol):
     """A store. Safe to use from several threads and several processes at once."""
 
     def setup(self) -> None:
-        """Make the tables, or bring them up to date. Safe when raced; harmless when repeated.
+        """Create the tables, or migrate them to the newest version.
 
-        SchemaError if they are newer than this code knows.
+        - It can be repeated, and may run in several processes at once.
+        - SchemaError if the tables are newer than this code.
         """
         ...
 
     def transact(self, work: Callable[[Transaction], R], /) -> R:
-        """Run `work` in one transaction and return what it returned, once all its changes are durable.
+        """Run `work` in one transaction, and return its result once all its changes are durable.
 
-        `work` is a plain function and may be run again from the start (after a serialization failure, a deadlock, a
-        ConflictError, a lost connection), so it must do nothing but use `tx`. If it raises, nothing is stored and the
-        error goes to the caller. Where a commit's answer is lost, its effects are stored once and its result
-        is returned. UnavailableError if the store did not answer in time: then it is unknown whether it was stored.
+        - `work` may run several times from the start: after a serialization failure, a deadlock, a ConflictError or a
+          lost connection. So it is a plain function that does nothing but use the transaction.
+        - If `work` raises, nothing is stored, and the error propagates.
+        - If the answer to a commit is lost, the changes are still stored exactly once, and the result is returned.
+        - UnavailableError if the store did not answer in time: then it is unknown whether the changes were stored.
         """
         ...
 
     def read(self, query: Query[R], /) -> R:
-        """Answer a question from a snapshot. UnavailableError as above; TypeError for an unknown query."""
+        """Answer a query from a snapshot. UnavailableError as `transact`; TypeError for an unknown query."""
         ...
 
     def prune(self, before: Micros, /) -> int:
-        """Remove what nobody will ask for again, and return how many rows that were.
+        """Delete rows that are no longer needed, and return how many.
 
-        Those are replies stored before this instant, dead sessions that expired before it and hold nothing, counts of
-        starts that were last changed before it, streams of sinks that are no more, and what the store keeps for itself
-        about transactions that are long over. History is
-        not among them. Once it is, no row of it may go that a stream of a sink has yet to deliver.
+        - Deleted are replies stored before this instant; dead sessions without jobs that expired before it; rate limits
+          last changed before it; streams of removed sinks; and the store's own records of transactions long over.
+        - History is kept. Should it ever be deleted, rows that a stream has not delivered must stay.
         """
         ...
 
     def close(self) -> None:
-        """Give up all connections. Harmless when repeated."""
+        """Close all connections. Can be called repeatedly."""
         ...
 
 
-# Questions ------------------------------------------------------------------------------------------------------
+# Queries --------------------------------------------------------------------------------------------------------
 
 
 @frozen
@@ -443,71 +460,70 @@ class RunsByKey(Query[tuple[Run, ...]]):
 
 @frozen(kw_only=True)
 class RunFilter:
-    """Which runs are asked for: those of which all that is said here is true.
-
-    `statuses` are those of which a run has one; none stands for all. `created_from` is the first instant that counts,
-    `created_before` the first that does not any more. A run that is to have ended before `ended_before` has ended.
-    `attributes` are names and texts: a run has each exactly so.
-    `annotations` are too: each was said of a run at some time. With `newest` only the newest generation of each run
-    counts.
-    """
+    """A filter for runs; all given conditions must hold."""
 
     namespace: str
     workflow: str | None = None
     statuses: frozenset[RunStatus] = frozenset()
+    """The statuses that match; empty for all."""
     created_from: Micros | None = None
+    """The first instant of creation that matches."""
     created_before: Micros | None = None
+    """The first instant of creation that no longer matches."""
     ended_before: Micros | None = None
+    """Matches runs that have ended before this instant."""
     attributes: tuple[tuple[str, str], ...] = ()
+    """(name, text) pairs, all of which a run must have."""
     annotations: tuple[tuple[str, str], ...] = ()
+    """(name, text) pairs, each of which must have been annotated at some time."""
     newest: bool = False
+    """Whether only the newest generation of each run matches."""
 
 
 @frozen
 class ListRuns(Query[tuple[Run, ...]]):
-    """Runs by when they were created, those of one instant by key: newest first, or oldest first.
+    """Runs by time of creation, then by key; newest first by default.
 
-    For the next page give the place of the last run of this one as `after`. Runs that are created meanwhile move none
-    that was there from one page to another. The run of that place need not exist any more.
+    Runs created meanwhile do not move others from one page to another.
     """
 
     which: RunFilter
     after: ListPlace | None = attrs.field(default=None, kw_only=True)
+    """The position of the last run of the page before. That run may have been removed."""
     oldest_first: bool = attrs.field(default=False, kw_only=True)
     limit: int = attrs.field(default=50, kw_only=True)
 
 
 @frozen
 class CountRuns(Query[dict[RunStatus, int]]):
-    """How many of these runs there are of each status that any of them has."""
+    """The number of matching runs by status, without statuses that none has."""
 
     which: RunFilter
 
 
 @frozen
 class JobsOfRun(Query[tuple[Job, ...]]):
-    """The live jobs of a run, by number."""
+    """The jobs of a run, by number."""
 
     run: str
 
 
 @frozen(kw_only=True)
 class QueuedJobs(Query[tuple[Job, ...]]):
-    """Queued jobs of these definitions, of runs that have not changed since then, by key.
-
-    Jobs that sleep or are held are none of them. For the next page give the key of the last job of this one as `after`.
-    """
+    """Queued jobs of these definitions, by key."""
 
     namespace: str
     definitions: tuple[str, ...]
     quiet_since: Micros
+    """Only jobs of runs that have not changed since then are returned."""
     after: JobKey | None = None
+    """The key of the last job of the page before."""
     limit: int = 100
 
 
 @frozen
 class HistoryOf(Query[tuple[HistoryRow, ...]]):
-    """The next rows of a run's history after row `after`."""
+    """The next rows of a run's history, after the row with number `after`."""
 
     run: str
     after: int = 0
@@ -516,20 +532,22 @@ class HistoryOf(Query[tuple[HistoryRow, ...]]):
 
 @frozen(kw_only=True)
 class NewestRows(Query[tuple[HistoryRow, ...]]):
-    """The last rows of one type of a run's history, the last first; those before row `before`, if given."""
+    """The last rows of one type of a run's history, in descending order."""
 
     run: str
     type: str
     before: int | None = None
+    """If set, only rows with lower numbers are returned."""
     limit: int = 100
 
 
 @frozen
 class NotesOf(Query[tuple[OutputRow, ...]]):
-    """What attempts of a run have said after note `after`, by id."""
+    """The attempt output of a run, by id."""
 
     run: str
     after: str = ""
+    """The id of the last row of the page before."""
     limit: int = 1_000
 
 
@@ -542,7 +560,7 @@ class ListSinks(Query[tuple[Sink, ...]]):
 
 @frozen
 class SinksWithNews(Query[tuple[str, ...]]):
-    """Which of the sinks of these names have a stream that is due, and are not to be left alone at this instant."""
+    """The names, among these, of sinks that have a due stream and no `retry_at` after `now`."""
 
     namespace: str
     names: tuple[str, ...]
@@ -551,10 +569,11 @@ class SinksWithNews(Query[tuple[str, ...]]):
 
 @frozen
 class StreamStart:
-    """Where to read on in a run's history: after row `after`, or, if that is 0, from the first one since `since` on."""
+    """A position in a run's history to read on from."""
 
     run: str
     after: int
+    """The number of the last row that was read. If 0, reading starts at the first row stored at `since` or later."""
     since: Micros
 
 
@@ -568,13 +587,17 @@ class StreamRows(Query[tuple[HistoryRow, ...]]):
 
 @frozen(kw_only=True)
 class DeadLetter:
-    """A stream that is parked at the event `number`, which its sink has refused again and again."""
+    """A dead-lettered stream, stopped at an event that its sink has refused repeatedly."""
 
     sink: str
+    """The name of the sink."""
     run: str
+    """The key of the run."""
     run_id: str
     number: int
+    """The number of the refused event."""
     head_row: int
+    """The number of the last event held behind it."""
     attempts: int
     dead_lettered_at: Micros
     error: str
@@ -582,28 +605,29 @@ class DeadLetter:
 
 @frozen(kw_only=True)
 class ListDeadLetters(Query[tuple[DeadLetter, ...]]):
-    """Parked streams, by the name of the sink and the key of the run; of one sink and one run id, if these are not "".
+    """Dead-lettered streams, by name of the sink and key of the run.
 
-    For the next page give the last one of this page as `after`.
+    `sink` and `run_id` select the sink of that name and the run with that id; "" selects all.
     """
 
     namespace: str
     sink: str = ""
     run_id: str = ""
     after: DeadLetter | None = None
+    """The last entry of the page before."""
     limit: int = 100
 
 
 @frozen
 class CountDeadLetters(Query[dict[str, int]]):
-    """How many parked streams each sink of a namespace has, those with none left out."""
+    """The number of dead-lettered streams of each sink of a namespace, without sinks that have none."""
 
     namespace: str
 
 
 @frozen
 class LastHeartbeat(Query[OutputRow | None]):
-    """The newest note of kind `heartbeat` that attempts of a job have left, before the one of this epoch."""
+    """The newest heartbeat of a job's attempts whose epoch is lower than `before`."""
 
     run: str
     job: int
@@ -612,14 +636,14 @@ class LastHeartbeat(Query[OutputRow | None]):
 
 @frozen
 class PlansByFingerprint(Query[tuple[PlanRow, ...]]):
-    """Stored plans."""
+    """Stored plans by fingerprint."""
 
     fingerprints: tuple[str, ...]
 
 
 @frozen
 class StoredValue:
-    """A value as it is stored: one payload, or the payloads of a list (of a map's outputs, say)."""
+    """The payloads of a stored value: one, or several for a list, such as the outputs of a map."""
 
     run: str
     reference: Reference
@@ -628,18 +652,19 @@ class StoredValue:
 
 @frozen
 class LoadValues(Query[tuple[StoredValue, ...]]):
-    """The payloads that references of runs stand for; only for references that are not lists.
+    """The payloads of references, none of which may be a list.
 
-    A reference to an item gives the one payload, to a map (or to its failures) those of its items in order; one to what
-    another run has gives what it stands for there.
+    A reference to an item yields one payload; one to a map, or to its failures, those of its items in order; one into
+    another run what it yields there.
     """
 
     wanted: tuple[tuple[str, Reference], ...]
+    """The key of a run and a reference of that run, for each value."""
 
 
 @frozen
 class LoadedWork:
-    """What attempts need to run."""
+    """The runs and inputs that attempts need."""
 
     runs: tuple[Run, ...]
     values: tuple[StoredValue, ...]
@@ -647,19 +672,19 @@ class LoadedWork:
 
 @frozen
 class LoadWork(Query[LoadedWork]):
-    """The runs of jobs, by key and epoch, in no order, and values as of `LoadValues`.
+    """The runs of jobs, in no order, and values as in `LoadValues`, for a worker that has just leased these jobs.
 
-    What is not there is not in the answer. All is as it was when the jobs were leased in these epochs, or later: it is
-    for whoever has just leased them.
+    The result is as of the leases or later. What does not exist is missing.
     """
 
     jobs: tuple[tuple[JobKey, int], ...]
+    """Key and epoch of each job."""
     wanted: tuple[tuple[str, Reference], ...]
 
 
 @frozen
 class OutputRows(Query[tuple[CompletedRow, ...]]):
-    """The history rows in which a stage of a run was completed: one, or one for each item of a map."""
+    """The history rows in which a stage of a run completed: one, or one for each item of a map."""
 
     run: str
     node: str
@@ -667,24 +692,25 @@ class OutputRows(Query[tuple[CompletedRow, ...]]):
 
 @frozen
 class NodeRowsOf(Query[tuple[NodeRows, ...]]):
-    """What the history of a run has about its nodes, in no order."""
+    """A summary of the history rows about each node of a run, in no order."""
 
     run: str
 
 
 @frozen
 class OwedJobs(Query[tuple[Job, ...]]):
-    """Jobs that tell others of the end of a run, oldest run first; those after `after`, if given."""
+    """Jobs that are pending delivery to another run, oldest run first."""
 
     limit: int = 100
     after: JobKey | None = None
+    """The key of the last job of the page before."""
 
 
 @frozen
 class ChildrenLeft(Query[tuple[Run, ...]]):
-    """Active runs that a job of these runs has started which is there no more, but for those that are to be abandoned.
+    """Orphaned child runs: active ones whose parent job, of one of these runs, is gone. Ordered by the id of that job.
 
-    By the id of that job, up to the limit.
+    Those with the close policy `abandon` are left out.
     """
 
     runs: tuple[str, ...]
@@ -693,17 +719,17 @@ class ChildrenLeft(Query[tuple[Run, ...]]):
 
 @frozen
 class StoreTime(Query[Micros | None]):
-    """The store's own time now; None where the store is on this machine and has no other clock."""
+    """The current time of the store's own clock; None if the store is on this machine."""
 
 
 @frozen
 class SchemaVersion(Query[str | None]):
-    """The version of the tables; None if there are none."""
+    """The version of the tables; None without tables."""
 
 
 @frozen(kw_only=True)
 class StoreCounts:
-    """How many rows there are of what."""
+    """Numbers of runs by status, and of jobs by state."""
 
     runs: dict[str, int]
     jobs: dict[str, int]
@@ -711,6 +737,6 @@ class StoreCounts:
 
 @frozen
 class CountAll(Query[StoreCounts]):
-    """How many runs of each status and jobs of each state there are in a namespace."""
+    """The number of runs of each status and of jobs of each state in a namespace."""
 
     namespace: str

@@ -1,7 +1,7 @@
-"""What a forked child can't use of its parent's: threads that are not there, locks that are held, connections.
+"""Hooks for `os.fork`: a child can't use its parent's threads, held locks and connections.
 
-Whoever has such things registers with `renew_in_forks`. In a child of `os.fork` each is renewed before any other code
-of the child runs. It is `holdfast.adapters` that hears of forks.
+Objects that own such things register with `renew_in_forks`. In a child each is renewed before any other code runs.
+`holdfast.adapters` installs the hooks.
 """
 
 import weakref
@@ -11,27 +11,27 @@ from typing import Final, Protocol, runtime_checkable
 
 @runtime_checkable
 class Renewable(Protocol):
-    """Something with state that is of one process."""
+    """An object with state that belongs to one process."""
 
     def renew(self) -> None:
-        """Begin anew, as if just made. No lock of before may be taken, and no connection be used or closed."""
+        """Reset to the state of a new object. Take no old lock; neither use nor close an old connection."""
         ...
 
 
 @runtime_checkable
 class Pausable(Renewable, Protocol):
-    """Something of which nothing may be under way, or open, when its process forks."""
+    """An object that must be idle, with nothing open, while its process forks."""
 
     def pause(self, seconds: float, /) -> bool:
-        """Wait until nothing is under way, let nothing begin, and let go of all that is open. False: it took longer."""
+        """Wait until it is idle, block new use, and close what is open. False if that takes longer than `seconds`."""
         ...
 
     def resume(self) -> None:
-        """Go on after a pause."""
+        """Allow use again after `pause`."""
         ...
 
     def spoil(self) -> None:
-        """Be of no use: this is a child, and something was under way in its parent. Called after `renew`."""
+        """Refuse all use: this is a child, and the parent was busy when it forked. Called after `renew`."""
         ...
 
 
@@ -41,25 +41,25 @@ _PAUSED: Final[list[tuple[Pausable, bool]]] = []
 
 
 def renew_in_forks(one: Renewable) -> None:
-    """Have something renewed in each child that is forked while it lives."""
+    """Register an object to be renewed in each forked child, for as long as it lives."""
     _ALL.add(one)
 
 
 def leave_alone(*inherited: object) -> None:
-    """Keep what belongs to the parent for as long as this process lives: what tidies up after it would disturb that.
+    """Keep objects of the parent alive for as long as this process lives, so that no finalizer disturbs the parent.
 
-    A connection of SQLite's that is closed takes locks away, and an event loop that is closed what its parent hears by.
+    Closing a connection of SQLite drops the parent's locks; closing an event loop changes the parent's selector.
     """
     _INHERITED.extend(one for one in inherited if one is not None)
 
 
 def pause_all(left: Callable[[], float]) -> None:
-    """Pause what must not be under way when a process forks. `left` tells how many seconds there are yet."""
+    """Pause all pausable objects before a fork. `left` returns how many seconds remain."""
     _PAUSED.extend((one, one.pause(left())) for one in tuple(_ALL) if isinstance(one, Pausable))
 
 
 def resume_all() -> None:
-    """Have all go on that were paused: this is the process that has forked."""
+    """Resume all paused objects in the parent after a fork."""
     while _PAUSED:
         one, is_paused = _PAUSED.pop()
         if is_paused:
@@ -67,7 +67,7 @@ def resume_all() -> None:
 
 
 def renew_all() -> None:
-    """Renew all: this is a child. What could not be paused is of no use in it."""
+    """Renew all objects in a forked child, and spoil those that could not be paused."""
     for one in tuple(_ALL):
         one.renew()
     while _PAUSED:
@@ -77,5 +77,5 @@ def renew_all() -> None:
 
 
 def inherited() -> object:
-    """Return what keeps all that belongs to the parent."""
+    """Return the list that keeps the parent's objects alive."""
     return _INHERITED

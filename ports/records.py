@@ -1,7 +1,7 @@
-"""The rows that a store keeps, as frozen values.
+"""The rows of a store as immutable records: runs, jobs, history rows, sessions, sinks, streams.
 
 Instants are whole microseconds since 1970-01-01T00:00Z (`Micros`): every database stores, compares and orders
-them alike, and no session's time zone can shift them. The public API speaks in aware datetimes.
+them alike, and no session's time zone can shift them (docs/decisions/0001). The public API uses aware datetimes.
 """
 
 from enum import StrEnum
@@ -16,11 +16,11 @@ from holdfast.ports.references import KeptRows, kept_rows_from
 from holdfast.ports.structs import frozen
 
 Micros: TypeAlias = int
-"""An instant, or a length of time, in microseconds."""
+"""An instant since the epoch, or a duration, in microseconds."""
 
 
 class RunStatus(StrEnum):
-    """Where a run is. `pending` waits to be admitted; `blocked` waits for an operator."""
+    """The state of a run. `pending` waits for admission, `waiting` for an outside event, `blocked` for an operator."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -36,14 +36,16 @@ class RunStatus(StrEnum):
 TERMINAL: Final = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED})
 ACTIVE: Final = frozenset(RunStatus) - TERMINAL
 HELD: Final = frozenset({RunStatus.PAUSED, RunStatus.BLOCKED})
-"""Nothing of a run starts in these until somebody resumes it: its jobs are held."""
+"""Statuses in which nothing of a run starts, because its jobs are paused, until it is resumed."""
 
 
 class JobState(StrEnum):
-    """Where a job is. A job that is done has no row. `limited` waits until fewer of its stage are under way.
+    """The state of a job. A job that is done has no row.
 
-    One that sleeps wakes at its `wake_at`, or, without one, when what it waits for has ended or come. One that is
-    `pending_delivery` tells another run that its own has ended: it is nobody's attempt.
+    - `sleeping`: until `wake_at` or, without one, until what it waits for has happened.
+    - `limited`: until a slot of its concurrency limit or rate limit is free.
+    - `paused`: its run is paused or blocked.
+    - `pending_delivery`: its run has ended, and the result has yet to be delivered to another run. No attempt.
     """
 
     SLEEPING = "sleeping"
@@ -55,12 +57,17 @@ class JobState(StrEnum):
 
 
 class JobKind(StrEnum):
-    """What a job does.
+    """The kind of work that a job does.
 
-    It runs a stage's body, reads what a map goes over, tests which of two nodes is to be done, asks whether external
-    work is done, cancels external work that is not waited for any more, starts a child and waits for its end, delivers
-    what its run, which has ended, owes others, drives a durable function, or does a step that such a function has put
-    into a queue.
+    - `stage`: runs a stage's body.
+    - `expand_map`: reads the list that a map goes over.
+    - `condition`: calls the condition of a `when`.
+    - `poll`: asks whether external work is done.
+    - `cancel`: cancels external work that is no longer needed.
+    - `child`: starts a child run and waits for its end.
+    - `deliver`: delivers the end of its run to others.
+    - `workflow`: drives a durable function.
+    - `step`: runs a step that a durable function has queued.
     """
 
     STAGE = "stage"
@@ -75,7 +82,7 @@ class JobKind(StrEnum):
 
 
 class ClosePolicy(StrEnum):
-    """What becomes of a child whose parent ends before it."""
+    """What happens to a child run when its parent ends first."""
 
     CANCEL = "cancel"
     TERMINATE = "terminate"
@@ -83,23 +90,23 @@ class ClosePolicy(StrEnum):
 
 
 class SessionState(StrEnum):
-    """A dead session is never renewed; what it held is given to others."""
+    """The state of a session. A dead one is never renewed, and its jobs go to other sessions."""
 
     OPEN = "open"
     DEAD = "dead"
 
 
 class StreamState(StrEnum):
-    """A parked stream stays where it is until an operator lets it go on."""
+    """The state of a stream. A dead-lettered one is not delivered until an operator replays it."""
 
     READY = "ready"
     DEAD_LETTERED = "dead_lettered"
 
 
 class PassOver(StrEnum):
-    """Which queued jobs a claim leaves to others, because of what its session holds.
+    """Which queued jobs a claim leaves to other sessions, because of the jobs that its own session holds.
 
-    `suspects` are those for which `Job.is_suspect`; `lost` are all that were lost with a worker, suspects among them.
+    `suspects` are quarantined jobs (see `Job.is_suspect`), `lost` are all that were ever lost (docs/decisions/0059).
     """
 
     NOTHING = "nothing"
@@ -108,34 +115,34 @@ class PassOver(StrEnum):
 
 
 SUSPECT_AFTER: Final = 2
-"""After how many losses a job is a suspect, which runs beside nothing else that was lost."""
+"""The number of losses from which a job is quarantined."""
 
 LOSSES_MIN: Final = 5
-"""How often what may be tried more than once is lost with its workers before that is held against it."""
+"""The fewest losses after which a body with several attempts is given up."""
 
 PRIORITY_STEP: Final[Micros] = 60_000_000
-"""What one step of priority is worth: it puts work ahead of all that has waited up to a minute longer."""
+"""The head start of one step of priority: one minute (docs/decisions/0019)."""
 
 HISTORY_LONG: Final = "run.history_long"
-"""The type of the history row that marks the history of a durable function which gets long."""
+"""The type of the history row that marks a durable function's history as long."""
 
 CLOCK_READ: Final = "clock.read"
 RESULT_REFUSED: Final = "result.refused"
 STEP_GIVEN: Final = "given"
-"""Where a row tells what a step was called with, for what takes it back. It is in no event."""
+"""The key in a step's row of its arguments, which a compensation needs. Left out of events."""
 SIGNAL_REFUSED: Final = "signal.refused"
 PUBLISHED: Final = "value.published"
-"""The type of the history rows that keep what a durable function shows: stores are asked for the newest."""
+"""The type of the history rows of published values. Stores are queried for the newest."""
 
 HEARTBEAT: Final = "heartbeat"
-"""The kind of the notes that keep what a body said with its heartbeats: stores are asked for the newest."""
+"""The kind of attempt output that holds heartbeat details. Stores are queried for the newest."""
 
 SIGNAL_RECEIVED: Final = "signal.received"
 START_RECEIVED: Final = "start.received"
-"""The type of the history rows that have starts which found their run active, for the messages that came with them."""
+"""The type of the history row of a start that found its run active, stored for the messages sent with it."""
 CHANNEL_CLOSED: Final = "channel.closed"
 FUNCTION_BEGAN: Final = "function.began"
-"""The type of the history rows that say which messages were there when a function began."""
+"""The type of the history row that records, by a row number, which messages had arrived when a function began."""
 
 STEP_QUEUED: Final = "step.queued"
 STEP_CANCELLED: Final = "step.cancelled"
@@ -143,9 +150,9 @@ STEP_COMPLETED: Final = "step.completed"
 STEP_FAILED: Final = "step.failed"
 STEP_RETRYING: Final = "step.retrying"
 STEP_STARTED: Final = "step.started"
-"""Marks that a step begins again that was lost with its worker: only of those it is recorded."""
+"""The type of the history row of a new start of a lost step. Other starts are not recorded."""
 STEP_ENDS: Final = frozenset({STEP_COMPLETED, STEP_FAILED, STEP_CANCELLED})
-"""The types of the history rows with which a step is over that a function has put into a queue."""
+"""The types of the history rows that end a queued step."""
 STAGE_EXPANDED: Final = "stage.expanded"
 STAGE_SKIPPED: Final = "stage.skipped"
 STAGE_COMPLETED: Final = "stage.completed"
@@ -155,30 +162,33 @@ STAGE_TESTED: Final = "stage.tested"
 STAGE_CANCELLED: Final = "stage.cancelled"
 STAGE_CANCEL_FAILED: Final = "stage.cancel_failed"
 PAID_ROWS: Final = (STAGE_CANCELLED, STAGE_CANCEL_FAILED)
-"""The types of the history rows that say what came of cancelling external work: they may follow the end of a run."""
+"""The types of the history rows that record the outcome of cancelling external work. They may follow a run's end."""
 NOTED_ROWS: Final = (STAGE_COMPLETED, STAGE_FAILED, STAGE_SUSPENDED)
-"""The types of the history rows in which a stage, or an item of a map, came to something. Stores are asked for them."""
+"""The types of the history rows that record the outcome of a stage or map item. Stores are queried for them."""
 
 
 class RunName(NamedTuple):
-    """How users name a run: its namespace and its public id."""
+    """The public name of a run."""
 
     namespace: str
     id: str
+    """The run id, unique in its namespace."""
 
 
 class SlotName(NamedTuple):
-    """What at most so many may have at once: `name` is `run:<concurrency key>`, or `stage:<workflow>/<stage>`."""
+    """The name of a concurrency limit."""
 
     namespace: str
     name: str
+    """`run:<concurrency key>` or `stage:<workflow>/<stage>`."""
 
 
 class RateName(NamedTuple):
-    """Whose starts are counted together: the concurrency key of jobs of a stage with a rate limit."""
+    """The name of a rate limit."""
 
     namespace: str
     name: str
+    """The concurrency key of the jobs that share the limit."""
 
 
 _RUN_SLOT: Final = "run:"
@@ -186,34 +196,38 @@ _STAGE_SLOT: Final = "stage:"
 
 
 class JobKey(NamedTuple):
-    """How the store names a job: its run's key, and its number in that run. Ordered like the locks."""
+    """The key of a job. Sorts in the order in which jobs are locked."""
 
     run: str
+    """The key of its run."""
     number: int
+    """The number of the job in that run."""
 
     @property
     def text(self) -> str:
-        """The job's id in messages and commands: `<run key>.<number>`."""
+        """The job id in messages and commands: `<run key>.<number>`."""
         return f"{self.run}.{self.number}"
 
 
 class SinkName(NamedTuple):
-    """How users name a sink of events: its namespace, and its name there."""
+    """The public name of a sink."""
 
     namespace: str
     name: str
 
 
 class StreamKey(NamedTuple):
-    """One run's events on their way to one sink: the sink's key and the run's. Ordered like the locks."""
+    """The key of a stream: the events of one run for one sink. Sorts in the order in which streams are locked."""
 
     sink: str
+    """The key of the sink."""
     run: str
+    """The key of the run."""
 
 
 @lru_cache(maxsize=4_096)
 def job_key(text: str) -> JobKey:
-    """Return the key that a job id names. ValueError if it is not one."""
+    """Return the key that a job id encodes. ValueError if the text is not a job id."""
     run, dot, number = text.rpartition(".")
     if not dot or not run or not (number.isascii() and number.isdigit()) or len(number) > 10:
         raise ValueError(f"{text!r} is not a job id; one looks like <run key>.<number>")
@@ -221,7 +235,7 @@ def job_key(text: str) -> JobKey:
 
 
 def attribute_texts(attributes: str | None) -> dict[str, str]:
-    """Return the texts in a run's attributes by name. What is no text has no place among them."""
+    """Return a run's attributes by name, leaving out values that are not texts."""
     if not attributes:
         return {}
     try:
@@ -234,10 +248,12 @@ def attribute_texts(attributes: str | None) -> dict[str, str]:
 
 @frozen(kw_only=True)
 class Payload:
-    """A stored value: its canonical JSON text, or the key of the blob that holds that text."""
+    """A stored value, either inline or in a blob."""
 
     inline: str | None = None
+    """The value's canonical JSON text."""
     blob: str | None = None
+    """The key of the blob that holds that text."""
 
     def __attrs_post_init__(self) -> None:
         if (self.inline is None) == (self.blob is None):
@@ -246,225 +262,257 @@ class Payload:
 
 @frozen(kw_only=True)
 class Run:
-    """One generation of one run.
+    """One generation of a run.
 
-    `key` is this generation's own name, under which all its rows hang; (`namespace`, `id`) is what users call it.
-    `last_row` and `last_job` are the highest numbers given out so far in its history and among its jobs. `open_jobs` is
-    how many jobs it has. `progress` is the JSON text of its place in its plan. `result` is a reference to its output,
-    `error` the JSON text of why it failed or was cancelled, or will be when its function has cleaned up. One that
-    completed without a result goes on as the next generation. `attributes` is the JSON text of an object of texts, by
-    which runs are found. `queue_position` is its place among those that wait, as that of a job. Where `start_at` is set
-    the run is pending until then; it is None again once that has come. Of the runs of a namespace with the same
-    `concurrency_key` at most `concurrency_limit` are admitted at a time. When `deadline` has passed, the run is ended,
-    or told to end. `rerun_of` is the key of the generation that this one runs again, `rerun_from` the stage that it
-    begins with, or of a function the call or the row (None: the first). `inherited` is the JSON text of an object: by
-    name, references to what the stages gave that it does not run again. Of a function it is that of a list, of the rows
-    of generations before that come before its own (see `KeptRows`): its own are numbered from there on. `parent` is the
-    id of the job that waits for its end, if it is a child; `close_policy` says what becomes of it without. `children`
-    is how many runs it has started that way. `mailbox` is the JSON text of what is unread of its messages, and which
-    channels it has closed (see `Mailbox`). Key, name, workflow, `created_at`, `queue_position`, `attributes`,
-    `deadline`, and what is said of concurrency and of reruns never change.
+    `key`, the name, `workflow`, `created_at`, `queue_position`, `attributes`, `deadline`, and the fields about reruns
+    and concurrency never change.
     """
 
     key: str
+    """The key of this generation, which all its rows refer to."""
     namespace: str
+    """Together with `id`, the name that users see."""
     id: str
     generation: int
+    """1 for the first; a rerun or continue-as-new adds one."""
     workflow: str
     version: str
+    """The version of the workflow's code that it runs."""
     plan: str
+    """The fingerprint of its plan."""
     status: RunStatus
     queue: str
+    """The queue of its jobs, unless a stage names another."""
     priority: int
     created_at: Micros
     updated_at: Micros
     ended_at: Micros | None = None
+    """None until it has ended."""
     last_row: int = 0
+    """The highest number used so far in its history."""
     last_job: int = 0
+    """The highest job number used so far; 0 before admission."""
     open_jobs: int = 0
+    """How many jobs it has that keep it going (see `Job.outlives_run`)."""
     progress: str = "{}"
+    """JSON text: how far its plan has got."""
     result: str | None = None
+    """A reference to its output. A completed run without one continues as the next generation."""
     error: str | None = None
+    """JSON text of why it failed or was cancelled; while a function cleans up, of why it will have."""
     attributes: str | None = None
+    """JSON text: an object of texts, by which runs are found."""
     rerun_of: str | None = None
+    """The key of the generation that this one runs again."""
     rerun_from: str | None = None
+    """The stage that the rerun starts with; of a function, the call or history row. None for the beginning."""
     inherited: str | None = None
+    """JSON text, set in a rerun.
+
+    Of a pipeline, an object: references to the outputs of stages that it does not run again, by name. Of a function, a
+    list: the rows of earlier generations that precede its own (see `KeptRows`), whose numbers continue theirs.
+    """
     start_at: Micros | None = None
+    """The run stays pending until then; None again once it has passed."""
     deadline: Micros | None = None
+    """If it has not ended by then, it fails; a function first gets to clean up."""
     concurrency_key: str | None = None
+    """Limits how many runs of the namespace with this key are admitted at a time."""
     concurrency_limit: int | None = None
+    """How many that is."""
     parent: str | None = None
+    """The id of the job in the parent run that waits for its end; None unless it is a child run."""
     close_policy: ClosePolicy = ClosePolicy.CANCEL
+    """What happens to it when its parent ends first."""
     children: int = 0
+    """How many child runs it has started."""
     queue_position: Micros = 0
+    """Its rank among the runs that wait for admission: lowest first (see `rank_of`)."""
     mailbox: str | None = None
+    """JSON text of its unread messages and closed channels (see `Mailbox`)."""
 
     @property
     def name(self) -> RunName:
-        """What users call it."""
+        """The name that users see."""
         return RunName(self.namespace, self.id)
 
     @property
     def kept_rows(self) -> tuple[KeptRows, ...]:
-        """The rows of generations before with which its history begins, if it is a function that keeps any."""
+        """The rows of earlier generations that its history begins with; empty unless it is the fork of a function."""
         return kept_rows_from(self.inherited)
 
     def holder_of(self, number: int) -> str:
-        """Return the key of the generation that has the row of this number: this one, or one whose rows it keeps."""
+        """Return the key of the generation that stores the history row of this number: this one, or an earlier one."""
         kept = self.kept_rows
         return next((part.run for part in kept if number <= part.last), self.key)
 
     @property
     def first_row(self) -> int:
-        """The number of the first row of its own, which has what it was given."""
+        """The number of the first history row of its own, which holds its input."""
         kept = self.kept_rows
         return kept[-1].last + 1 if kept else 1
 
     @property
     def is_admitted(self) -> bool:
-        """Whether it has begun. One that has not is pending, or was paused or ended before it began."""
+        """Whether it was ever admitted. If not, it is pending, or was paused or ended before its admission."""
         return self.last_job > 0
 
     @property
     def is_ending(self) -> bool:
-        """Whether its function is to end, and has not yet: it cleans up, or somebody has to look at how it does."""
+        """Whether its function is to end and has not yet: it is cleaning up, or blocked while doing so."""
         return self.status in ACTIVE and self.error is not None
 
     @property
     def is_continued(self) -> bool:
-        """Whether its function goes on as the next generation. Such a one has completed, and given nothing."""
+        """Whether its function has continued as the next generation: it is completed, without a result."""
         return self.status is RunStatus.COMPLETED and self.result is None
 
     @property
     def slot(self) -> SlotName | None:
-        """What it has one of, or waits for one of; None if it needs none."""
+        """The concurrency limit that it needs a slot of; None if it needs none."""
         return None if self.concurrency_key is None else run_slot(self.namespace, self.concurrency_key)
 
     @property
     def has_slot(self) -> bool:
-        """Whether it has one. It gives that back by ending, and by nothing else."""
+        """Whether it holds that slot. Only ending releases it."""
         is_under_way = self.status in ACTIVE and self.status is not RunStatus.PENDING
         return self.concurrency_key is not None and self.is_admitted and is_under_way
 
     @property
     def place(self) -> ListPlace:
-        """Where it is in the order in which runs are listed."""
+        """The position in lists of runs."""
         return ListPlace(self.created_at, self.key)
 
 
 @frozen(kw_only=True)
 class Job:
-    """One unit of leased work.
+    """One unit of unfinished work, to be leased to a session.
 
-    `definition` is `<workflow>@<version>`, or that of a step (see `step_definition`): what code a worker needs for it.
-    `node` is the stage that it is of; of a step, the call that it does. `item` is the index of a map's item. `epoch`
-    rises by one with every claim and is never reused; `attempts` counts the claims that were not given back.
-    `lost_attempts` is how many of these were lost with the worker that held them: they use up none of `max_attempts`,
-    and have a maximum of their own (see `losses_max`). Of a job that drives a function it is how often the worst of the
-    steps under way was lost, and how often it was itself since something was recorded. Of the jobs of a namespace with
-    the same `concurrency_key` at most `concurrency_limit` are queued or leased at a time, and at most `rate_limit` are
-    claimed in any span of `rate_period`, if these are not None. None of these ever changes. `queue_position` is its
-    place among those that wait: the lowest is first, then the oldest run, then the lowest number (see `rank_of`). It
-    never changes, so what waits gets older than whatever comes later, of any priority. `input` is a reference to
-    what the body gets (see `holdfast.ports.references`). `timeout_total` is how long all its attempts together may
-    take. Where there is one, `first_claimed_at` is when the first of them began that was not given back.
-    `heartbeat_timeout` is how long an attempt may go without a heartbeat of its body; where there is one,
-    `heartbeat_by` is when the attempt that holds the job is lost without one. `waiting_for` is the id of the run whose
-    end it waits for, or the key of the external work that it checks, by which it can be woken, or that it cancels. A
-    check is made every `check_after` microseconds, until `give_up_at`.
+    Key, `kind`, `node`, `item`, `definition`, `queue`, `max_attempts`, `input`, `queue_position` and the limits never
+    change, except that a poll may become a job that cancels the same work (see `cancelling`).
     """
 
     run: str
+    """The key of its run."""
     number: int
+    """Its number in that run."""
     namespace: str
     queue: str
     definition: str
+    """The code that a worker needs: `<workflow>@<version>`, or a step's (see `step_definition`)."""
     kind: JobKind
     node: str
+    """Its stage; of a queued step, the call."""
     item: int | None = None
+    """The index of its map item, if it has one."""
     state: JobState = JobState.QUEUED
     priority: int = 0
     wake_at: Micros | None = None
+    """When a sleeping job wakes; None if only an event wakes it."""
     epoch: int = 0
+    """The number of its latest claim. Rises by one with every claim and is never reused: the fencing token."""
     attempts: int = 0
+    """How many claims were not released."""
     max_attempts: int = 1
+    """The most attempts that count (see `tries`)."""
     session: str | None = None
+    """The id of the session that it is leased to."""
     leased_at: Micros | None = None
     lost_attempts: int = 0
+    """How many attempts were lost with their worker.
+
+    They do not count against `max_attempts` (see `losses_max`). Of a job that drives a function: how often the worst of
+    its steps under way was lost, and how often the job itself was since the last row was recorded.
+    """
     input: str = "null"
+    """A reference to the input of its body (see `holdfast.ports.references`)."""
     timeout_total: Micros | None = None
+    """How long all its attempts together may take."""
     first_claimed_at: Micros | None = None
+    """When the first attempt that was not released began. Only set with a `timeout_total`."""
     heartbeat_timeout: Micros | None = None
+    """How long an attempt may go without a heartbeat of its body."""
     heartbeat_by: Micros | None = None
+    """When the running attempt is lost unless a heartbeat arrives. Only set with a `heartbeat_timeout`."""
     concurrency_key: str | None = None
+    """Limits jobs of the namespace with this key."""
     concurrency_limit: int | None = None
+    """How many of them are queued or leased at a time; None for no limit."""
     queue_position: Micros = 0
+    """Its rank among queued jobs, set once (see `rank_of`). Order: lowest rank, oldest run, lowest number.
+
+    As it never changes, a waiting job moves ahead of everything that arrives later, of any priority.
+    """
     rate_limit: int | None = None
+    """How many of them are claimed in any span of `rate_period`; None for no limit."""
     rate_period: Micros | None = None
 
     @property
     def total_until(self) -> Micros | None:
-        """When the time for all its attempts is over; None if it has no end, or none has begun."""
+        """When the time for all attempts is over; None without such a limit, or before the first attempt."""
         if self.timeout_total is None or self.first_claimed_at is None:
             return None
         return self.first_claimed_at + self.timeout_total
 
     waiting_for: str | None = None
+    """The id of the child run whose end it waits for, or the key of the external work that it polls or cancels."""
     check_after: Micros | None = None
+    """The interval between polls of external work."""
     give_up_at: Micros | None = None
+    """When polling stops."""
 
     @property
     def slot(self) -> SlotName | None:
-        """What it has one of, or waits for one of; None if it needs none."""
+        """The concurrency limit that it needs a slot of; None if it needs none."""
         if self.concurrency_key is None or self.concurrency_limit is None:
             return None
         return stage_slot(self.namespace, self.concurrency_key)
 
     @property
     def has_slot(self) -> bool:
-        """Whether it has one: as long as it can be claimed, or is."""
+        """Whether it holds that slot: while it is queued or leased."""
         return self.concurrency_limit is not None and self.state in (JobState.QUEUED, JobState.LEASED)
 
     @property
     def rate(self) -> RateName | None:
-        """With which others its starts are counted; None if nobody counts them."""
+        """The rate limit that its claims count against; None if it has none."""
         if self.concurrency_key is None or self.rate_limit is None:
             return None
         return RateName(self.namespace, self.concurrency_key)
 
     @property
     def is_suspect(self) -> bool:
-        """Whether it was lost so often that it may be what kills its workers, or was beside what does.
+        """Whether it is quarantined: lost so often that it may kill its workers, or have run beside a job that does.
 
-        It runs beside no other job that was lost: what kills has nobody else given up for it.
+        It runs beside no other job that was lost, so that a killer takes no innocent one with it.
         """
         return self.lost_attempts >= SUSPECT_AFTER
 
     @property
     def tries(self) -> int:
-        """How many of its attempts count against `max_attempts`: not those that were lost.
+        """How many attempts count against `max_attempts`: lost ones do not.
 
-        Of a job that drives a function all count that have recorded nothing.
+        Of a job that drives a function, all count that have recorded nothing.
         """
         return self.attempts if self.kind is JobKind.WORKFLOW else self.attempts - self.lost_attempts
 
     @property
     def outlives_run(self) -> bool:
-        """Whether it is none of those by which its run goes on: what it does is owed to others, also after the end."""
+        """Whether it may outlive its run: it delivers to another run, or cancels external work."""
         return self.state is JobState.PENDING_DELIVERY or self.kind is JobKind.CANCEL
 
     @property
     def waits_for_child(self) -> bool:
-        """Whether it rests until a run has ended that it has started."""
+        """Whether it sleeps until its child run ends."""
         return self.kind is JobKind.CHILD and self.waiting_for is not None
 
     @property
     def is_woken(self) -> bool:
-        """Whether it may sleep without an end: the end of another run wakes it, or what a function is sent."""
+        """Whether it may sleep without a `wake_at`: the end of a child run, or a message to its function, wakes it."""
         return self.waits_for_child or self.kind is JobKind.WORKFLOW
 
     def is_passed_over(self, pass_over: PassOver) -> bool:
-        """Whether a claim that passes these over leaves this job to others."""
+        """Whether a claim with this setting leaves the job to other sessions."""
         match pass_over:
             case PassOver.NOTHING:
                 return False
@@ -475,194 +523,209 @@ class Job:
 
     @property
     def key(self) -> JobKey:
-        """How the store names it."""
+        """The key in the store."""
         return JobKey(self.run, self.number)
 
 
 @frozen
 class HistoryRow:
-    """What happened to a run: numbered from 1 without gaps, never changed.
-
-    `payload` is a value that came out or went in; `data` is JSON text of small facts (errors, who, when).
-    """
+    """One entry of a run's history. Never changed."""
 
     run: str
     number: int
+    """Counts from 1 without gaps; in a fork it continues the rows that the fork keeps."""
     type: str
     at: Micros
     node: str | None = None
+    """The stage, or the call of a function, that it is about."""
     item: int | None = None
+    """The index of the map item that it is about."""
     epoch: int | None = None
+    """The epoch of the job whose attempt recorded it."""
     payload: Payload | None = None
+    """A value: an input, a result, a message."""
     data: str | None = None
+    """JSON text of small facts, such as errors, authors and times."""
 
 
 @frozen(kw_only=True)
 class MapItems:
-    """Some of the items that a map goes over: `items` is the JSON text of a list of payloads."""
+    """One page of the items that a map goes over."""
 
     run: str
     node: str
     page: int
     items: str
+    """JSON text: a list of payloads."""
 
 
 @frozen(kw_only=True)
 class PlanRow:
-    """A pipeline's plan, stored once. `body` is its canonical JSON text."""
+    """The plan of a pipeline, stored once."""
 
     fingerprint: str
     workflow: str
     version: str
     body: str
+    """Canonical JSON text."""
 
 
 @frozen(kw_only=True)
 class Session:
-    """One life of a worker process, or of a serverless function. It holds leases until `expires_at` or later."""
+    """One life of a worker process or serverless function, to which jobs are leased."""
 
     id: str
     host: str
+    """Where it runs."""
     state: SessionState
     opened_at: Micros
     expires_at: Micros
+    """It may be declared dead after this, unless it was renewed."""
 
 
 @frozen(kw_only=True)
 class IdempotencyReply:
-    """What a command with an idempotency key was answered: `body` is the reply's canonical JSON text."""
+    """The stored reply to a command with an idempotency key."""
 
     namespace: str
     key: str
     fingerprint: str
+    """Identifies the command: the same key with another command is refused."""
     body: str
+    """The reply's canonical JSON text."""
     created_at: Micros
 
 
 @frozen(kw_only=True)
 class LeaderLease:
-    """Work that one session at a time does for all, such as maintenance, until `expires_at`."""
+    """The lease of a task that one session at a time does for all, such as maintenance."""
 
     name: str
+    """The name of the task."""
     session: str
+    """The id of the session that holds the lease."""
     expires_at: Micros
 
 
 @frozen(kw_only=True)
 class RateWindow:
-    """When jobs were claimed whose starts are counted together.
-
-    `starts` is JSON text: `at`, instants, each with how many that were, without those that count no more; `span`, the
-    longest period, in microseconds, that any of these jobs had, for which they are kept. At `wakes_at` a
-    job wakes that is the first of those who wait; None if there was none. `updated_at` is when that was last changed.
-    """
+    """The recent claims that count against one rate limit (docs/decisions/0023)."""
 
     namespace: str
     name: str
     starts: str = "{}"
+    """JSON text of an object: `at` lists instants, each with the number of claims then; `span` is the longest
+    `rate_period` of these jobs, in microseconds. Claims older than that are dropped.
+    """
     wakes_at: Micros | None = None
+    """When the first waiting job wakes; None if none waits."""
     updated_at: Micros
 
     @property
     def rate_name(self) -> RateName:
-        """How the store names it."""
+        """The key in the store."""
         return RateName(self.namespace, self.name)
 
 
 @frozen(kw_only=True)
 class OutputRow:
-    """Something an attempt said while it ran. Not numbered.
-
-    `kind` is `log`, `progress` or `heartbeat`, `data` JSON text; that of a heartbeat is its details, a value.
-    """
+    """A row of attempt output. Not numbered."""
 
     id: str
     run: str
     job: int
+    """The number of the job whose attempt wrote it."""
     epoch: int
     at: Micros
     kind: str
+    """`log`, `progress` or `heartbeat`."""
     data: str
+    """JSON text; of a heartbeat, the value of its details."""
 
 
 @frozen(kw_only=True)
 class Sink:
-    """Where events go. What takes them is given to hosts, under the name.
-
-    `key` is this registration's own: one that is removed and made again begins anew. Rows that were stored at `since`
-    or later count. `options` is JSON text. `failures` are those in a row, after which nothing is sent before
-    `retry_at`. `swept_at` is when a walk over all runs began that has come to its end: none was overlooked until then.
-    """
+    """A registered receiver of events. The object that receives them is passed to hosts, under the same name."""
 
     key: str
+    """The key of this registration: a sink that is removed and registered again starts from scratch."""
     namespace: str
     name: str
     since: Micros
+    """Rows stored at this instant or later are delivered."""
     created_at: Micros
     options: str | None = None
+    """JSON text."""
     failures: int = 0
+    """How many deliveries failed in a row."""
     retry_at: Micros | None = None
+    """Nothing is sent before this."""
     succeeded_at: Micros | None = None
+    """When the last delivery succeeded."""
     swept_at: Micros | None = None
+    """When the last complete sweep over all runs began: no stream was overlooked before that."""
     error: str | None = None
+    """The last failure."""
 
     @property
     def sink_name(self) -> SinkName:
-        """What users call it."""
+        """The name that users see."""
         return SinkName(self.namespace, self.name)
 
 
 @frozen(kw_only=True)
 class StreamHead:
-    """That a run has rows up to `head_row` for a sink, said at an instant."""
+    """A note that a run has rows for a sink."""
 
     sink: str
     run: str
     head_row: int
+    """The number of the run's last row."""
     at: Micros
+    """When that was."""
 
 
 @frozen(kw_only=True)
 class Stream:
-    """One run's events on their way to one sink.
-
-    There are rows up to `head_row`, and those up to `delivered` were taken. It is to be looked at from `due_at` on;
-    None: there is nothing to do. Whoever looks becomes its `holder` and puts `due_at` off, so that it is looked at
-    again if nothing more is heard of that one. `attempts` are those at event `refused_row` that failed while the sink
-    took others, the last at `failed_at`. `skipped_rows` is the JSON text of why an operator had events left out, by
-    their numbers.
-    """
+    """The delivery of one run's events to one sink."""
 
     sink: str
     run: str
     head_row: int
+    """The number of the last known row."""
     delivered: int = 0
+    """The number of the last row that the sink has accepted."""
     state: StreamState = StreamState.READY
     due_at: Micros | None = None
+    """When a host should look at it; None if there is nothing to deliver."""
     holder: str | None = None
+    """Identifies the host that is delivering. It moves `due_at` ahead, so that another host takes over if it stops."""
     attempts: int = 0
+    """How many deliveries of `refused_row` failed while the sink accepted other events."""
     refused_row: int | None = None
+    """The number of the event that the sink refuses."""
     failed_at: Micros | None = None
+    """When the last of these failed."""
     dead_lettered_at: Micros | None = None
     error: str | None = None
     skipped_rows: str | None = None
+    """JSON text of an object: by row number, why an operator skipped an event."""
 
     @property
     def key(self) -> StreamKey:
-        """How the store names it."""
+        """The key in the store."""
         return StreamKey(self.sink, self.run)
 
 
 def rank_of(since: Micros, priority: int) -> Micros:
-    """Return the rank of what waits since an instant with a priority: a head start, and never more than that."""
+    """Return the rank of work that waits since an instant with a priority: each step of priority is a head start."""
     return since - priority * PRIORITY_STEP
 
 
 def cancelling(check: Job, attempts: int) -> Job:
-    """Return what a check becomes whose work is not waited for any more: a job that cancels it, queued, with no holder.
+    """Return a poll turned into the job that cancels its external work: queued, with up to `attempts` attempts.
 
-    It keeps its number, so that there is never more than one of them, and its epoch, so that whoever holds the check
-    holds nothing any more. It may be tried up to `attempts` times.
+    It keeps its number, so that only one exists, and its epoch, so that the next claim fences off the poll's holder.
     """
     return attrs.evolve(
         check,
@@ -683,7 +746,7 @@ _KINDS: Final = frozenset(kind.value for kind in JobKind)
 
 
 def blocked_run(run: Run, now: Micros, last_row: int) -> Run:
-    """Return a run as it is once it is blocked because rows of it can't be read: one that has ended stays so."""
+    """Return a run blocked because rows of it can't be read. One that has ended keeps its status."""
     return attrs.evolve(
         run,
         status=run.status if run.status in TERMINAL else RunStatus.BLOCKED,
@@ -694,9 +757,9 @@ def blocked_run(run: Run, now: Micros, last_row: int) -> Run:
 
 
 def held_job(job: Job) -> Job:
-    """Return a job as it is once its run is blocked because rows of it can't be read.
+    """Return a job paused because rows of its run can't be read.
 
-    A worker that holds it may end it, if it is of a kind that is known; and what is owed is told.
+    A leased job of a known kind may still be settled by its worker, and deliveries continue.
     """
     is_known = job.kind in _KINDS
     if is_known and job.state in (JobState.PENDING_DELIVERY, JobState.LEASED):
@@ -705,17 +768,17 @@ def held_job(job: Job) -> Job:
 
 
 LOSSES_MAX: Final = 100
-"""After so many losses a body is given up, however often it may be tried: each took a worker with it."""
+"""The most losses of a body, whatever its attempts: each took a worker with it."""
 
 ATTEMPTS_MAX: Final = 10_000
-"""How often a body may be tried: each failed try is a row, of which a history has 50,000 at the most."""
+"""The most attempts of a body: each failed one is a row, and a history has at most 50,000."""
 
 
 def losses_max(attempts: int) -> int:
-    """Return after how many losses what may be tried so often is given up.
+    """Return the number of losses after which a body with so many attempts is given up.
 
-    What may be tried once is never started twice. Anything else is first lost as a suspect, more than once: what was
-    beside a killer, or on a machine that fails, is not what kills.
+    With one attempt it is never started twice. Otherwise it is quarantined first and has several losses there, so that
+    neither a killer beside it nor a failing machine counts against it.
     """
     return 1 if attempts == 1 else min(max(attempts, LOSSES_MIN), LOSSES_MAX)
 
@@ -724,21 +787,21 @@ _STEP: Final = "step:"
 
 
 def step_definition(step: str) -> str:
-    """Return what code a worker needs for a step that is in a queue: no workflow's, as that has an @ in it."""
+    """Return the definition of a queued step. It can't be a workflow's, which contains an @."""
     return f"{_STEP}{step}"
 
 
 def step_of(definition: str) -> str | None:
-    """Return the name of the step that a definition says; None if it is that of a workflow."""
+    """Return the name of the step that a definition stands for; None if it is a workflow's."""
     is_step = definition.startswith(_STEP) and "@" not in definition
     return definition.removeprefix(_STEP) if is_step else None
 
 
 def run_slot(namespace: str, key: str) -> SlotName:
-    """Return what runs of a concurrency key wait for."""
+    """Return the name of the limit for runs with a concurrency key."""
     return SlotName(namespace, f"{_RUN_SLOT}{key}")
 
 
 def stage_slot(namespace: str, key: str) -> SlotName:
-    """Return what jobs of a stage wait for. The key is `<workflow>/<stage>`."""
+    """Return the name of the limit for jobs with a concurrency key, `<workflow>/<stage>`."""
     return SlotName(namespace, f"{_STAGE_SLOT}{key}")

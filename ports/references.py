@@ -1,15 +1,15 @@
-"""References to stored values: how a job says what its body gets, without carrying it.
+"""References to stored values: a job names its input by a reference instead of carrying it (docs/decisions/0002).
 
 A reference is JSON, one of
 - `5`: the payload of the run's history row 5;
-- `["item", node, page, at]`: the item at place `at` of a page of the items that map `node` goes over;
+- `["item", node, page, at]`: the item at index `at` of a page of the items of map `node`;
 - `["list", reference, ...]`: a list of these;
-- `["map", node, first, last]`: the outputs of map `node`, in the order of its items, which stand in the history
-  rows from `first` to `last`;
+- `["map", node, first, last]`: the outputs of map `node`, in the order of its items, in the history rows from
+  `first` to `last`;
 - `["failures", node, first, last]`: which of its items failed there, and why, in that order;
 - `["partial", node, first, last]`: an object of both, `results` and `failures`;
-- `["of", run, reference]`: what the reference stands for in the run of this key, an earlier generation, say. That is
-  never one of these itself, and never a list: see `of_run`.
+- `["of", run, reference]`: the value of a reference in the run with this key, for example an earlier generation.
+  The inner reference is never another `of`, and never a list: see `of_run`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,32 +21,34 @@ Reference: TypeAlias = int | tuple[object, ...]
 
 
 class KeptRows(NamedTuple):
-    """Rows of the history of run `run`, up to number `last`, that a later generation of a function keeps.
+    """History rows of an earlier generation that a fork of a function keeps.
 
-    They begin where those of the generation before it end: so a history of several is numbered through.
+    The history of several generations is numbered through: each part begins where the one before it ends.
     """
 
     run: str
+    """The key of the generation that stores the rows."""
     last: int
+    """The number of the last row kept."""
 
 
 def reference_text(reference: Reference) -> str:
-    """Return the stored form."""
+    """Return a reference as stored text."""
     return compact(reference)
 
 
 def reference_from(text: str) -> Reference:
-    """Return the reference that was stored as this text."""
+    """Return the reference stored as this text."""
     return _frozen(cast("object", parse(text)))
 
 
 def references_text(references: Mapping[str, Reference]) -> str | None:
-    """Return the stored form of references by name; None for none."""
+    """Return references by name as stored text; None for an empty mapping."""
     return canonical(dict(references)) if references else None
 
 
 def references_from(text: str | None) -> dict[str, Reference]:
-    """Return the references by name that were stored as this text; none if that is what a function keeps."""
+    """Return the references by name stored as this text; empty if the text holds a function's kept rows."""
     kept: object = None if text is None else parse(text)
     if not isinstance(kept, dict):
         return {}
@@ -54,12 +56,12 @@ def references_from(text: str | None) -> dict[str, Reference]:
 
 
 def kept_rows_text(kept: Sequence[KeptRows]) -> str | None:
-    """Return the stored form of the rows that a function keeps; None for none."""
+    """Return the rows that a function keeps as stored text; None for none."""
     return compact(kept) if kept else None
 
 
 def kept_rows_from(text: str | None) -> tuple[KeptRows, ...]:
-    """Return the rows that were stored as this text, the first first; none if a pipeline keeps what it has."""
+    """Return the kept rows stored as this text, in order; empty if the text holds a pipeline's references."""
     kept: object = None if text is None else parse(text)
     if not isinstance(kept, list):
         return ()
@@ -67,22 +69,22 @@ def kept_rows_from(text: str | None) -> tuple[KeptRows, ...]:
 
 
 def item_reference(node: str, page: int, at: int) -> Reference:
-    """Refer to one item of a map."""
+    """Return a reference to one item of a map."""
     return ("item", node, page, at)
 
 
 def list_reference(parts: tuple[Reference, ...]) -> Reference:
-    """Refer to a list of other values."""
+    """Return a reference to a list of other values."""
     return ("list", *parts)
 
 
 def map_reference(node: str, first: int, last: int) -> Reference:
-    """Refer to all outputs of a map."""
+    """Return a reference to all outputs of a map."""
     return ("map", node, first, last)
 
 
 def of_run(run: str, reference: Reference) -> Reference:
-    """Refer from elsewhere to what a reference of this run stands for: always to where the value really is."""
+    """Return a reference that resolves elsewhere as this one does in `run`. It names the run that stores the value."""
     if isinstance(reference, int):
         return ("of", run, reference)
     match reference[0]:
@@ -95,7 +97,7 @@ def of_run(run: str, reference: Reference) -> Reference:
 
 
 def located(run: str, reference: Reference) -> tuple[str, Reference]:
-    """Return the key of the run in whose rows a reference of `run` is to be looked up, and what as."""
+    """Return the key of the run whose rows to look up for a reference of `run`, and the reference within that run."""
     if isinstance(reference, tuple) and reference[0] == "of":
         _, elsewhere, there = reference
         return cast("str", elsewhere), cast("Reference", there)
@@ -103,24 +105,24 @@ def located(run: str, reference: Reference) -> tuple[str, Reference]:
 
 
 def is_map(reference: Reference) -> bool:
-    """Whether it stands for all outputs of a map, or all its failures, here or elsewhere; also if that has none."""
+    """Whether a reference is to all outputs or failures of a map, in this run or another; true for an empty list."""
     inner = located("", reference)[1]
     return isinstance(inner, tuple) and (inner[0] in {"map", "failures"} or inner == ("list",))
 
 
 def is_partial(reference: Reference) -> bool:
-    """Whether it stands for what a map gave that may lose items, here or elsewhere."""
+    """Whether a reference is to the result of a map that may lose items, in this run or another."""
     inner = located("", reference)[1]
     return isinstance(inner, tuple) and inner[0] == "partial"
 
 
 def partial_reference(node: str, first: int, last: int) -> Reference:
-    """Refer to all outputs of a map that may lose items, and to what became of those."""
+    """Return a reference to the outputs and the failures of a map that may lose items."""
     return ("partial", node, first, last)
 
 
 def parts_of(partial: Reference) -> tuple[Reference, Reference]:
-    """Return the references to the results and to the failures of a partial one."""
+    """Return the references to the results and to the failures of a partial reference."""
     run, there = located("", partial)
     assert isinstance(there, tuple)
     results: Reference = ("map", *there[1:])
@@ -129,7 +131,7 @@ def parts_of(partial: Reference) -> tuple[Reference, Reference]:
 
 
 def leaves(reference: Reference) -> Iterator[Reference]:
-    """Yield the references in it that stand for what is stored: those that are neither lists nor partial."""
+    """Yield the references in a reference that stand for stored values, neither lists nor partial ones."""
     match reference:
         case ("list", *parts):
             for part in parts:

@@ -1,9 +1,9 @@
-"""Texts from anywhere, as they may be printed: nothing in them commands a terminal, is invisible, or begins a line."""
+"""Escaping of untrusted text for terminals and logs: control and invisible characters, and line ends."""
 
 import re
 from typing import Final
 
-# Categories Cc, Cf, Cs, Zl and Zp, and letters and marks that show nothing by themselves; tests compare with Unicode's.
+# Categories Cc, Cf, Cs, Zl and Zp, and letters and marks that are invisible; a test compares with Unicode.
 _HIDDEN: Final = (
     r"\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
     r"\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb"
@@ -16,12 +16,12 @@ _FOUR_DIGITS: Final = 0xFFFF
 
 
 def escape_text(text: str) -> str:
-    """Return a text with what is not to be printed in the form of Python's escapes; its tabs and lines are kept."""
+    """Return a text with unprintable characters as Python escapes; tabs and line ends are kept."""
     return _IN_TEXT.sub(_escaped, text)
 
 
 def escape_line(text: str) -> str:
-    """Return a text as one line: as `escape_text`, and the ends of its lines are escaped too."""
+    """Return a text as one line: as `escape_text`, with line ends escaped too."""
     return _IN_LINE.sub(_escaped, text)
 
 

@@ -1,4 +1,4 @@
-"""How processes hear that there is something to do. Only hints: the store is asked before anything is done."""
+"""The port for hints that there may be work. A worker that receives one queries the store before it acts."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
@@ -10,20 +10,22 @@ from holdfast.ports.structs import frozen
 
 @frozen(kw_only=True)
 class JobHint:
-    """There may be a job to claim. `epoch` is the one that the job had when this was sent."""
+    """A hint that a job may be ready to claim."""
 
     tag: ClassVar[str] = "job"
     job: str
     epoch: int
+    """The job's epoch when the hint was sent."""
     queue: str
 
 
 @frozen(kw_only=True)
 class RunHint:
-    """A run may have ended. `run` is its key."""
+    """A hint that a run may have ended."""
 
     tag: ClassVar[str] = "run"
     run: str
+    """The key of the run."""
 
 
 Hint: TypeAlias = JobHint | RunHint
@@ -31,56 +33,58 @@ Hint: TypeAlias = JobHint | RunHint
 
 @attrs.frozen(kw_only=True)
 class Delivery:
-    """A hint that arrived. `hint` is None where all that is known is that something changed."""
+    """A received hint."""
 
     hint: Hint | None
+    """None if it is only known that something changed."""
     receipt: str
+    """The handle for `ack`, `retry` and `extend`."""
 
 
 class JobTransport(Protocol):
-    """Carries hints. May lose, repeat, delay or reorder them; carries ids, never values.
+    """A carrier of hints. Hints hold ids, never values.
 
-    One that gives each hint to one receiver, of all processes, has the attribute `tells_of_runs = False`. Hints at runs
-    are then lost, and processes without a worker do not receive: they would take hints at jobs from those who run them.
-
-    `announce` never raises for a fault of the carrier: a hint that can't be sent is lost, and the sweep makes up for
-    it. Safe to use from several threads.
+    - It may lose, repeat, delay or reorder hints.
+    - `announce` never raises for a fault of the carrier: the hint is lost, and the maintenance tick replaces it.
+    - It is safe to use from several threads.
+    - A queue, which delivers each hint to a single receiver of all processes, sets `tells_of_runs = False`. It drops
+      hints at runs, and processes without a worker do not receive, since they would take hints at jobs from workers.
     """
 
     def announce(self, hints: Sequence[Hint], /) -> None:
-        """Send hints, after the commit that they speak of. Returns soon, whatever the carrier does."""
+        """Send hints, after the commit that they are about. Return soon, whatever the carrier does."""
         ...
 
     def receive(self, limit: int, wait: float, /) -> Sequence[Delivery]:
-        """Return up to `limit` hints, waiting up to `wait` seconds for the first. Empty if none came."""
+        """Return up to `limit` hints, waiting up to `wait` seconds for the first. Empty if none arrived."""
         ...
 
     def ack(self, receipt: str, /) -> None:
-        """Say that a delivery is dealt with. Nothing happens if it was already, or was never."""
+        """Acknowledge a delivery. Does nothing if it was acknowledged before or is unknown."""
         ...
 
     def retry(self, receipt: str, delay: float, /) -> None:
-        """Ask for a delivery again after `delay` seconds."""
+        """Request redelivery after `delay` seconds."""
         ...
 
     def extend(self, receipt: str, by: float, /) -> None:
-        """Keep a delivery from being repeated for another `by` seconds."""
+        """Delay redelivery by another `by` seconds."""
         ...
 
     def close(self) -> None:
-        """Stop. A `receive` that waits returns. Harmless when repeated."""
+        """Stop. A waiting `receive` returns. Can be called repeatedly."""
         ...
 
 
 @runtime_checkable
 class Reopenable(Protocol):
-    """A transport that can be used again after `close`; an engine on any other can't be opened again."""
+    """A transport that can be used again after `close`. An engine with any other transport can't be reopened."""
 
     def reopen(self) -> None:
-        """Undo `close`: from here on hints are sent and received as before. Nothing happens if it is open."""
+        """Undo `close`. Does nothing if the transport is open."""
         ...
 
 
 def tells_of_runs(transport: JobTransport) -> bool:
-    """Whether a transport brings hints at runs to whoever waits for them. True unless it says otherwise."""
+    """Whether a transport delivers hints at the ends of runs to every receiver. True unless it declares otherwise."""
     return getattr(transport, "tells_of_runs", True) is not False

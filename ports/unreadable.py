@@ -1,7 +1,7 @@
-"""What of a run's stored rows can't be read, column by column: damaged, or written by a newer version.
+"""Checks that find the columns of stored rows that can't be read: damaged, or written by a newer version.
 
-Rows are read without looking at each column: that would cost every step. Where one turned out not to be readable, and
-where somebody looks through a whole store, each column is looked at by these rules.
+Rows are decoded without checking each column, which would cost every step. These checks run after a row could not be
+decoded, and when an operator checks a whole store (docs/decisions/0062).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,9 +32,9 @@ from holdfast.ports.references import Reference, kept_rows_from, reference_from,
 from holdfast.ports.texts import escape_line
 
 INSTANT_MAX: Final = 253_402_300_800_000_000
-"""The end of the year 9999: later instants are no datetimes."""
+"""The end of the year 9999, the last instant that a datetime can hold."""
 NUMBER_MAX: Final = 2**60
-"""Numbers from here on can't be counted up from, or added to an instant, by every database."""
+"""The largest number that every database can still count up from, or add to an instant."""
 _WHY_MAX: Final = 200
 
 PARSE_ERRORS: Final = (
@@ -47,25 +47,26 @@ PARSE_ERRORS: Final = (
     RecursionError,
     AssertionError,
 )
-"""What comes of data that is not what it should be."""
+"""The errors that decoding damaged data can raise."""
 
 
 class Unreadable(NamedTuple):
-    """A column of a row of a run that can't be read, and why. `run` is "" if it is no row of a run."""
+    """A column of a row that can't be read, and why."""
 
     table: str
     run: str
+    """The key of the run that the row belongs to; "" if it belongs to none."""
     column: str
     why: str
 
     @classmethod
     def of(cls, error: UnreadableRowError) -> "Unreadable":
-        """Return what an error says."""
+        """Return the column that an error is about."""
         return cls(error.table, error.run, error.column, error.why)
 
     @property
     def error(self) -> UnreadableRowError:
-        """The error that says so."""
+        """The error to raise for this column."""
         return UnreadableRowError(self.table, self.run, self.column, self.why)
 
 
@@ -73,13 +74,13 @@ NO_SUCH_RUN: Final = "there is no row of this run"
 
 
 def first_of_each(found: Iterable[Unreadable]) -> tuple[Unreadable, ...]:
-    """Return one of each table, run and column, in their order."""
+    """Return the first entry of each table, run and column, sorted."""
     each = {one[:3]: one for one in sorted(found, reverse=True)}
     return tuple(each[place] for place in sorted(each))
 
 
 def unreadable(record: Run | HistoryRow, error: Exception) -> UnreadableRowError:
-    """Return the error that says which column of a record can't be read, of which something is to be told."""
+    """Return the error for a record that could not be decoded, naming the first unreadable column."""
     table = "holdfast_runs" if isinstance(record, Run) else "holdfast_history"
     columns = attrs.asdict(record, recurse=False)
     if isinstance(record, HistoryRow):
@@ -89,10 +90,7 @@ def unreadable(record: Run | HistoryRow, error: Exception) -> UnreadableRowError
 
 
 class RunOutline(NamedTuple):
-    """What is read of a run whose row may not be readable.
-
-    `status` is what stands in its row; `last_row` is the highest number of a row of its history, 0 if it has none.
-    """
+    """The columns of a run that can be read even if others can't."""
 
     key: str
     namespace: str
@@ -100,11 +98,13 @@ class RunOutline(NamedTuple):
     workflow: str
     version: str
     status: str
+    """The stored text, which may not be a RunStatus."""
     last_row: int
+    """The highest number of a history row; 0 for an empty history."""
 
 
 _Check: TypeAlias = Callable[[Any], str | None]
-"""Returns what is wrong with a value; None if nothing is."""
+"""Returns what is wrong with a value; None if it is valid."""
 
 _INSTANTS: Final = frozenset(
     (
@@ -138,7 +138,7 @@ def unreadable_columns(
 ) -> Iterator[tuple[str, str]]:
     """Yield the columns of a row that can't be read, each with the reason.
 
-    `columns` has a value for each field of such a record, as it is stored; of a history row `payload` and `blob`.
+    `columns` holds the stored value of each field of the record; of a history row, of `payload` and `blob` too.
     """
     for name, check in _CHECKS[kind].items():
         problem = check(columns[name])
@@ -153,10 +153,10 @@ def unreadable_columns(
 def replace_unreadable(
     kind: type[Stream] | type[Sink] | type[RateWindow] | type[Session], columns: Mapping[str, object]
 ) -> dict[str, Any]:
-    """Return the columns of a row, with harmless values for those that can't be read.
+    """Return the columns of a row with harmless values in place of those that can't be read.
 
-    It is for rows that many runs share: to be without one would stop them all. A stream is delivered again, a sink gets
-    more than it asked for, a rate counts anew, and what a session holds is given to others.
+    For rows that many runs share, where a refusal would stop them all: a stream is delivered again, a sink gets more
+    event types, a rate limit counts from zero, a session counts as dead and its jobs go to others.
     """
     checks, harmless = _CHECKS[kind], _HARMLESS[kind]
     return {
@@ -166,7 +166,7 @@ def replace_unreadable(
 
 
 def shown(value: object) -> str:
-    """Return a stored value as messages show it, in one line that is not too long."""
+    """Return a stored value for a message: one line of limited length."""
     text = escape_line(repr(value))
     return text if len(text) <= _WHY_MAX else f"{text[:_WHY_MAX]}..."
 
@@ -200,7 +200,7 @@ def _optional(check: _Check) -> _Check:
 
 
 def _that(reads: Callable[[str], object], what: str) -> _Check:
-    """Return a check that a text is read without an error by what reads it."""
+    """Return a check that passes if `reads` accepts the text."""
 
     def check(value: object) -> str | None:
         try:
@@ -248,7 +248,7 @@ def _reference(text: str) -> None:
 
 
 def _check_reference(reference: Reference) -> None:
-    """Raise an error unless this is a reference (see `holdfast.ports.references`)."""
+    """Raise TypeError unless this is a valid reference (see `holdfast.ports.references`)."""
     match reference:
         case bool():
             raise TypeError("it is no number")
@@ -266,7 +266,7 @@ def _check_reference(reference: Reference) -> None:
 
 
 def _wrong_input(kind: object, text: object) -> str | None:
-    """Return what is wrong with the input of a job: a reference, or the id of the job that is owed the end of a run."""
+    """Return what is wrong with a job's input: a reference or, for a delivery, the id of the receiving job."""
     if kind == JobKind.DELIVER or text == "null":
         return _that(parse, "JSON text")(text)
     return _that(_reference, "reference to a value")(text)
@@ -314,7 +314,7 @@ _HARMLESS: Final[Mapping[type, Mapping[str, object]]] = {
     RateWindow: {"wakes_at": None, "updated_at": 0},
     Session: {"state": SessionState.DEAD.value, "expires_at": 0},
 }
-"""What stands for a column that can't be read, in rows that can do without it."""
+"""The replacement values for unreadable columns of shared rows."""
 
 
 def _check_of(name: str, kind: object) -> _Check:

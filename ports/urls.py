@@ -1,4 +1,4 @@
-"""URLs that may hold passwords and tokens, well formed or not: what of them may be shown, and what may not."""
+"""Redaction of URLs that may hold passwords and tokens, whether well formed or not."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,16 +8,16 @@ from urllib.parse import unquote, unquote_plus
 from holdfast.ports.texts import escape_line
 
 HIDDEN: Final = "***"
-"""What stands in place of what is not shown."""
+"""The replacement for secrets."""
 SHOWN_MAX: Final = 500
 HIDDEN_PATH: Final = f"/{HIDDEN}"
 _TOKEN_MIN: Final = 8
 _SECRET_MIN: Final = 3
-"""What is shorter is not looked for in other texts: it would be found everywhere."""
+"""Shorter secrets are not searched for in other texts: they would match everywhere."""
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,40})://(.*)", re.DOTALL)
 _PLAIN: Final = re.compile(r"[\w./ ~-]*")
-"""A file's name, say, that was taken for a URL. It has none of the characters by which URLs are parted."""
+"""A file name passed in place of a URL. It has none of the characters that delimit the parts of a URL."""
 _PLACE: Final = re.compile(r"(?P<host>[\w.~-]*|\[[0-9A-Fa-f:.]*\])(?P<port>:[0-9]{1,5})?", re.ASCII)
 _AFTER_SCHEME: Final = re.compile(
     r"(?P<places>[^/?#]*)(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?(?P<fragment>#.*)?", re.DOTALL
@@ -32,17 +32,16 @@ _NAMED_PARAMETERS: Final = frozenset(
     {"client_encoding", "key", "options", "passfile", "password", "secret", "service", "signature", "sslcert"}
     | {"sslkey", "sslpassword", "sslrootcert", "token", "user"}
 )
-"""Parameters of which it is shown that they are there."""
+"""Parameters of which the name is shown and the value hidden."""
 _NAMES: Final = _SHOWN_PARAMETERS | _NAMED_PARAMETERS
 _ENDS_PLACE: Final = re.compile(r"[/?#]")
 
 
 def shown_url(url: str) -> str:
-    """Return a URL as it may be shown: what is known to be no secret, in one line.
+    """Return a URL for display, with everything that may be secret removed, in one line.
 
-    User and password are left out, and so are the values of parameters but for a few, fragments, and the paths of
-    webhooks, which often are tokens. Of a URL that is
-    malformed only its scheme is shown: a password with characters that were to be escaped may be in any part of it.
+    Removed are user, password, the values of all but a few parameters, the fragment, and the path of a webhook, which
+    often is a token. Of a malformed URL only the scheme is shown: an unescaped password may be in any part of it.
     """
     found = _URL.fullmatch(url)
     if found is None:
@@ -50,10 +49,10 @@ def shown_url(url: str) -> str:
     scheme, rest = found[1], found[2]
     at = ""
     if not _has_path_alone(scheme, rest):
-        # Whatever is before the last @, and not before the first: that may be in a password.
+        # Split at the last @, because a password may contain others.
         before, at, rest = rest.rpartition("@")
         if _ENDS_PLACE.search(before):
-            return f"{scheme}://{HIDDEN}"  # what is behind the @ may be the rest of a token, and not a host
+            return f"{scheme}://{HIDDEN}"  # the part after the @ may belong to a token
     parts = _AFTER_SCHEME.fullmatch(rest)
     assert parts is not None
     places = parts["places"]
@@ -74,7 +73,7 @@ def shown_url(url: str) -> str:
 
 
 def hide(text: str, secrets: Sequence[str]) -> str:
-    """Return a text without these secrets, longest first, each also as Python and percent-encoding write it."""
+    """Return a text with secrets redacted, longest first, each also in the spelling of `repr` and of escaped lines."""
     for secret in sorted(set(secrets), key=len, reverse=True):
         if len(secret) >= _SECRET_MIN:
             for form in dict.fromkeys((secret, escape_line(secret), repr(secret)[1:-1])):
@@ -83,7 +82,7 @@ def hide(text: str, secrets: Sequence[str]) -> str:
 
 
 def secrets_of(url: str) -> list[str]:
-    """Return what of a URL is not shown, each as it stands there and unescaped."""
+    """Return the parts of a URL that `shown_url` hides, each as it is written and unescaped."""
     return list(dict.fromkeys(one for one in _secrets_of(url) if len(one) >= _SECRET_MIN))
 
 
@@ -96,9 +95,9 @@ def _secrets_of(url: str) -> Iterator[str]:
     if before:
         _, colon, password = before.partition(":")
         if colon or found is None or not found[1].startswith("postgres"):
-            yield from _forms(before)  # without a colon it is a token, but for databases: a user
+            yield from _forms(before)  # without a colon it is a token, or for databases a user
         yield from _forms(password)
-        # A part of a server's message may end where it takes the password to end.
+        # A server's message may quote the password up to a character that it takes for a delimiter.
         for part in re.split(r"[@:/?#\s]", password):
             yield from _forms(part)
         if _ENDS_PLACE.search(before):
@@ -123,12 +122,12 @@ def _secrets_of(url: str) -> Iterator[str]:
 
 
 def _has_secret_path(scheme: str, places: str, path: str | None) -> bool:
-    """Whether the path of a URL may be a token, as those of webhooks often are. A queue's is not."""
+    """Whether a URL's path may be a token, as those of webhooks often are. That of a queue is not."""
     return scheme in {"http", "https"} and not places.startswith("sqs.") and path not in {None, "", "/"}
 
 
 def _has_path_alone(scheme: str, rest: str) -> bool:
-    """Whether a URL names no server, but a file, whose name may have an @."""
+    """Whether a URL names a file and no server. A file name may contain an @."""
     return scheme in {"sqlite", "file"} and rest.startswith("/")
 
 

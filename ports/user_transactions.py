@@ -1,4 +1,4 @@
-"""Transactions that a step's body shares with the store: its rows and ours are committed together, or not at all."""
+"""The port for transactions that a step's body shares with the store, so that both write atomically."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -12,40 +12,45 @@ R = TypeVar("R")
 
 
 class SharedTransaction(Protocol):
-    """A transaction that is open. What is not committed when it is left is rolled back. For one thread at a time."""
+    """An open transaction. Leaving it without `commit` rolls back. Not for use by several threads."""
 
     @property
     def given(self) -> object:
-        """What the body works with: a connection, or a session."""
+        """The connection or session for the step's body."""
         ...
 
     def join(self, work: Callable[[Transaction], R], /) -> R:
-        """Carry out `work` inside, as the last act, and return what it returned. Not committed, and not tried again.
+        """Run `work` inside the transaction, as its last action, and return its result. Neither commits nor retries.
 
-        TransactionEndedError if the body has ended the transaction; ConflictError, RefusedError and UnavailableError as
-        `Persistence.transact`. What the body had yet to write is written first, and raises what it raises.
+        - Pending writes of the body are flushed first; their errors propagate.
+        - TransactionEndedError if the body has ended the transaction.
+        - ConflictError, RefusedError and UnavailableError as `Persistence.transact`.
         """
         ...
 
     def commit(self) -> None:
-        """Commit. UnavailableError if no answer came: then `was_committed` knows. Any other error: it was not."""
+        """Commit.
+
+        - UnavailableError if no answer came: then ask `was_committed`.
+        - Any other error means that nothing was committed.
+        """
         ...
 
     def was_committed(self) -> bool:
-        """Whether the commit that was not answered has happened; if not, it never will. UnavailableError: not known.
+        """Return whether an unanswered commit took place; if not, it never will. Call it after leaving the transaction.
 
-        To be asked once the transaction was left.
+        UnavailableError if that can't be found out.
         """
         ...
 
 
 @runtime_checkable
 class SharesTransactions(Protocol):
-    """What a store can do beside `Persistence` whose transactions bodies can share: those of databases."""
+    """An extension of `Persistence` for databases, whose transactions step bodies can share."""
 
     def shared(self, wanted: type, /) -> AbstractContextManager[SharedTransaction]:
-        """Open a transaction, with something of this class for the body.
+        """Open a transaction with a connection or session of class `wanted` for the body.
 
-        NoTransactionError if nothing of that class can be had here; UnavailableError if no transaction can be now.
+        NoTransactionError if this store has nothing of that class; UnavailableError if the database can't be used now.
         """
         ...

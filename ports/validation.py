@@ -1,6 +1,6 @@
-"""What callers hand to a public function, checked there: a mistake is told where it is made, before anything is done.
+"""Validation of arguments at the public API, before anything is done (docs/decisions/0021).
 
-Type checkers find most of these before. These checks are for those who use none, and for what comes from elsewhere.
+Type checkers find most such mistakes. These checks are for callers without one, and for data from elsewhere.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,24 +19,26 @@ _SHOWN_MAX: Final = 100
 
 @attrs.frozen
 class Wanted:
-    """What an argument must be: in words, as a message says after `it must be`, and as a test."""
+    """A requirement for an argument."""
 
     words: str
+    """The requirement in words, for a message after `it must be`."""
     test: Callable[[object], bool]
+    """Whether a value meets it."""
 
     @property
     def or_none(self) -> "Wanted":
-        """The same, or None."""
+        """The same requirement, with None allowed."""
         return Wanted(f"{self.words}, or None", lambda value: value is None or self.test(value))
 
 
 def an(words: str, *classes: type) -> Wanted:
-    """Return the kind of instances of these classes."""
+    """Return the requirement to be an instance of one of these classes."""
     return Wanted(words, lambda value: isinstance(value, classes))
 
 
 def integer(least: int, most: int | None = None) -> Wanted:
-    """Return the kind of integers from `least` on, or to `most`. True and False are none."""
+    """Return the requirement to be an integer from `least`, up to `most` if given. Booleans are refused."""
     bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
     return Wanted(
         f"an integer {bounds}",
@@ -50,7 +52,7 @@ def integer(least: int, most: int | None = None) -> Wanted:
 
 
 def with_methods(words: str, *methods: str) -> Wanted:
-    """Return the kind of objects that have these methods, and are no classes."""
+    """Return the requirement to be an object, not a class, with these methods."""
     return Wanted(
         words,
         lambda value: (
@@ -71,14 +73,14 @@ SINK: Final = with_methods("a sink of events: an object with a method `emit`", "
 
 
 def check(where: str, kind: Wanted, /, **given: object) -> None:
-    """Raise InvalidArgumentError if one of these arguments of `where` is not of this kind."""
+    """Raise InvalidArgumentError if one of these arguments of `where` does not meet the requirement."""
     for argument, value in given.items():
         if not kind.test(value):
             raise refused(where, argument, value, kind.words)
 
 
 def refused(where: str, argument: str, value: object, words: str) -> InvalidArgumentError:
-    """Return the error for an argument that must be something else, which `words` say."""
+    """Return the error for an argument that must be something else; `words` is the requirement."""
     return InvalidArgumentError(argument, f"{where}: {argument} is {shown(value)}; it must be {words}")
 
 
@@ -89,7 +91,7 @@ def duration(
     least: timedelta = SHORTEST,
     most: timedelta = timedelta.max,
 ) -> timedelta:
-    """Return a length of time that was given as a timedelta or as seconds. InvalidArgumentError."""
+    """Return a duration as a timedelta. InvalidArgumentError."""
     length = length_within(value, least, most)
     if length is None:
         raise refused(where, argument, value, wanted_length(least, most))
@@ -97,14 +99,14 @@ def duration(
 
 
 def several(where: str, argument: str, value: Iterable[T], words: str) -> tuple[T, ...]:
-    """Return what is in an iterable that is no string. InvalidArgumentError."""
+    """Return the elements of an iterable that is not a string. InvalidArgumentError."""
     if isinstance(value, str | bytes | Mapping) or not _is_iterable(value):
         raise refused(where, argument, cast("object", value), words)
     return tuple(value)
 
 
 def by_name(where: str, argument: str, value: Mapping[str, T], words: str, kind: Wanted) -> dict[str, T]:
-    """Return a mapping as a dict, whose keys are strings and whose values are of a kind. InvalidArgumentError."""
+    """Return a mapping as a dict with string keys and values that meet a requirement. InvalidArgumentError."""
     if not isinstance(value, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise refused(where, argument, value, words)
     for name, one in value.items():
@@ -115,7 +117,7 @@ def by_name(where: str, argument: str, value: Mapping[str, T], words: str, kind:
 
 
 def shown(value: object) -> str:
-    """Return what a value is, for a message: a short one, and no error whatever its class does."""
+    """Return a value for a message: short, and without an error whatever its `__repr__` does."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001  # a class of the caller's may raise anything

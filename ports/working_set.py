@@ -1,4 +1,4 @@
-"""The rows of a store as plain dictionaries: the kernel's working set, and what the in-memory store keeps."""
+"""The rows of a store as plain dictionaries: the kernel's working set, and the storage of the in-memory store."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
@@ -82,37 +82,44 @@ _UNIQUE: Final = frozenset(
         AddArtifact,
     }
 )
-"""The changes that can be in conflict with what is there. Most changes are none of these."""
+"""The types of changes that can conflict with existing rows. Most changes are of other types."""
 
 
 @attrs.define(init=False)
 class Tables:
-    """All rows, or those that a batch of commands has read, with changes applied to them one by one."""
+    """All rows of a store, or those that a batch of commands has read, with changes applied one by one."""
 
     runs: dict[str, Run]
     newest: dict[RunName, str]
+    """By name, the key of a run's newest generation."""
     jobs: dict[str, dict[int, Job]]
+    """By run and number."""
     history: dict[str, list[HistoryRow]]
+    """By run, in the order of their numbers."""
     pages: dict[tuple[str, str, int], MapItems]
+    """Map items by run, node and page."""
     plans: dict[str, PlanRow]
     sessions: dict[str, Session]
     replies: dict[tuple[str, str], IdempotencyReply]
+    """By namespace and idempotency key."""
     duties: dict[str, LeaderLease]
     notes: dict[str, OutputRow]
+    """Attempt output by id."""
     sinks: dict[str, Sink]
     streams: dict[StreamKey, Stream]
     annotations: dict[str, list[Annotation]]
     said_keys: dict[tuple[str, str], set[str]]
-    """By run and key of annotations, the names that were said under it."""
+    """By run and idempotency key, the names of the annotations stored under it."""
     artifacts: dict[tuple[str, int, int, str], Artifact]
+    """By run, job, epoch and name."""
     ai_calls: dict[str, list[AiCall]]
     ai_call_names: set[tuple[str, str, int]]
-    """What calls of models are known by: run, id and instant; and run, batch and index for results of batches."""
+    """The unique names of calls of AI models: run, id and instant; for results of batches also run, batch and index."""
     slots: set[SlotName]
     rates: dict[RateName, RateWindow]
 
     def __init__(self) -> None:
-        # Each transaction makes some of these; `factory=dict[str, Run]` would take ten times as long.
+        # Several are made for each transaction; `factory=dict[str, Run]` would take ten times as long.
         self.runs = {}
         self.newest = {}
         self.jobs = {}
@@ -134,12 +141,12 @@ class Tables:
         self.rates = {}
 
     def job(self, key: JobKey) -> Job | None:
-        """Return a job, or None if it has none."""
+        """Return a job, or None if it does not exist."""
         of_run = self.jobs.get(key.run)
         return of_run.get(key.number) if of_run else None
 
     def whole_history(self, run: Run) -> list[HistoryRow]:
-        """Return the history of a run, with the rows that it keeps of generations before."""
+        """Return the history of a run, with the rows that it keeps of earlier generations."""
         rows: list[HistoryRow] = []
         for part in run.kept_rows:
             first = len(rows)
@@ -160,7 +167,7 @@ class Tables:
         """Add or replace a run that was read."""
         is_known = run.key in self.runs
         self.runs[run.key] = run
-        if is_known:  # then its name is, too
+        if is_known:  # then its name is in `newest`
             return
         known = self.newest.get(run.name)
         if known is None or self.runs[known].generation <= run.generation:
@@ -171,11 +178,11 @@ class Tables:
         self.jobs.setdefault(job.run, {})[job.number] = job
 
     def sink_named(self, name: SinkName) -> Sink | None:
-        """Return a sink, or None if there is none of this name."""
+        """Return a sink, or None if the name is unknown."""
         return next((sink for sink in self.sinks.values() if sink.sink_name == name), None)
 
     def advance_stream(self, head: StreamHead) -> None:
-        """Let a stream know of rows. It is due from then on, unless somebody looks at it or it is parked."""
+        """Record new rows in a stream. It becomes due, unless it is due already, being delivered, or dead-lettered."""
         key = StreamKey(head.sink, head.run)
         known = self.streams.get(key)
         if known is None:
@@ -187,10 +194,10 @@ class Tables:
         self.streams[key] = stream
 
     def conflicts(self, change: Change) -> str | None:
-        """Return what stands in the way of a change: a unique name that is taken. None if it can be made."""
+        """Return why a change can't be made, which is a unique name that is taken; None if it can."""
         if type(change) not in _UNIQUE:
             return None
-        # A class pattern takes several times as long, and these are what most transactions are made of.
+        # `isinstance` is several times as fast as a class pattern, and these are the most frequent changes.
         if isinstance(change, AppendHistory):
             row = change.row
             rows = self.history.get(row.run)
@@ -240,7 +247,7 @@ class Tables:
         return None
 
     def apply(self, change: Change) -> None:
-        """Make one change. ConflictError if `conflicts` says so; then nothing is changed."""
+        """Make one change. ConflictError, and no effect, if `conflicts` returns a reason."""
         conflict = self.conflicts(change)
         if conflict is not None:
             raise ConflictError(conflict)
@@ -344,6 +351,6 @@ class Tables:
 
 
 def checks_of(tables: Tables, run: str, node: str) -> Sequence[Job]:
-    """Return the jobs of a run that check external work of a node."""
+    """Return the jobs that poll external work of a node."""
     of_run = tables.jobs.get(run, {}).values()
     return [job for job in of_run if (job.node, job.kind) == (node, JobKind.POLL)]

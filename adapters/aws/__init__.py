@@ -1,1 +1,1 @@
-"""Adapters for Amazon Web Services, in the extra `aws`: S3, SQS, EventBridge, its Scheduler, and SNS."""
+"""Adapters for Amazon Web Services, in the extra `aws`: S3, SQS, EventBridge and its Scheduler, SNS."""

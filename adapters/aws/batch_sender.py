@@ -1,4 +1,4 @@
-"""Sends what services of AWS take ten at a time, and answer one by one: in order for each run."""
+"""Batched sending to AWS services that take ten entries per request, in order for each run."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -12,32 +12,36 @@ from holdfast.ports.errors import EventRefusedError, SinkUnavailableError
 T = TypeVar("T")
 
 AT_ONCE: Final = 10
-"""How many entries a request may have."""
+"""The most entries of a request."""
 BYTES_MAX: Final = 262_144 - 1
-"""How long the entries of a request may be together, as the services count."""
+"""The most bytes of a request's entries, as the services count them."""
 WITHIN: Final = 12.0
-"""Seconds after which no request is begun: with the last one that is less than the half minute that a sink has."""
+"""Seconds after which no request is started, so that the last one ends within the half minute that a sink has."""
 FAILURES_MAX: Final = 4
-"""After how many requests in a row in which an entry failed the rest is left for later."""
+"""Consecutive requests with failed entries after which the call fails."""
 _PAUSE: Final = 0.1
 
 
 @attrs.frozen(kw_only=True)
 class Entry(Generic[T]):
-    """An event as it is sent. `size` is in bytes, as the service counts them; `name` is for people."""
+    """An event as it is sent."""
 
     run: str
+    """The key of the run."""
     name: str
+    """The event's id, for messages."""
     content: T
     size: int
+    """In bytes, as the service counts them."""
 
 
 @attrs.frozen(kw_only=True)
 class Failure:
-    """Why an entry was not taken. A `final` one is about the event: it will never be taken."""
+    """The reason why an entry was not accepted."""
 
     reason: str
     final: bool
+    """Whether the event itself is at fault, so that it will never be accepted."""
 
 
 def send_in_order(
@@ -48,15 +52,15 @@ def send_in_order(
     monotonic: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> None:
-    """Send entries, ten in a request; `send` returns what became of each.
+    """Send entries, ten per request; `send` returns an outcome for each.
 
-    A request has one entry of a run: had it several, one that failed would come after those that follow it. So a
-    request is the fuller the more runs there are, and those with the most entries go first. An entry that failed is
-    sent again, a few times, and holds up its own run only.
+    A request has at most one entry per run: with several, a failed one would arrive after those that follow it. The
+    runs with the most entries come first, which keeps requests full. A failed entry is sent again a few times, and
+    delays only its own run.
 
     Raises:
-        EventRefusedError: One is too large, and then nothing is sent; or one was refused for good.
-        SinkUnavailableError: Some are not taken now. Others may have been.
+        EventRefusedError: An entry is too large, and nothing was sent; or one was refused for good.
+        SinkUnavailableError: Some entries were not accepted. Others may have been.
     """
     for entry in entries:
         if entry.size > BYTES_MAX:

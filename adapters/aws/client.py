@@ -1,4 +1,4 @@
-"""What all adapters for AWS share: how clients are made, and what their errors mean."""
+"""Clients of boto3 and the meaning of their errors, for all adapters of AWS."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from holdfast.ports.process_forks import leave_alone, renew_in_forks
 
 
 def config(*, connect_timeout: float, read_timeout: float, attempts: int) -> Config:
-    """Return how a client behaves that was not given: it tries again by itself what fails for a moment."""
+    """Return the configuration of a client that retries transient failures."""
     return Config(
         connect_timeout=connect_timeout,
         read_timeout=read_timeout,
@@ -25,13 +25,13 @@ def config(*, connect_timeout: float, read_timeout: float, attempts: int) -> Con
 
 
 def new_client(who: str, service: str, config: Config, region: str | None = None) -> Any:
-    """Return a client of boto3's, for a region, or the one that boto3 finds.
+    """Return a boto3 client for a region, by default the one that boto3 finds.
 
-    InvalidArgumentError where it can't be made, for no region is found, say.
+    InvalidArgumentError if it can't be created, for example because no region is configured.
     """
 
     def make() -> Any:
-        session: Any = boto3.Session()  # of its own: the default one is not to be used by several threads
+        session: Any = boto3.Session()  # the default session is not thread-safe
         try:
             return session.client(service, region_name=region, config=config)
         except BotoCoreError as error:
@@ -42,7 +42,7 @@ def new_client(who: str, service: str, config: Config, region: str | None = None
 
 
 class _Client:
-    """A client of boto3's, and another one in a forked child: two processes must not share its connections."""
+    """A boto3 client, replaced in a forked child: two processes must not share its connections."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
@@ -50,7 +50,7 @@ class _Client:
         renew_in_forks(self)
 
     def renew(self) -> None:
-        """Have another made when it is used next."""
+        """Drop the client. The next use creates another one."""
         leave_alone(self._made)
         self._made = None
 
@@ -61,35 +61,35 @@ class _Client:
 
 
 def region_of(name: str) -> str | None:
-    """Return the region that an ARN names; None if it is no ARN, but a plain name."""
+    """Return the region in an ARN; None for a plain name."""
     parts = name.split(":")
     return parts[3] or None if parts[0] == "arn" and len(parts) > 5 else None
 
 
 @contextmanager
 def reported(doing: str) -> Generator[None]:
-    """Raise UnavailableError for whatever a call of AWS raises: what was to be done, and what it said."""
+    """Turn the errors of an AWS call into UnavailableError, with the purpose of the call in its message."""
     try:
         yield
     except ClientError as error:
         raise UnavailableError(f"could not {doing}: {error_text(error)}") from error
     except (BotoCoreError, HTTPClientError, OSError) as error:
         raise UnavailableError(f"could not {doing}: {error}") from error
-    except ResponseParserError as error:  # what a proxy says that is in the way, say
+    except ResponseParserError as error:  # the answer of a proxy in between, for example
         raise UnavailableError(f"could not {doing}: an answer that makes no sense") from error
 
 
 def code_of(error: ClientError) -> str:
-    """Return the code of an error, as `NoSuchKey`. Where there is no body to read one from it is the HTTP status."""
+    """Return the code of an error, such as `NoSuchKey`; the HTTP status if the response has no body."""
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
 def status_of(error: ClientError) -> int:
-    """Return the HTTP status of an error; 0 if there is none."""
+    """Return the HTTP status of an error; 0 without one."""
     return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
 def error_text(error: ClientError) -> str:
-    """Return what an error says, for people."""
+    """Return the message of an error, for people."""
     details = error.response.get("Error", {})
     return f"{details.get('Code', status_of(error))}: {details.get('Message', '')}".rstrip(": ")

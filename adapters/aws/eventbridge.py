@@ -24,22 +24,23 @@ _SOURCE: Final = Wanted(
     lambda value: isinstance(value, str) and 0 < len(value) <= 256 and not value.startswith("aws."),
 )
 _ABOUT_THE_EVENT: Final = frozenset({"InvalidArgument", "MalformedDetail"})
-"""Codes of entries that are refused for what they are. The others are about who sends, where to, and now."""
+"""Error codes that blame the entry itself. Others are about permissions, the bus, or the moment."""
 _TIME_BYTES: Final = 14
 _CONFIG: Final = config(connect_timeout=2, read_timeout=5, attempts=2)
 
 
 class EventBridgeSink:
-    """See `EventSink`. Puts up to ten events in a request, and one of each run. Safe to use from several threads.
+    """An EventSink that puts up to ten events per request, each of another run. Safe to use from several threads.
 
     An event's `detail` is the CloudEvent, its `detail-type` the CloudEvent's type (`holdfast.run.completed`), its
-    `source` what is said here. They are put in order for each run; what EventBridge makes of that is another matter:
-    its rules deliver in any order, and `detail.holdfastnumber` tells.
+    `source` configured here. Events of a run are put in order, but EventBridge's rules deliver in any order: use
+    `detail.holdfastnumber`.
 
-    What is too large, and what EventBridge says is malformed, is refused for good. An entry that failed for any other
-    reason is put again a few times, before those that follow it in its run; after that, all come again later.
+    An event that is too large, or malformed according to EventBridge, is refused for good. An entry that fails for any
+    other reason is put again a few times, before those that follow it in its run; then the call fails, and the events
+    are delivered again later.
 
-    Its role needs `events:PutEvents` on the bus.
+    The role needs `events:PutEvents` on the bus.
     """
 
     def __init__(
@@ -52,18 +53,17 @@ class EventBridgeSink:
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Take a bus, which has to be there; nothing is called yet.
+        """Configure the sink, without calling AWS. The bus must exist.
 
         Args:
-            bus: Its name, or its ARN, whose region is then called.
-            source: The `source` of the events on the bus, by which rules may tell them.
-            client: A client of boto3's, where region, credentials and endpoint are not to be found as boto3 does by
-                itself.
-            monotonic: What seconds are counted by.
-            sleep: What waits before an entry that failed is put again.
+            bus: Its name or ARN; an ARN selects the region.
+            source: The `source` of the events on the bus, for rules to match.
+            client: A boto3 client, if boto3's defaults for region, credentials and endpoint do not fit.
+            monotonic: The clock for timeouts.
+            sleep: Waits before a failed entry is put again.
 
         Raises:
-            InvalidArgumentError: One of these can't be.
+            InvalidArgumentError: An argument is invalid.
         """
         check("EventBridgeSink", _BUS, bus=bus)
         check("EventBridgeSink", _SOURCE, source=source)
@@ -99,7 +99,7 @@ class EventBridgeSink:
     def _put(self, entries: "Sequence[PutEventsRequestEntryTypeDef]") -> list[Failure | None]:
         with reported(f"put events on the bus {self._bus!r}"):
             answers = self._client.put_events(Entries=entries)["Entries"]
-        # One that nothing is said of was not taken, as far as anybody knows.
+        # An entry without an answer counts as not accepted.
         return [_failure(answers[place] if place < len(answers) else {}) for place in range(len(entries))]
 
 

@@ -1,4 +1,4 @@
-"""Blobs in a bucket of Amazon S3, or of what speaks as it does."""
+"""Blobs in a bucket of Amazon S3, or of a compatible service."""
 
 import re
 from base64 import b64encode
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 KEY_MAX: Final = 1_024
-"""How many bytes S3 allows a key."""
+"""The most bytes that S3 allows for a key."""
 PREFIX_MAX: Final = KEY_MAX - BLOB_KEY_MAX - 1
 _BUCKET: Final = re.compile(r"[A-Za-z0-9._-]{3,255}|arn:[\w:/.-]{1,300}", re.ASCII)
 _ABSENT: Final = frozenset({"NoSuchKey", "404", "NotFound"})
@@ -37,28 +37,27 @@ _CONFIG: Final = config(connect_timeout=5, read_timeout=30, attempts=4)
 
 
 class S3BlobStore:
-    """Blobs in a bucket. See `BlobStore`; safe to use from several threads.
+    """A BlobStore in a bucket. Safe to use from several threads.
 
-    A put is on the condition that the key is not there (`If-None-Match: *`), and is sent with its sha256, which S3
-    checks before it keeps anything. So a key that can be read is whole, and is never written for the second time. Every
-    read is checked against the hash in its key as well.
+    A put is conditional on the key being absent (`If-None-Match: *`), and carries its sha256, which S3 verifies before
+    storing. So a key that can be read is complete, and is never overwritten. Every read is verified against the hash in
+    the key as well.
 
-    What may be done in the bucket is up to whoever runs this: `s3:GetObject`, `s3:PutObject`, `s3:DeleteObject` on the
-    prefix and, so that what is missing is told from what is forbidden, `s3:ListBucket` on the bucket.
+    The role needs `s3:GetObject`, `s3:PutObject` and `s3:DeleteObject` on the prefix and `s3:ListBucket` on the bucket,
+    without which a missing blob looks like a forbidden one.
     """
 
     def __init__(self, bucket: str, prefix: str = "", *, client: "S3Client | None" = None) -> None:
-        """Take a bucket, which has to be there; nothing is called yet.
+        """Configure the store, without calling AWS. The bucket must exist.
 
         Args:
             bucket: Its name.
-            prefix: What all keys begin with, without `/` at its end: parts joined by `/`, at most 123 characters.
-            client: A client of boto3's, where region, credentials and endpoint are not to be found as boto3 does by
-                itself.
+            prefix: The prefix of all keys, without a final `/`: parts joined by `/`, at most 123 characters.
+            client: A boto3 client, if boto3's defaults for region, credentials and endpoint do not fit.
 
         Raises:
-            InvalidUrlError: The bucket or the prefix can't be.
-            InvalidArgumentError: One of these is no text.
+            InvalidUrlError: The bucket or the prefix is invalid.
+            InvalidArgumentError: One of these is not a string.
         """
         check("S3BlobStore", TEXT, bucket=bucket, prefix=prefix)
         if not _BUCKET.fullmatch(bucket):
@@ -80,7 +79,7 @@ class S3BlobStore:
         return f"S3BlobStore({self._bucket!r}, {self._prefix.rstrip('/')!r})"
 
     def put(self, key: str, data: bytes, /) -> None:
-        """Store bytes, durably. A key that is there already is left as it is."""
+        """Store bytes durably. An existing key is left as it is."""
         place = self._place(key)
         digest = sha256(data).digest()
         if digest.hex() != key[-64:]:
@@ -100,14 +99,14 @@ class S3BlobStore:
                 except ClientError as error:
                     if status_of(error) == _THERE:
                         return
-                    # Another is putting or deleting the same key: who comes last is to look again.
+                    # A conflict with a concurrent put or delete of the key: try again.
                     if status_of(error) != _IN_USE or tried == _TRIES_MAX:
                         raise
                 else:
                     return
 
     def get(self, key: str, /) -> bytes:
-        """Return the bytes. BlobMissingError if there are none; BlobCorruptError if they do not match their hash."""
+        """Return the bytes. BlobMissingError if the key does not exist; BlobCorruptError if the hash does not match."""
         place = self._place(key)
         doing = f"get a blob from bucket {self._bucket!r}"
         with reported(doing):
@@ -124,7 +123,7 @@ class S3BlobStore:
         return data
 
     def exists(self, key: str, /) -> bool:
-        """Return whether there is a blob of this key."""
+        """Return whether a blob with this key exists."""
         place = self._place(key)
         with reported(f"look for a blob in bucket {self._bucket!r}"):
             try:
@@ -136,13 +135,13 @@ class S3BlobStore:
         return True
 
     def delete(self, key: str, /) -> None:
-        """Take a blob away; nothing happens if there is none. In a bucket with versions the old one stays hidden."""
+        """Delete a blob. Does nothing if the key does not exist. A versioned bucket keeps the old version, hidden."""
         place = self._place(key)
         with reported(f"delete a blob from bucket {self._bucket!r}"):
             self._client.delete_object(Bucket=self._bucket, Key=place)
 
     def list(self, prefix: str, /) -> Iterator[str]:
-        """Yield the keys that start with `prefix`, ascending. What comes and goes meanwhile may or may not be in it."""
+        """Yield the keys that start with `prefix`, ascending. Concurrent changes may or may not be included."""
         parts = prefix.split("/")
         if len(prefix) > BLOB_KEY_MAX or not all(map(is_blob_key_part, parts[:-1])):
             return

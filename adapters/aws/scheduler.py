@@ -1,4 +1,4 @@
-"""Wake-ups by Amazon EventBridge Scheduler, which sends them to a queue; those that are soon due wait in the queue."""
+"""Wake-ups by Amazon EventBridge Scheduler, sent to a queue. Those due soon are sent at once, with a message delay."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
 DELAY_MAX: Final = timedelta(minutes=15)
-"""For how long a queue keeps a message back."""
+"""The longest message delay of a queue."""
 _QUEUE: Final = Wanted(
     "the URL of a standard queue: one of a FIFO queue keeps no single message back",
     lambda value: isinstance(value, str) and "/" in value and not value.endswith(".fifo"),
@@ -30,19 +30,19 @@ _ROLE: Final = Wanted(
 )
 _TRIES_MAX: Final = 5
 _RETRIED_FOR: Final = 3_600
-"""Seconds for which EventBridge goes on trying to send. After that a tick of maintenance was there long since."""
+"""Seconds for which EventBridge retries sending. After that, a maintenance tick has done the work."""
 _CONFIG: Final = config(connect_timeout=2, read_timeout=5, attempts=2)
 
 
 class EventBridgeScheduler:
-    """See `Scheduler`. Each wake-up is a schedule of its own, which is gone once it was sent. Safe for several threads.
+    """A Scheduler that creates one schedule per wake-up, deleted once it was sent. Safe to use from several threads.
 
-    A schedule's name is made of its key, so that a wake-up that is asked for again is the same. One that is due within
-    fifteen minutes, or was before, is sent to the queue at once, which keeps it back until then: it comes to the
-    second, where schedules come to the minute, and nobody can take it back.
+    The name of a schedule is derived from its key, so that a repeated request replaces it. A wake-up that is due within
+    fifteen minutes, or overdue, is sent to the queue at once with a message delay: it arrives to the second, where
+    schedules are accurate to the minute, but can't be cancelled.
 
-    What may be done is up to whoever runs this: `scheduler:CreateSchedule`, `scheduler:UpdateSchedule` and
-    `scheduler:DeleteSchedule` on the group's schedules, `iam:PassRole` on the role, `sqs:SendMessage` on the queue.
+    The role needs `scheduler:CreateSchedule`, `scheduler:UpdateSchedule` and `scheduler:DeleteSchedule` on the group's
+    schedules, `iam:PassRole` on the sending role, and `sqs:SendMessage` on the queue.
     """
 
     def __init__(
@@ -55,19 +55,18 @@ class EventBridgeScheduler:
         queue_client: "SQSClient | None" = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Take a queue; nothing is called yet.
+        """Configure the scheduler, without calling AWS.
 
         Args:
-            queue: The URL of a standard queue, as that of `SqsJobTransport`.
-            role: The ARN of the role as which EventBridge sends to the queue. Its region is that of the queue.
-            group: The group that the schedules are in, which has to be there.
-            client: A client of boto3's for `scheduler`, where region, credentials and endpoint are not to be found as
-                boto3 does by itself.
+            queue: The URL of a standard queue, the same as for `SqsJobTransport`.
+            role: The ARN of the role with which EventBridge sends to the queue. It is in the queue's region.
+            group: The group of the schedules, which must exist.
+            client: A boto3 client for `scheduler`, if boto3's defaults for region, credentials and endpoint do not fit.
             queue_client: The same for `sqs`.
-            now: What time it is, aware.
+            now: Returns the current time, aware.
 
         Raises:
-            InvalidArgumentError: One of these can't be.
+            InvalidArgumentError: An argument is invalid.
         """
         check("EventBridgeScheduler", _QUEUE, queue=queue)
         check("EventBridgeScheduler", _ROLE, role=role)
@@ -87,20 +86,20 @@ class EventBridgeScheduler:
         return f"EventBridgeScheduler({self._queue!r}, group={self._group!r})"
 
     def schedule(self, key: str, command: str, at: datetime, /) -> None:
-        """Send the command at `at`, and no earlier. ValueError if that is naive; UnavailableError."""
+        """Send the command at `at`, and no earlier. ValueError if `at` is naive; UnavailableError."""
         micros(at)
         ahead = at - self._now()
         if ahead > DELAY_MAX:
             self._put(_name(key), command, at)
             return
-        # First what is new: if this fails there is one wake-up too many, and not one too few.
+        # Send before deleting: a failure in between leaves one wake-up too many, not one too few.
         with reported(f"send a wake-up to {self._queue}"):
             delay = max(0, ceil(ahead.total_seconds()))
             self._sqs.send_message(QueueUrl=self._queue, MessageBody=command, DelaySeconds=delay)
         self.cancel(key)
 
     def cancel(self, key: str, /) -> None:
-        """Delete the schedule, if there is one. A wake-up that is in the queue by now is sent. UnavailableError."""
+        """Delete the schedule, if it exists. A wake-up that is in the queue already is still sent. UnavailableError."""
         with reported(f"delete a schedule in the group {self._group!r}"):
             try:
                 self._client.delete_schedule(Name=_name(key), GroupName=self._group)
@@ -109,7 +108,7 @@ class EventBridgeScheduler:
                     raise
 
     def _put(self, name: str, command: str, at: datetime) -> None:
-        """Make a schedule, or change the one that is there, which may go off meanwhile."""
+        """Create a schedule or update the existing one, which may fire meanwhile."""
         target: TargetTypeDef = {
             "Arn": self._target(),
             "RoleArn": self._role,
@@ -140,7 +139,7 @@ class EventBridgeScheduler:
                     return
 
     def _target(self) -> str:
-        """Return the queue's ARN, which is asked for once."""
+        """Return the queue's ARN, looked up once."""
         if not self._arn:
             with reported(f"look up {self._queue}"):
                 answer = self._sqs.get_queue_attributes(QueueUrl=self._queue, AttributeNames=["QueueArn"])
@@ -149,12 +148,12 @@ class EventBridgeScheduler:
 
 
 def _name(key: str) -> str:
-    """Return a name that only this key has, of characters that names may have."""
+    """Return a schedule name that is unique to this key, in allowed characters."""
     return f"holdfast-{sha256(key.encode()).hexdigest()[:48]}"
 
 
 def _expression(at: datetime) -> str:
-    """Return the first whole second that is not before an instant."""
+    """Return the expression for the first whole second that is not before an instant."""
     utc = at.astimezone(UTC)
     if utc.microsecond:
         utc = utc.replace(microsecond=0) + timedelta(seconds=1)

@@ -25,22 +25,23 @@ _TOPIC: Final = Wanted(
     lambda value: isinstance(value, str) and value.startswith("arn:") and value.count(":") == 5,
 )
 _ABOUT_THE_EVENT: Final = frozenset({"InvalidParameter", "InvalidParameterValue", "ParameterValueInvalid"})
-"""Codes of entries that are refused for what they are. The others are about who sends, where to, and now."""
+"""Error codes that blame the entry itself. Others are about permissions, the topic, or the moment."""
 _CONFIG: Final = config(connect_timeout=2, read_timeout=5, attempts=2)
 
 
 class SnsSink:
-    """See `EventSink`. Publishes up to ten events in a request, one of each run. Safe to use from several threads.
+    """An EventSink that publishes up to ten events per request, each of another run. Safe to use from several threads.
 
-    A message is a CloudEvent as JSON text; its attributes `type` (`holdfast.run.completed`), `namespace` and `workflow`
-    are there for the filters of subscriptions. On a FIFO topic the group of a message is its run, and its deduplication
-    id the event's id: one that comes again within five minutes is dropped, and a run's messages stay in order. On a
-    standard one they may come in any order, and `holdfastnumber` tells.
+    A message is a CloudEvent as JSON text. Its attributes `type` (`holdfast.run.completed`), `namespace` and `workflow`
+    are for the filters of subscriptions. On a FIFO topic the message group is the run, and the deduplication id is the
+    id of the event: a repetition within five minutes is dropped, and a run's messages stay in order. On a standard
+    topic they may arrive in any order: use `holdfastnumber`.
 
-    What is too large, and what SNS says is invalid, is refused for good. An entry that failed for any other reason is
-    published again a few times, before those that follow it in its run; after that, all come again later.
+    An event that is too large, or invalid according to SNS, is refused for good. An entry that fails for any other
+    reason is published again a few times, before those that follow it in its run; then the call fails, and the events
+    are delivered again later.
 
-    Its role needs `sns:Publish` on the topic.
+    The role needs `sns:Publish` on the topic.
     """
 
     def __init__(
@@ -52,16 +53,16 @@ class SnsSink:
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Take a topic, which has to be there; nothing is called yet.
+        """Configure the sink, without calling AWS. The topic must exist.
 
         Args:
-            topic: Its ARN, whose region is called. That of a FIFO topic ends in `.fifo`.
-            client: A client of boto3's, where credentials and endpoint are not to be found as boto3 does by itself.
-            monotonic: What seconds are counted by.
-            sleep: What waits before an entry that failed is published again.
+            topic: Its ARN, which selects the region. That of a FIFO topic ends in `.fifo`.
+            client: A boto3 client, if boto3's defaults for credentials and endpoint do not fit.
+            monotonic: The clock for timeouts.
+            sleep: Waits before a failed entry is published again.
 
         Raises:
-            InvalidArgumentError: One of these can't be.
+            InvalidArgumentError: An argument is invalid.
         """
         check("SnsSink", _TOPIC, topic=topic)
         self._topic = topic
@@ -103,7 +104,7 @@ class SnsSink:
             answer = self._client.publish_batch(TopicArn=self._topic, PublishBatchRequestEntries=entries)
         taken = {one.get("Id") for one in answer.get("Successful", [])}
         failed = {one["Id"]: one for one in answer.get("Failed", [])}
-        # One that nothing is said of was not taken, as far as anybody knows.
+        # An entry without an answer counts as not accepted.
         return [None if one["Id"] in taken else _failure(failed.get(one["Id"])) for one in entries]
 
 

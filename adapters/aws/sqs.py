@@ -1,4 +1,4 @@
-"""Hints over a queue of Amazon SQS: a message for each job, which a function takes, or whoever receives."""
+"""A transport of hints over a queue of Amazon SQS: one message per job, for a Lambda function or a worker."""
 
 import logging
 import threading
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs.type_defs import MessageTypeDef, SendMessageBatchRequestEntryTypeDef
 
 SIDE_BY_SIDE: Final = 8
-"""How many requests are under way at once for hints at many jobs. A client of boto3's keeps ten connections."""
+"""Concurrent requests for hints at many jobs. A boto3 client keeps ten connections."""
 _AT_ONCE: Final = 10
-"""How many messages SQS takes, or gives, in one request."""
+"""The most messages that SQS sends or returns in one request."""
 _POLL_MAX: Final = 20
-"""Seconds for which SQS lets a request for messages wait."""
+"""The longest wait of a request for messages, in seconds."""
 _VISIBILITY_MAX: Final = 12 * 3_600
 _SEND_BACKOFF: Final = 5.0
-"""Seconds for which nothing is sent after it could not be: each commit would wait for it."""
+"""Seconds without sending after a failure: every commit would wait for it."""
 _QUEUE: Final = "queue"
 _SENDING: Final = config(connect_timeout=1, read_timeout=2, attempts=2)
 _RECEIVING: Final = config(connect_timeout=5, read_timeout=_POLL_MAX + 5, attempts=2)
@@ -41,12 +41,13 @@ _log = logging.getLogger("holdfast.aws")
 class SqsJobTransport:
     """A JobTransport over one queue, standard or FIFO. Safe to use from several threads.
 
-    A message is `{"epoch":0,"job_id":"..."}` and nothing else, with the job's queue as its attribute `queue`. The ends
-    of runs are not sent: a message goes to one receiver, and who waits for a run asks the store now and then.
+    A message is `{"epoch":0,"job_id":"..."}` and nothing else, with the job's queue as its attribute `queue`. Hints at
+    the ends of runs are not sent, because a message reaches only one receiver; callers that wait for a run poll the
+    store.
 
-    Messages are sent in the call, ten in a request and eight requests side by side, before it returns: a function that
-    is frozen after it has answered sends nothing more. Where that fails they are lost, and so is what is announced in
-    the five seconds after that; the maintenance tick announces again what was lost.
+    Messages are sent within the call, ten per request and eight requests at a time, because a Lambda function is frozen
+    once it has answered. If that fails they are lost, and so are hints of the next five seconds; the maintenance tick
+    announces lost ones again.
     """
 
     tells_of_runs: Final = False
@@ -59,19 +60,17 @@ class SqsJobTransport:
         poll_seconds: int = 5,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take a queue, which has to be there; nothing is called yet.
+        """Configure the transport, without calling AWS. The queue must exist.
 
         Args:
-            url: The queue's URL. One of a FIFO queue ends in `.fifo`; its groups are the jobs, so that none waits for
-                another. How long a message stays unseen after it was given is up to the queue: longer than a function
-                may last.
-            client: A client of boto3's, where region, credentials and endpoint are not to be found as boto3 does by
-                itself.
-            poll_seconds: How long a request for messages waits at the most, up to 20 seconds. `close` waits for it.
-            monotonic: What seconds are counted by.
+            url: The queue's URL. That of a FIFO queue ends in `.fifo`; each job is a message group, so that no job
+                waits for another. Set the queue's visibility timeout longer than the longest function execution.
+            client: A boto3 client, if boto3's defaults for region, credentials and endpoint do not fit.
+            poll_seconds: The longest wait of a request for messages, up to 20 seconds. `close` waits for it.
+            monotonic: The clock for timeouts.
 
         Raises:
-            InvalidArgumentError: One of these can't be.
+            InvalidArgumentError: An argument is invalid.
         """
         check("SqsJobTransport", TEXT, url=url)
         check("SqsJobTransport", integer(1, _POLL_MAX), poll_seconds=poll_seconds)
@@ -86,7 +85,7 @@ class SqsJobTransport:
         renew_in_forks(self)
 
     def renew(self) -> None:
-        """Begin anew, open."""
+        """Reset to open."""
         self._closed = threading.Event()
 
     def reopen(self) -> None:
@@ -99,7 +98,7 @@ class SqsJobTransport:
         return f"SqsJobTransport({self._url!r})"
 
     def announce(self, hints: Sequence[Hint], /) -> None:
-        """Send a message for each job. After `close` they are lost, and for a while after one could not be sent."""
+        """Send a message for each job. Hints are lost after `close`, and for a while after a failure."""
         jobs = [hint for hint in hints if isinstance(hint, JobHint)]
         batches = [jobs[start : start + _AT_ONCE] for start in range(0, len(jobs), _AT_ONCE)]
         if len(batches) <= 1:
@@ -111,9 +110,9 @@ class SqsJobTransport:
                 pass
 
     def receive(self, limit: int, wait: float, /) -> Sequence[Delivery]:
-        """Return up to `limit` hints, at most ten, waiting up to `wait` seconds for the first. Empty if none came.
+        """Return up to `limit` hints, at most ten, waiting up to `wait` seconds for the first. Empty if none arrived.
 
-        UnavailableError if SQS can't be asked.
+        UnavailableError if SQS can't be reached.
         """
         until = self._monotonic() + wait
         while not self._closed.is_set() and limit > 0:
@@ -134,21 +133,21 @@ class SqsJobTransport:
         return ()
 
     def ack(self, receipt: str, /) -> None:
-        """Take the message out of the queue, unless it was given to another since, or is no more."""
+        """Delete the message, unless it was deleted or delivered to another receiver since."""
         self._request(
             "delete", lambda: self._client.delete_message(QueueUrl=self._url, ReceiptHandle=receipt)
         )
 
     def retry(self, receipt: str, delay: float, /) -> None:
-        """Let the message be given again after `delay` seconds, twelve hours at the most."""
+        """Make the message visible again after `delay` seconds, at most twelve hours."""
         self._show_in(receipt, delay)
 
     def extend(self, receipt: str, by: float, /) -> None:
-        """Keep the message unseen for `by` seconds from now."""
+        """Keep the message invisible for `by` seconds from now."""
         self._show_in(receipt, by)
 
     def close(self) -> None:
-        """Stop. A `receive` that waits returns as soon as its request has. Harmless when repeated."""
+        """Stop. A waiting `receive` returns once its request has ended. Can be called repeatedly."""
         self._closed.set()
 
     def _send(self, hints: Sequence[JobHint]) -> None:
@@ -160,7 +159,7 @@ class SqsJobTransport:
                 answer = self._sender.send_message_batch(QueueUrl=self._url, Entries=entries)
         except UnavailableError as error:
             previous, self._backoff_until = self._backoff_until, self._monotonic() + _SEND_BACKOFF
-            if self._monotonic() < previous:  # of another request beside this one
+            if self._monotonic() < previous:  # a concurrent request has logged it
                 return
             _log.warning(
                 "hints at jobs are lost for %s seconds, and announced again later: %s", _SEND_BACKOFF, error
@@ -196,9 +195,7 @@ class SqsJobTransport:
             with reported(f"{what} a message of {self._url}"):
                 call()
         except UnavailableError as error:
-            _log.debug(
-                "a message comes again: %s", error
-            )  # which does no harm; its receipt is worth nothing, mostly
+            _log.debug("a message comes again: %s", error)  # harmless; mostly its receipt has expired
 
 
 def _delivery(message: "MessageTypeDef") -> Delivery:
@@ -209,7 +206,7 @@ def _delivery(message: "MessageTypeDef") -> Delivery:
 
 
 def _hint(body: str, queue: str) -> JobHint | None:
-    """Return the hint of a message; None if it is not one that was sent here, and so says that something changed."""
+    """Return the hint in a message; None for a message from elsewhere, which only signals that something changed."""
     try:
         data: object = parse(body)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Messages that a function was given by Amazon SQS: keeps them unseen for a while, and puts them aside."""
+"""Operations on messages that Amazon SQS has delivered to a Lambda function: delaying, and dead-lettering."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -20,17 +20,17 @@ _log = logging.getLogger("holdfast.aws")
 
 
 class SqsMessages:
-    """What can be done with messages that somebody else has received. Safe to use from several threads."""
+    """Operations on messages that another process has received. Safe to use from several threads."""
 
     def __init__(self, client: "SQSClient | None" = None) -> None:
-        """Take a client of boto3's, or make one. InvalidArgumentError where it can't be made."""
+        """Use a boto3 client, or create one. InvalidArgumentError if that is not possible."""
         self._client: SQSClient = client or new_client("SqsMessages", "sqs", _CONFIG)
         self._urls: dict[str, str] = {}
 
     def show_in(self, queue: str, seconds: Mapping[str, float], /) -> None:
-        """Let messages of a queue, by its ARN, be given again after so many seconds: 0 to 12 hours, by their receipts.
+        """Make messages visible again after so many seconds each, 0 to 12 hours. `seconds` is keyed by receipt.
 
-        Where that fails they are given again when the queue's own time is over.
+        `queue` is an ARN. On failure the messages reappear after the queue's own visibility timeout.
         """
         waits = list(seconds.items())
         for start in range(0, len(waits), _AT_ONCE):
@@ -41,7 +41,10 @@ class SqsMessages:
                 return
 
     def put_aside(self, queue: str, body: str, reason: str, /) -> None:
-        """Send a message to a queue, by its URL, with the attribute `reason`. UnavailableError."""
+        """Send a message to a queue, such as a dead-letter queue, with the attribute `reason`. UnavailableError.
+
+        `queue` is a URL.
+        """
         with reported(f"send to {queue}"):
             self._client.send_message(
                 QueueUrl=queue,
@@ -66,7 +69,7 @@ class SqsMessages:
             _log.debug("a message comes again: %s", failed.get("Message"))
 
     def _url(self, queue: str) -> str:
-        """Return the URL of a queue: asked for once, for in some regions it is not made as elsewhere."""
+        """Return the URL of a queue. It is looked up, once, because its form differs between regions."""
         if queue not in self._urls:
             *_, account, name = queue.split(":")
             answer = self._client.get_queue_url(QueueName=name, QueueOwnerAWSAccountId=account)

@@ -1,1 +1,1 @@
-"""Large values in a folder."""
+"""Blobs in a folder."""

@@ -1,8 +1,8 @@
 """Blobs as files below one folder, on a POSIX system.
 
-A key's parts become folders, its hash the file's name with `.` before it, which no part may begin with: so a blob
-and a folder never want the same name. Every folder on the way is opened by its parent's descriptor without following
-links; whatever a key or the contents of the root are, nothing outside the root is reached.
+A key's parts become folders, and its hash the name of a file, prefixed with `.`, which no part may start with: so a
+blob and a folder never have the same name. Every folder on the way is opened relative to its parent's descriptor,
+without following links: whatever a key or the contents of the root are, nothing outside the root is reached.
 """
 
 import errno
@@ -26,28 +26,28 @@ from holdfast.ports.errors import (
 
 _TEMPORARY: Final = ".tmp"
 _STALE_SECONDS: Final = 24 * 3600
-"""A put takes seconds; a temporary file that is older was left behind by a process that died."""
+"""A put takes seconds, so an older temporary file was left by a process that died."""
 
 _TRIES_MAX: Final = 100
-"""How often a put starts again because another process has just removed the folder that it was about to use."""
+"""The most restarts of a put because another process has just removed the folder that it was about to use."""
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
-"""What the system says where a part of a path is not there, or is something else than a real folder."""
+"""The errors of the system if a part of a path does not exist, or is not a real folder."""
 
 
 class FileBlobStore:
-    """Blobs in a folder that all processes of an installation share: a local disk, or a network file system.
+    """Blobs in a folder shared by all processes of an installation: a local disk, or a network file system.
 
-    A put writes and syncs a temporary file, renames it, and syncs the folders on the way. So a key that can be read
-    is whole, and one whose put has returned survives a loss of power. What is not a regular file (a link, say) is
-    treated as absent, and a link is never followed. UnavailableError if the file system refuses (full, read-only).
+    A put writes and syncs a temporary file, renames it, and syncs the folders on the way. So a key that can be read is
+    complete, and survives a power loss once its put has returned. Anything but a regular file counts as absent, and a
+    link is never followed. UnavailableError if the file system refuses (full, read-only).
     """
 
     def __init__(self, root: str | os.PathLike[str], *, fsync: Callable[[int], None] = os.fsync) -> None:
-        """Take a root, which the first put makes if it is not there; until then there are no blobs.
+        """Use a root folder, which the first put creates if it does not exist.
 
-        `fsync` makes what a descriptor stands for durable. UnavailableError if the root can't be written, or made.
+        `fsync` makes the file or folder of a descriptor durable. UnavailableError if the root is not writable.
         """
         self._root = Path(root).resolve()
         self._fsync = fsync
@@ -56,7 +56,7 @@ class FileBlobStore:
             _check_writable(self._root)
 
     def put(self, key: str, data: bytes, /) -> None:
-        """Store bytes, durably. A key that is there already is left as it is; InvalidKeyError if it is malformed."""
+        """Store bytes durably. An existing key is left as it is; InvalidKeyError if the key is malformed."""
         *folders, name = _parts(key)
         if sha256(data).hexdigest() != key[-64:]:
             raise InvalidKeyError(f"{key!r} does not end in the sha256 of its bytes")
@@ -71,7 +71,7 @@ class FileBlobStore:
         raise UnavailableError("the folder of blobs was removed again and again while storing a blob in it")
 
     def get(self, key: str, /) -> bytes:
-        """Return the bytes. BlobMissingError if there are none; BlobCorruptError if they do not match their hash."""
+        """Return the bytes. BlobMissingError if the key does not exist; BlobCorruptError if the hash does not match."""
         *folders, name = _parts(key)
         with _reported("read a blob"):
             try:
@@ -88,7 +88,7 @@ class FileBlobStore:
         return data
 
     def exists(self, key: str, /) -> bool:
-        """Return whether there is a blob of this key."""
+        """Return whether a blob with this key exists."""
         *folders, name = _parts(key)
         with _reported("look for a blob"):
             try:
@@ -100,7 +100,7 @@ class FileBlobStore:
                 return False
 
     def delete(self, key: str, /) -> None:
-        """Take a blob away, and the folders that it leaves empty; nothing happens if there is none."""
+        """Delete a blob and the folders that it leaves empty. Does nothing if the key does not exist."""
         *folders, name = _parts(key)
         with _reported("delete a blob"):
             try:
@@ -113,21 +113,21 @@ class FileBlobStore:
                     raise
 
     def list(self, prefix: str, /) -> Iterator[str]:
-        """Yield the keys that start with `prefix`, ascending. What comes and goes meanwhile may or may not be in it."""
+        """Yield the keys that start with `prefix`, ascending. Concurrent changes may or may not be included."""
         folder = prefix.rpartition("/")[0]
         parts = tuple(folder.split("/")) if folder else ()
         if all(part.isascii() and part.isprintable() and not part.startswith(".") for part in parts):
             yield from self._walk(parts, prefix)
 
     def _make_root(self) -> None:
-        """Make the root, durably, at this object's first put. One that vanishes later has lost blobs: it is left so."""
+        """Create the root durably at this object's first put. If it vanishes later, blobs are lost, and put fails."""
         if self._is_made:
             return
         ancestors = (self._root, *self._root.parents)
         made = [folder for folder in ancestors if not folder.exists()] or [self._root]
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in made:
-            # Who may not read the folder above can't have made anything in it that would be lost.
+            # Without permission to read the folder above, nothing was created there that could be lost.
             with suppress(PermissionError), _opened(folder.parent) as parent:
                 self._fsync(parent)
         with self._folder((_TEMPORARY,), make=True) as temporary:
@@ -139,8 +139,8 @@ class FileBlobStore:
             if not _is_file(folder, name):
                 with self._folder((_TEMPORARY,), make=True) as temporary:
                     self._write(temporary, folder, name, data)
-            # Another process may have made the file or a folder, and not have come to its sync yet: so each put
-            # syncs all of its own path before it promises anything.
+            # Another process may have created the file or a folder and not synced it yet. So each put
+            # syncs its whole path before it returns.
             self._fsync(folder)
         for depth in range(len(folders)):
             with self._folder(folders[:depth]) as folder:
@@ -169,7 +169,7 @@ class FileBlobStore:
                 try:
                     os.rmdir(folders[depth - 1], dir_fd=parent)
                 except OSError:
-                    return  # it is in use, by another blob or by a put that is under way
+                    return  # another blob or a concurrent put uses it
 
     def _walk(self, parts: tuple[str, ...], prefix: str) -> Iterator[str]:
         try:
@@ -179,7 +179,7 @@ class FileBlobStore:
             if isinstance(error.__cause__, OSError) and error.__cause__.errno in _ABSENT:
                 return
             raise
-        # A folder sorts as its name with the `/` that follows it: so the walk gives the order of whole keys.
+        # A folder sorts by its name and the `/` that follows, so the walk yields whole keys in order.
         for name in sorted(entry for entry in entries if entry):
             path = "/".join((*parts, name))
             if name.endswith("/"):
@@ -214,7 +214,7 @@ def _opened(folder: Path) -> Generator[int]:
 
 
 def _check_writable(root: Path) -> None:
-    """Raise OSError unless files can be made in this folder or, if it is not there, the folder itself can be."""
+    """Raise OSError unless this folder is writable or, if it does not exist, can be created."""
     nearest = next(folder for folder in (root, *root.parents) if folder.exists())
     if not nearest.is_dir():
         raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -250,7 +250,7 @@ def _is_file(folder: int, name: str) -> bool:
 
 
 def _read(folder: int, name: str) -> bytes | None:
-    # A pipe that somebody put in the place of a file must not hold the reader up.
+    # O_NONBLOCK: a pipe in the place of the file must not block the reader.
     file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -262,7 +262,7 @@ def _read(folder: int, name: str) -> bytes | None:
 
 
 def _entry(entry: "os.DirEntry[str]") -> str | None:
-    """Return the key's part that a file or folder stands for: a folder's ends in `/`. None for anything else."""
+    """Return the part of a key that a file or folder stands for; a folder's ends in `/`. None for anything else."""
     if entry.is_dir(follow_symlinks=False):
         return None if entry.name.startswith(".") else f"{entry.name}/"
     return entry.name[1:] if entry.name.startswith(".") and entry.is_file(follow_symlinks=False) else None
@@ -272,13 +272,13 @@ def _remove_stale(temporary: int) -> None:
     now = _touch(temporary)
     with os.scandir(temporary) as entries:
         for entry in entries:
-            # Tidying is best effort: another process may be faster, or the file belong to somebody else.
+            # Best effort: another process may be faster, or another user may own the file.
             with suppress(OSError):
                 if now - entry.stat(follow_symlinks=False).st_mtime > _STALE_SECONDS:
                     os.unlink(entry.name, dir_fd=temporary)
 
 
 def _touch(folder: int) -> float:
-    """Return the time now by the file system's clock, which files are dated by."""
+    """Return the current time by the file system's clock, which sets the times of files."""
     os.utime(folder)
     return os.fstat(folder).st_mtime

@@ -1,1 +1,1 @@
-"""A store in this process's memory."""
+"""Store, transport and sink in the memory of one process."""

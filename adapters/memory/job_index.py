@@ -1,4 +1,4 @@
-"""Which jobs can be claimed, in the order in which they are, and which sleep until when."""
+"""Indexes of jobs for the in-memory store: queued jobs in claim order, sleeping jobs by wake time."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ _Lane = tuple[str, str, str]
 
 
 class JobOrder:
-    """Keeps the queued jobs of each lane, and the sleepers, sorted. Told of changes before they are made."""
+    """Sorted indexes of the queued jobs by queue and definition, and of sleeping jobs. Updated before each change."""
 
     def __init__(self) -> None:
         self._queued: dict[_Lane, list[_Place]] = {}
@@ -32,16 +32,16 @@ class JobOrder:
         self._passed_over: dict[PassOver, set[_Place]] = {pass_over: set() for pass_over in PassOver}
 
     def __len__(self) -> int:
-        """How many jobs sleep until some time."""
+        """Return the number of jobs with a wake time."""
         return len(self._sleeping)
 
     @property
     def has_deliveries(self) -> bool:
-        """Whether any job is owed to another run."""
+        """Whether any job is pending delivery to another run."""
         return self._pending_deliveries > 0
 
     def follow(self, tables: Tables, change: Change) -> None:
-        """Take a change into account that is about to be made to `tables`."""
+        """Update the indexes for a change that is about to be made to `tables`."""
         match change:
             case AddJob(job) | UpdateJob(job):
                 self._remove(tables.job(job.key))
@@ -70,7 +70,7 @@ class JobOrder:
     def claimable(
         self, namespace: str, lanes: Iterable[Lane], limit: int, pass_over: PassOver
     ) -> list[JobKey]:
-        """Return the keys of the jobs to claim, as `Transaction.claimable` says."""
+        """Return the keys of the jobs to claim, as `Transaction.claimable`."""
         taken: list[_Place] = []
         passed_over = self._passed_over[pass_over]
         for lane in lanes:
@@ -84,7 +84,7 @@ class JobOrder:
         return [JobKey(run, number) for _, run, number in sorted(set(taken))[:limit]]
 
     def due(self, now: Micros, limit: int) -> Iterator[JobKey]:
-        """Yield the keys of sleepers that are due, earliest first."""
+        """Yield the keys of sleeping jobs that are due, earliest first."""
         for wake_at, run, number in self._sleeping[:limit]:
             if wake_at <= now:
                 yield JobKey(run, number)

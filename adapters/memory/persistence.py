@@ -1,4 +1,4 @@
-"""The in-memory store: one lock, real rollback, real repetition of work. Nothing outlives the process."""
+"""The in-memory store, with real rollback and repeated work behind one lock. Nothing outlives the process."""
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -57,7 +57,7 @@ CONFLICTS_MAX: Final = 10
 
 
 class MemoryPersistence:
-    """A store for tests, for trying out, and for the simulator."""
+    """A store for tests, for experiments, and for the simulator."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -67,12 +67,12 @@ class MemoryPersistence:
         renew_in_forks(self)
 
     def renew(self) -> None:
-        """Be of no use in a forked child, where nobody else sees what is done, if there are runs already."""
+        """Refuse all use in a forked child if runs exist, since no other process would see its changes."""
         self._lock = threading.RLock()
         self._is_copy = bool(self._tables.runs)
 
     def setup(self) -> None:
-        """There is nothing to set up."""
+        """Do nothing: a dictionary needs no setup."""
 
     def prune(self, before: Micros, /) -> int:
         """See `Persistence.prune`."""
@@ -98,7 +98,7 @@ class MemoryPersistence:
             return len(old) + len(gone) + len(quiet) + len(orphans)
 
     def close(self) -> None:
-        """There is nothing to close: the rows live as long as this object does."""
+        """Do nothing: the rows live as long as this object."""
 
     def transact(self, work: Callable[["MemoryTransaction"], R], /) -> R:
         """See `Persistence.transact`."""
@@ -116,7 +116,7 @@ class MemoryPersistence:
             return answer(self._tables, query)
 
     def dump(self) -> Tables:
-        """Return a copy of all rows as they are at one moment. For tests and simulations, which look at everything."""
+        """Return a copy of all rows, from one moment. For tests and simulations, which inspect everything."""
         with self._lock:
             tables = self._tables
             copy = Tables()
@@ -160,7 +160,7 @@ class MemoryPersistence:
 
 
 class MemoryTransaction:
-    """See `Transaction`. The store's one lock stands for every row's."""
+    """See `Transaction`. The store's single lock stands for the locks of all rows."""
 
     def __init__(self, tables: Tables, order: JobOrder) -> None:
         self._tables = tables
@@ -273,7 +273,7 @@ class MemoryTransaction:
         return sorted(lost)[:limit]
 
     def silent_jobs(self, before: Micros, limit: int, /) -> Sequence[JobKey]:
-        """See `Transaction.silent_jobs`."""
+        """See `Transaction`."""
         overdue = [
             (job.heartbeat_by, job.key)
             for job in self._tables.all_jobs()
@@ -287,11 +287,11 @@ class MemoryTransaction:
         return sorted(active)[:limit]
 
     def unsound_runs(self, keys: Collection[str], /) -> Sequence[str]:
-        """See `Transaction.unsound_runs`."""
+        """See `Transaction`."""
         return [run.key for run in self.runs(keys) if not self._is_sound(run)]
 
     def has_deliveries(self) -> bool:
-        """See `Transaction.owes`."""
+        """See `Transaction.has_deliveries`."""
         return self._order.has_deliveries
 
     def completed(
@@ -328,7 +328,7 @@ class MemoryTransaction:
         return [self._tables.replies[key] for key in sorted(set(keys)) if key in self._tables.replies]
 
     def said_keys(self, keys: Collection[tuple[str, str]], /) -> Sequence[tuple[str, str, str]]:
-        """See `Transaction.said_keys`."""
+        """See `Transaction`."""
         names_by_key = self._tables.said_keys
         return [(*key, name) for key in sorted(set(keys)) for name in sorted(names_by_key.get(key, ()))]
 
@@ -338,7 +338,7 @@ class MemoryTransaction:
         return sorted((one for one in found if one.scope is Scope.RUN), key=lambda one: (one.run, one.place))
 
     def duties(self, names: Collection[str], /) -> Sequence[LeaderLease]:
-        """See `Transaction.duties`."""
+        """See `Transaction`."""
         return [self._tables.duties[name] for name in sorted(set(names)) if name in self._tables.duties]
 
     def all_sinks(self) -> Sequence[Sink]:
@@ -368,7 +368,7 @@ class MemoryTransaction:
         return [stream for _, _, stream in sorted(due, key=lambda one: one[:2])[:limit]]
 
     def parked_streams(self, namespace: str, sink: str, run_id: str, limit: int, /) -> Sequence[Stream]:
-        """See `Transaction.parked_streams`."""
+        """See `Transaction`."""
         dead_lettered = [
             stream
             for stream in dead_lettered_in(self._tables, namespace)
@@ -400,7 +400,7 @@ class MemoryTransaction:
     def unheard(
         self, namespace: str, sinks: Collection[str], runs: Collection[str], /
     ) -> Sequence[StreamHead]:
-        """See `Transaction.unheard`."""
+        """See `Transaction`."""
         tables = self._tables
         wanted = [
             sink for sink in tables.sinks.values() if sink.namespace == namespace and sink.name in sinks
@@ -471,7 +471,7 @@ class MemoryTransaction:
         return {place: found[place] for place in places}
 
     def apply(self, changes: Sequence[Change], /) -> None:
-        """See `Transaction.apply`. Nothing is made of it before the work has returned."""
+        """See `Transaction.apply`. The store applies the changes after the work has returned."""
         if self.pending:
             raise HoldfastError("a transaction applies its changes once, all together")
         net = net_changes(changes)
@@ -480,7 +480,7 @@ class MemoryTransaction:
             conflict = self._tables.conflicts(change)
             if conflict is not None and not self._is_freed(change, net.removed_runs):
                 raise ConflictError(conflict)
-            added.apply(change)  # a ConflictError if two changes of this transaction want the same
+            added.apply(change)  # ConflictError if two changes of this transaction conflict
         for key in net.jobs:
             if self._tables.job(key) is None:
                 raise HoldfastError(f"job {key.text} is to be updated and is not there")
@@ -490,7 +490,7 @@ class MemoryTransaction:
         self.pending = tuple(changes)
 
     def _is_freed(self, change: Change, removed: Collection[str]) -> bool:
-        """Whether what stands in the way of a new run is one of its name that goes in the same transaction."""
+        """Whether the run that conflicts with a new one is removed by the same transaction."""
         known = self._tables.run_named(change.run.name) if isinstance(change, CreateRun) else None
         return known is not None and known.key in removed
 

@@ -1,4 +1,4 @@
-"""Hints within one process."""
+"""A transport of hints within one process."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ _STALE_ENTRIES_MAX: Final = 1_000
 
 @attrs.define
 class _Message:
-    """A hint on its way. `visible_at` is when it is delivered (again), by the clock's `monotonic`."""
+    """A hint in the queue. `visible_at` is when it is delivered next, by the clock's `monotonic`."""
 
     hint: Hint
     visible_at: float
@@ -25,11 +25,11 @@ class _Message:
 
 
 class MemoryTransport:
-    """A JobTransport within this process: nothing is lost, and what is not acknowledged comes again.
+    """A JobTransport within this process. It loses nothing, and redelivers hints that are not acknowledged.
 
-    Redelivery and delays go by `monotonic`; how long `receive` waits goes by real time, since it is other threads that
-    it waits for. Each delivery has a receipt of its own; those of earlier ones are worth nothing. Beyond `capacity`
-    the oldest hints are dropped, so that a process in which nobody receives does not grow.
+    Redelivery and delays follow `monotonic`, but `receive` waits in real time, since it waits for other threads. Each
+    delivery has its own receipt, and the next delivery invalidates it. Beyond `capacity` the oldest hints are dropped,
+    so that a process in which nothing receives does not grow.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class MemoryTransport:
         visibility_seconds: float = 30.0,
         capacity: int = 100_000,
     ) -> None:
-        """`visibility_seconds` is how long a delivery may stay unacknowledged before it is repeated."""
+        """Create an open, empty transport. A delivery is repeated if it is not acknowledged in `visibility_seconds`."""
         self._monotonic = monotonic
         self._visibility = visibility_seconds
         self._capacity = capacity
@@ -47,7 +47,7 @@ class MemoryTransport:
         renew_in_forks(self)
 
     def renew(self) -> None:
-        """Begin anew, open and empty."""
+        """Reset to open and empty."""
         self._changed = Condition()
         self._numbers = count(1)
         self._messages: dict[int, _Message] = {}
@@ -74,7 +74,7 @@ class MemoryTransport:
             self._changed.notify_all()
 
     def receive(self, limit: int, wait: float, /) -> Sequence[Delivery]:
-        """Return up to `limit` hints, waiting up to `wait` real seconds for the first. Empty if none came."""
+        """Return up to `limit` hints, waiting up to `wait` real seconds for the first. Empty if none arrived."""
         until = time.monotonic() + wait
         with self._changed:
             while not self._closed:
@@ -86,7 +86,7 @@ class MemoryTransport:
         return ()
 
     def ack(self, receipt: str, /) -> None:
-        """Forget a delivery. Nothing happens if it was already, was repeated since, or was never."""
+        """Remove a delivered hint. Does nothing if it was acknowledged or redelivered before, or is unknown."""
         with self._changed:
             number, message = self._delivered(receipt)
             if message is not None:
@@ -94,15 +94,15 @@ class MemoryTransport:
                 self._tidy()
 
     def retry(self, receipt: str, delay: float, /) -> None:
-        """Deliver again after `delay` seconds."""
+        """Redeliver after `delay` seconds."""
         self._move(receipt, delay)
 
     def extend(self, receipt: str, by: float, /) -> None:
-        """Keep a delivery from being repeated for another `by` seconds, from now."""
+        """Delay redelivery until `by` seconds from now."""
         self._move(receipt, by)
 
     def close(self) -> None:
-        """Stop. A `receive` that waits returns. Harmless when repeated."""
+        """Stop. A waiting `receive` returns. Can be called repeatedly."""
         with self._changed:
             self._closed = True
             self._messages.clear()
@@ -111,7 +111,7 @@ class MemoryTransport:
 
     @property
     def pending(self) -> int:
-        """How many hints are not acknowledged yet."""
+        """The number of hints that are not acknowledged yet."""
         with self._changed:
             return len(self._messages)
 
@@ -136,7 +136,7 @@ class MemoryTransport:
                 self._changed.notify_all()
 
     def _show_at(self, number: int, message: _Message, visible_at: float) -> None:
-        # The old entry stays in the heap, and is passed over because it does not say what its message says.
+        # The old entry stays in the heap. It is skipped later, because its time is not the message's any more.
         message.visible_at = visible_at
         heappush(self._order, (visible_at, number))
 
@@ -149,7 +149,7 @@ class MemoryTransport:
 
     def _patience(self, remaining: float) -> float:
         if not self._order or self._monotonic is not time.monotonic:
-            return remaining  # `wake` interrupts when another clock moves
+            return remaining  # `wake` interrupts the wait when that clock moves
         return min(remaining, max(self._order[0][0] - self._monotonic(), 0.0))
 
     def _tidy(self) -> None:
@@ -158,6 +158,6 @@ class MemoryTransport:
             heapify(self._order)
 
     def wake(self) -> None:
-        """Look again at what is due. Call it when a clock of your own has moved."""
+        """Check again which hints are due. Call it after moving a clock of your own."""
         with self._changed:
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""One connection to NATS for any thread: the client is asyncio's, and lives in a loop on a thread of its own."""
+"""A connection to NATS for use from any thread. The client needs asyncio, so it runs in a loop on its own thread."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ from holdfast.ports.urls import HIDDEN, hide, secrets_of, shown_url
 T = TypeVar("T")
 
 CONNECT_WITHIN: Final = 3.0
-"""Seconds that it may take to connect to any of the servers."""
+"""Seconds for connecting to any of the servers."""
 _EACH_WITHIN: Final = 1
 _CLOSE_WITHIN: Final = 5.0
 _CANCEL_AGAIN: Final = 0.1
@@ -34,28 +34,28 @@ _log = logging.getLogger("holdfast.nats")
 
 
 class JetStream(Protocol):
-    """What is used of the client's JetStream, whose own types are partly open."""
+    """The part of the client's JetStream that is used, typed: the client's own types are incomplete."""
 
     async def publish(
         self, subject: str, payload: bytes, timeout: float | None, *, headers: dict[str, str]
     ) -> object:
-        """Publish a message, and return when a stream has stored it."""
+        """Publish a message. Returns once a stream has stored it."""
         ...
 
     async def stream_info(self, name: str) -> object:
-        """NotFoundError if there is no stream of that name."""
+        """Return the state of a stream. NotFoundError if it does not exist."""
         ...
 
     async def add_stream(self, config: StreamConfig) -> object:
-        """Make a stream; fine if there is the same already."""
+        """Create a stream. Does nothing if the same one exists."""
         ...
 
     async def consumer_info(self, stream: str, consumer: str) -> object:
-        """NotFoundError if there is no consumer of that name."""
+        """Return the state of a consumer. NotFoundError if it does not exist."""
         ...
 
     async def add_consumer(self, stream: str, config: ConsumerConfig) -> object:
-        """Make a consumer; fine if there is the same already."""
+        """Create a consumer. Does nothing if the same one exists."""
         ...
 
 
@@ -65,21 +65,21 @@ def jetstream(client: Client) -> JetStream:
 
 
 async def subscribed(client: Client, subject: str) -> Subscription:
-    """Return a subscription, whose messages are asked for one by one."""
+    """Return a subscription whose messages are read one by one."""
     untyped: Any = client
     subscription: Subscription = await untyped.subscribe(subject)
     return subscription
 
 
 class NatsConnection:
-    """Connects when something is to be done, and again when the connection was lost. Safe to use from several threads.
+    """A connection that is opened on first use, and again after it was lost. Safe to use from several threads.
 
-    What was under way when the connection was lost has failed, and nothing of it is sent later: the client's own
-    reconnecting would send what it still has, after what was lost on the way, and so in another order.
+    Calls under way when the connection is lost fail, and none of their messages is sent later. The client's own
+    reconnecting would send what it has buffered after messages that were lost, and so in another order.
     """
 
     def __init__(self, who: str, url: str, credentials: str | None = None) -> None:
-        """Take one URL or several with commas between them; nothing is connected yet. InvalidUrlError."""
+        """Parse one URL, or several separated by commas, without connecting. InvalidUrlError."""
         self._servers = [one.strip() for one in url.split(",")]
         self._secrets = secrets_of(url) + [secret for one in self._servers for secret in secrets_of(one)]
         if not all(map(_is_server, self._servers)):
@@ -94,7 +94,7 @@ class NatsConnection:
         renew_in_forks(self)
 
     def renew(self) -> None:
-        """Begin anew. In a forked child: the loop, its thread and the connection are the parent's."""
+        """Reset to the state of a new object. In a forked child, loop, thread and connection belong to the parent."""
         leave_alone(self._loop, self._client)
         self._lock = threading.Lock()
         self._loop = None
@@ -116,16 +116,16 @@ class NatsConnection:
         return self._is_closed
 
     def reopen(self) -> None:
-        """Let it be used again after `close`."""
+        """Allow use again after `close`."""
         if self._is_closed:
             self.renew()
 
     def run(self, doing: str, work: Callable[[Client], Awaitable[T]], within: float) -> T:
-        """Return what `work` returns. UnavailableError if it fails, takes longer than so many seconds, or is closed."""
+        """Return the result of `work`. UnavailableError if it fails or exceeds `within` seconds, or after `close`."""
         with self._lock:
             if self._is_closed:
                 raise UnavailableError(f"could not {doing}: the connection is closed")
-            # Under the lock: what is handed to the loop after its end would never be answered.
+            # Under the lock: a call passed to a stopped loop would never return.
             loop = self._loop or self._start()
             working = asyncio.run_coroutine_threadsafe(self._carried_out(work, within), loop)
         try:
@@ -135,16 +135,16 @@ class NatsConnection:
             shown = hide(text, self._secrets)
             if shown == text:
                 raise UnavailableError(f"could not {doing} at {self.shown}: {shown}") from error
-        # Not in the block above: the error that quotes a password would be the context of this.
+        # Outside the block above: the original error may quote a password, and would become this one's context.
         raise UnavailableError(f"could not {doing} at {self.shown}: {shown}")
 
     def close(self) -> None:
-        """Stop; what is under way fails. Harmless when repeated."""
+        """Stop. Calls under way fail. Can be called repeatedly."""
         with self._lock:
             self._is_closed = True
             loop, thread = self._loop, self._thread
             if loop is not None:
-                with suppress(RuntimeError):  # it has ended before
+                with suppress(RuntimeError):  # the loop has ended already
                     loop.call_soon_threadsafe(loop.stop)
         if thread is not None and thread is not threading.current_thread():
             thread.join(_CLOSE_WITHIN)
@@ -167,7 +167,7 @@ class NatsConnection:
             loop.close()
 
     async def _end(self) -> None:
-        """Let go of all that lives in the loop: first of what was asked for, while the client's own tasks live."""
+        """Release everything that lives in the loop: pending calls first, while the client's own tasks still run."""
         await _ended(self._under_way)
         client, self._client = self._client, None
         if client is not None:
@@ -179,7 +179,7 @@ class NatsConnection:
         assert this is not None
         self._under_way.add(this)
         try:
-            if self._is_closed:  # this was asked for just before
+            if self._is_closed:  # closed since the call was scheduled
                 raise ConnectionClosedError
             return await self._answered(work, within)
         finally:
@@ -194,7 +194,7 @@ class NatsConnection:
             await asyncio.wait({working, losing}, timeout=within, return_when=asyncio.FIRST_COMPLETED)
             if working.done():
                 return working.result()
-            # Nobody else ends those who wait for an answer on a connection that is no more.
+            # The client does not fail calls that wait for an answer on a lost connection.
             raise ConnectionClosedError if lost.is_set() else TimeoutError(f"no answer within {within:g} s")
         finally:
             losing.cancel()
@@ -238,13 +238,13 @@ class NatsConnection:
 
 
 def _retrieve_error(working: "asyncio.Future[Any]") -> None:
-    """Look at how something failed that is told of as lost or late."""
+    """Mark the error of a call as retrieved: it is reported as a lost connection or a timeout already."""
     if not working.cancelled():
         working.exception()
 
 
 async def _closed(client: Client) -> None:
-    """Close a connection, also one that is half made, at which the client fails in ways of its own."""
+    """Close a connection. The client may raise errors of any type if the connection is half open."""
     with suppress(Exception):
         await asyncio.wait_for(client.close(), CONNECT_WITHIN)
 
@@ -252,7 +252,7 @@ async def _closed(client: Client) -> None:
 async def _ended(tasks: Iterable["asyncio.Task[Any] | None"]) -> None:
     """Cancel tasks until they have ended.
 
-    One may live on: until Python 3.12 `wait_for` swallows a cancel that comes together with what it waits for.
+    One cancel may not do: until Python 3.12 `wait_for` swallows a cancel that arrives together with its result.
     """
     left = {task for task in tasks if task is not None}
     for _ in range(_CANCELS_MAX):
@@ -264,7 +264,7 @@ async def _ended(tasks: Iterable["asyncio.Task[Any] | None"]) -> None:
 
 
 async def _log_error(error: Exception) -> None:
-    """What fails is raised where something was to be done; this is for those who look closely."""
+    """Log an error of the client for debugging. A failed call raises its own."""
     _log.debug("NATS: %s", _error_text(error))
 
 
@@ -273,7 +273,7 @@ def _is_server(url: str) -> bool:
         return False
     try:
         parts = urlsplit(url)
-        (parts.hostname or "").encode("idna")  # a part of the name that is empty, or too long
+        (parts.hostname or "").encode("idna")  # fails if a label of the name is empty or too long
         is_place = bool(parts.hostname) and parts.port != 0 and parts.path in {"", "/"}
     except ValueError:
         return False

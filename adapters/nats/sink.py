@@ -18,10 +18,10 @@ from holdfast.ports.events import Event
 from holdfast.ports.validation import TEXT, Wanted, check
 
 WITHIN: Final = 20.0
-"""Seconds that one call of `emit` may publish for."""
+"""Seconds for one call of `emit`."""
 _EACH_WITHIN: Final = 5.0
 _TOO_LARGE: Final = 10_054
-"""The error code by which a stream says that a message is larger than it takes."""
+"""The error code of a stream for a message that exceeds its limit."""
 SUBJECT: Final = Wanted(
     "a subject: words of A-Z a-z 0-9 _ - with dots between them",
     lambda value: isinstance(value, str) and re.fullmatch(r"[\w-]+(\.[\w-]+)*", value, re.ASCII) is not None,
@@ -29,30 +29,30 @@ SUBJECT: Final = Wanted(
 
 
 class NatsSink:
-    """See `EventSink`. Publishes an event to `<subject>.<type>`, as `holdfast.events.run.completed`. For any thread.
+    """An EventSink that publishes to `<subject>.<type>`, as `holdfast.events.run.completed`. For use from any thread.
 
-    A message is a CloudEvent (structured mode), and its `Nats-Msg-Id` is the event's id: what comes again within the
-    stream's duplicate window is dropped. An event is published when the stream has stored the one before it of the same
-    run, and those of other runs meanwhile, so that a run's events are in order whatever fails.
+    A message is a CloudEvent (structured mode) with the event's id as `Nats-Msg-Id`: a repetition within the stream's
+    duplicate window is dropped. An event is published once the stream has stored the one before it of the same run, in
+    parallel with other runs, so a run's events stay in order whatever fails.
 
-    What is larger than server or stream take is refused for good. The stream has to be there, with `<subject>.>` among
-    its subjects: where none is, nothing can be taken.
+    An event larger than the limit of the server or the stream is refused for good. The stream must exist, with
+    `<subject>.>` among its subjects; without it nothing is accepted.
     """
 
     def __init__(
         self, url: str, /, *, subject: str = "holdfast.events", credentials: str | None = None
     ) -> None:
-        """Take a server; nothing is connected yet.
+        """Configure the sink, without connecting.
 
         Args:
-            url: `nats://host:4222`, or several with commas between them; `tls://` for TLS. User and password, or a
-                token, may be in it; they are shown nowhere.
-            subject: What the subjects of all events begin with.
-            credentials: The path of a file with credentials, as `nsc` writes it.
+            url: `nats://host:4222`, or several separated by commas; `tls://` for TLS. It may contain user and
+                password, or a token, which are never shown.
+            subject: The prefix of the subjects of all events.
+            credentials: The path of a credentials file as written by `nsc`.
 
         Raises:
-            InvalidUrlError: It is no URL of a server.
-            InvalidArgumentError: Another argument can't be.
+            InvalidUrlError: The URL is not that of a server.
+            InvalidArgumentError: Another argument is invalid.
         """
         check("NatsSink", TEXT, url=url)
         check("NatsSink", SUBJECT, subject=subject)
@@ -72,7 +72,7 @@ class NatsSink:
             )
 
     def close(self) -> None:
-        """End the connection. Harmless when repeated."""
+        """Close the connection. Can be called repeatedly."""
         self._connection.close()
 
     async def _publish_all(self, client: Client, events: Sequence[Event]) -> None:
@@ -84,7 +84,7 @@ class NatsSink:
             for event in run:
                 await self._publish(client, event)
 
-        # Every run goes as far as it can; then it is said what was wrong with one of them.
+        # Every run publishes as much as it can; then the error of one of them is raised.
         outcomes = await asyncio.gather(*map(publish, waiting.values()), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):

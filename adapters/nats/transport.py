@@ -1,4 +1,4 @@
-"""Hints over a stream of NATS JetStream, from which each is taken by one receiver."""
+"""A transport of hints over a work-queue stream of NATS JetStream, which delivers each to one receiver."""
 
 import asyncio
 import logging
@@ -28,21 +28,21 @@ from holdfast.ports.validation import TEXT, Wanted, check, duration, integer
 T = TypeVar("T")
 
 STREAM: Final = "HOLDFAST_JOBS"
-"""The name of the stream, if nothing else is said."""
+"""The default name of the stream."""
 KEPT_FOR: Final = 86_400
-"""Seconds after which a hint that nobody took is dropped: it was announced again long since."""
+"""Seconds after which an unreceived hint is dropped: maintenance has announced it again long before."""
 KEPT_MAX: Final = 1_000_000
 ALIKE_WITHIN: Final = 2.0
-"""Seconds for which a hint that is announced again is dropped. No longer: the one before may be dealt with by then."""
+"""Seconds in which a repeated hint is dropped. Not longer, since the first one may have been handled by then."""
 _CONSUMER: Final = "workers"
 _AT_ONCE: Final = 200
 _SEND_BACKOFF: Final = 5.0
-"""Seconds for which nothing is sent after it could not be: each commit would wait for it."""
+"""Seconds without sending after a failure: every commit would wait for it."""
 _SEND_WITHIN: Final = 2.0
 _GRACE: Final = 2.0
-"""Seconds that the server has for an answer, more than it was asked to wait."""
+"""Seconds that the server has for an answer, beyond the requested wait."""
 _GONE: Final = frozenset({"409", "503"})
-"""Answers that say that the consumer is no more."""
+"""Status codes for a consumer that no longer exists."""
 _NAME: Final = Wanted(
     "a name of A-Z a-z 0-9 _ -",
     lambda value: isinstance(value, str) and re.fullmatch(r"[\w-]+", value, re.ASCII) is not None,
@@ -53,14 +53,13 @@ _log = logging.getLogger("holdfast.nats")
 
 
 class NatsJobTransport:
-    """A JobTransport over a work queue: each hint goes to one receiver, until it is acknowledged. For any thread.
+    """A JobTransport over a work queue: each hint goes to one receiver, until it is acknowledged. Safe from any thread.
 
-    A message is `{"epoch":0,"job_id":"..."}` and nothing else, with the job's queue as its header `queue`. The ends of
-    runs are not sent: a message goes to one receiver, and who waits for a run asks the store now and then.
+    A message is `{"epoch":0,"job_id":"..."}` and nothing else, with the job's queue as its header `queue`. Hints at the
+    ends of runs are not sent, because a message reaches only one receiver; callers that wait for a run poll the store.
 
-    The stream and its consumer are made when they are first needed; those of their name that are there are used as they
-    are. A message is stored before `announce` returns. Where that fails hints are lost, and so is what is announced in
-    the five seconds after that.
+    The stream and its consumer are created on first use; existing ones of the same name are used as they are. A message
+    is stored before `announce` returns. If that fails hints are lost, and so are those of the next five seconds.
     """
 
     tells_of_runs: Final = False
@@ -77,21 +76,21 @@ class NatsJobTransport:
         credentials: str | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take a server; nothing is connected yet.
+        """Configure the transport, without connecting.
 
         Args:
-            url: `nats://host:4222`, or several with commas between them; `tls://` for TLS. User and password, or a
-                token, may be in it; they are shown nowhere.
+            url: `nats://host:4222`, or several separated by commas; `tls://` for TLS. It may contain user and
+                password, or a token, which are never shown.
             stream: The name of the stream.
             subject: The subject of the messages, which no other stream may have.
-            visibility: How long a message that is not acknowledged stays unseen, before it goes to another receiver.
-            replicas: How many servers of a cluster keep the stream.
-            credentials: The path of a file with credentials, as `nsc` writes it.
-            monotonic: What seconds are counted by.
+            visibility: How long a message that is not acknowledged stays invisible before it goes to another receiver.
+            replicas: How many servers of a cluster store the stream.
+            credentials: The path of a credentials file as written by `nsc`.
+            monotonic: The clock for timeouts.
 
         Raises:
-            InvalidUrlError: It is no URL of a server.
-            InvalidArgumentError: Another argument can't be.
+            InvalidUrlError: The URL is not that of a server.
+            InvalidArgumentError: Another argument is invalid.
         """
         check("NatsJobTransport", TEXT, url=url)
         check("NatsJobTransport", _NAME, stream=stream)
@@ -124,7 +123,7 @@ class NatsJobTransport:
         return f"NatsJobTransport({self._connection.shown!r}, stream={self._name!r})"
 
     def announce(self, hints: Sequence[Hint], /) -> None:
-        """Send a message for each job. After `close` they are lost, and for a while after one could not be sent."""
+        """Send a message for each job. Hints are lost after `close`, and for a while after a failure."""
         jobs = [hint for hint in hints if isinstance(hint, JobHint)]
         for start in range(0, len(jobs), _AT_ONCE):
             if self._connection.is_closed or self._monotonic() < self._backoff_until:
@@ -141,9 +140,9 @@ class NatsJobTransport:
                 )
 
     def receive(self, limit: int, wait: float, /) -> Sequence[Delivery]:
-        """Return up to `limit` hints, waiting up to `wait` seconds for the first. Empty if none came.
+        """Return up to `limit` hints, waiting up to `wait` seconds for the first. Empty if none arrived.
 
-        UnavailableError if the server can't be asked.
+        UnavailableError if the server can't be reached.
         """
         if self._connection.is_closed or limit < 1:
             return ()
@@ -158,16 +157,16 @@ class NatsJobTransport:
         return [Delivery(hint=_hint(message), receipt=message.reply) for message in messages]
 
     def ack(self, receipt: str, /) -> None:
-        """Take the message out of the stream, unless it was already."""
+        """Remove the message from the stream, unless that was done already."""
         self._answer(receipt, b"+ACK")
 
     def retry(self, receipt: str, delay: float, /) -> None:
-        """Let the message be given again after `delay` seconds."""
+        """Redeliver the message after `delay` seconds."""
         nanoseconds = max(0, round(delay * 1e9))
         self._answer(receipt, f'-NAK {{"delay": {nanoseconds}}}'.encode() if nanoseconds else b"-NAK")
 
     def extend(self, receipt: str, by: float, /) -> None:
-        """Keep the message unseen for another `visibility`, whatever `by` says: NATS knows no other time."""
+        """Keep the message invisible for another `visibility`. NATS has no other period, so `by` is ignored."""
         del by
         self._answer(receipt, b"+WPI")
 
@@ -176,7 +175,7 @@ class NatsJobTransport:
         self._connection.reopen()
 
     def close(self) -> None:
-        """Stop. A `receive` that waits returns. Harmless when repeated."""
+        """Stop. A waiting `receive` returns. Can be called repeatedly."""
         self._connection.close()
 
     async def _send(self, hints: Sequence[JobHint], client: Client) -> None:
@@ -197,7 +196,7 @@ class NatsJobTransport:
             raise
 
     async def _take(self, client: Client, limit: int, wait: float) -> list[Msg]:
-        """Return what there is; if there is nothing, what comes next and whatever came with it."""
+        """Return the messages in the stream, or, if it is empty, the next one and those that arrived with it."""
         inbox = client.new_inbox()
         answers = await subscribed(client, inbox)
         try:
@@ -224,7 +223,7 @@ class NatsJobTransport:
             try:
                 message = await answers.next_msg(timeout=wait + _GRACE)
             except NatsTimeoutError:
-                self._ready = None  # a consumer that is no more does not answer
+                self._ready = None  # a deleted consumer does not answer
                 break
             if (status := (message.headers or {}).get("Status")) is not None:
                 self._ready = None if status in _GONE else self._ready
@@ -267,11 +266,11 @@ class NatsJobTransport:
         try:
             self._connection.run("answer a message", send, _SEND_WITHIN)
         except UnavailableError as error:
-            _log.debug("a message comes again: %s", error)  # which does no harm
+            _log.debug("a message comes again: %s", error)  # harmless
 
 
 def _hint(message: Msg) -> JobHint | None:
-    """Return the hint of a message; None if it is not one that was sent here, and so says that something changed."""
+    """Return the hint in a message; None for a message from elsewhere, which only signals that something changed."""
     try:
         data: object = parse(message.data.decode())
         queue: object = parse((message.headers or {}).get("queue", '""'))

@@ -1,1 +1,1 @@
-"""Sinks of events that need nothing but the standard library."""
+"""Sinks of events that need only the standard library."""

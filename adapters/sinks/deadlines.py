@@ -1,4 +1,4 @@
-"""A connection that is over at a deadline, whatever the other end does, and that reads no more than it may."""
+"""A socket with one deadline for the whole exchange, whatever the peer does, and a limit on what it reads."""
 
 import io
 import socket
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _PORTION: Final = 65_536
-"""How much is handed to a socket at a time. TLS begins to wait anew with each portion, so the time is set for each."""
+"""The most bytes of one send. TLS restarts its timeout with every portion, so the remaining time is set before each."""
 
 
 class AnswerTooLongError(OSError):
-    """The other end has sent more than is read of an answer."""
+    """The peer has sent a longer response than is read."""
 
 
 @attrs.frozen
 class Deadline:
-    """A moment, by the monotonic clock."""
+    """An instant of the monotonic clock."""
 
     at: float
 
     @classmethod
     def after(cls, seconds: float) -> "Deadline":
-        """Return the deadline in so many seconds."""
+        """Return the deadline that many seconds from now."""
         return cls(time.monotonic() + seconds)
 
     def left(self) -> float:
-        """Return how many seconds are left. TimeoutError if none are."""
+        """Return the remaining seconds. TimeoutError if the deadline has passed."""
         left = self.at - time.monotonic()
         if left <= 0:
             raise TimeoutError("the time is up")
@@ -43,10 +43,10 @@ class Deadline:
 
 
 class DeadlineSocket:
-    """What `http.client` uses of a socket. Each time that it waits, it waits for what is left until the deadline.
+    """The socket methods that `http.client` needs. Every wait ends at the deadline.
 
-    A socket's own timeout is for each time that it is waited for: an answer that drips would never run into it.
-    `answer_bytes_max` is how much is read of one answer; AnswerTooLongError, an OSError, where there is more.
+    A plain socket's timeout applies to each wait, so a peer that drips bytes would never exceed it. A response longer
+    than `answer_bytes_max` raises AnswerTooLongError, an OSError.
     """
 
     def __init__(self, sock: socket.socket, deadline: Deadline, answer_bytes_max: int) -> None:
@@ -55,32 +55,32 @@ class DeadlineSocket:
         self._answer_bytes_max = answer_bytes_max
 
     def handshake(self, context: ssl.SSLContext, host: str) -> None:
-        """Go on over TLS. OSError if the other end is not who it must be, or the time is up."""
+        """Switch to TLS. OSError if the peer's certificate is invalid, or the deadline has passed."""
         self._sock.settimeout(self.deadline.left())
         self._sock = context.wrap_socket(self._sock, server_hostname=host)
 
     def sendall(self, data: "Buffer", /) -> None:
-        """Send all of it. OSError."""
+        """Send all data. OSError."""
         unsent = memoryview(data).cast("B")
         while unsent:
             self._sock.settimeout(self.deadline.left())
             unsent = unsent[self._sock.send(unsent[:_PORTION]) :]
 
     def recv_into(self, buffer: "Buffer", /) -> int:
-        """Receive what is there, at least a byte unless the other end has closed. OSError."""
+        """Receive at least one byte, unless the peer has closed the connection. OSError."""
         self._sock.settimeout(self.deadline.left())
         return self._sock.recv_into(buffer)
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        """Return what one answer is read from. Closing it leaves the socket open."""
+        """Return a file from which one response is read. Closing it leaves the socket open."""
         assert mode == "rb"
         return io.BufferedReader(_Answer(self, self._answer_bytes_max))
 
     def close(self) -> None:
-        """Do nothing: `http.client` closes a socket before it has read what was announced to be its last answer."""
+        """Do nothing: `http.client` closes a socket before it reads a response that announces `Connection: close`."""
 
     def hang_up(self) -> None:
-        """Close it."""
+        """Close the socket."""
         self._sock.close()
 
 
@@ -103,7 +103,7 @@ class _Answer(io.RawIOBase):
 
 
 def connect(addresses: Sequence[str], port: int, deadline: Deadline, answer_bytes_max: int) -> DeadlineSocket:
-    """Return a connection to the first of the addresses that answers in its share of the time. OSError."""
+    """Return a connection to the first address that answers within its share of the time. OSError."""
     for place, address in enumerate(addresses):
         share = deadline.left() / (len(addresses) - place)
         try:
@@ -112,7 +112,7 @@ def connect(addresses: Sequence[str], port: int, deadline: Deadline, answer_byte
             if place == len(addresses) - 1:
                 raise
             continue
-        # Head and body are sent apart: without this the body waits until the head is acknowledged.
+        # Head and body are sent separately: with Nagle's algorithm the body would wait for the head's ACK.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return DeadlineSocket(sock, deadline, answer_bytes_max)
     raise OSError("there is no address to connect to")
@@ -121,16 +121,16 @@ def connect(addresses: Sequence[str], port: int, deadline: Deadline, answer_byte
 def resolve_by(
     deadline: Deadline, resolve: Callable[[str, int], Sequence[str]], host: str, port: int
 ) -> list[str]:
-    """Return the addresses of a host. OSError if there are none, or they are not found in time.
+    """Return the addresses of a host. OSError if the lookup fails or exceeds the deadline.
 
-    The system's resolver knows no deadline: it is left alone in its thread, to end by itself.
+    The system's resolver has no timeout, so it runs in a thread of its own, which is abandoned if it is late.
     """
     found: SimpleQueue[list[str] | Exception] = SimpleQueue()
 
     def look_up() -> None:
         try:
             found.put([str(one) for one in resolve(host, port)])
-        except Exception as error:  # noqa: BLE001  # it is raised where it is waited for
+        except Exception as error:  # noqa: BLE001  # raised in the waiting thread
             found.put(error)
 
     threading.Thread(target=look_up, name="holdfast-resolver", daemon=True).start()

@@ -10,18 +10,18 @@ from holdfast.ports.json import canonical
 
 
 class LogSink:
-    """See `EventSink`. One line for each event, with its data as they are, at the end of the line.
+    """An EventSink that writes one line per event, with the event's data, unparsed, at its end.
 
     Safe to use from several threads.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        """`stream` is where the lines go; None stands for what `sys.stdout` is at that time."""
+        """Write to `stream`; by default to what `sys.stdout` is at the time of each call."""
         self._stream = stream
         self._lock = Lock()
 
     def emit(self, events: Sequence[Event], /) -> None:
-        """Write the lines, and flush them. Raises what the stream raises: a full disk loses no event."""
+        """Write the lines and flush them. Errors of the stream propagate, so that a full disk loses no event."""
         text = "".join(map(_line, events))
         stream = sys.stdout if self._stream is None else self._stream
         with self._lock:
@@ -41,6 +41,6 @@ def _line(event: Event) -> str:
         "type": event.type,
         "workflow": event.workflow,
     }
-    # JSON text has line ends between its parts only: in strings they are escaped.
+    # Line ends occur only between the parts of JSON text: in strings they are escaped.
     data = event.data.replace("\r", " ").replace("\n", " ")
     return f'{canonical(fields)[:-1]},"data":{data}}}\n'

@@ -1,4 +1,4 @@
-"""Signs webhooks, so that receivers know who sent them: Standard Webhooks, HMAC-SHA256 (`v1`)."""
+"""Signatures for webhooks by Standard Webhooks, HMAC-SHA256 (`v1`), so that receivers can authenticate the sender."""
 
 import hmac
 from base64 import b64decode, b64encode
@@ -12,17 +12,17 @@ from holdfast.ports.errors import InvalidArgumentError
 PREFIX: Final = "whsec_"
 KEY_MIN: Final = 24
 KEY_MAX: Final = 64
-"""How many bytes the key in a secret has."""
+"""The most bytes of the key in a secret."""
 
 
 class Signer:
-    """Signs with every one of its secrets, so that they can be changed one after the other.
+    """Signs with each of its secrets, so that secrets can be rotated.
 
     See https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md.
     """
 
     def __init__(self, who: str, secrets: str | Sequence[str]) -> None:
-        """Take secrets, each `whsec_` and 24 to 64 bytes in base64. InvalidArgumentError, which shows none of them."""
+        """Parse secrets, each `whsec_` and 24 to 64 bytes in base64. InvalidArgumentError, without the secrets."""
         given = (secrets,) if isinstance(secrets, str) else tuple(secrets)
         self._keys = tuple(map(_key, given))
         if not all(self._keys):
@@ -37,7 +37,7 @@ class Signer:
         return f"<Signer with {len(self._keys)} secrets>"
 
     def headers(self, name: str, seconds: int, body: bytes) -> dict[str, str]:
-        """Return the headers of a message: its name, when it is sent (Unix time), and a signature for each secret."""
+        """Return the headers of a message: its id, the time of sending (Unix time), and a signature for each secret."""
         if not self._keys:
             return {}
         signed = f"{name}.{seconds}.".encode() + body
@@ -50,7 +50,7 @@ class Signer:
 
 
 def _key(secret: object) -> bytes:
-    """Return the key in a secret; nothing if there is none that may be."""
+    """Return the key in a secret; empty if the secret is invalid."""
     if not isinstance(secret, str) or not secret.startswith(PREFIX):
         return b""
     try:

@@ -1,4 +1,4 @@
-"""Which addresses of the network are anybody's, and which are internal: not to be reached on behalf of others."""
+"""Protection against server-side request forgery (SSRF): which addresses are internal, and which are public."""
 
 import socket
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -6,22 +6,22 @@ from typing import Final
 
 _GLOBAL: Final = IPv6Network("2000::/3")
 _MAPPED: Final = (IPv6Network("::ffff:0:0/96"), IPv6Network("::/96"), IPv6Network("64:ff9b::/96"))
-"""IPv6 addresses that end in an IPv4 address: mapped, compatible, and by NAT64."""
+"""IPv6 addresses that embed an IPv4 address: mapped, compatible, and NAT64."""
 _6TO4: Final = IPv6Network("2002::/16")
 _INSIDE: Final = (IPv4Network("168.63.129.16/32"), IPv4Network("192.0.0.0/24"))
-"""Addresses by which Azure and Oracle tell their machines what they are. Some Pythons take the latter for global."""
+"""The metadata services of Azure and Oracle Cloud. Some versions of Python count the latter as global."""
 _INSIDE_6: Final = (IPv6Network("2001::/23"), IPv6Network("2001:db8::/32"), IPv6Network("3fff::/20"))
-"""Teredo and others that lead elsewhere, and what is for examples. As above."""
+"""Teredo and other tunnels, and documentation addresses. Some versions of Python count these as global too."""
 
 
 def addresses_of(host: str, port: int) -> list[str]:
-    """Return the addresses of a host, in the order in which they are to be tried. OSError if there are none."""
+    """Return the addresses of a host, in the order to try them. OSError if the lookup fails."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is an address, not a name that would be looked up."""
+    """Whether a text is an IP address, and not a name to look up."""
     try:
         ip_address(text)
     except ValueError:
@@ -30,9 +30,9 @@ def is_address(text: str) -> bool:
 
 
 def is_internal(address: str) -> bool:
-    """Whether an address is this machine's, a private network's, link-local (metadata services), or nobody's.
+    """Whether an address is local, private, link-local (metadata services), or not assigned.
 
-    An IPv6 address that has an IPv4 address in it is what that is. ValueError if it is no address.
+    An IPv6 address with an embedded IPv4 address is judged by that one. ValueError if the text is not an address.
     """
     found = ip_address(address)
     if isinstance(found, IPv6Address):

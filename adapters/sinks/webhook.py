@@ -1,4 +1,4 @@
-"""A sink that posts events to a URL as CloudEvents. Needs nothing but the standard library."""
+"""A sink that posts events to a URL as CloudEvents. Needs only the standard library."""
 
 import http.client
 import re
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     import socket
 
 BATCH_BYTES_MAX: Final = 1_000_000
-"""How long a body with several events may be."""
+"""The most bytes of a body with several events."""
 TIMEOUT_MAX: Final = timedelta(seconds=30) - timedelta(microseconds=1)
-"""Half a minute is too long for a sink to take."""
+"""A sink may take less than half a minute."""
 REASON_MAX: Final = 500
-"""How many bytes of an answer's body are looked at."""
+"""How many bytes of a response's body go into an error message."""
 ANSWER_BYTES_MAX: Final = 65_536
-"""How much is read of an answer, with its head."""
+"""The most bytes that are read of a response, including its head."""
 HEADERS_MAX: Final = 8_192
-"""How many characters all headers of a user may have: many receivers take no longer heads."""
+"""The most characters of all user headers together: many receivers refuse longer heads."""
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A token of RFC 9110."""
 _LINE: Final = re.compile(r"[!-~]([ -~]*[!-~])?")
@@ -51,27 +51,26 @@ _OURS: Final = frozenset(
     | {"expect", "host", "http2-settings", "keep-alive", "proxy-connection", "te", "trailer"}
     | {"transfer-encoding", "upgrade"}
 )
-"""Headers that say how a request is framed, where it goes and what is in it."""
+"""Headers that frame a request or describe its target and content."""
 _OURS_TOO: Final = ("webhook-", "ce-")
-"""What the names of headers begin with that sign a request, or are attributes of a CloudEvent."""
+"""Prefixes of headers that sign a request or are attributes of a CloudEvent."""
 _NOT_THE_EVENT: Final = frozenset({401, 402, 403, 404, 405, 407, 408, 410, 421, 423, 425, 426, 429, 451})
-"""Answers that say nothing about an event: not let in, not here, not now."""
+"""4xx responses that do not blame the event: access, address, rate."""
 
 
 class WebhookSink:
-    """See `EventSink`. Posts to one URL; redirects are not followed. Safe to use from several threads.
+    """An EventSink that posts to one URL. Redirects are not followed. Safe to use from several threads.
 
-    With secrets, requests are signed as Standard Webhooks are. It does not go to internal addresses (this machine,
-    private networks, link-local ones with a cloud's metadata) unless it is let to: the host's addresses are looked up
-    for each connection, and what is connected to is one of those that were looked at, so that a name that means
-    something else a moment later leads nowhere else.
+    With secrets, requests are signed by Standard Webhooks. Internal addresses (this machine, private networks,
+    link-local ones such as a cloud's metadata service) are refused by default. The host is looked up for each
+    connection, which then goes to one of the checked addresses, so that DNS rebinding has no effect.
 
-    `timeout` bounds all of that, whatever the receiver does: no part of a connection, of its TLS or of an answer is
-    waited for beyond it, and no more of an answer is read than can be of use.
+    `timeout` bounds the whole call, whatever the receiver does: connecting, TLS and responses. Only a limited part
+    of a response is read.
 
-    Any answer 2xx means that the events are taken. 4xx means that the receiver will never take them, but for those that
-    are about who asks, where and how often (401, 403, 404, 408, 410, 429 and the like). These, 3xx, 5xx, no answer in
-    time and no connection mean that it can't take anything now; `Retry-After` is heeded.
+    2xx means that the events are accepted. 4xx means that the receiver will never accept them, except for codes about
+    access, address and rate (401, 403, 404, 408, 410, 429 and the like). Those, 3xx, 5xx, a timeout and a failed
+    connection mean that it can't accept anything now; `Retry-After` is honoured.
     """
 
     def __init__(
@@ -89,28 +88,27 @@ class WebhookSink:
         resolve: Callable[[str, int], Sequence[str]] = addresses_of,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Take a URL; nothing is connected yet.
+        """Configure the sink, without connecting.
 
         Args:
-            url: Where to post to: `http://` or `https://`, without user and password.
-            secrets: What requests are signed with: one secret, or several while they are changed, each `whsec_` and 24
-                to 64 bytes in base64. They are shown nowhere.
-            allow_internal: Whether internal addresses may be posted to.
-            headers: Are sent with every request: an `Authorization`, say. They are shown nowhere. Those that frame a
-                request, sign it, or say what is in it, can't be given: `Host`, `Content-*`, `Connection`, `webhook-*`
-                and the like.
-            batch: How many events a request may have. With 1, each is a CloudEvent of its own (structured mode); with
+            url: The URL to post to: `http://` or `https://`, without user and password.
+            secrets: One secret for signatures, or several during a rotation, each `whsec_` and 24 to 64 bytes in
+                base64. They are never shown.
+            allow_internal: Whether internal addresses are allowed.
+            headers: Sent with every request, for example `Authorization`. They are never shown. Headers that frame,
+                sign or describe a request are refused: `Host`, `Content-*`, `Connection`, `webhook-*` and the like.
+            batch: The most events of a request. With 1, each is a CloudEvent of its own (structured mode); with
                 more, every request is a list (batched mode).
-            timeout: How long a call of `emit` may take in all, a timedelta or a number of seconds. Less than half a
-                minute. Where it is up between two requests, what was taken by then does not come again.
-            source: The `source` of the CloudEvents; `/holdfast/<namespace>` if nothing is given.
-            context: What says which certificates are trusted; the system's, if nothing is given.
-            resolve: What returns the addresses of a host and a port; OSError if there are none.
-            now: What time it is, in seconds since 1970, for signatures.
+            timeout: The longest duration of a call of `emit`, less than half a minute. Events accepted before a
+                timeout are not delivered again.
+            source: The `source` of the CloudEvents; by default `/holdfast/<namespace>`.
+            context: Decides which certificates are trusted; by default the system's.
+            resolve: Returns the addresses of a host and a port. OSError if the lookup fails.
+            now: Returns the time for signatures, in seconds since 1970.
 
         Raises:
-            InvalidUrlError: The URL is none that can be posted to, or its host is an internal address.
-            InvalidArgumentError: Another argument can't be.
+            InvalidUrlError: The URL is invalid, or its host is an internal address.
+            InvalidArgumentError: Another argument is invalid.
         """
         check("WebhookSink", TEXT, url=url)
         check("WebhookSink", integer(1), batch=batch)
@@ -139,7 +137,7 @@ class WebhookSink:
 
     @override
     def __repr__(self) -> str:
-        """Return where it posts to, without what is secret: a path often is."""
+        """Return the URL without its secret parts, which a path often is."""
         return f"WebhookSink({shown_url(self._url.geturl())})"
 
     def emit(self, events: Sequence[Event], /) -> None:
@@ -168,7 +166,7 @@ class WebhookSink:
                 speaking[0].hang_up()
 
     def _bodies(self, events: Sequence[Event]) -> Iterator[tuple[str, bytes, int]]:
-        """Yield bodies, each with a name that it has whenever it is posted again, and how many events it has."""
+        """Yield each body with a name that is the same in every redelivery, and its number of events."""
         if self._batch == 1:
             yield from ((event.id, cloud_event(event, self._source).encode(), 1) for event in events)
             return
@@ -185,7 +183,7 @@ class WebhookSink:
             yield *_named(batch(texts)), len(texts)
 
     def _posted(self, connection: http.client.HTTPConnection, name: str, body: bytes) -> bool:
-        """Post a body; return whether the connection can't be used again. Raise unless it was taken."""
+        """Post a body. Return whether the connection can't be used again. Raise unless the body was accepted."""
         headers = {
             "Content-Type": STRUCTURED if self._batch == 1 else BATCHED,
             **self._headers,
@@ -202,26 +200,26 @@ class WebhookSink:
         try:
             reason = answer.read(REASON_MAX).decode(errors="replace")
         except (OSError, http.client.HTTPException):
-            reason = ""  # the status says what is to be done
-        text = hide(f"{answer.reason}: {reason}", self._secrets)  # some say what they were sent
+            reason = ""  # the status alone decides
+        text = hide(f"{answer.reason}: {reason}", self._secrets)  # some receivers echo the request
         message = f"{self!r} answered {status} {escape_line(text)}"
         if 400 <= status < 500 and status not in _NOT_THE_EVENT:
             raise EventRefusedError(message)
         raise SinkUnavailableError(message, _retry_after(answer.getheader("Retry-After")))
 
     def _connection(self, sock: DeadlineSocket) -> http.client.HTTPConnection:
-        """Return what speaks HTTP by a socket."""
+        """Return an HTTP connection over a socket."""
         connection = (
             http.client.HTTPConnection(self._host, self._port)
             if self._tls is None
             else http.client.HTTPSConnection(self._host, self._port, context=self._tls)
         )
-        connection.auto_open = 0  # by itself it would go wherever the name leads
+        connection.auto_open = 0  # a reconnect would look the name up again, unchecked
         connection.sock = cast("socket.socket", sock)
         return connection
 
     def _connected(self, deadline: Deadline) -> DeadlineSocket:
-        """Connect to an address of the host that may be posted to. OSError; SinkUnavailableError if there is none."""
+        """Connect to an allowed address of the host. OSError; SinkUnavailableError if every address is refused."""
         addresses = list(filter(is_address, resolve_by(deadline, self._resolve, self._host, self._port)))
         allowed = [one for one in addresses if self._allow_internal or not is_internal(one)]
         if not allowed:
@@ -238,7 +236,7 @@ class WebhookSink:
 
 
 def _is_read(answer: http.client.HTTPResponse) -> bool:
-    """Whether all of an answer is read, so that another can follow. That it is a good one was known before."""
+    """Whether a response of known good status is read to its end, so that the connection can be used again."""
     try:
         answer.read(REASON_MAX)
         return not answer.read(1)
@@ -247,13 +245,13 @@ def _is_read(answer: http.client.HTTPResponse) -> bool:
 
 
 def _named(text: str) -> tuple[str, bytes]:
-    """Return a body of several events, and a name that only this one has."""
+    """Return a body of several events, with a name derived from its content."""
     body = text.encode()
     return f"batch_{sha256(body).hexdigest()[:32]}", body
 
 
 def _checked_headers(given: object) -> dict[str, str]:
-    """Return headers. InvalidArgumentError, which shows none of their values, if they can't be sent."""
+    """Return headers as a dict. InvalidArgumentError if they can't be sent; it never shows their values."""
     headers = dict(cast("Mapping[object, object]", given)) if isinstance(given, Mapping) else {None: None}
     if not all(isinstance(text, str) and _LINE.fullmatch(text) for pair in headers.items() for text in pair):
         raise _wrong_headers(
@@ -279,7 +277,7 @@ def _wrong_headers(why: str) -> InvalidArgumentError:
 def _checked(url: str, *, allow_internal: bool) -> SplitResult:
     try:
         parts = urlsplit(url)
-        (parts.hostname or "").encode("idna")  # a part of the name that is empty, or too long
+        (parts.hostname or "").encode("idna")  # fails if a label of the name is empty or too long
         is_fit = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_fit, parts = False, urlsplit("")
@@ -289,7 +287,7 @@ def _checked(url: str, *, allow_internal: bool) -> SplitResult:
         raise InvalidUrlError(
             "a webhook's URL has no user and password: give them as headers={'Authorization': ...}"
         )
-    with suppress(ValueError):  # most hosts are names, which are looked up later
+    with suppress(ValueError):  # raised for names, which are looked up later
         if is_internal(parts.hostname or "") and not allow_internal:
             raise InvalidUrlError(
                 "the webhook's host is an internal address; with allow_internal=True it is posted to"
@@ -298,7 +296,7 @@ def _checked(url: str, *, allow_internal: bool) -> SplitResult:
 
 
 def _retry_after(text: str | None) -> float:
-    """Return how many seconds a header asks for: a number, or a date. 0 if it says nothing that can be read."""
+    """Return the seconds in a `Retry-After` header, a number or a date; 0 if it can't be parsed."""
     if text is None:
         return 0.0
     if text.strip().isascii() and text.strip().isdigit():

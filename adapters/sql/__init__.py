@@ -1,1 +1,1 @@
-"""The store in a database: PostgreSQL or SQLite, by SQLAlchemy; and its hints, by LISTEN/NOTIFY or a file's version."""
+"""The store in PostgreSQL or SQLite, with SQLAlchemy, and its hints, by LISTEN/NOTIFY or by watching the file."""

@@ -1,4 +1,4 @@
-"""A database as transactions and queries see it: connections for one try each. PostgreSQL and SQLite implement it."""
+"""Protocols for databases and their connections, implemented for PostgreSQL and SQLite."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,35 +17,35 @@ NONE: Final[Parameters] = {}
 
 
 class Remembers(Protocol):
-    """A connection that remembers what its transactions have left."""
+    """A connection that caches the runs and jobs its transactions have written (docs/decisions/0048)."""
 
     @property
     def memory(self) -> Memory:
-        """What is known of runs."""
+        """The cached rows."""
         ...
 
     @property
     def versions(self) -> Versions:
-        """The statements for that."""
+        """The statements that read and check row versions."""
         ...
 
     def commit_and_query(self, sql: str, parameters: "Parameters", /) -> list[Row]:
-        """Commit what is left to that. Return what a keyed statement gives just before, nothing if nothing was left."""
+        """Send the delayed writes, a keyed statement and COMMIT together. Return its rows; empty without writes."""
         ...
 
     def query_and_commit(self, sql: str, parameters: "Parameters", /) -> list[Row]:
-        """Return what a keyed statement gives that is a transaction of its own."""
+        """Run a keyed statement as a transaction of its own, in one round trip, and return its rows."""
         ...
 
 
 class Link(Protocol):
-    """A connection, lent for one try of one transaction or for one question.
+    """A connection, lent for one try of a transaction or for one query.
 
-    Without `begin` every query stands alone. Errors are those of `holdfast.adapters.sql.errors`.
+    Without `begin` every statement is its own transaction. Errors are those of `holdfast.adapters.sql.errors`.
     """
 
     probes: bool
-    """Whether to look for work without a transaction first, because beginning one keeps others out."""
+    """Whether to search for work before opening a transaction, because an open one blocks other writers."""
 
     @property
     def began(self) -> bool:
@@ -54,7 +54,7 @@ class Link(Protocol):
 
     @property
     def remembers(self) -> Remembers | None:
-        """The same connection, if it remembers anything."""
+        """The same connection, if it caches rows."""
         ...
 
     def begin(self) -> None:
@@ -62,28 +62,28 @@ class Link(Protocol):
         ...
 
     def query(self, sql: str, parameters: Parameters = NONE, /, *, keyed: bool = False) -> list[Row]:
-        """Return what a statement gives.
+        """Run a statement and return its rows.
 
-        One that is `keyed` finds each row by its key, or each lane by its place in the claim index: a plan for it is
-        good for as long as there is the index.
+        A `keyed` statement finds rows by key, or jobs by the claim index, so a cached plan stays good as long as the
+        index exists, and the server may prepare it.
         """
         ...
 
     def queries(self, statements: Sequence[tuple[str, Parameters]], /) -> list[list[Row]]:
-        """Return what several keyed statements give, each of which sees what was committed before it."""
+        """Run several keyed statements and return their rows. Each sees what was committed before it."""
         ...
 
     def write(
         self, writes: Sequence[tuple[Write, Sequence[Row]]], receipt: str | None, /, *, is_sure: bool = False
     ) -> None:
-        """Write rows with one statement each and, where commits can be lost sight of, the receipt if there is one.
+        """Write rows, one statement per table, and the receipt if there is one and the database needs it.
 
-        Where it `is_sure` that all rows to be updated are there, this may be left to `commit`.
+        With `is_sure`, all rows to be updated are known to exist, so the writes may be delayed until `commit`.
         """
         ...
 
     def put_receipt(self, receipt: str, /) -> None:
-        """Store a receipt. ConflictError if the transaction that had it was committed; waits for it if need be."""
+        """Store a receipt. ConflictError if its transaction was committed; waits while that is undecided."""
         ...
 
     def commit(self) -> None:
@@ -93,34 +93,35 @@ class Link(Protocol):
 
 @attrs.frozen
 class Shared:
-    """A connection of SQLAlchemy's in a transaction, and the link that goes by it. `is_open` asks the driver."""
+    """A SQLAlchemy connection in a transaction, and a link that works in the same transaction."""
 
     connection: Connection
     link: Link
     is_open: Callable[[], bool]
+    """Whether the transaction is still open, according to the driver."""
 
 
 class Database(Protocol):
-    """Where the connections come from."""
+    """A source of connections."""
 
     dialect: Dialect
     clock_sql: str | None
-    """A statement that gives the database's own time in microseconds; None if it has this machine's."""
+    """The statement for the database's own time in microseconds; None if it runs on this machine."""
 
     def writer(self, seconds: float, /) -> AbstractContextManager[Link]:
-        """Lend a connection to a transaction, waiting so long for a free one. What is not committed is rolled back."""
+        """Lend a connection for a transaction, waiting up to `seconds` for one. Uncommitted work is rolled back."""
         ...
 
     def reader(self, seconds: float, /) -> AbstractContextManager[Link]:
-        """Lend a connection to a question."""
+        """Lend a connection for a query."""
         ...
 
     def shared(self, seconds: float, /) -> AbstractContextManager[Shared]:
-        """Lend a connection in a transaction to a step's body. What is not committed by its link is rolled back."""
+        """Lend a connection in a transaction to a step's body. Uncommitted work is rolled back."""
         ...
 
     def migration(self, seconds: float, /) -> AbstractContextManager[Connection]:
-        """Lend a connection in a transaction that keeps other migrations out. It is committed at the end."""
+        """Lend a connection in a transaction that excludes other migrations. It is committed at the end."""
         ...
 
     def close(self) -> None:
@@ -129,7 +130,7 @@ class Database(Protocol):
 
 
 def check_hits(write: Write, rows: Sequence[Row], hits: int) -> None:
-    """Raise if a row was to be changed and is not there: an update that went nowhere would be lost in silence."""
+    """Raise if an update did not find all its rows: its change would be lost silently."""
     if write.hits_all and hits != len(rows):
         table = write.sql.split()[1]
         raise HoldfastError(f"{len(rows)} rows of {table} were to be updated, and {hits} are there")

@@ -1,8 +1,53 @@
-"""What differs between the databases' SQL. Everything else is written once, in `statements` and `queries`.
+"""The SQL that differs between PostgreSQL and SQLite. All other SQL is in `statements` and `queries`."""
 
-Statements name their parameters `:name`. Lists come in as one parameter each, however long they are: the Python
-side of many bound parameters costs more than the database's side of reading a list.
-"""
+# Statements and parameters
+# -------------------------
+#
+# Statements are written with parameters `:name`; `bound` turns them into the driver's form. A list is one parameter, a
+# JSON text (or an array), however long it is: binding many parameters costs Python more than the database takes to
+# parse a list. So the number of different statements is small and fixed, and the server can prepare them. For writes,
+# SQLite gains nothing by that: it inserts row by row with `executemany`.
+#
+# The claim query
+# ---------------
+#
+# Workers claim all the time, from a table in which most jobs may be asleep, leased, or of other queues. Its cost must
+# be flat: it depends on the number of jobs returned, not on how many exist. Everything below serves that.
+#
+# - The index `holdfast_jobs_claim` is (namespace, queue, definition, queue_position, run, number), for queued jobs
+#   only. It has the jobs of one queue and definition in the order of claims, so the first n are adjacent.
+# - A worker serves several queues and definitions. One condition with lists of both would return jobs in no useful
+#   order, and the database would read and sort every queued job to find the first. So the parameter has a row for each
+#   pair, and a LATERAL subquery reads the head of the index for each, up to the limit of its queue. `row_number` then
+#   merges the pairs of a queue, and the outer query the queues. What is sorted is at most (pairs x limit) rows.
+# - SKIP LOCKED: claims of other workers are stepped over, never waited for. Under READ COMMITTED, PostgreSQL checks the
+#   condition again on the latest version of each row that it locks, so a job that was claimed a moment ago drops out.
+# - MATERIALIZED: without it the planner may inline the subquery, evaluate it more than once, and lock other rows each
+#   time.
+# - The state is a constant in the SQL, not a parameter. A generic plan can use a partial index only if its condition is
+#   known, and with it there is one sensible plan. So this search may be prepared, and no other (docs/decisions/0048).
+# - The rank is fixed when a job is created (docs/decisions/0019): priorities and ages need no computation here, and
+#   waiting jobs need no updates.
+# - The session comes along by a LEFT JOIN, which saves a round trip (`claimable_by`).
+#
+# SQLite has neither LATERAL nor a column as LIMIT. A correlated subquery, `rowid IN (... LIMIT :most)`, reads the head
+# of the index for each pair, with the highest limit of all; `row_number` applies the lower ones. It needs no row locks,
+# since a writer locks the file. The search first runs before BEGIN IMMEDIATE, so that idle workers block no writers.
+#
+# Guaranteed: a job is returned to one transaction at a time, lowest rank first among those not locked by others, and no
+# queue gets more than its limit.
+#
+# Ugly, and why it stays:
+#
+# - It may lock more jobs than it returns: each pair up to its limit, of which the merge keeps fewer. Other workers step
+#   over these until the commit and get later ones. Locking only the final rows would take a second statement, which
+#   could find them claimed.
+# - It may return fewer jobs than exist, if others were locked at that moment. The worker polls again.
+# - Passed-over jobs (`_WANTED`) are not in the index as such: they are read and skipped. Jobs that were lost are few.
+# - Dead index entries of claimed jobs are at the head of the range, and every claim steps over them until a vacuum or
+#   a reader marks them. A long transaction anywhere on the server delays that (docs/explanation/scale.md).
+# - The statement is assembled from strings, twice. A query builder would hide the one thing that matters here, which is
+#   the exact shape of the SQL.
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
@@ -24,14 +69,16 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False, sep
 
 @attrs.frozen
 class Alike:
-    """A statement that writes rows which differ in no other columns than these, each by its place among all."""
+    """A statement that writes rows which differ only in a few columns."""
 
     sql: str
     own: tuple[tuple[int, str], ...]
+    """Index and name of each column that differs."""
     shared: tuple[tuple[int, str], ...]
+    """Index and name of each column that is the same in all rows."""
 
     def encoded(self, rows: Sequence[Row]) -> Mapping[str, str] | None:
-        """Return its parameters; None if some rows differ elsewhere."""
+        """Return its parameters; None if the rows differ in a shared column."""
         columns = tuple(zip(*rows, strict=True))
         number = len(rows)
         first = rows[0]
@@ -47,40 +94,39 @@ class Alike:
 
 @attrs.frozen
 class Write:
-    """A statement that writes any number of rows: `columns` is what each row holds, in order.
-
-    With `hits_all`, a row that changes nothing is a bug and must not go unseen. `alike` is for several rows that have
-    most in common, if it does not take all of them one by one.
-    """
+    """A statement that writes any number of rows."""
 
     sql: str
     columns: tuple[str, ...]
+    """The columns of each row, in order."""
     hits_all: bool = False
+    """Whether every row must match: an update without effect would be a bug."""
     alike: Alike | None = None
+    """A cheaper form for rows that have most columns in common."""
 
     def encoded(self, rows: Sequence[Row]) -> tuple[str, Mapping[str, str]]:
-        """Return the statement that writes these rows, with them as its parameters."""
+        """Return the statement to write these rows with, and its parameters."""
         if self.alike is not None and len(rows) > 1 and (shared := self.alike.encoded(rows)) is not None:
             return self.alike.sql, shared
         return self.sql, {"rows": encode_rows(self.columns, rows)}
 
 
 class Dialect(Protocol):
-    """How a database wants to be asked."""
+    """A dialect of SQL."""
 
     @property
     def lock(self) -> str:
-        """What makes a SELECT lock the rows that it gives; a format with the name of their table."""
+        """The clause that locks selected rows; a format with the name of their table."""
         ...
 
     @property
     def skip_locked(self) -> str:
-        """What makes a SELECT lock the rows that nobody has locked."""
+        """The clause that locks selected rows and skips those that other transactions have locked."""
         ...
 
     @property
     def has_lateral(self) -> bool:
-        """Whether a subquery can go by the rows of the tables before it."""
+        """Whether subqueries may be LATERAL."""
         ...
 
     def bound(self, sql: str) -> str:
@@ -96,37 +142,38 @@ class Dialect(Protocol):
         ...
 
     def table_of(self, parameter: str, name: str, columns: Mapping[str, str]) -> str:
-        """Return a table with these columns and types, of the rows in a parameter made by `encode_rows`."""
+        """Return a table with these columns and types, from the rows in a parameter made by `encode_rows`."""
         ...
 
     def claimable(self, jobs: Sequence[str], sessions: Sequence[str]) -> str:
-        """Return what finds (and locks) queued jobs of the lanes in `:lanes`, with these columns of jobs.
+        """Return the claim query, which finds and locks queued jobs.
 
-        After them come these of the session `:session`, NULL if there is none.
+        Its parameter `:lanes` has a row for each pair of queue and definition. A row of the result has these columns
+        of a job, then these of the session `:session`, NULL without such a session.
         """
         ...
 
     def insert(
         self, table: Table, columns: Sequence[str], *, on_conflict: str = "", own: Sequence[str] = ()
     ) -> Write:
-        """Return what adds rows. Those of one batch mostly differ in their `own` columns only, if there are any."""
+        """Return the statement that inserts rows. `own` names the columns in which rows of a batch usually differ."""
         ...
 
     def insert_annotation_texts(self) -> Write:
-        """Return what adds to the index by which runs are found, which needs to know when a run was created."""
+        """Return the statement that adds annotations of existing runs to the index of attributes."""
         ...
 
     def update(
         self, table: Table, keys: Sequence[str], columns: Sequence[str], *, sets: str = "", only: str = ""
     ) -> Write:
-        """Return what sets columns of rows found by keys.
+        """Return the statement that updates columns of rows found by key.
 
-        With `sets` it sets that too, and with `only` it is for rows of which that is true, of which there may be none.
+        `sets` are further assignments. With `only`, a condition, rows may be missing.
         """
         ...
 
     def delete(self, table: Table, keys: Sequence[str], *, only: str = "") -> Write:
-        """Return what removes rows found by keys; with `only` those of which that is true."""
+        """Return the statement that deletes rows found by key, with `only` those that match this condition."""
         ...
 
 
@@ -148,7 +195,7 @@ _WANTED: Final = (
     "(job.lost_attempts = 0 OR :pass_over = 'nothing' "
     f"OR (:pass_over = 'suspects' AND job.lost_attempts < {SUSPECT_AFTER}))"
 )
-"""What is left of the queued jobs without those of which `Job.is_passed_over` is true."""
+"""The condition for jobs that are not passed over (see `Job.is_passed_over`)."""
 _ANNOTATION_TEXT: Final = ("pair", "run")
 _CLAIM_ORDER: Final = "queue_position, run, number"
 
@@ -166,14 +213,14 @@ def _joined(by: str, *parts: str) -> str:
 
 
 def upsert(keys: Sequence[str], columns: Sequence[str]) -> str:
-    """Return the end of an INSERT that makes a row look like this if it is there already."""
+    """Return the end of an INSERT that replaces the columns of an existing row."""
     sets = ", ".join(f"{name} = excluded.{name}" for name in columns if name not in keys)
     return f" ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {sets}"
 
 
 @attrs.frozen
 class PostgresDialect:
-    """PostgreSQL 14 or newer, by psycopg."""
+    """PostgreSQL 14 or newer, through psycopg."""
 
     lock: str = " FOR UPDATE OF {}"
     skip_locked: str = " FOR UPDATE SKIP LOCKED"
@@ -197,12 +244,7 @@ class PostgresDialect:
         return f"json_to_recordset(CAST(:{parameter} AS json)) AS {name}({typed})"
 
     def claimable(self, jobs: Sequence[str], sessions: Sequence[str]) -> str:
-        """See `Dialect.claimable`.
-
-        Each pair of queue and definition is read in the order of the claim index, up to its lane's limit, passing
-        over locked rows. MATERIALIZED: rows must be locked once, not whenever the planner reads them again. A row
-        that was changed between being found and being locked is looked at again by the database itself.
-        """
+        """See `Dialect.claimable`, and the comment at the head of this module."""
         columns = ", ".join(jobs)
         return (
             f"WITH picked AS MATERIALIZED (SELECT l.lane, l.most, j.* FROM {self.table_of('lanes', 'l', _LANES)} "
@@ -216,7 +258,7 @@ class PostgresDialect:
     def insert(
         self, table: Table, columns: Sequence[str], *, on_conflict: str = "", own: Sequence[str] = ()
     ) -> Write:
-        """See `Dialect.insert`. To read every column of every row costs the server as much as to store them."""
+        """See `Dialect.insert`. Parsing a column from JSON costs the server as much as storing it, hence `own`."""
         names = ", ".join(columns)
         adding = f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {{}}{on_conflict}"
         alike = None
@@ -233,7 +275,7 @@ class PostgresDialect:
         return Write(self.bound(adding.format(self._rows(table, columns))), tuple(columns), alike=alike)
 
     def insert_annotation_texts(self) -> Write:
-        """See `Dialect.insert_said_texts`."""
+        """See `Dialect.insert_annotation_texts`."""
         rows = self.table_of("rows", "new", dict.fromkeys(_ANNOTATION_TEXT, "text"))
         sql = (
             "INSERT INTO holdfast_attributes (pair, created_at, run) SELECT new.pair, r.created_at, r.key "
@@ -262,13 +304,13 @@ class PostgresDialect:
 
 
 def types_of(table: Table, columns: Sequence[str]) -> dict[str, str]:
-    """Return of which types columns of a table are, as `Dialect.table_of` wants to be told."""
+    """Return the types of a table's columns, for `Dialect.table_of`."""
     return {name: "bigint" if isinstance(table.c[name].type, BigInteger) else "text" for name in columns}
 
 
 @attrs.frozen
 class SqliteDialect:
-    """SQLite 3.35 or newer, by the sqlite3 module. Whoever may write has locked the whole file."""
+    """SQLite 3.35 or newer, through the sqlite3 module. A writer locks the whole file, so there are no row locks."""
 
     lock: str = ""
     skip_locked: str = ""
@@ -292,7 +334,7 @@ class SqliteDialect:
         return f"(SELECT {extracted} FROM json_each(:{parameter})) AS {name}"
 
     def claimable(self, jobs: Sequence[str], sessions: Sequence[str]) -> str:
-        """See `Dialect.claimable`. `:most` is the highest limit of a lane: a LIMIT can't be a column here."""
+        """See `Dialect.claimable`. `:most` is the highest limit of all queues, since LIMIT can't be a column here."""
         columns = ", ".join(f"j.{name}" for name in jobs)
         return (
             f"WITH picked AS (SELECT l.lane, l.most, {columns} FROM {self.table_of('lanes', 'l', _LANES)} "
@@ -306,13 +348,13 @@ class SqliteDialect:
     def insert(
         self, table: Table, columns: Sequence[str], *, on_conflict: str = "", own: Sequence[str] = ()
     ) -> Write:
-        """See `Dialect.insert`. Here a row is made at a time, so what they have in common saves nothing."""
+        """See `Dialect.insert`. Rows are inserted one at a time, so `own` saves nothing."""
         places = ", ".join("?" for _ in columns)
         sql = f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({places}){on_conflict}"
         return Write(sql, tuple(columns))
 
     def insert_annotation_texts(self) -> Write:
-        """See `Dialect.insert_said_texts`."""
+        """See `Dialect.insert_annotation_texts`."""
         sql = (
             "INSERT INTO holdfast_attributes (pair, created_at, run) SELECT ?, created_at, key FROM holdfast_runs "
             "WHERE key = ? ON CONFLICT (pair, created_at, run) DO NOTHING"

@@ -1,4 +1,4 @@
-"""What the databases' errors mean: try again, find the row that is there, give up."""
+"""Translation of database errors: retry, conflict, refused data, missing access, missing tables."""
 
 import re
 import sqlite3
@@ -24,18 +24,19 @@ _CONFLICT: Final = "23505"
 _NO_TABLE: Final = frozenset({"42P01", "42703"})
 _NO_SCHEMA: Final = "3F000"
 _REFUSED: Final = ("22", "23", "54")
-"""Bad data, a broken constraint, a value that is too large."""
+"""Bad data, a violated constraint, a value that is too large."""
 _DISK_FULL: Final = "53100"
 _TRANSIENT: Final = ("08", "25", "26", "40", "53", "55", "57", "58")
-"""Connection, transaction state (a standby that took over refuses writes), prepared statements of a pooler that has
-changed servers, serialization and deadlocks, resources, locks, shutdown and timeouts, system."""
+"""Connection; transaction state (a promoted standby refuses writes); prepared statements behind a pooler that changed
+servers; serialization and deadlocks; resources; locks; shutdown and timeouts; system.
+"""
 
 _DENIED: Final = ("28", "42501")
-"""Who is not let in, and what is not let do."""
+"""Failed authentication, and missing privileges."""
 _NO_DATABASE: Final = "3D000"
 _RECOVERING: Final = re.compile(r"read-write mode during recovery")
 
-# libpq has no code of what it could not connect by, only words.
+# libpq has no error codes for failed connections, only messages.
 _NOT_LET_IN: Final = re.compile(
     r"authentication failed|no password supplied|no pg_hba.conf entry|pg_hba.conf rejects|no such user"
     r"|permission denied (for database|to set)|role \".*\" does not exist|not permitted to log in|CONNECT privilege",
@@ -69,15 +70,15 @@ _PRIMARY: Final = 0xFF  # SQLite's extended codes keep the primary one in their 
 
 
 class TransientError(UnavailableError):
-    """The database could not do it now; another try may succeed."""
+    """The database could not do it now; a retry may succeed."""
 
 
 class DiskFullError(TransientError):
-    """The database's disk is full; another try may succeed once somebody has made room."""
+    """The database's disk is full; a retry succeeds once there is free space."""
 
 
 def from_sqlstate(sqlstate: str | None, message: str) -> HoldfastError:
-    """Return what an SQLSTATE means. None is a driver's error without one: the connection is lost."""
+    """Return the error for an SQLSTATE. None is an error of the driver without one: a lost connection."""
     if sqlstate == _DISK_FULL:
         return DiskFullError(message)
     if sqlstate is None or sqlstate.startswith(_TRANSIENT) or _RECOVERING.search(message):
@@ -98,10 +99,10 @@ def from_sqlstate(sqlstate: str | None, message: str) -> HoldfastError:
 
 
 def from_connecting(message: str) -> HoldfastError:
-    """Return what it means that a connection could not be made, from what the driver says of it."""
+    """Return the error for a failed connection, by the driver's message."""
     text = f"no connection: {message}"
     if _SEVERAL in message:
-        return TransientError(text)  # one of the servers may be away, and another not be the one to write to
+        return TransientError(text)  # of several hosts the primary may be down, and another be read-only
     if _NOT_THERE.search(message):
         return SchemaError(f"{text}; {CREATE_HINT}")
     if _NOT_LET_IN.search(message):
@@ -112,7 +113,7 @@ def from_connecting(message: str) -> HoldfastError:
 
 
 def from_sqlite(error: Exception) -> HoldfastError:
-    """Return what an error of the sqlite3 module means."""
+    """Return the error for one of the sqlite3 module."""
     message = f"{type(error).__name__}: {error}"
     code: int | None = getattr(error, "sqlite_errorcode", None)
     if code in _SQLITE_UNIQUE:
@@ -130,14 +131,14 @@ def from_sqlite(error: Exception) -> HoldfastError:
         return TransientError(message)
     if "no such table" in str(error) or "no such column" in str(error) or "has no column named" in str(error):
         return SchemaError(f"the database's tables are missing or old; {SETUP_HINT} ({error})")
-    # Without a code it is the module itself that refused a value: an integer or a text that it can't bind.
+    # Without a code the module itself refused a value: an integer or a text that it can't bind.
     if primary in {None, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG}:
         return RefusedError(message)
     return UnavailableError(f"SQLite failed: {message}")
 
 
 def from_sqlalchemy(error: DBAPIError) -> HoldfastError:
-    """Return what an error that SQLAlchemy has wrapped means."""
+    """Return the error for one that SQLAlchemy has wrapped."""
     if isinstance(error.orig, sqlite3.Error):
         return from_sqlite(error.orig)
     sqlstate: str | None = getattr(error.orig, "sqlstate", None)

@@ -1,4 +1,4 @@
-"""From a database's URL to the store in it, and the transport of hints that fits it."""
+"""The store and the transport for the URL of a database."""
 
 from collections.abc import Callable
 
@@ -11,16 +11,16 @@ from holdfast.ports.transport import JobTransport
 def open_sql(
     url: str, new_id: Callable[[], str], patience: float = DEADLINE_SECONDS
 ) -> tuple[SqlPersistence, JobTransport, str | None]:
-    """Return a store, its transport, and the path of its file if it is one. Nothing is connected to yet.
+    """Return a store, its transport, and the path of its file if it is SQLite. Does not connect yet.
 
-    `patience` is for how many seconds a call goes on trying while the database can't be used.
-    ValueError for a URL of no known form; ModuleNotFoundError if what it needs is not installed.
+    `patience` is how many seconds a call retries while the database can't be used.
+    ValueError for a URL of an unknown form; ModuleNotFoundError if a driver is not installed.
     """
     persistence = SqlPersistence(url, new_id=new_id, deadline=patience)
     if url.startswith("sqlite"):
         path = sqlite_path(url)
         return persistence, SqliteTransport(path), path
-    # Not at the top: SQLite needs no psycopg.
+    # Imported here, because SQLite needs no psycopg.
     from holdfast.adapters.sql.postgresql.listen_notify import PostgresTransport
 
     return persistence, PostgresTransport(url), None

@@ -1,4 +1,4 @@
-"""Hints that have arrived in this process and wait to be received."""
+"""A queue of hints that have arrived in this process."""
 
 import heapq
 import threading
@@ -11,19 +11,19 @@ from typing import Final
 from holdfast.ports.transport import Delivery, Hint
 
 WAITING_MAX: Final = 10_000
-"""Beyond this many hints the oldest ones give way to one that says that something changed."""
+"""The most hints in the queue. Beyond it, the oldest are replaced by one that signals an unknown change."""
 OPEN_MAX: Final = 10_000
-"""How many deliveries can be asked for again; those before them count as dealt with."""
+"""The most deliveries that can be retried; older ones count as acknowledged."""
 
 
 class Inbox:
-    """A queue of deliveries. What is delivered is not repeated unless somebody asks for it."""
+    """A queue of deliveries. A delivery is repeated only on `retry`."""
 
     def __init__(self) -> None:
         self.renew()
 
     def renew(self) -> None:
-        """Begin anew, open and empty."""
+        """Reset to open and empty."""
         self._changed = threading.Condition()
         self._waiting: deque[Hint | None] = deque()
         self._later: list[tuple[float, int, Hint | None]] = []
@@ -37,7 +37,7 @@ class Inbox:
         return self._is_closed
 
     def put(self, hints: Sequence[Hint | None]) -> None:
-        """Add hints; None says that something changed."""
+        """Add hints; None signals that something changed."""
         if not hints:
             return
         with self._changed:
@@ -51,7 +51,7 @@ class Inbox:
     def take(self, limit: int, wait: float, look: Callable[[], float] | None = None) -> Sequence[Delivery]:
         """Return up to `limit` deliveries, waiting up to `wait` seconds for the first.
 
-        `look` is called before each wait and says how many seconds later it wants to be called again; it may `put`.
+        `look` is called before each wait; it may `put` hints, and returns the seconds until its next call.
         """
         until = time.monotonic() + wait
         with self._changed:
@@ -77,7 +77,7 @@ class Inbox:
             self._open.pop(receipt, None)
 
     def retry(self, receipt: str, delay: float) -> None:
-        """Deliver again after `delay` seconds, with another receipt."""
+        """Deliver again after `delay` seconds, with a new receipt."""
         with self._changed:
             if receipt in self._open:
                 hint = self._open.pop(receipt)
@@ -85,18 +85,18 @@ class Inbox:
                 self._changed.notify_all()
 
     def pause(self, seconds: float, let_go: Callable[[], None]) -> bool:
-        """Keep everybody from it until `resume`, and call `let_go`. False if somebody is in it for longer than that."""
+        """Block all use until `resume`, and call `let_go`. False if the queue stays in use longer than `seconds`."""
         if not self._changed.acquire(timeout=seconds):
             return False
         let_go()
         return True
 
     def resume(self) -> None:
-        """Go on after a pause."""
+        """Allow use again after `pause`."""
         self._changed.release()
 
     def close(self) -> None:
-        """Wake everybody up, and give out nothing any more."""
+        """Wake all waiting calls, and deliver nothing more."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

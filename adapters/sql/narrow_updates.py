@@ -1,6 +1,7 @@
-"""Updates that write no more of a row than a few columns, where nothing else of it differs from how it was locked.
+"""Updates that write only a few columns of a row, if no other column differs from the version that was locked.
 
-A step moves two columns of thirty of its run's row. To write all of them would take longer than the rest of the step.
+A step changes two of a run's thirty columns. Writing all of them would take longer than the rest of the step
+(docs/decisions/0010).
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,7 +25,7 @@ OF_RUNS: Final = (
     ),
     ("updated_at", "last_row", "mailbox"),
 )
-"""What changes of a run: with a row of its history, with a job that is over, and with messages."""
+"""Columns of a run that change: with a new history row, with the end of a job, and with messages."""
 OF_JOBS: Final = (
     (
         *(
@@ -40,7 +41,7 @@ OF_JOBS: Final = (
         "heartbeat_by",
     ),
 )
-"""What changes of a job that is claimed, given back, or put to rest."""
+"""Columns of a job that change when it is claimed, released, or put to sleep."""
 
 
 @attrs.define(init=False)
@@ -55,12 +56,12 @@ class Known:
         self.jobs = {}
 
     def note_runs(self, runs: Sequence[Run]) -> Sequence[Run]:
-        """Keep runs that were locked, and return them."""
+        """Record locked runs, and return them."""
         self.runs.update((run.key, run) for run in runs)
         return runs
 
     def note_jobs(self, jobs: Sequence[Job]) -> Sequence[Job]:
-        """Keep jobs that were locked, and return them."""
+        """Record locked jobs, and return them."""
         self.jobs.update((job.key, job) for job in jobs)
         return jobs
 
@@ -68,14 +69,14 @@ class Known:
 def run_updates(
     writes: Sequence[Write], runs: Mapping[str, Run], known: Known
 ) -> list[tuple[Write, list[Row]]]:
-    """Return what makes runs look so, keys ascending. The last of the writes is for those not known, too."""
+    """Return the updates of runs, keys ascending. The last write has all columns, for rows that were not locked."""
     return _updates(writes, RUN, runs, known.runs)
 
 
 def job_updates(
     writes: Sequence[Write], jobs: Mapping[JobKey, Job], known: Known
 ) -> list[tuple[Write, list[Row]]]:
-    """Return what makes jobs look so, as `run_updates`."""
+    """Return the updates of jobs, as `run_updates`."""
     return _updates(writes, JOB, jobs, known.jobs)
 
 

@@ -1,4 +1,56 @@
-"""The store in a database: connections, tries, and what happens if a commit's answer is lost."""
+"""The store in a SQL database: transactions, commit receipts, and retries."""
+
+# A transaction, from the call to the answer
+# ------------------------------------------
+#
+# `transact` runs a function, `work`, that reads, locks and finally applies changes through a `Transaction`. It tries
+# again until a commit is certain or the deadline (30 seconds) has passed. Each try borrows a connection, runs the whole
+# of `work`, and commits. Nothing of a failed try survives: the connection is rolled back, and one that is not sound
+# takes all idle ones with it (`pool`). So `work` may run any number of times, and must do nothing but use `tx`.
+#
+# Retries. `errors` sorts what a database can raise. A TransientError (lost connection, deadlock, serialization failure,
+# lock or statement timeout, failover, full disk) is tried again after 20 ms, doubling up to 2 s, with jitter. A
+# ConflictError means that another transaction has added the same key first; it is tried again at once, ten times at
+# most, because the next try reads that row and decides anew. Other errors go to the caller. An error of the database
+# sticks to its transaction: `work` may catch it, but `end` raises it again before the commit.
+#
+# Locks. Isolation is READ COMMITTED, so correctness rests on row locks: the rows that a decision relies on are locked
+# when they are read, or can't change to its harm (sessions: docs/decisions/0003). All transactions lock runs, then
+# jobs, other rows, slots and rates, by ascending key, and `NetChanges` writes in one order too. Two transactions on the
+# same rows wait for each other instead of deadlocking. Searches (claims, due jobs, due streams) use SKIP LOCKED and
+# never wait. The order is a convention of the callers, not enforced here. A violation shows up as a deadlock, which
+# costs a retry and corrupts nothing. SQLite has a single lock, taken by BEGIN IMMEDIATE, so there the order is moot.
+#
+# Lost answers. If the connection breaks during COMMIT, the client can't know whether the server committed. Repeating
+# `work` could store it twice; returning an error could report a stored change as failed. So every writing transaction
+# inserts a row of its own into `holdfast_commit_receipts`, under an id that `transact` draws before the first try and
+# keeps for all of them. After a lost answer the next try inserts that id first:
+#
+# - The id exists: the transaction was committed. The result, still in memory, is returned.
+# - The id is being inserted by the lost transaction, which may still be alive on the server: the unique index makes
+#   the insert wait for its end, at most for a lock timeout, after which comes another try.
+# - The id is new: the transaction was not committed. It can't be any more either, even if its packets are still on the
+#   way, because it would collide with our row. `work` runs again in this transaction, which holds the receipt already.
+#
+# A transaction that wrote nothing needs no receipt: its result is as good without the commit.
+#
+# Guaranteed: when `transact` returns, the changes are durable and were stored exactly once. When `work` raises, nothing
+# was stored. Only UnavailableError after a lost answer leaves it open, until someone asks again with an idempotency
+# key, or replaces the session that may hold unknown leases (docs/decisions/0003).
+#
+# The optimistic path. On PostgreSQL `transact` first tries with cached rows and no locks (`postgresql/optimistic`,
+# docs/decisions/0048). ChangedError means that they are outdated, and the same try continues with locks. After a lost
+# answer this path is skipped, since the receipt must come first.
+#
+# Ugly, and why it stays:
+#
+# - Receipts cost a row of some 120 bytes for every writing transaction, and have to be pruned. Without them no retry
+#   after a lost answer would be safe. An hour is far longer than a call retries.
+# - SQLite accepts a receipt and ignores it: a commit's answer can't be lost within a process. One code path for both
+#   databases is worth an unused argument.
+# - The module imports `postgresql.optimistic` even for SQLite. That module needs no driver.
+# - The result of a lost try is kept while the next one may compute another. Which of them is returned depends on which
+#   was committed.
 
 import random as random_module
 import uuid
@@ -31,14 +83,14 @@ DEADLINE_SECONDS: Final = 30.0
 
 @attrs.define
 class _Outcome(Generic[R]):
-    """What the last try of a transaction came to: its result, if its commit was sent and the answer lost."""
+    """The receipt of a transaction, and its result if the answer to its commit was lost."""
 
     receipt: str
     lost: tuple[R] | None = None
 
 
 class SqlPersistence:
-    """See `Persistence`. Safe to use from several threads; each process needs one of its own."""
+    """See `Persistence`. Safe to use from several threads; each process needs its own."""
 
     def __init__(
         self,
@@ -52,18 +104,21 @@ class SqlPersistence:
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
         random: Callable[[], float] = random_module.random,
     ) -> None:
-        """Take a URL; nothing is connected yet.
+        """Use a database, without connecting yet.
 
-        `url` is `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://user@host/database`. `deadline` is
-        how many seconds a call goes on trying before it is an UnavailableError. `new_id` draws the receipts of
-        transactions, `random` the pauses between tries.
-
-        For PostgreSQL only: `pool_size` is how many connections there are at most. `session_settings=False` is for
-        poolers that refuse `options` (PgBouncer without `ignore_startup_parameters = options`): timeouts are then set
-        in each transaction rather than when connecting, and questions have none but our own. `pipeline=False` has
-        each statement wait for the answer to the one before it, for poolers that can't have several under way.
-        `versions=False` is for servers that are no PostgreSQL, and have no `xmin`: each transaction then locks what it
-        goes by.
+        Args:
+            url: `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://user@host/database`.
+            deadline: How many seconds a call retries before it raises UnavailableError.
+            pool_size: PostgreSQL only, as all below up to `versions`: the most connections.
+            session_settings: False for poolers that refuse `options` (PgBouncer without
+                `ignore_startup_parameters = options`): timeouts are then set in each transaction instead of on
+                connect, and queries have only the client's.
+            pipeline: False for poolers that do not support several statements in flight: each then waits for its
+                answer.
+            versions: False for servers other than PostgreSQL, which lack `xmin`: no rows are cached, and each
+                transaction locks the rows that it reads.
+            new_id: Generates the receipts of transactions.
+            random: Draws the pauses between retries.
         """
         self._deadline = deadline
         self._new_id = new_id
@@ -81,7 +136,7 @@ class SqlPersistence:
         self._answers = Answers(self._database)
 
     def setup(self) -> None:
-        """See `Persistence.setup`. One question, if there is nothing to do."""
+        """See `Persistence.setup`. A single query if the tables are up to date."""
         if self.read(SchemaVersion()) == newest_version():
             return
         self._tried(lambda patience: migrate(self._database, self._extra, patience.left))
@@ -131,16 +186,13 @@ class SqlPersistence:
         return self._tried(attempt)
 
     def prune(self, before: Micros, /) -> int:
-        """Remove replies, and sessions that hold nothing, of before this instant; and old receipts.
-
-        Returns how many rows are gone. A command with an idempotency key from before is carried out anew.
-        """
+        """See `Persistence.prune`. Old receipts are deleted too."""
         return self.prune_receipts() + self._tried(
             lambda patience: prune_rows(self._database, before, patience.left)
         )
 
     def prune_receipts(self) -> int:
-        """Remove the receipts of transactions more than an hour ago, far longer than a call goes on trying."""
+        """Delete the receipts of transactions more than an hour ago, which is far longer than a call retries."""
         return self._tried(lambda patience: prune_receipts(self._database, patience.left))
 
     def close(self) -> None:
@@ -164,20 +216,20 @@ class SqlPersistence:
                 link.put_receipt(outcome.receipt)
             except ConflictError:
                 return outcome.lost[0]
-            # The lost transaction was not committed, and can't be any more: this one now has its receipt.
+            # The lost transaction was not committed and can't be any more, because this one holds its receipt.
             receipt = None
         return _done(SqlTransaction(link, self._statements, receipt), work, outcome)
 
 
 def _done(tx: SqlTransaction, work: Callable[[Transaction], R], outcome: _Outcome[R]) -> R:
-    """Do work in a transaction, and return what it gives once that is committed."""
+    """Run work in a transaction, commit it, and return the result."""
     result = work(tx)
     tx.end()
     try:
         tx.commit()
     except TransientError:
         if not tx.wrote:
-            return result  # there was nothing to store
+            return result  # nothing was to be stored
         outcome.lost = (result,)
         raise
     return result
@@ -186,7 +238,7 @@ def _done(tx: SqlTransaction, work: Callable[[Transaction], R], outcome: _Outcom
 def _open(
     url: str, deadline: float, *, pool_size: int, session_settings: bool, pipeline: bool, versions: bool
 ) -> tuple[str, Database]:
-    """Return the name of the extra that a URL needs, and its database. ValueError for a URL that is none of ours."""
+    """Return the name of the extra that a URL needs, and its database. ValueError for an unsupported URL."""
     scheme = url.partition("://")[0]
     if scheme in {"sqlite", "sqlite+pysqlite"}:
         return "sqlite", SqliteDatabase(sqlite_path(url), busy_seconds=deadline)

@@ -1,8 +1,7 @@
-"""A few connections, kept open for those who come next.
+"""A small pool of connections.
 
-The pools of drivers and of SQLAlchemy wait for a connection as long as was said when they were made. Here every call
-brings its own deadline, and when one connection turns out to be broken all idle ones can go with it: what ended one
-(a restart, a failover) has ended them all.
+The pools of drivers and of SQLAlchemy have one timeout for all callers. Here each call has its own deadline, and one
+broken connection closes all idle ones: a restart or failover that ended one has ended them all.
 """
 
 import contextlib
@@ -32,18 +31,20 @@ C = TypeVar("C", bound=Closable)
 
 @attrs.frozen
 class Lent(Generic[C]):
-    """A connection that somebody uses. `until` is when it is replaced, by the monotonic clock."""
+    """A connection in use."""
 
     connection: C
     until: float
+    """When it is replaced, by the monotonic clock."""
     process: int
+    """The id of the process that opened it."""
 
 
 class Pool(Generic[C]):
-    """Lends connections: those given back last come first, so that the others can grow old."""
+    """Lends connections, the most recently returned first, so that the others can reach their maximum age."""
 
     def __init__(self, connect: Callable[[float], C], *, size: int, kept: int, age_seconds: float) -> None:
-        """At most `size` are lent at once, and `kept` kept for later. `connect` is told how many seconds it has."""
+        """Lend at most `size` connections and keep at most `kept` idle. `connect` takes a timeout in seconds."""
         self._connect = connect
         self._size = size
         self._kept = kept
@@ -52,7 +53,7 @@ class Pool(Generic[C]):
         self.renew()
 
     def renew(self) -> None:
-        """Begin anew. In a forked child: to close the parent's connections would end its sessions."""
+        """Reset to empty. In a forked child, closing the parent's connections would end the parent's sessions."""
         leave_alone(*self._idle)
         self._process = os.getpid()
         self._free = threading.BoundedSemaphore(self._size)
@@ -60,7 +61,7 @@ class Pool(Generic[C]):
         self._idle = []
 
     def take(self, seconds: float) -> Lent[C]:
-        """Lend a connection, waiting so long for a free one. TransientError if none became free."""
+        """Lend a connection, waiting up to `seconds` for one. TransientError if none became free."""
         until = time.monotonic() + seconds
         if not self._free.acquire(timeout=seconds):
             raise TransientError(f"all {self._size} connections are in use")
@@ -73,7 +74,7 @@ class Pool(Generic[C]):
             raise
 
     def release(self, lent: Lent[C], *, is_sound: bool) -> None:
-        """Take a connection back. If it is not sound, close it and all idle ones."""
+        """Return a connection to the pool. If it is not sound, close it and all idle ones."""
         if lent.process != self._process:
             leave_alone(lent)
             return
@@ -88,7 +89,7 @@ class Pool(Generic[C]):
         self._free.release()
 
     def pause(self, seconds: float) -> bool:
-        """Wait until none is lent, lend none, and close them all. False if that took longer."""
+        """Wait until no connection is lent, block lending, and close all. False if that takes longer than `seconds`."""
         until = time.monotonic() + seconds
         for held in range(self._size):
             if not self._free.acquire(timeout=max(0.0, until - time.monotonic())):
@@ -99,7 +100,7 @@ class Pool(Generic[C]):
         return True
 
     def resume(self) -> None:
-        """Lend connections again after a pause."""
+        """Allow lending again after `pause`."""
         for _ in range(self._size):
             self._free.release()
 

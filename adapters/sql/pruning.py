@@ -1,7 +1,7 @@
-"""Removes rows that nobody will ask for again, a few at a time, so that no statement takes long.
+"""Deletion of rows that are no longer needed, a limited number at a time, so that no statement takes long.
 
-History is not among them. Once it is, its rows must stay for as long as a stream in the outbox, of a sink that is
-registered, has not delivered them: parked streams too.
+History is not deleted here. Should it ever be, rows that a stream of a registered sink has not delivered must stay,
+also those of dead-lettered streams.
 """
 
 from typing import Final
@@ -37,16 +37,16 @@ _OLD_RECEIPTS: Final = (
 
 
 def prune_rows(database: Database, before: Micros, seconds: float) -> int:
-    """Remove replies and counts of starts from before an instant, lost streams, and dead sessions.
+    """Delete replies and rate limits from before an instant, streams of removed sinks, and dead sessions.
 
-    Those expired before it and hold nothing.
+    Deleted sessions expired before the instant and hold no jobs.
     """
     old = (_OLD_REPLIES, _OLD_SESSIONS, _QUIET_RATES, _ORPHAN_STREAMS)
     return sum(_remove(database, sql, before, seconds) for sql in old)
 
 
 def prune_receipts(database: Database, seconds: float) -> int:
-    """Remove receipts more than an hour old by the database's clock; where it has none, there are no receipts."""
+    """Delete receipts more than an hour old by the database's clock; a database without one has no receipts."""
     if database.clock_sql is None:
         return 0
     with database.reader(seconds) as link:

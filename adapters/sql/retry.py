@@ -1,4 +1,4 @@
-"""How long to go on trying, and how long to wait in between."""
+"""Retries with backoff, limited by a deadline."""
 
 import logging
 import time
@@ -11,20 +11,20 @@ from holdfast.ports.errors import ConflictError, StorageFullError, UnavailableEr
 PAUSE_SECONDS_MIN: Final = 0.02
 PAUSE_SECONDS_MAX: Final = 2.0
 NOTICE_SECONDS: Final = 2.0
-"""After how long somebody who waits, or reads a log, is told what is waited for."""
+"""After this time a waiting call logs what it waits for."""
 CONFLICTS_MAX: Final = 10
-"""How often work may run into rows that others have added, before the caller hears of it."""
+"""Conflicts with concurrently added rows after which the caller gets the error."""
 
 _log = logging.getLogger("holdfast.sql")
 
 
 class Patience:
-    """The tries of one call: counts them, waits between them, and says when it is enough."""
+    """The retries of one call: counts them, waits between them, and enforces the deadline."""
 
     def __init__(
         self, seconds: float, random: Callable[[], float], *, notice_after: float = NOTICE_SECONDS
     ) -> None:
-        """`random` gives numbers from 0 to 1, so that those who collided do not collide again."""
+        """`random` returns numbers from 0 to 1, which spread the retries of transactions that collided."""
         self._until = time.monotonic() + seconds
         self._notice_at = time.monotonic() + notice_after
         self._seconds = seconds
@@ -34,11 +34,11 @@ class Patience:
 
     @property
     def left(self) -> float:
-        """How many seconds are left, never less than a little."""
+        """The remaining seconds, at least 0.01."""
         return max(self._until - time.monotonic(), 0.01)
 
     def after_failure(self, error: TransientError) -> None:
-        """Wait before another try. UnavailableError if there is no time; StorageFullError if it was for room."""
+        """Wait before the next try. At the deadline UnavailableError, or StorageFullError after a full disk."""
         pause = min(PAUSE_SECONDS_MIN * 2**self._failures, PAUSE_SECONDS_MAX) * (0.5 + 0.5 * self._random())
         self._failures += 1
         if time.monotonic() + pause >= self._until:
@@ -61,7 +61,7 @@ class Patience:
         time.sleep(pause)
 
     def after_conflict(self, error: ConflictError) -> None:
-        """Let work run again at once, which then finds the row. The error itself if it came too often."""
+        """Return for an immediate retry, which then finds the row. Raise the error itself after too many."""
         self._conflicts += 1
         if self._conflicts >= CONFLICTS_MAX or time.monotonic() >= self._until:
             raise error

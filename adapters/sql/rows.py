@@ -1,4 +1,4 @@
-"""Between rows, which are plain tuples in the order of a table's columns, and records."""
+"""Conversion between rows, which are plain tuples in the order of a table's columns, and records."""
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
@@ -82,7 +82,7 @@ def run_from(row: Row) -> Run:
     try:
         fields["status"] = _STATUS[fields["status"]]
         fields["close_policy"] = _CLOSE_POLICY[fields["close_policy"]]
-        if fields["last_row"] < 0:  # what is added to its history would come before what is there
+        if fields["last_row"] < 0:  # new history rows would sort before the existing ones
             raise KeyError("last_row")
     except (KeyError, TypeError):
         raise _unreadable("holdfast_runs", fields["key"], unreadable_columns(Run, fields)) from None
@@ -106,7 +106,7 @@ def job_key_from(row: Row) -> JobKey:
 
 
 def payload_from(inline: str | None, blob: str | None) -> Payload | None:
-    """Return the payload in a pair of columns, of which one or both are NULL."""
+    """Return the payload in a pair of columns; None if both are NULL."""
     return None if inline is None and blob is None else Payload(inline=inline, blob=blob)
 
 
@@ -117,7 +117,7 @@ def history_from(row: Row) -> HistoryRow:
         payload = None if inline is None and blob is None else Payload(inline=inline, blob=blob)
     except ValueError as error:
         raise UnreadableRowError("holdfast_history", run, "blob", str(error)) from None
-    # By place: to make one by name takes twice as long, and a replay reads thousands.
+    # Positional arguments: keywords take twice as long, and a replay reads thousands.
     return HistoryRow(run, number, type_, at, node, item, epoch, payload, data)
 
 
@@ -137,8 +137,7 @@ def plan_from(row: Row) -> PlanRow:
 def session_from(row: Row) -> Session:
     """Return the session in a row of `SESSION`.
 
-    One in a state that this version does not know is dead: what it holds is given to others, who write under an epoch
-    of their own.
+    A session in an unknown state counts as dead: its jobs go to other sessions, which write under new epochs.
     """
     fields = replace_unreadable(Session, dict(zip(SESSION, row, strict=True)))
     fields["state"] = SessionState(fields["state"])
@@ -168,18 +167,18 @@ def stream_from(row: Row) -> Stream:
 
 
 def stream_head_from(row: Row) -> StreamHead:
-    """Return the news in a row of a sink, a run, a number and an instant."""
+    """Return the head in a row of sink, run, row number and instant."""
     sink, run, head_row, at = row
     return StreamHead(sink=sink, run=run, head_row=head_row, at=at)
 
 
 def stream_head_values(record: StreamHead) -> Row:
-    """Return a head as a row of `STREAM_HEAD`: the stream as it is if there was none before."""
+    """Return a head as a row of `STREAM_HEAD`, which is a new stream if none exists."""
     return (record.sink, record.run, record.head_row, 0, StreamState.READY.value, record.at, 0)
 
 
 def note_from(row: Row) -> OutputRow:
-    """Return the note in a row of `NOTE`."""
+    """Return the attempt output in a row of `NOTE`."""
     return OutputRow(**dict(zip(NOTE, row, strict=True)))
 
 
@@ -196,7 +195,7 @@ def artifact_from(row: Row) -> Artifact:
 
 
 def ai_call_from(row: Row) -> AiCall:
-    """Return the call of a model in a row of `AI_CALL`."""
+    """Return the AI call in a row of `AI_CALL`."""
     fields = dict(zip(AI_CALL, row, strict=True))
     fields["kind"] = _known(AiCallKind, "holdfast_ai_calls", fields["run"], "kind", fields["kind"])
     for name in ("prompt", "response"):
@@ -205,7 +204,7 @@ def ai_call_from(row: Row) -> AiCall:
 
 
 def ai_call_values(record: AiCall) -> Row:
-    """Return a call of a model as a row of `AI_CALL`."""
+    """Return an AI call as a row of `AI_CALL`."""
     prompt, response = record.prompt, record.response
     return (
         *_AI_CALL_HEAD(record),
@@ -217,7 +216,7 @@ def ai_call_values(record: AiCall) -> Row:
 
 
 def ai_total_from(row: Row) -> AiTotal:
-    """Return a row of name, counts and sums; costs are summed up in two parts, so that no sum is too large."""
+    """Return the totals in a row of name, counts and sums. Costs are summed in two parts, so that no sum overflows."""
     name, *counts, high, low, duration = row
     calls, failed, unpriced, input_tokens, output_tokens = (int(count or 0) for count in counts)
     return AiTotal(
@@ -233,37 +232,37 @@ def ai_total_from(row: Row) -> AiTotal:
 
 
 def slot_from(row: Row) -> SlotName:
-    """Return the slot in a row of `SLOT`."""
+    """Return the concurrency limit in a row of `SLOT`."""
     return SlotName(*row)
 
 
 def waited_for_from(row: Row) -> WaitedFor:
-    """Return a row of a namespace, a key, its limits, and how many slots are used."""
+    """Return the concurrency key in a row of namespace, key, limits and used slots."""
     namespace, key, limit, rate_limit, rate_period, used = row
-    # They are of whoever waits first: if that can't be read, it is to be found, and what is behind it is not to wait.
+    # The limits are those of the first that waits. If they are damaged, it must still be found, so that others proceed.
     limits = (one if one is None or isinstance(one, int) else 1 for one in (limit, rate_limit, rate_period))
     limit, rate_limit, rate_period = limits
     return WaitedFor(SlotPlace(namespace, key), limit, used, rate_limit, rate_period)
 
 
 def rate_from(row: Row) -> RateWindow:
-    """Return the row of `RATE` in which starts are counted."""
+    """Return the rate limit in a row of `RATE`."""
     return RateWindow(**replace_unreadable(RateWindow, dict(zip(RATE, row, strict=True))))
 
 
 def completed_from(row: Row) -> CompletedRow:
-    """Return a row of run, number, node, item and type."""
+    """Return the record in a row of run, number, node, item and type."""
     run, number, node, item, type_ = row
     return CompletedRow(run, number, node or "", item, type_)
 
 
 def node_rows_from(row: Row) -> NodeRows:
-    """Return a row of run, node, type, first and last number, and how many."""
+    """Return the record in a row of run, node, type, first and last number, and count."""
     return NodeRows(*row)
 
 
 def outline_from(row: Row) -> RunOutline:
-    """Return a row of the fields of an outline."""
+    """Return the outline in a row of its fields."""
     return RunOutline(*row)
 
 
@@ -276,21 +275,21 @@ def _known(kind: type[E], table: str, run: str, column: str, value: str) -> E:
 
 
 def _unreadable(table: str, run: str, columns: Iterable[tuple[str, str]]) -> UnreadableRowError:
-    """Return the error that says which of these columns can't be read, of which there is one at least."""
+    """Return the error for the first of these unreadable columns, of which at least one exists."""
     column, why = next(iter(columns))
     return UnreadableRowError(table, run, column, why)
 
 
 def values_of(columns: Sequence[str]) -> Callable[[object], Row]:
-    """Return a function that gives the fields of a record that these columns store, in their order."""
+    """Return a function that returns the fields of a record for these columns, in their order."""
     return attrgetter(*columns)
 
 
 def is_askable(text: str) -> bool:
-    """Whether a database can be asked for this text at all. What can't be asked for is not stored either."""
+    """Whether a database can be queried for this text. Other texts can't be stored either."""
     return "\0" not in text and (text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text))
 
 
 def askable(texts: Iterable[str]) -> list[str]:
-    """Return the distinct texts that can be asked for, ascending."""
+    """Return the distinct texts that a database can be queried for, ascending."""
     return sorted(filter(is_askable, set(texts)))

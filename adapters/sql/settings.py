@@ -1,7 +1,7 @@
-"""What a connection to PostgreSQL is opened with: what the URL says, and what must be ours whatever it says.
+"""Settings of connections to PostgreSQL: those of the URL, and those that Holdfast enforces.
 
-Ids are sent and read as UTF-8, a commit that was answered is on a disk, and a transaction may write: where the URL, the
-environment, the role or the database says otherwise, it is overruled. Timeouts and plans are only defaults.
+Ids are sent and read as UTF-8, an acknowledged commit is on disk, and a transaction may write: contrary settings of
+the URL, the environment, the role or the database are overruled. Timeouts and planner settings are only defaults.
 """
 
 import math
@@ -20,10 +20,10 @@ LOCK_SECONDS: Final = 2.0
 IDLE_SECONDS: Final = 10.0
 CONNECT_SECONDS: Final = 5.0
 CONNECT_SECONDS_MIN: Final = 2.0
-"""The driver waits no shorter for a connection, so a call may take that much longer than its caller wants to wait."""
+"""The driver's shortest connect timeout, by which a call may exceed its caller's deadline."""
 
 BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
-"""Says all of it, whatever the server, the role or the session would do by itself."""
+"""Explicit about all modes, so that defaults of the server, role or session have no effect."""
 TIMEOUTS: Final = {
     "statement_timeout": int(STATEMENT_SECONDS * 1000),
     "lock_timeout": int(LOCK_SECONDS * 1000),
@@ -35,8 +35,11 @@ _PLANNING: Final = {
     "enable_mergejoin": "off",
     "enable_seqscan": "off",
 }
-"""All our joins go from a short list into a table by its key. A queue's statistics are always out of date, and would
-lead the planner to read whole tables instead; a plan that is kept would do so for as long as it is."""
+"""All joins look up a short list of keys in a table.
+
+The statistics of a queue are always out of date and would make the planner read whole tables instead, and a cached
+plan would do so for as long as it lives.
+"""
 _FORMS: Final = {
     "bytea_output": "hex",
     "datestyle": "ISO",
@@ -45,18 +48,18 @@ _FORMS: Final = {
     "standard_conforming_strings": "on",
     "timezone": "UTC",
 }
-"""How values are read and written."""
+"""How values are formatted and parsed."""
 _TRANSACTIONS: Final = {
     "default_transaction_deferrable": "off",
     "default_transaction_isolation": r"read\ committed",
     "default_transaction_read_only": "off",
 }
-"""Of statements that stand alone. In transactions BEGIN says it."""
+"""For statements outside of transactions; within one, BEGIN sets these."""
 _ENCODING: Final = "UTF8"
 
 
 def _durable(only_here: str) -> str:
-    """Return what has commits answered once they are on a disk. What waits for more than that stays as it is."""
+    """Return the SQL that has commits acknowledged once they are on disk. A stricter setting is kept."""
     level = "replace(current_setting('synchronous_commit'), 'off', 'on')"
     return f"set_config('synchronous_commit', {level}, {only_here})"
 
@@ -69,12 +72,12 @@ LOCAL_SETTINGS: Final = (
     )
     + f", {_durable('true')}"
 )
-"""For the rest of a transaction."""
+"""Sets them until the end of a transaction."""
 BEGIN_SHARED: Final = (
     f"RESET ALL; SELECT set_config('client_encoding', '{_ENCODING}', true), "
     "set_config('idle_in_transaction_session_timeout', '{}', true)"
 )
-"""For a body of a step, which may have a connection whose last body has set what it liked."""
+"""For the body of a step, on a connection whose last body may have changed any setting."""
 JOIN_SHARED: Final = (
     f"RESET search_path; SELECT set_config('client_encoding', '{_ENCODING}', true); {LOCAL_SETTINGS}"
 )
@@ -83,8 +86,9 @@ CHECK_SESSION: Final = (
     "SELECT pg_backend_pid(), current_setting('synchronous_commit') <> 'off' "
     "AND current_setting('timezone') = 'UTC' AND current_setting('datestyle') LIKE 'ISO%'"
 )
-"""Which process answers; and whether a session is as it must be in what `options` don't overrule: those of the
-environment, PGTZ and PGDATESTYLE, come after them."""
+"""Returns the process id of the backend, and whether the session has the settings that `options` does not overrule:
+PGTZ and PGDATESTYLE of the environment are applied after it.
+"""
 REPAIR_SESSION: Final = (
     f"SELECT set_config('timezone', 'UTC', false), set_config('datestyle', 'ISO', false), {_durable('false')}"
 )
@@ -111,7 +115,9 @@ _CHOICES: Final = {
     "load_balance_hosts": frozenset({"disable", "random"}),
     "sslmode": frozenset({"disable", "allow", "prefer", "require", "verify-ca", "verify-full"}),
     "sslnegotiation": frozenset({"direct", "postgres"}),
-    "target_session_attrs": frozenset({"any", "primary", "read-write"}),  # the others can't write
+    "target_session_attrs": frozenset(
+        {"any", "primary", "read-write"}
+    ),  # other values select servers that can't write
 }
 _HOST: Final = re.compile(r"[^\s@/?#\[\]\\\"'<>]*|/[^\x00-\x1f]*")
 _PERCENT: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -123,14 +129,14 @@ _ESCAPE: Final = (
 
 
 def connection_settings(url: str, *, session_settings: bool = True) -> dict[str, Any]:
-    """Return psycopg's arguments for a URL: what must be ours, then what the URL says, then what we would say.
+    """Return psycopg's arguments for a URL: enforced settings, then those of the URL, then defaults.
 
-    ValueError, which shows nothing of the URL, if it can't be one.
+    ValueError for an invalid URL, without showing any of it.
     """
     from_url = _parsed_url(url)
     settings = {**_DEFAULTS, **from_url, "client_encoding": _ENCODING}
     if session_settings:
-        # The server takes what comes last.
+        # The last setting of a name wins.
         words = [f"-c {name}={value}" for name, value in {**TIMEOUTS, **_PLANNING}.items()]
         words += filter(None, [settings.get("options")])
         words += [f"-c {name}={value}" for name, value in {**_FORMS, **_TRANSACTIONS}.items()]
@@ -141,9 +147,9 @@ def connection_settings(url: str, *, session_settings: bool = True) -> dict[str,
 def connect(
     url: str, settings: dict[str, Any], seconds: float, *, autocommit: bool
 ) -> psycopg.Connection[Any]:
-    """Connect, in so many seconds at most, or as many as the URL says.
+    """Connect within `seconds`, or the `connect_timeout` of the URL.
 
-    TransientError, AccessDeniedError, SchemaError, InvalidUrlError: none of them, nor what caused them, has a secret.
+    TransientError, AccessDeniedError, SchemaError, InvalidUrlError; none of them, nor its cause, contains a secret.
     """
     if settings["connect_timeout"] == _DEFAULTS["connect_timeout"] and seconds < CONNECT_SECONDS:
         settings = {**settings, "connect_timeout": str(math.ceil(max(seconds, CONNECT_SECONDS_MIN)))}
@@ -154,15 +160,15 @@ def connect(
     except (psycopg.Error, ValueError) as error:
         message, is_ours = str(error), True
     message = hide(message.strip(), [*secrets_of(url), *_secrets_in(settings)])
-    # Not in the blocks above: what the driver has said would be the context of what is said of it.
+    # Outside the blocks above: the driver's error, which may quote a password, would become this one's context.
     raise (
         InvalidUrlError(f"no connection: {message}; correct the URL") if is_ours else from_connecting(message)
     )
 
 
 def _parsed_url(url: str) -> dict[str, Any]:
-    """Return what a URL says. The driver's own errors quote passwords, so that they are not even the cause of ours."""
-    _check_printable(url)  # the driver reads no further than a NUL
+    """Return the parts of a URL. The driver's errors quote passwords, so they are not kept even as a cause."""
+    _check_printable(url)  # the driver stops reading at a NUL
     scheme, _, rest = url.partition("://")
     try:
         parsed = conninfo_to_dict(f"{scheme.partition('+')[0]}://{rest}")
@@ -187,7 +193,7 @@ def _check_printable(text: str) -> None:
 
 
 def _check(settings: dict[str, Any]) -> None:
-    """ValueError for what no server would be asked for, or what can't be ours. It shows no values."""
+    """Raise ValueError for settings that are invalid, or that Holdfast can't work with. It shows no values."""
     texts = {name: str(value) for name, value in settings.items()}
     for text in texts.values():
         _check_printable(text)

@@ -1,4 +1,4 @@
-"""The statements of transactions, put together once for a database."""
+"""The SQL statements of transactions, built once per database."""
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
@@ -25,7 +25,7 @@ _CANCELLING: Final = (
     "kind = 'cancel', state = 'queued', wake_at = NULL, attempts = 0, session = NULL, leased_at = NULL, "
     "lost_attempts = 0, check_after = NULL, give_up_at = NULL"
 )
-"""What `cancelling` makes of a check, besides how often it may be tried."""
+"""The SQL of `cancelling`, except for the number of attempts."""
 
 
 _CLOSE_POLICIES: Final = ", ".join(f"'{policy.value}'" for policy in ClosePolicy)
@@ -35,7 +35,7 @@ _BLOCKED: Final = (
     f"close_policy = CASE WHEN close_policy IN ({_CLOSE_POLICIES}) THEN close_policy ELSE 'cancel' END"
 )
 _HELD: Final = "state = 'paused', session = NULL, leased_at = NULL, heartbeat_by = NULL"
-"""What `blocked_run` and `held_job` make of a run and a job, besides what they are given."""
+"""The SQL of `blocked_run` and `held_job`, except for their arguments."""
 
 
 _ADVANCE_STREAM: Final = (
@@ -45,7 +45,7 @@ _ADVANCE_STREAM: Final = (
     "due_at = CASE WHEN holdfast_outbox.state = 'ready' AND holdfast_outbox.due_at IS NULL "
     "THEN excluded.due_at ELSE holdfast_outbox.due_at END"
 )
-"""What news does to a stream that is there: see `Tables.advance_stream`."""
+"""The SQL of `Tables.advance_stream` for a stream that exists."""
 
 
 def _listed(columns: Sequence[str], table: str) -> str:
@@ -54,7 +54,7 @@ def _listed(columns: Sequence[str], table: str) -> str:
 
 @attrs.frozen
 class Reads:
-    """What transactions ask. Those whose name begins with `lock_` lock what they give."""
+    """The queries of transactions. Those whose names begin with `lock_` lock the rows that they return."""
 
     lock_runs: str
     lock_latest_runs: str
@@ -103,34 +103,39 @@ class Reads:
 
 @attrs.frozen
 class Writes:
-    """What transactions write, in the order of `NetChanges`. `closed_runs` takes the jobs of runs away.
-
-    `attributes` is what new runs are found by, `annotation_texts` what others are found by from now on. `removed_runs`
-    has one for each table; `runs` and `jobs` have several, the last of which writes all that may change.
-    """
+    """The writes of transactions, in the order of `NetChanges`."""
 
     removed_runs: tuple[Write, ...]
+    """One for each table."""
     removed_streams: Write
     new_runs: Write
     attributes: Write
+    """The index entries of new runs."""
     annotation_texts: Write
+    """The index entries for annotations of existing runs."""
     runs: tuple[Write, ...]
+    """From the narrowest to one that writes all columns that may change."""
     blocked_runs: Write
     held_jobs: Write
     cancelled_work: Write
     closed_runs: Write
+    """Deletes the jobs of runs."""
     closed_nodes: Write
+    """Deletes the jobs of nodes."""
     closed_jobs: Write
     new_jobs: Write
     jobs: tuple[Write, ...]
+    """As `runs`."""
     history: Write
     pages: Write
+    """Map items."""
     plans: Write
     replies: Write
     sessions: Write
     new_leaders: Write
     leaders: Write
     notes: Write
+    """Attempt output."""
     new_sinks: Write
     sinks: Write
     removed_sinks: Write
@@ -145,7 +150,7 @@ class Writes:
 
 
 def node_rows(of_runs: str) -> str:
-    """Return what counts the history rows of runs by node and type. `of_runs` is the condition that says which runs."""
+    """Return the statement that counts history rows of runs by node and type. `of_runs` is its condition."""
     return (
         "SELECT run, node, type, min(number), max(number), count(*) FROM holdfast_history "
         f"WHERE {of_runs} AND node IS NOT NULL GROUP BY run, node, type"
@@ -153,7 +158,7 @@ def node_rows(of_runs: str) -> str:
 
 
 def reads_for(dialect: Dialect) -> Reads:
-    """Put the reads together."""
+    """Build the queries for a database."""
     names = dialect.table_of("names", "n", {"namespace": "text", "id": "text"})
     newest = (
         f"FROM {names} CROSS JOIN holdfast_runs AS r WHERE r.namespace = n.namespace AND r.id = n.id "
@@ -281,12 +286,12 @@ def reads_for(dialect: Dialect) -> Reads:
 
 
 def waiting_for(dialect: Dialect) -> Mapping[Waiting, Searches]:
-    """Put together what is asked about those who wait for slots."""
+    """Build the searches for waiting runs and jobs."""
     return {waiting: searches_for(dialect, source) for waiting, source in SOURCES.items()}
 
 
 def writes_for(dialect: Dialect) -> Writes:
-    """Put the writes together. A run's key, name and origin, and a job's key, never change."""
+    """Build the writes for a database. A run's key, name and origin, and a job's key, never change."""
     of_runs = (tables.attributes, tables.notes, tables.annotations, tables.artifacts, tables.ai_calls)
     run_columns = [name for name in rows.RUN if name not in {"key", *_RUN_NAME, *_RUN_ORIGIN}]
     job_columns = [name for name in rows.JOB if name not in _JOB_KEY]

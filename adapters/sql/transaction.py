@@ -1,4 +1,4 @@
-"""The reads and the write of a transaction, on any of the databases."""
+"""The reads and the write of a transaction, for any database."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
@@ -61,7 +61,7 @@ _LANE: Final = ("lane", "queue", "definition", "most")
 
 @attrs.frozen
 class Statements:
-    """What transactions ask and write in a database, put together once."""
+    """The statements of transactions for one database, built once."""
 
     dialect: Dialect
     reads: Reads
@@ -72,11 +72,11 @@ class Statements:
 class SqlTransaction:
     """See `Transaction`.
 
-    An error of the database is kept: even if `work` catches it, the transaction can't be committed any more.
+    An error of the database is sticky: even if `work` catches it, the transaction can't be committed any more.
     """
 
     def __init__(self, link: Link, statements: Statements, receipt: str | None) -> None:
-        """`receipt` is what `apply` stores with the changes; None if it is stored already."""
+        """`receipt` is stored with the changes; None if it is stored already."""
         self._link = link
         self._dialect = statements.dialect
         self._reads = statements.reads
@@ -89,13 +89,13 @@ class SqlTransaction:
         self.failure: HoldfastError | None = None
 
     def end(self) -> None:
-        """Refuse everything from now on. Raise the error that the database has raised before, if any."""
+        """Refuse further use. Raise the error that the database has raised before, if any."""
         self._is_over = True
         if self.failure is not None:
             raise self.failure
 
     def commit(self) -> None:
-        """Have what was applied stored."""
+        """Commit the applied changes."""
         self._link.commit()
 
     def runs(self, keys: Collection[str], /) -> Sequence[Run]:
@@ -105,8 +105,8 @@ class SqlTransaction:
     def latest_runs(self, names: Collection[RunName], /) -> Sequence[Run]:
         """See `Transaction.latest_runs`.
 
-        While it waits for a lock, another transaction may have added a generation, which the first statement does not
-        see. The second one, sent along with it, does; so both must agree.
+        While the first statement waits for a lock, another transaction may add a generation, which it does not see.
+        The second statement, sent along with it, does; so both must agree.
         """
         wanted = sorted(name for name in set(names) if is_askable(name.namespace) and is_askable(name.id))
         if not wanted:
@@ -212,7 +212,7 @@ class SqlTransaction:
 
     def stage_jobs(self, name: RunName, stage: str, item: int | None, /) -> Sequence[JobKey]:
         """See `Transaction.stage_jobs`."""
-        # Below 0 is no item, and means all of them here.
+        # No item has a negative index; -1 selects all.
         if not all(map(is_askable, (*name, stage))) or not 0 <= (item or 0) <= NUMBER_MAX:
             return ()
         parameters = {
@@ -246,7 +246,7 @@ class SqlTransaction:
         return self._plain(self._reads.lost_jobs, {"limit": limit}, rows.job_key_from)
 
     def silent_jobs(self, before: Micros, limit: int, /) -> Sequence[JobKey]:
-        """See `Transaction.silent_jobs`."""
+        """See `Transaction`."""
         return self._plain(
             self._reads.heartbeat_overdue_jobs, {"before": before, "limit": limit}, rows.job_key_from
         )
@@ -256,11 +256,11 @@ class SqlTransaction:
         return self._plain(self._reads.active_runs, {"after": after, "limit": limit}, _first)
 
     def unsound_runs(self, keys: Collection[str], /) -> Sequence[str]:
-        """See `Transaction.unsound_runs`."""
+        """See `Transaction`."""
         return self._by_text(self._reads.runs_missing_jobs, "keys", keys, _first, lock=False)
 
     def has_deliveries(self) -> bool:
-        """See `Transaction.owes`."""
+        """See `Transaction.has_deliveries`."""
         return bool(self._plain(self._reads.has_deliveries, {}, _whole))
 
     def completed(
@@ -298,7 +298,7 @@ class SqlTransaction:
         return self._plain(self._reads.replies, parameters, rows.reply_from, keyed=True)
 
     def said_keys(self, keys: Collection[tuple[str, str]], /) -> Sequence[tuple[str, str, str]]:
-        """See `Transaction.said_keys`."""
+        """See `Transaction`."""
         wanted = sorted(key for key in set(keys) if is_askable(key[0]) and is_askable(key[1]))
         if not wanted:
             return ()
@@ -310,7 +310,7 @@ class SqlTransaction:
         return self._by_text(self._reads.annotations, "runs", runs, rows.annotation_from)
 
     def duties(self, names: Collection[str], /) -> Sequence[LeaderLease]:
-        """See `Transaction.duties`."""
+        """See `Transaction`."""
         return self._by_text(self._reads.lock_leaders, "names", names, rows.leader_from)
 
     def all_sinks(self) -> Sequence[Sink]:
@@ -343,7 +343,7 @@ class SqlTransaction:
         return self._search(self._reads.lock_due_streams, parameters, rows.stream_from)
 
     def parked_streams(self, namespace: str, sink: str, run_id: str, limit: int, /) -> Sequence[Stream]:
-        """See `Transaction.parked_streams`."""
+        """See `Transaction`."""
         if not all(map(is_askable, (namespace, sink, run_id))):
             return ()
         parameters = {"namespace": namespace, "sink": sink, "run_id": run_id, "limit": limit}
@@ -361,7 +361,7 @@ class SqlTransaction:
     def unheard(
         self, namespace: str, sinks: Collection[str], runs: Collection[str], /
     ) -> Sequence[StreamHead]:
-        """See `Transaction.unheard`."""
+        """See `Transaction`."""
         names, keys = askable(sinks), askable(runs)
         if not names or not keys or not is_askable(namespace):
             return ()
@@ -496,7 +496,7 @@ class SqlTransaction:
     def _search(
         self, sql: str, parameters: Parameters, record: Callable[[Row], T], *, keyed: bool = False
     ) -> Sequence[T]:
-        """Look for rows to lock; where a transaction keeps others out, open one only if there are any."""
+        """Find and lock rows. If an open transaction blocks others, open one only if there are any."""
         if self._link.probes and not self._link.began and not self._plain(sql, parameters, _whole):
             return ()
         return self._locked(sql, parameters, record, keyed=keyed)

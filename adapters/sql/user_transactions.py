@@ -1,4 +1,4 @@
-"""A transaction that a step's body works in, through SQLAlchemy, before our own rows join it."""
+"""Transactions of step bodies, through SQLAlchemy, which the store's own rows join at the end."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -19,11 +19,11 @@ R = TypeVar("R")
 _IN_BODY: Final = "holdfast_in_body"
 CONNECTIONS_KEPT: Final = 4
 CONNECTIONS_MORE: Final = 28
-"""How many bodies may be in transactions beside those: as many as SQLite lets read."""
+"""How many more bodies may be in transactions at a time: with these, as many as SQLite's readers."""
 
 
 class JoinedTransaction:
-    """See `SharedTransaction`. `new_transaction` makes ours of a link; `has_receipt` asks for a lost one's receipt."""
+    """See `SharedTransaction`."""
 
     def __init__(
         self,
@@ -32,6 +32,7 @@ class JoinedTransaction:
         new_transaction: Callable[[Link], SqlTransaction],
         has_receipt: Callable[[], bool],
     ) -> None:
+        """`new_transaction` wraps a link; `has_receipt` looks up the receipt of an unanswered commit."""
         transaction = shared.connection.get_transaction()
         assert isinstance(transaction, RootTransaction)
         self._handle = handle
@@ -73,10 +74,10 @@ class JoinedTransaction:
 
 
 def handle_for(connection: Connection, wanted: type) -> object:
-    """Return something of this class that works in a connection's transaction. NoTransactionError if it can't be."""
+    """Return an object of class `wanted` that works in a connection's transaction. NoTransactionError otherwise."""
     if isinstance(connection, wanted):
         return connection
-    # Not at the top: most programs need none of it.
+    # Imported here, because most programs do not need it.
     from sqlalchemy.orm import Session
 
     if issubclass(wanted, Session):
@@ -88,7 +89,7 @@ def handle_for(connection: Connection, wanted: type) -> object:
 
 @contextmanager
 def closing(handle: object) -> Generator[None]:
-    """Close a session in the end; a connection is closed by whoever has opened it."""
+    """Close a session at the end. A connection is closed by its owner."""
     try:
         yield
     finally:
@@ -97,7 +98,7 @@ def closing(handle: object) -> Generator[None]:
 
 
 def for_bodies(engine: Engine) -> Engine:
-    """Have connections of an engine refuse what bodies must not do in `in_body`: to commit, and to begin again."""
+    """Make connections of an engine refuse what bodies must not do within `in_body`: commit, or begin again."""
     event.listen(engine, "commit", _refuse)
     event.listen(engine, "begin", _refuse)
     return engine
@@ -105,7 +106,7 @@ def for_bodies(engine: Engine) -> Engine:
 
 @contextmanager
 def in_body(connection: Connection) -> Generator[None]:
-    """Have a connection refuse to end its transaction meanwhile, and to do more once it is rolled back."""
+    """Make a connection refuse to commit meanwhile, and to continue after a rollback."""
     connection.execution_options(**{_IN_BODY: True})
     try:
         yield
@@ -119,7 +120,7 @@ def _refuse(connection: Connection) -> None:
 
 
 def receipt_is_there(link: Link, receipt: str) -> bool:
-    """Whether the transaction that had this receipt was committed. Waits for one that still may be."""
+    """Whether the transaction with this receipt was committed. Waits while that is undecided."""
     try:
         link.put_receipt(receipt)
     except ConflictError:

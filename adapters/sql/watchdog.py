@@ -1,8 +1,8 @@
-"""Gives up connections that do not answer.
+"""Timeouts for connections that do not answer.
 
-A socket whose other end is gone without a word, or behind a proxy that swallows everything, lets a driver wait for
-ever: the kernel's timeouts only see bytes that nobody acknowledged. Shutting the socket down wakes the waiting thread
-with an error.
+A driver can wait for ever on a socket whose peer vanished silently, or that is behind a proxy which swallows all
+data: the operating system's timeouts only see unacknowledged bytes. Shutting the socket down wakes the waiting
+thread with an error.
 """
 
 import contextlib
@@ -16,23 +16,23 @@ from typing import Protocol
 
 
 class HasSocket(Protocol):
-    """A connection's file descriptor; OSError or the driver's error if it is closed."""
+    """A connection with a file descriptor. If it is closed, `fileno` raises OSError or the driver's error."""
 
     def fileno(self) -> int:
-        """Return the descriptor."""
+        """Return the file descriptor."""
         ...
 
 
 class Watchdog:
-    """One thread that looks after all waiting connections; it is started by the first, and sleeps while none waits."""
+    """One thread that watches all waiting connections. It starts with the first one, and sleeps while none waits."""
 
     def __init__(self, seconds: float) -> None:
-        """`seconds` is how long an answer may take."""
+        """`seconds` is the longest wait for an answer."""
         self._seconds = seconds
         self.renew()
 
     def renew(self) -> None:
-        """Begin anew. In a forked child: who waits in the parent is none of its business."""
+        """Reset. In a forked child, waits of the parent do not count."""
         self._lock = threading.Lock()
         self._waiting: dict[int, tuple[float, HasSocket]] = {}
         self._anyone = threading.Event()
@@ -40,7 +40,7 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     def enter(self, connection: HasSocket, until: float = math.inf) -> None:
-        """Say that an answer is being waited for, and not longer than until then, by the monotonic clock."""
+        """Start to watch a connection that waits for an answer, at most until `until` by the monotonic clock."""
         with self._lock:
             self._waiting[id(connection)] = (min(time.monotonic() + self._seconds, until), connection)
             if self._thread is None:
@@ -53,12 +53,12 @@ class Watchdog:
             anyone.set()
 
     def leave(self, connection: HasSocket) -> None:
-        """Say that the answer came, or that nobody waits for it any more."""
+        """Stop watching a connection."""
         with self._lock:
             self._waiting.pop(id(connection), None)
 
     def close(self) -> None:
-        """Stop watching, until somebody waits again."""
+        """Stop the thread, until the next `enter`."""
         with self._lock:
             thread, self._thread = self._thread, None
             self._stopped.set()
@@ -82,6 +82,6 @@ class Watchdog:
 
 
 def hang_up(connection: HasSocket) -> None:
-    """Shut a connection's socket down, so that whoever waits for it gets an error."""
+    """Shut a connection's socket down, so that a thread waiting for it gets an error."""
     with contextlib.suppress(Exception), socket.socket(fileno=os.dup(connection.fileno())) as copy:
         copy.shutdown(socket.SHUT_RDWR)

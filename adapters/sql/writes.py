@@ -1,4 +1,4 @@
-"""From the net changes of a batch to the rows of each statement, keys ascending."""
+"""Conversion of a batch's net changes to the rows of each statement, keys ascending."""
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
@@ -20,9 +20,9 @@ WritePlan: TypeAlias = Sequence[tuple[Write, Sequence[Row]]]
 
 
 def write_plan(net: NetChanges, writes: Writes, known: Known) -> WritePlan:
-    """Return the statements that a batch needs, in the order of the fields of `NetChanges`.
+    """Return the statements for a batch, in the order of the fields of `NetChanges`.
 
-    What is written before makes jobs look otherwise than they are `known` if work is cancelled.
+    Cancelling external work changes jobs before they are updated, so `known` is of no use then.
     """
     if net.cancelled_work:
         known = Known()
@@ -85,7 +85,7 @@ def write_plan(net: NetChanges, writes: Writes, known: Known) -> WritePlan:
 
 
 def is_sure(plan: WritePlan, net: NetChanges, writes: Writes, known: Known) -> bool:
-    """Whether all rows that a plan updates are there for certain: nobody takes away what is locked."""
+    """Whether all rows that a plan updates certainly exist: locked rows can't be deleted by others."""
     if net.cancelled_work or not (
         net.runs.keys() <= known.runs.keys() and net.jobs.keys() <= known.jobs.keys()
     ):
@@ -95,7 +95,7 @@ def is_sure(plan: WritePlan, net: NetChanges, writes: Writes, known: Known) -> b
 
 
 def _attributes(net: NetChanges) -> Sequence[Row]:
-    """Return what new runs are found by, what is said of them in the same batch included."""
+    """Return the index entries of new runs, including those for annotations in the same batch."""
     found = {row for run in net.new_runs.values() for row in attribute_rows(run)}
     for annotation in net.annotations:
         run = net.new_runs.get(annotation.run)

@@ -1,1 +1,1 @@
-"""Time and identity from the machine that Holdfast runs on."""
+"""Time and ids from the machine that Holdfast runs on."""

@@ -1,23 +1,23 @@
-"""The machine's own clock."""
+"""The clock of the machine."""
 
 import time
 from datetime import UTC, datetime
 
 
 class SystemClock:
-    """The machine's wall clock, its monotonic clock, and really waiting."""
+    """The machine's wall clock, its monotonic clock, and real sleep."""
 
     def now(self) -> datetime:
-        """Return the instant, aware, in UTC."""
+        """Return the current time as an aware datetime in UTC."""
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Return seconds since some fixed moment of this machine; never less than before."""
+        """Return seconds since some fixed moment of this machine. Never decreases."""
         return time.monotonic()
 
     def sleep(self, seconds: float, /) -> None:
-        """Return when that many seconds have passed; at once if there are none to wait for."""
+        """Block until that many seconds have passed; return at once for zero or less."""
         until = time.monotonic() + seconds
-        # The operating system may wake a sleeper a little early by the clock that we promise to go by.
+        # The operating system may wake a sleeper a little early by the monotonic clock.
         while (remaining := until - time.monotonic()) > 0:
             time.sleep(remaining)

@@ -1,4 +1,4 @@
-"""Fresh ids: ULIDs (https://github.com/ulid/spec), 48 bits of milliseconds and 80 of chance in 26 characters."""
+"""A generator of ULIDs (https://github.com/ulid/spec): 48 bits of milliseconds and 80 random bits in 26 characters."""
 
 import os
 import random
@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Final
 
 ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-"""Crockford's base 32: in the order of ASCII, and without letters that look like digits."""
+"""Crockford's base 32: in ASCII order, without letters that look like digits."""
 
 _TIME_MAX: Final = 1 << 48
 _HIGH_BITS: Final = 40
@@ -19,7 +19,7 @@ _PAIRS: Final = tuple(first + second for first in ALPHABET for second in ALPHABE
 
 
 def ulid(milliseconds: int, chance: int) -> str:
-    """Return the ULID of an instant (milliseconds since 1970) and 80 bits. ValueError if one does not fit."""
+    """Return the ULID of an instant (milliseconds since 1970) and 80 random bits. ValueError if one is out of range."""
     if not 0 <= milliseconds < _TIME_MAX or not 0 <= chance < 1 << 80:
         raise ValueError(f"{milliseconds} ms and {chance} do not fit into 48 and 80 bits")
     return _digits(milliseconds, 10) + _digits(chance, 16)
@@ -40,21 +40,21 @@ def _digits(number: int, width: int) -> str:
 
 
 class UlidIds:
-    """Ids that rise within this process, whatever the wall clock does, and are unique among all processes.
+    """A source of ids that rise within this process, whatever the wall clock does, and are unique among processes.
 
-    Within one millisecond, and while the wall clock stands behind where it has been, an id is the one before it
-    plus one; otherwise its 80 bits are drawn afresh. Safe to use from several threads, and in a forked child.
+    Within one millisecond, and while the wall clock is behind an earlier reading, an id is the one before plus one;
+    otherwise its 80 bits are random. Safe to use from several threads, and in a forked child.
     """
 
     def __init__(self, clock_ns: Callable[[], int] = time.time_ns) -> None:
-        """`clock_ns` tells the nanoseconds since 1970."""
+        """`clock_ns` returns nanoseconds since 1970."""
         self._clock_ns = clock_ns
         self._milliseconds = -1
         self._start_afresh()
         _SOURCES.add(self)
 
     def new(self) -> str:
-        """Return a fresh id, which sorts after all earlier ones of this source."""
+        """Return a new id, which sorts after all earlier ones of this source."""
         milliseconds = self._clock_ns() // 1_000_000
         with self._lock:
             if milliseconds > self._milliseconds:
@@ -68,22 +68,22 @@ class UlidIds:
         return f"{prefix}{_PAIRS[low >> 30]}{_PAIRS[low >> 20 & 1023]}{_PAIRS[low >> 10 & 1023]}{_PAIRS[low & 1023]}"
 
     def _draw(self, milliseconds: int) -> None:
-        # Counting up happens in the low half only, so the rest of the text is made once in a millisecond. The low
-        # half starts in its lower half, which leaves room for more ids than a millisecond can see.
+        # Only the low half counts up, so the other characters are made once per millisecond. The low
+        # half starts in its lower half, which leaves more ids than a millisecond can use.
         self._milliseconds = milliseconds
         self._prefix = ulid(milliseconds, self._random.getrandbits(_HIGH_BITS) << _LOW_BITS)[:18]
         self._low = self._random.getrandbits(_LOW_BITS - 1)
 
     def _start_afresh(self) -> None:
         self._lock = Lock()
-        # Ids need to be unique, not secret: a generator seeded by the system is as good, and ten times faster.
+        # Ids need not be secret, so a generator seeded by the system will do. It is ten times as fast.
         self._random = random.Random(os.urandom(32))  # noqa: S311
         self._draw(self._milliseconds + 1)
 
     @staticmethod
     def _after_fork() -> None:
-        # A child would otherwise give out its parent's next ids, and may have been forked while the lock was held.
-        # It goes on in the next millisecond, so that its ids sort after those that its parent gave out before.
+        # A child would otherwise generate its parent's next ids, and may have been forked while the lock was held.
+        # It starts in the next millisecond, so that its ids sort after the earlier ones of its parent.
         for source in tuple(_SOURCES):
             source._start_afresh()
 

@@ -1,1 +1,1 @@
-"""Queries that a store answers outside of transactions, one module a subject."""
+"""Queries that a store answers outside of transactions, one module per subject."""

@@ -1,4 +1,4 @@
-"""Questions to a store of somebody who looks through all of it, page by page: of all namespaces, without locks."""
+"""Queries for checking a whole store, page by page, over all namespaces and without locks."""
 
 from collections.abc import Sequence
 
@@ -9,12 +9,12 @@ from holdfast.ports.records import HistoryRow, Job, Micros, Run, RunName
 from holdfast.ports.unreadable import Unreadable
 
 LAST: str = "\U0010ffff"
-"""A text that comes after every key."""
+"""A text that sorts after every key."""
 
 
 @attrs.frozen
 class WholeRun:
-    """A run and all its jobs, by number, as they were at one moment."""
+    """A run and all its jobs, by number, from one snapshot."""
 
     run: Run
     jobs: Sequence[Job]
@@ -22,18 +22,20 @@ class WholeRun:
 
 @attrs.frozen(kw_only=True)
 class WholeRuns(Query[tuple[WholeRun, ...]]):
-    """The next runs after a key, in the order of their keys; with `keys`, those of these."""
+    """The next runs by key, each with its jobs."""
 
     keys: tuple[str, ...] | None = None
+    """If set, only the runs with these keys are returned."""
     after: str = ""
+    """The key of the last run of the page before."""
     limit: int = 100
 
 
 @attrs.frozen
 class UnreadableRows(Query[tuple[Unreadable, ...]]):
-    """The columns that can't be read of runs of these keys, of their jobs, histories and items: each of these once.
+    """The columns that can't be read of these runs, their jobs, histories and items, each once.
 
-    Where there are jobs, and no row of their run, it is the column `run` of these.
+    Jobs without a row of their run are reported as the column `run`.
     """
 
     keys: tuple[str, ...]
@@ -41,42 +43,40 @@ class UnreadableRows(Query[tuple[Unreadable, ...]]):
 
 @attrs.frozen(kw_only=True)
 class HistoriesOf(Query[tuple[HistoryRow, ...]]):
-    """The histories of several runs, by run and number, without inline values: a payload is there if it is a blob.
-
-    For the next page give run and number of the last row as `after`.
-    """
+    """The histories of several runs, by run and number, without inline values: only blobs are returned as payloads."""
 
     runs: tuple[str, ...]
     after: tuple[str, int] = ("", 0)
+    """Run and number of the last row of the page before."""
     limit: int = 1_000
 
 
 @attrs.frozen
 class KinOf(Query[tuple[str, ...]]):
-    """The keys of runs by name: of each name the newest generation, and those that the job of this id waits for.
-
-    The id is "" where there is no such job.
-    """
+    """For each name, the key of the newest generation and those of the child runs that a job waits for."""
 
     wanted: tuple[tuple[RunName, str], ...]
+    """Names of runs, each with the id of a parent job; "" if there is no such job."""
 
 
 @attrs.frozen(kw_only=True)
 class RowsOfNothing(Query[tuple[tuple[str, str], ...]]):
-    """What there are rows of under keys of which there is no run, after one key and up to another.
+    """Orphaned rows: keys without a run, each with the kind of rows that exist under it.
 
-    By key: the key, and one of `jobs`, `history`, `items`, `notes`, `annotations`, `artifacts` and `ai_calls`; and,
-    where a store has an index of them, `attributes`.
+    The kinds are `jobs`, `history`, `map_items`, `attempt_output`, `annotations`, `artifacts`, `ai_calls` and, where a
+    store has an index of them, `attributes`. Ordered by key.
     """
 
     after: str
+    """The first key is after this one."""
     upto: str = LAST
+    """The last key that counts."""
     limit: int = 1_000
 
 
 @attrs.frozen
 class SlotsOver:
-    """A key of which more have a slot than the highest limit among them allows."""
+    """A concurrency key with more slots taken than the highest limit among their holders."""
 
     place: SlotPlace
     used: int
@@ -85,7 +85,7 @@ class SlotsOver:
 
 @attrs.frozen
 class SlotsOverLimit(Query[tuple[SlotsOver, ...]]):
-    """The keys of which more runs, or jobs, have a slot than may, in their order."""
+    """The concurrency keys of which runs, or jobs, hold more slots than their limit, ascending."""
 
     waiting: Waiting
     limit: int = attrs.field(default=1_000, kw_only=True)
@@ -93,42 +93,46 @@ class SlotsOverLimit(Query[tuple[SlotsOver, ...]]):
 
 @attrs.frozen
 class LiveSessions(Query[int]):
-    """How many sessions there are that are open and have not expired at this instant."""
+    """How many sessions are open and not expired at this instant."""
 
     now: Micros
 
 
 @attrs.frozen
 class StreamPlace:
-    """How far a run's events have come to a sink, and how far its history goes; `last_row` is None without a run."""
+    """How far a stream was delivered, and how far its run's history goes."""
 
     run: str
     head_row: int
     delivered: int
     due_at: Micros | None
     last_row: int | None
+    """The number of the run's last row; None without a run."""
 
 
 @attrs.frozen(kw_only=True)
 class StreamPlaces(Query[tuple[StreamPlace, ...]]):
-    """The next streams to the sink of this key, after that of a run."""
+    """The next streams of a sink, by run."""
 
     sink: str
+    """The key of the sink."""
     after: str = ""
+    """The key of the run of the last stream of the page before."""
     limit: int = 1_000
 
 
 @attrs.frozen
 class BlobUse:
-    """A blob that a row refers to. `what` says which: a history row, an artifact, a call of a model, or an item."""
+    """A blob that a row refers to."""
 
     run: str
     what: str
+    """The kind of row: `artifact`, `ai_call` or `item`."""
     blob: str
 
 
 @attrs.frozen(kw_only=True)
 class BlobsOf(Query[tuple[BlobUse, ...]]):
-    """The blobs that the rows of these runs refer to, those of their histories left out, by run."""
+    """The blobs that rows of these runs refer to, except those of history rows, by run."""
 
     runs: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Questions to a store about what runs say of themselves."""
+"""Queries for what attempts and operators recorded about a run: output, annotations, artifacts, calls of AI models."""
 
 from typing import Literal
 
@@ -12,82 +12,85 @@ from holdfast.ports.records import Micros, OutputRow
 
 @attrs.frozen
 class NotesInOrder(Query[tuple[OutputRow, ...]]):
-    """What attempts of a run have said, in the order of `at` and id, after a place. Of these kinds; of all if none."""
+    """The attempt output of a run, by `at` and id."""
 
     run: str
     after: ListPlace | None = attrs.field(default=None, kw_only=True)
+    """The position of the last row of the page before."""
     kinds: tuple[str, ...] = attrs.field(default=(), kw_only=True)
+    """The kinds to return; empty for all."""
     limit: int = attrs.field(default=1_000, kw_only=True)
 
 
 @attrs.frozen
 class NewestProgress(Query[tuple[OutputRow, ...]]):
-    """The newest note of kind `progress` of each job of a run that has one, by job, after that number."""
+    """The newest `progress` row of each job of a run that has one, by job."""
 
     run: str
     after: int = attrs.field(default=0, kw_only=True)
+    """The job number of the last row of the page before."""
     limit: int = attrs.field(default=1_000, kw_only=True)
 
 
 @attrs.frozen(kw_only=True)
 class AnnotationFilter:
-    """Which annotations are asked for: those of which all that is said here is true.
-
-    `since` is the first instant that counts, `until` the first that does not any more.
-    """
+    """A filter for annotations; all given conditions must hold."""
 
     name: str | None = None
     prefix: str | None = None
+    """A prefix of the name."""
     actor_kind: str | None = None
     actor_id: str | None = None
     scope: Scope | None = None
     node: str | None = None
     item: int | None = None
     since: Micros | None = None
+    """The first instant that counts."""
     until: Micros | None = None
+    """The first instant that no longer counts."""
 
 
 @attrs.frozen
 class AnnotationsOf(Query[tuple[Annotation, ...]]):
-    """What was said of a run, oldest first. For the next page give the place of the last one as `after`."""
+    """The annotations of a run, oldest first."""
 
     run: str
     which: AnnotationFilter = attrs.field(factory=AnnotationFilter)
     after: ListPlace | None = attrs.field(default=None, kw_only=True)
+    """The position of the last annotation of the page before."""
     limit: int = attrs.field(default=100, kw_only=True)
 
 
 @attrs.frozen
 class ArtifactsOf(Query[tuple[Artifact, ...]]):
-    """The artifacts of a run, by job, epoch and name; those of one name if it is given.
-
-    For the next page give job, epoch and name of the last one as `after`.
-    """
+    """The artifacts of a run, by job, epoch and name."""
 
     run: str
     name: str | None = attrs.field(default=None, kw_only=True)
+    """If set, only artifacts of this name are returned."""
     after: tuple[int, int, str] | None = attrs.field(default=None, kw_only=True)
+    """Job, epoch and name of the last artifact of the page before."""
     limit: int = attrs.field(default=1_000, kw_only=True)
 
 
 @attrs.frozen
 class AiCallsOf(Query[tuple[AiCall, ...]]):
-    """The calls of models of a run, oldest first: of a topic and those below it, and of a model, if these are given.
-
-    For the next page give the place of the last one as `after`.
-    """
+    """The calls of AI models that a run made, oldest first."""
 
     run: str
     topic: str | None = attrs.field(default=None, kw_only=True)
+    """If set, only calls of this topic and of those below it are returned."""
     model: str | None = attrs.field(default=None, kw_only=True)
     after: ListPlace | None = attrs.field(default=None, kw_only=True)
+    """The position of the last call of the page before."""
     limit: int = attrs.field(default=100, kw_only=True)
 
 
 @attrs.frozen
 class AiTotalsOf(Query[tuple[AiTotal, ...]]):
-    """What the calls of models of a run come to, by model or by topic, in that order; of a topic if it is given."""
+    """The totals of the calls of AI models that a run made, sorted by model or by topic."""
 
     run: str
     topic: str | None = attrs.field(default=None, kw_only=True)
+    """If set, only calls of this topic and of those below it count."""
     by: Literal["model", "topic"] = attrs.field(default="model", kw_only=True)

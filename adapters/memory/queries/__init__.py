@@ -1,1 +1,1 @@
-"""Queries of the memory store, one module a subject."""
+"""Queries of the in-memory store, one module per subject."""

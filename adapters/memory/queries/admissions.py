@@ -1,4 +1,4 @@
-"""Who waits for slots, and who has one, among plain dictionaries."""
+"""Waiting for slots: runs and jobs that wait, and slots that are taken, computed from plain dictionaries."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,11 +9,11 @@ from holdfast.ports.records import Job, JobState, Run, RunStatus
 from holdfast.ports.working_set import Tables
 
 _Waiter = tuple[SlotPlace, int, tuple[str, int]]
-"""For what, the rank, and who: ordered as they are served."""
+"""Concurrency key, rank, and key of the run or job. Sorts in the order of admission."""
 
 
 def waited_for(tables: Tables, waiting: Waiting) -> list[WaitedFor]:
-    """Return all keys for which somebody waits, ascending."""
+    """Return all concurrency keys for which runs or jobs wait, ascending."""
     taken = used(tables, waiting)
     found: list[WaitedFor] = []
     for place, waiters in groupby(_waiters(tables, waiting), lambda waiter: waiter[0]):
@@ -29,7 +29,7 @@ def waited_for(tables: Tables, waiting: Waiting) -> list[WaitedFor]:
 
 
 def queued(tables: Tables) -> Counter[SlotPlace]:
-    """Return how many jobs with a rate limit of each key may start at any moment."""
+    """Return how many jobs with a rate limit are queued for each key."""
     jobs = (job for job in tables.all_jobs() if job.state is JobState.QUEUED and job.rate_limit is not None)
     return Counter(map(_place, jobs))
 
@@ -37,7 +37,7 @@ def queued(tables: Tables) -> Counter[SlotPlace]:
 def first_waiting(
     tables: Tables, waiting: Waiting, wanted: Sequence[tuple[SlotPlace, int]]
 ) -> Iterator[tuple[str, int]]:
-    """Yield for each key so many of those who wait."""
+    """Yield the keys of the first waiting runs or jobs of each concurrency key, as many as requested for it."""
     left = dict(wanted)
     for place, _, name in _waiters(tables, waiting):
         if left.get(place, 0) > 0:

@@ -1,4 +1,4 @@
-"""Answers the questions of `Persistence.read` from plain dictionaries."""
+"""Answers to the queries of `Persistence.read` from plain dictionaries."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -67,11 +67,11 @@ R = TypeVar("R")
 
 
 def answer(tables: Tables, query: Query[R]) -> R:
-    """Return the answer. TypeError for a question that is not known."""
+    """Return the answer to a query. TypeError for an unknown query."""
     return cast("R", _answer(tables, query))
 
 
-def _answer(tables: Tables, query: object) -> object:  # one arm a question
+def _answer(tables: Tables, query: object) -> object:  # one arm per query
     match query:
         case FindRun(name, None):
             return tables.run_named(name)
@@ -151,7 +151,7 @@ def _answer(tables: Tables, query: object) -> object:  # one arm a question
 
 
 def node_rows(tables: Tables, run: str) -> Iterator[NodeRows]:
-    """Yield what the history of a run has about its nodes."""
+    """Yield a summary of the history rows about each node of a run."""
     numbers: dict[tuple[str, str], list[int]] = {}
     for row in tables.history.get(run, ()):
         if row.node is not None:
@@ -251,7 +251,7 @@ def _counts(tables: Tables, namespace: str) -> StoreCounts:
 
 
 def dead_lettered_in(tables: Tables, namespace: str) -> list[Stream]:
-    """Return the parked streams of a namespace's sinks, by key."""
+    """Return the dead-lettered streams of a namespace's sinks, by key."""
     return [
         stream
         for _, stream in sorted(tables.streams.items())

@@ -1,4 +1,4 @@
-"""Answers the questions of somebody who looks through everything, from plain dictionaries."""
+"""Answers to the queries that check a whole store, from plain dictionaries."""
 
 from collections.abc import Iterator
 from typing import cast
@@ -28,7 +28,7 @@ from holdfast.ports.working_set import Tables
 
 
 def inspected(tables: Tables, query: object) -> object:
-    """Return the answer. TypeError for a question that is not known."""
+    """Return the answer to a query. TypeError for an unknown query."""
     match query:
         case WholeRuns():
             return tuple(_whole_runs(tables, query))

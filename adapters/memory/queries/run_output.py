@@ -1,4 +1,4 @@
-"""Answers questions about what runs say of themselves from plain dictionaries."""
+"""Answers to the queries for attempt output, annotations, artifacts and AI calls, from plain dictionaries."""
 
 from collections.abc import Callable, Iterable
 
@@ -19,7 +19,7 @@ from holdfast.ports.working_set import Tables
 
 
 def answer_reported(tables: Tables, query: object) -> object:
-    """Return the answer. TypeError for a question that is not known."""
+    """Return the answer to a query. TypeError for an unknown query."""
     match query:
         case NotesInOrder():
             return _notes(tables, query)

@@ -1,9 +1,8 @@
-"""PostgreSQL by psycopg: a small pool, few round trips, and nothing that a pooler between us could not bear.
+"""Connections to PostgreSQL by psycopg, with few round trips, safe behind a pooler (docs/decisions/0010).
 
 All writes to one table are one statement, so a transaction takes about as many round trips as it touches tables.
-Statements that find rows by their keys are prepared if no pooler is between us; no other session state is relied on.
-What needs no answer before the next one is sent along with it: BEGIN with the first question, and COMMIT with the
-writes.
+Statements that do not need an answer first are sent together: BEGIN with the first query, COMMIT with the writes.
+Statements that find rows by key are prepared if no pooler is in between. No other session state is relied on.
 """
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
@@ -47,24 +46,24 @@ from holdfast.ports.errors import HoldfastError
 from holdfast.ports.process_forks import leave_alone, renew_in_forks
 
 ANSWER_SECONDS: Final = STATEMENT_SECONDS + 3.0
-"""How long to wait for an answer: longer than the server works on it."""
+"""How long to wait for an answer: longer than the server's statement timeout."""
 GRACE_SECONDS: Final = 0.5
-"""How much longer than that an answer is waited for."""
+"""How much longer than its deadline a call waits for an answer."""
 AGE_SECONDS: Final = 1800.0
-"""When a connection is replaced, so that servers behind a balancer get their share again."""
+"""Age at which a connection is replaced, so that all servers behind a load balancer get their share again."""
 
 MIGRATION_LOCK: Final = 0x686F6C64_66617374  # "holdfast"
 
 _PUT_RECEIPT: Final = f"INSERT INTO holdfast_commit_receipts (id, at) VALUES (%(receipt)s, {POSTGRES_CLOCK})"
 _UNPREPARED: Final = frozenset({"26000", "42P05", "0A000"})
-"""What the server says where it has not kept a statement, has kept another, or its result has other columns by now."""
+"""SQLSTATEs for a prepared statement that is unknown, exists already, or whose result has other columns by now."""
 _SHARED_SECONDS: Final = 60.0
-"""How long a step's body may let the database wait for its next statement, in a transaction that holds locks."""
+"""How long the body of a step may be idle in a transaction, which holds locks."""
 _NO_OPTIONS: Final = "unsupported startup parameter"
-"""What PgBouncer says to settings of the session."""
+"""PgBouncer's error for session settings in the startup packet."""
 
 _Statement = tuple[str, Parameters, bool]
-"""A statement, what it is given, and whether it is for the server to keep."""
+"""SQL, parameters, and whether the server may prepare it."""
 
 _Writes = Sequence[tuple[Write, Sequence[Row]]]
 _COMMIT: Final[Sequence[_Statement]] = (("COMMIT", NONE, False),)
@@ -103,7 +102,7 @@ class PostgresLink:
 
     @property
     def remembers(self) -> "PostgresLink | None":
-        """See `Link.remembers`. Behind a pooler it is not known who answers."""
+        """See `Link.remembers`. None behind a pooler, where the server may change."""
         return self if self._versions is not None and self._statements.prepares else None
 
     @property
@@ -118,7 +117,7 @@ class PostgresLink:
         return self._versions
 
     def begin(self) -> None:
-        """Note that a transaction is wanted; it is opened together with the next statement."""
+        """See `Link.begin`. BEGIN is sent together with the next statement."""
         if not self._began:
             self._began = True
             self._unsent = self._preamble
@@ -168,7 +167,7 @@ class PostgresLink:
         return answers[-2].rows()
 
     def query_and_commit(self, sql: str, parameters: Parameters, /) -> list[Row]:
-        """See `Remembers.query_and_commit`. BEGIN says how, whatever the server or the session would do by itself."""
+        """See `Remembers.query_and_commit`. BEGIN is explicit, so defaults of server and session have no effect."""
         self.begin()
         with self._guarded():
             answers = self._run(((sql, parameters, True), *_COMMIT), 2)
@@ -176,7 +175,7 @@ class PostgresLink:
         return answers[0].rows()
 
     def end(self) -> bool:
-        """Roll back what is not committed. Return whether the connection can be used again."""
+        """Roll back uncommitted work. Return whether the connection can be used again."""
         status = self._statements.status
         if status in {pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR}:
             with contextlib.suppress(HoldfastError), self._guarded():
@@ -185,7 +184,7 @@ class PostgresLink:
         return status == pq.TransactionStatus.IDLE and not self._is_spoilt
 
     def _write_now(self, *and_then: _Statement) -> Sequence[Answer]:
-        """Make the writes that were left until now, if any, and then other statements. Return all answers."""
+        """Send the delayed writes, if any, followed by other statements. Return all answers."""
         if self._unwritten is None:
             return ()
         (writes, receipt), self._unwritten = self._unwritten, None
@@ -198,7 +197,7 @@ class PostgresLink:
         return answers
 
     def _run(self, statements: Iterable[_Statement], number: int = 1) -> Sequence[Answer]:
-        """Make statements, after what opens the transaction if that is not done yet, and return their answers."""
+        """Send statements, after a pending BEGIN, and return their answers."""
         before, self._unsent = self._unsent, ()
         all_statements = chain(((sql, NONE, False) for sql in before), statements)
         if self._pipeline and len(before) + number > 1:
@@ -225,9 +224,9 @@ class PostgresLink:
 
 
 def _statements(writes: _Writes, receipt: str | None) -> Iterator[_Statement]:
-    """Yield a statement for each write, the last of which stores the receipt too: it has no way of its own to go.
+    """Yield a statement per write. The last one also stores the receipt, which saves a statement.
 
-    One after the other: while some rows are encoded here, the server works on those before them.
+    A generator, so that the server works on the first rows while later ones are being encoded.
     """
     for left, (write, rows) in zip(range(len(writes) - 1, -1, -1), writes, strict=True):
         sql, encoded = write.encoded(rows)
@@ -267,7 +266,7 @@ class PostgresDatabase:
         renew_in_forks(self)
 
     def renew(self) -> None:
-        """Begin anew. In a forked child: the connections are the parent's."""
+        """Reset to no connections. In a forked child they belong to the parent."""
         leave_alone(self._sharing)
         self._sharing = None
         self._sharing_lock = threading.Lock()
@@ -276,7 +275,7 @@ class PostgresDatabase:
 
     @contextlib.contextmanager
     def writer(self, seconds: float, /) -> Generator[PostgresLink]:
-        """See `Database.writer`. An answer that has not come by then, or a little later, is not waited for."""
+        """See `Database.writer`. An answer later than the deadline is not waited for."""
         until = time.monotonic() + seconds + GRACE_SECONDS
         lent = self._pool.take(seconds)
         link = PostgresLink(
@@ -298,7 +297,7 @@ class PostgresDatabase:
 
     @contextlib.contextmanager
     def shared(self, seconds: float, /) -> Generator[Shared]:
-        """See `Database.shared`. It has the server's own timeouts, and ours once our rows join it."""
+        """See `Database.shared`. The body has the server's own timeouts; ours apply once our rows join."""
         try:
             connection = self._shared_engine(seconds).connect()
         except (psycopg.Error, SQLAlchemyError) as error:
@@ -321,7 +320,7 @@ class PostgresDatabase:
                     connection.invalidate()
 
     def _shared_engine(self, seconds: float) -> Engine:
-        """Return what bodies of steps get connections of."""
+        """Return the engine for connections of step bodies."""
         with self._sharing_lock:
             if self._sharing is None:
                 engine = create_engine(
@@ -341,13 +340,13 @@ class PostgresDatabase:
     def _connect_shared(self) -> psycopg.Connection[Row]:
         settings = connection_settings(self._url, session_settings=False)
         connection: psycopg.Connection[Row] = connect(self._url, settings, CONNECT_SECONDS, autocommit=False)
-        connection.read_only = False  # whatever the role's transactions are by themselves
+        connection.read_only = False  # overrules the role's defaults
         connection.deferrable = False
         return connection
 
     @contextlib.contextmanager
     def migration(self, seconds: float, /) -> Generator[Connection]:
-        """See `Database.migration`. The lock is the transaction's, so a pooler can't leave it behind."""
+        """See `Database.migration`. The lock belongs to the transaction, so a pooler can't leave it behind."""
         engine = create_engine(
             "postgresql+psycopg://",
             creator=lambda: self._connect(seconds).connection,
@@ -386,7 +385,7 @@ class PostgresDatabase:
         except TransientError as error:
             if _NO_OPTIONS not in str(error):
                 raise
-        # A pooler in transaction mode: what can't be set for the session is set in every transaction.
+        # A pooler in transaction mode: settings are made in each transaction instead of for the session.
         self._use_session_settings(use=False)
         return self._connected(seconds)
 
@@ -397,7 +396,7 @@ class PostgresDatabase:
             ((backend, is_as_it_must_be),) = statements.make(CHECK_SESSION, NONE).rows()
             statements.prepares = _is_direct(statements, backend)
             if not statements.prepares:
-                # A pooler that takes settings does not hand them on: others have the server's sessions before.
+                # A pooler that accepts settings does not pass them on to server sessions that exist already.
                 self._preamble = (BEGIN, LOCAL_SETTINGS)
             elif not is_as_it_must_be:
                 statements.make(REPAIR_SESSION, NONE)
@@ -408,10 +407,10 @@ class PostgresDatabase:
 
 
 def _is_direct(statements: Statements, backend: object) -> bool:
-    """Whether a connection is to the server itself: then it is the same process that answers, ever after.
+    """Whether a connection is to the server itself, so that the same backend process answers for its whole life.
 
-    A pooler makes up what a server says of its process when one connects. Behind it a statement may be prepared in one
-    server and asked for in another, where another client's has that name.
+    A pooler invents the process id that it announces on connect. Behind it, a statement may be prepared in one
+    server and executed in another, where its name may stand for a statement of another client.
     """
     return bool(backend == statements.connection.info.backend_pid)
 

@@ -1,7 +1,7 @@
-"""Statements over psycopg's layer of libpq: a cursor for each would take longer than the server does.
+"""Statements over psycopg's libpq layer, since a cursor for each would take longer than the server.
 
-What cursors can do beside is not needed here: there are few statements, each with the same kinds of parameters every
-time, and they are asked for one after the other.
+Other features of cursors are not needed: there are few statements, each with the same types of parameters every time,
+run one after the other (docs/decisions/0010).
 """
 
 import re
@@ -18,14 +18,14 @@ from holdfast.adapters.sql.postgresql.row_cache import Memory
 from holdfast.adapters.sql.rows import Row
 
 PREPARED_AFTER: Final = 5
-"""How often a statement is made in a connection before the server is to keep it, with its plan."""
+"""Uses of a statement on a connection before the server is to prepare it."""
 PREPARED_MAX: Final = 200
-"""How many statements the server keeps for a connection."""
+"""The most prepared statements of a connection."""
 
 SENT_FROM: Final = 8 * 1024
-"""How many bytes of parameters are gathered before the server is sent them while more are made ready here.
+"""Bytes of parameters that are collected before they are sent, while more are being encoded.
 
-To wake it takes longer than its work on a few rows.
+Waking the server takes longer than its work on a few rows.
 """
 
 _ANY: Final = 0
@@ -33,7 +33,7 @@ _BOOL: Final = 16
 _INTEGER: Final = 23
 _BIGINT: Final = 20
 _TEXTS: Final = 1009
-"""How the server names the types of parameters. Of a text it finds out itself what it is to be."""
+"""OIDs of parameter types. For a text, the server infers the type."""
 
 _INTEGERS: Final = 2**31
 
@@ -44,11 +44,11 @@ _ESCAPED: Final = r"\\\1"
 _FAILED: Final = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED)
 
 _Key: TypeAlias = tuple[str, tuple[int, ...]]
-"""A statement, and the types of its parameters."""
+"""A statement and the types of its parameters."""
 
 
 class Answer:
-    """What a statement gave."""
+    """The result of a statement."""
 
     __slots__ = ("_loader", "_result")
 
@@ -58,19 +58,19 @@ class Answer:
 
     @property
     def hits(self) -> int:
-        """How many rows it was about."""
+        """The number of rows returned or affected."""
         return self._result.command_tuples or 0
 
     def rows(self) -> list[Row]:
-        """Return the rows that it gave."""
+        """Return the result's rows."""
         self._loader.set_pgresult(self._result)
         return self._loader.load_rows(0, self._result.ntuples, tuple)
 
 
 class Statements:
-    """Makes statements in a connection, one after the other. `prepares`: the server may keep some of them.
+    """Runs statements on a connection, one after the other. With `prepares`, the server may prepare some.
 
-    Errors are those of psycopg; UnicodeError for a text that no database can hold.
+    Errors are those of psycopg; UnicodeError for a text that no database can store.
     """
 
     def __init__(self, connection: psycopg.Connection[Any], *, prepares: bool) -> None:
@@ -80,7 +80,7 @@ class Statements:
         self._pgconn = connection.pgconn
         self._loader: Transformer = adapt.Transformer(connection)
         self._made: dict[_Key, int] = {}
-        """How often statements were made that the server does not keep."""
+        """How often statements were run that are not prepared."""
         self._names: dict[_Key, bytes] = {}
         self._last_name = 0
 
@@ -94,11 +94,11 @@ class Statements:
 
     @property
     def status(self) -> pq.TransactionStatus:
-        """Where the connection's transaction is."""
+        """The state of the connection's transaction."""
         return pq.TransactionStatus(self._pgconn.transaction_status)
 
     def make(self, sql: str, parameters: Mapping[str, Any], *, prepared: bool = False) -> Answer:
-        """Make a statement. One that is `prepared` is kept by the server once it was made often."""
+        """Run a statement. With `prepared`, it is prepared after frequent use."""
         if not parameters and not prepared:
             self._pgconn.send_query(sql.encode())
             return self._answer()
@@ -117,10 +117,10 @@ class Statements:
         return self._answer()
 
     def make_all(self, statements: Iterable[tuple[str, Mapping[str, Any], bool]]) -> Sequence[Answer]:
-        """Make several statements, each with whether it is `prepared`, and wait for all of them together.
+        """Run several statements in one pipeline, each with its `prepared` flag, and wait for all answers together.
 
-        The server begins with large ones as they come. It says nothing to any before all were sent, and makes none
-        after one that fails.
+        The server starts on large ones as they arrive, answers none before all were sent, and runs none after a
+        failure.
         """
         pgconn = self._pgconn
         sent: list[_Key | None] = []
@@ -142,13 +142,13 @@ class Statements:
                     pgconn.flush()
                     unsent = 0
         finally:
-            # What was sent is waited for, whatever goes wrong with the others here.
+            # Wait for the statements already sent, even if encoding a later one failed.
             pgconn.pipeline_sync()
             results = self.connection.wait(_results(pgconn))
             pgconn.exit_pipeline_mode()
             if any(result.status in _FAILED for result in results):
                 for one in sent:
-                    if one is not None:  # perhaps it is kept, perhaps not: it gets another name
+                    if one is not None:  # it may be prepared or not: use a new name next time
                         self._names.pop(one, None)
         _check(results)
         return [
@@ -156,7 +156,7 @@ class Statements:
         ]
 
     def _encoded(self, sql: str, parameters: Mapping[str, Any]) -> tuple[bytes, Sequence[bytes | None], _Key]:
-        """Return a statement as libpq wants it, its parameters, and what it is known by."""
+        """Return a statement in libpq's form, its parameters, and its key."""
         text, names = _numbered(sql)
         values: list[bytes | None] = []
         kinds: list[int] = []
@@ -173,7 +173,7 @@ class Statements:
             self._pgconn.send_query_prepared(name, values)
 
     def _name(self, key: _Key) -> tuple[bytes | None, bool]:
-        """Return under which name the server keeps a statement, if it does, and whether it is yet to be told."""
+        """Return the name of a prepared statement, None for others, and whether it must be prepared first."""
         name = self._names.get(key)
         if name is not None or len(self._names) >= PREPARED_MAX:
             return name, False
@@ -185,21 +185,21 @@ class Statements:
         return name, True
 
     def _answer(self) -> Answer:
-        """Wait for what the last statement gives."""
+        """Wait for the result of the last statement."""
         results = self.connection.wait(generators.execute(self._pgconn))
         _check(results)
         return Answer(results[-1], self._loader)
 
 
 def _check(results: Sequence[pq.abc.PGresult]) -> None:
-    """Raise what went wrong first."""
+    """Raise the first error."""
     for result in results:
         if result.status == pq.ExecStatus.FATAL_ERROR:
             raise error_from_result(result, encoding="utf-8")
 
 
 def _results(pgconn: pq.abc.PGconn) -> Generator[waiting.Wait, waiting.Ready | int, list[pq.abc.PGresult]]:
-    """Return what comes of all that was sent up to a sync."""
+    """Wait for the results of all statements up to a sync."""
     results: list[pq.abc.PGresult] = []
     while pgconn.flush():
         if (yield waiting.Wait.RW) & waiting.Ready.R:
@@ -209,7 +209,7 @@ def _results(pgconn: pq.abc.PGconn) -> Generator[waiting.Wait, waiting.Ready | i
             yield waiting.Wait.R
             pgconn.consume_input()
         result = pgconn.get_result()
-        if result is None:  # between two statements
+        if result is None:  # libpq separates the results of statements by None
             if pgconn.status == pq.ConnStatus.BAD:
                 _check(results)
                 raise psycopg.OperationalError("the connection was lost")
@@ -221,7 +221,7 @@ def _results(pgconn: pq.abc.PGconn) -> Generator[waiting.Wait, waiting.Ready | i
 
 @lru_cache(maxsize=1_024)
 def _numbered(sql: str) -> tuple[bytes, tuple[str, ...]]:
-    """Return a statement with its parameters as libpq wants them, and their names in that order."""
+    """Return a statement with numbered parameters, and their names in that order."""
     names = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
     places = {name: f"${place}" for place, name in enumerate(names, 1)}
     text = _PARAMETER.sub(lambda found: places[found[1]], sql)
@@ -229,7 +229,7 @@ def _numbered(sql: str) -> tuple[bytes, tuple[str, ...]]:
 
 
 def _dumped(value: object) -> tuple[bytes | None, int]:
-    """Return a parameter as text, and its type."""
+    """Return a parameter in text form, and its type."""
     if isinstance(value, str):
         return _text(value), _ANY
     if isinstance(value, bool):

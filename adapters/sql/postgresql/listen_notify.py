@@ -1,9 +1,9 @@
-"""Hints by LISTEN/NOTIFY. Both need a connection of their own to the server itself: a pooler would lose them.
+"""A transport of hints by LISTEN/NOTIFY, on connections of its own to the server itself: a pooler would lose them.
 
-What is announced reaches the receivers of this object at once. For the others a hint is sent at once too if none was
+Announced hints reach the receivers of this object at once. For other processes a hint is sent at once if none was
 sent just before; otherwise hints are collected for a few milliseconds and sent together: every NOTIFY is a
-transaction, and committing one takes a lock that all notifying transactions of the server share. A receiver that was
-cut off is told that something may have changed.
+transaction, and committing one takes a lock that all notifying transactions of the server share. After a lost
+connection, a receiver gets a hint that something may have changed.
 """
 
 import contextlib
@@ -31,20 +31,20 @@ RECONNECT_SECONDS_MIN: Final = 0.05
 RECONNECT_SECONDS_MAX: Final = 2.0
 OUTBOX_MAX: Final = 10_000
 MESSAGE_BYTES_MAX: Final = 7_500
-"""The server takes less than 8,000 bytes in one notification."""
+"""The server limits a notification to less than 8,000 bytes."""
 MESSAGES_MAX: Final = 20
-"""How many notifications are sent at once; hints beyond that are dropped: whoever gets so many will look anyway."""
+"""The most notifications per transaction. Hints beyond that are dropped: with so many, receivers look anyway."""
 
 
 class PostgresTransport:
-    """See `JobTransport`. Threads and connections start when it is first used for sending, or for receiving."""
+    """See `JobTransport`. The threads and connections for sending and for receiving start on first use."""
 
     def __init__(
         self, url: str, *, channel: str = CHANNEL, liveness_seconds: float = LIVENESS_SECONDS
     ) -> None:
-        """Take the server's URL. Only those on the same channel of the same database hear each other.
+        """Use the server's URL. Only transports on the same channel of the same database exchange hints.
 
-        A silent connection is checked every `liveness_seconds`.
+        An idle connection is checked every `liveness_seconds`.
         """
         if not (channel.isascii() and channel.isidentifier() and len(channel) < 64):
             raise ValueError(f"{channel!r} is no channel: use letters, digits and _")
@@ -59,7 +59,7 @@ class PostgresTransport:
         renew_in_forks(self)
 
     def renew(self) -> None:
-        """Begin anew. In a forked child: threads and connections are the parent's."""
+        """Reset to the state of a new object. In a forked child, threads and connections belong to the parent."""
         leave_alone(*self._connections)
         self._inbox.renew()
         self._watchdog.renew()
@@ -102,10 +102,10 @@ class PostgresTransport:
         self._inbox.retry(receipt, delay)
 
     def extend(self, receipt: str, by: float, /) -> None:
-        """See `JobTransport.extend`. Nothing is repeated unasked, so there is nothing to put off."""
+        """See `JobTransport.extend`. Does nothing: deliveries are repeated only on request."""
 
     def close(self) -> None:
-        """See `JobTransport.close`. Hints that are not sent yet are given a moment."""
+        """See `JobTransport.close`. Waits a moment for hints that are not sent yet."""
         self._inbox.close()
         self._stop.set()
         with self._lock:
@@ -121,7 +121,7 @@ class PostgresTransport:
 
     def _start(self, name: str, target: Callable[[threading.Event], None]) -> None:
         if name not in self._threads and not self._stop.is_set():
-            # It is given what stops it: that of a transport that is opened again is another.
+            # The event is passed as an argument, because a reopened transport has a new one.
             self._threads[name] = threading.Thread(
                 target=target, args=(self._stop,), name=f"holdfast-{name}", daemon=True
             )
@@ -169,7 +169,7 @@ class PostgresTransport:
                         connection.execute("SELECT 1")
 
     def _connected(self, stop: threading.Event) -> Iterator[psycopg.Connection[Any]]:
-        """Yield a connection, another one whenever that is lost, until it is time to stop."""
+        """Yield a connection, and a new one whenever it is lost, until `stop` is set."""
         pause = RECONNECT_SECONDS_MIN
         while not stop.is_set():
             try:
@@ -184,7 +184,7 @@ class PostgresTransport:
                 finally:
                     self._connections.discard(connection)
                     connection.close()
-            # Those that a restart of the server has cut off should not all come back at once.
+            # Random, so that after a restart of the server not all clients reconnect at once.
             stop.wait(pause * (0.5 + random.random()))  # noqa: S311
 
     @contextlib.contextmanager
@@ -197,7 +197,7 @@ class PostgresTransport:
 
 
 def messages_of(hints: Iterable[Hint]) -> Iterator[str]:
-    """Yield messages, each a JSON list and short enough for one notification. Hints that are alike are sent once."""
+    """Yield notifications, each a JSON list within the limit. Equal hints are sent once."""
     parts: list[str] = []
     size = 2
     for part in dict.fromkeys(map(_part, hints)):
@@ -213,7 +213,7 @@ def messages_of(hints: Iterable[Hint]) -> Iterator[str]:
 
 
 def hints_in(message: str) -> Sequence[Hint | None]:
-    """Return what a message says; if it can't be read, only that something changed."""
+    """Return the hints in a notification; if it can't be parsed, None, for an unknown change."""
     try:
         return [_hint(part) for part in cast("list[list[object]]", parse(message))]
     except (ValueError, TypeError):

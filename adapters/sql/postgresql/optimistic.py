@@ -1,10 +1,10 @@
-"""Transactions that lock nothing before they write: they go by what this process knows of a run, if that is still so.
+"""Optimistic transactions on PostgreSQL: they use cached rows, and write only if those are still current.
 
-A step that comes alone is a transaction on one run and one job of it, and the one before it was too, or was the claim
-of this one job. So both rows are known: as that transaction has left them, with the versions that the server has given
-them. Work is then done with what is known, and one statement stores what comes of it, a step or the end of the run, if
-the rows have these versions still. If they have not, nothing is stored, and the work is done again with rows that are
-locked and read.
+A single step is a transaction on one run and one job, right after another such transaction or the claim of that job.
+So the connection has both rows cached, as that transaction has left them, with their row versions (`xmin`). The work
+runs on the cached rows, and one statement stores its outcome, a step or the end of the run, if the versions are
+unchanged. If not, nothing is stored, and the work is repeated with rows that are locked and read
+(docs/decisions/0048).
 """
 
 import time
@@ -29,30 +29,30 @@ from holdfast.ports.records import Job, JobKey, JobKind, PassOver, Session
 
 
 class ChangedError(HoldfastError):
-    """What is known of a run is no more so, or is not enough: the work is to be done with locks."""
+    """The cached rows are outdated or not sufficient: the work has to be repeated with locks."""
 
 
 class RememberingTransaction(SqlTransaction):
-    """See `Transaction`. It may turn out, in the work or when it is committed, that it goes by what has changed."""
+    """See `Transaction`. Raises ChangedError, in the work or on commit, if the cached rows do not do."""
 
     def __init__(self, link: Link, statements: Statements, receipt: str, remembers: Remembers) -> None:
         """See `SqlTransaction`. `remembers` is the same connection as `link`."""
         super().__init__(link, statements, receipt)
         self._remembers = remembers
         self._one: Remembered | None = None
-        """The run and the job that it is about."""
+        """The run and the job that the transaction is about."""
         self.is_locked = True
-        """Whether all is locked that it goes by; or else it goes by what is known."""
+        """Whether the rows are locked and read; False while cached ones are used."""
         self._after: Remembered | None = None
-        """What is known once it is committed."""
+        """What to cache after the commit."""
         self._stored: tuple[str, Parameters] | None = None
-        """What stores what is written, if it goes by what is known."""
+        """The statement that stores the outcome of work on cached rows."""
         self._session: Session | None = None
-        """The session that it was told of."""
+        """The cached session that the work has read."""
         self._found: Job | None = None
-        """The one job that it has found to claim, if that drives a function."""
+        """The only job found by a claim, if it drives a function."""
         self._leased: Job | None = None
-        """That job, as it is once it is leased."""
+        """That job as it is after the claim."""
 
     @override
     def claimable_by(
@@ -88,7 +88,7 @@ class RememberingTransaction(SqlTransaction):
         else:
             known = None if sessions else self._read(run, job, 0 if known is None else known.steps)
         if known is None:
-            return super().held(runs, jobs, sessions)  # one of them is not there, or not known
+            return super().held(runs, jobs, sessions)  # a row does not exist, or a session is not cached
         self._one = known
         return LockedAttempts(
             self._known.note_runs([known.run]), self._known.note_jobs([known.job]), known_sessions or ()
@@ -157,7 +157,7 @@ class RememberingTransaction(SqlTransaction):
 
     @override
     def commit(self) -> None:
-        """See `SqlTransaction.commit`. ChangedError if it goes by what has changed: then nothing is stored."""
+        """See `SqlTransaction.commit`. ChangedError, and no effect, if the cached rows are outdated."""
         after, memory = self._after, self._remembers.memory
         if self._leased is not None:
             after = self._commit_lease(self._leased)
@@ -175,7 +175,7 @@ class RememberingTransaction(SqlTransaction):
             memory.keep(after)
 
     def _commit_lease(self, job: Job) -> Remembered | None:
-        """Commit a claim, and return what its attempt goes by, which is read on the way."""
+        """Commit a claim, and read what its attempt needs in the same round trip."""
         number = parse(job.input)
         row_number = number if isinstance(number, int) else None
         parameters = {

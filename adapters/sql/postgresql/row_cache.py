@@ -1,4 +1,4 @@
-"""Runs as transactions have left them, and the statements that write a run only if it is so still."""
+"""The cache of rows for optimistic transactions, and the statements that write only if those rows are current."""
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
@@ -17,54 +17,56 @@ from holdfast.ports.records import Job, JobKey, Payload, Run, Session
 from holdfast.ports.references import located
 
 KNOWN_MAX: Final = 1_000
-"""How many runs are remembered."""
+"""The most runs in a cache."""
 
 TRUSTED: Final = 2
-"""How many transactions on one run have locked it and written a step, one after the other, before it is gone by what
-is known: most runs are of few steps, and what is not a step is work done twice."""
+"""Consecutive steps of a run, with locks, before its cached rows are used.
+
+Most runs have few steps, and work that turns out to be more than a step is done twice.
+"""
 LACKING_MAX: Final = 3
 LACKING_RUNS: Final = 50
-"""For so many runs that are claimed it is not gone by what is known, once that was too little that often in a row."""
+"""After `LACKING_MAX` consecutive failures, the cache is not used for this many claimed runs."""
 LEASE_SECONDS: Final = 0.5
-"""For how long what was read with a lease is as good as read anew."""
+"""How long rows that were read with a claim count as current."""
 
 STEP: Final = OF_RUNS[0]
-"""What a step changes of its run."""
+"""The columns of a run that a step changes."""
 END: Final = OF_RUNS[1]
-"""What the end of a run changes of it."""
+"""The columns of a run that its end changes."""
 _OWN_VERSION: Final = "CAST(CAST(pg_current_xact_id() AS xid) AS text)"
 
 
 @attrs.frozen
 class Lease:
-    """What was read when a job was leased: the session that has it, and the input, if it is a row of the run's own.
-
-    `read_at` is when, by the monotonic clock.
-    """
+    """The rows that were read with the claim of a job."""
 
     session: Session
+    """The session that holds the job."""
     session_version: str
     input: int | None
+    """The number of the history row with the job's input, if it is a row of this run."""
     payload: Payload | None
+    """The input."""
     read_at: float
+    """By the monotonic clock."""
 
 
 @attrs.frozen
 class Remembered:
-    """A run and a job as a transaction has left them. `steps` is how many of those there were, one after the other.
-
-    `lease` is what was read with them if this connection has leased the job.
-    """
+    """A run and a job as a transaction has left them."""
 
     run: Run
     job: Job
     run_version: str
     job_version: str
     steps: int
+    """How many consecutive transactions on the run stored a step."""
     lease: Lease | None = None
+    """Set if this connection has claimed the job."""
 
     def sessions(self, ids: Collection[str]) -> tuple[Session, ...] | None:
-        """Return the sessions of these ids; None if that takes more than what is known."""
+        """Return the sessions with these ids; None if one of them is not cached."""
         if not ids:
             return ()
         if self.lease is None or set(ids) != {self.lease.session.id}:
@@ -73,10 +75,10 @@ class Remembered:
 
 
 class Memory:
-    """What is known of runs from the transactions of one connection.
+    """The runs that the transactions of one connection have written.
 
-    As long as that is there, the same server process answers, and what it has committed it has not lost. To whoever
-    connects anew another server may answer, with another past.
+    It belongs to the connection: as long as that lives, the same server process answers, and has lost no commit of its
+    own. A new connection may reach another server, with another past.
     """
 
     def __init__(self) -> None:
@@ -84,15 +86,16 @@ class Memory:
         self._lacking = 0
 
     def take(self, run: str, job: JobKey) -> Remembered | None:
-        """Return what is known, and forget it."""
+        """Return the entry for a run and job, and remove it."""
         known = self._known.pop(run, None)
         return known if known is not None and known.job.key == job else None
 
     def trusted(self, run: Run) -> int:
-        """Return as after how many steps a run begins that is remembered from a claim.
+        """Return the number of steps that a run cached by a claim starts with.
 
-        The end of a child is more than is known; and where it was too little for several runs, one after the other, as
-        where all that happens is told to a sink, it is tried again seldom: what it was too little for is done twice.
+        It is 0 for a child run, whose end needs more rows than are cached. It is also 0 after consecutive runs for
+        which the cache was not sufficient, as with sinks: then it is tried again only rarely, because their work is
+        done twice.
         """
         if self._lacking >= LACKING_MAX:
             self._lacking += 1
@@ -101,11 +104,11 @@ class Memory:
         return 0 if run.parent is not None or self._lacking >= LACKING_MAX else TRUSTED
 
     def note(self, *, is_enough: bool) -> None:
-        """Note whether what is known was enough for a transaction."""
+        """Record whether the cached rows were sufficient for a transaction."""
         self._lacking = 0 if is_enough else min(self._lacking + 1, LACKING_MAX)
 
     def work(self, query: LoadWork) -> LoadedWork | None:
-        """Return what the attempt at one job needs, if that was read when it was leased, just now."""
+        """Return the rows for the attempt at one job, if they were read when it was claimed, just now."""
         if len(query.jobs) != 1:
             return None
         ((key, epoch),) = query.jobs
@@ -121,13 +124,13 @@ class Memory:
         return LoadedWork((known.run,), tuple(StoredValue(*place, payloads) for place in query.wanted))
 
     def forget(self, runs: Iterable[str]) -> None:
-        """Forget what is known of some runs: they look otherwise now."""
+        """Remove runs that have changed otherwise."""
         if self._known:
             for run in runs:
                 self._known.pop(run, None)
 
     def keep(self, known: Remembered) -> None:
-        """Remember something, and forget what was remembered first if that is too much."""
+        """Add an entry, and evict the oldest one from a full cache."""
         self._known[known.run.key] = known
         if len(self._known) > KNOWN_MAX:
             self._known.pop(next(iter(self._known)), None)
@@ -135,22 +138,25 @@ class Memory:
 
 @attrs.frozen
 class Versions:
-    """The statements: `run` and `job` lock and return a row, and a version; `step` stores a step, and returns one.
-
-    The version that `run` returns is that which the row has once its transaction has written it, as `step` does.
-    `lease` returns a run and its version, the version of what this transaction writes, a session and its version, and
-    the payload of a row. `end` stores the end of a run, and takes its job away.
-    """
+    """The statements for optimistic transactions."""
 
     run: str
+    """Locks and returns a run, and the version that it has once this transaction has written it."""
     job: str
+    """Locks and returns a job and its version."""
     lease: str
+    """Returns a run and its version, the version of rows that this transaction writes, a session, and an input.
+
+    The session comes with its version, the input as a pair of columns.
+    """
     step: str
+    """Stores a step if the versions are unchanged, and returns the run's new version."""
     end: str
+    """Stores the end of a run in the same way, and deletes its job."""
 
 
 def versions_for(dialect: Dialect) -> Versions:
-    """Put the statements together, for PostgreSQL."""
+    """Build the statements, for PostgreSQL."""
     runs = ", ".join(f"r.{name}" for name in rows.RUN)
     jobs = ", ".join(f"j.{name}" for name in rows.JOB)
     history = ", ".join(rows.HISTORY)
@@ -158,7 +164,7 @@ def versions_for(dialect: Dialect) -> Versions:
     sessions = ", ".join(f"s.{name}" for name in rows.SESSION)
 
     def stored(columns: Sequence[str], *, closed: str = "") -> str:
-        """Return what changes columns of a run, and adds to its history, if nothing is otherwise than is known."""
+        """Return the statement that updates columns of a run and appends history rows, if no version has changed."""
         sets = ", ".join(f"{name} = :{name}" for name in columns)
         return (
             "WITH r AS MATERIALIZED (SELECT key FROM holdfast_runs WHERE key = :key "

@@ -1,1 +1,1 @@
-"""Queries in SQL, one module a subject. Both databases share them."""
+"""SQL for the queries of a store, one module per subject."""

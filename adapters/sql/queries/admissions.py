@@ -1,6 +1,6 @@
-"""Who waits for slots: the statements that find them, at a cost that does not depend on how many wait.
+"""Searches for runs and jobs that wait for slots, at a cost that does not depend on how many wait.
 
-Keys for which somebody waits are found by going from one to the next in the index, not by reading all who wait.
+The keys with waiting runs or jobs are found by an index skip scan: seek to the first one of each key.
 """
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
@@ -20,25 +20,28 @@ WANTED: Final = ("namespace", "key", "most")
 
 @attrs.frozen(kw_only=True)
 class Source:
-    """A table of those who wait and of those who have a slot. A query must say exactly this to go by an index.
+    """A table of waiting runs or jobs and of holders of slots.
 
-    `rate` is a format for the columns of the rate limit.
+    The conditions must match those of the partial indexes exactly.
     """
 
     table: str
     keys: Sequence[str]
     waits: str
+    """The condition of rows that wait."""
     holds: str
+    """The condition of rows that hold a slot."""
     rate: str
+    """A format for the columns of the rate limit."""
 
     @property
     def order(self) -> str:
-        """Who is first of a key."""
+        """The order of admission within a key."""
         return ", ".join(("w.queue_position", *(f"w.{key}" for key in self.keys)))
 
     @property
     def names(self) -> str:
-        """The columns that name a row."""
+        """The columns of the row's key."""
         return ", ".join(f"w.{key}" for key in self.keys)
 
 
@@ -62,7 +65,7 @@ SOURCES: Final[Mapping[Waiting, Source]] = {
 
 @attrs.frozen
 class Searches:
-    """What is asked about those who wait in one table."""
+    """The statements about waiting rows of one table."""
 
     waited_for: str
     all_waited_for: str
@@ -71,13 +74,13 @@ class Searches:
 
 
 def searches_for(dialect: Dialect, source: Source) -> Searches:
-    """Put the statements together."""
+    """Build the statements."""
     made = _by_lateral(dialect, source) if dialect.has_lateral else _by_rowid(dialect, source)
     return Searches(**{name: dialect.bound(sql) for name, sql in attrs.asdict(made).items()})
 
 
 def _heads(source: Source, rate: str) -> str:
-    """Return what is told of a key by `h`, the first who waits for it. Slots are counted where they are limited."""
+    """Return the columns for a key, of its first waiting row `h`. Used slots are counted only if there is a limit."""
     used = _counted(source, "h", "concurrency_key")
     return (
         f"h.namespace, h.concurrency_key, h.concurrency_limit, {rate}, "
@@ -102,7 +105,7 @@ def _all_used(dialect: Dialect, source: Source) -> str:
 
 
 def _waiting_of(source: Source, of: str, key: str = "key") -> str:
-    """Return what finds those who wait for one key, the first of them first."""
+    """Return the search for the rows that wait for one key, in the order of admission."""
     return (
         f"FROM {source.table} AS w WHERE {source.waits} AND w.namespace = {of}.namespace "
         f"AND w.concurrency_key = {of}.{key} ORDER BY {source.order}"
@@ -110,7 +113,7 @@ def _waiting_of(source: Source, of: str, key: str = "key") -> str:
 
 
 def _waiting_after(source: Source, namespace: str, key: str) -> str:
-    """Return what finds the first who waits for the next key."""
+    """Return the search for the first row that waits for the next key."""
     return (
         f"FROM {source.table} AS w WHERE {source.waits} AND (w.namespace, w.concurrency_key) > ({namespace}, {key}) "
         f"ORDER BY w.namespace, w.concurrency_key, {source.order} LIMIT 1"
@@ -118,10 +121,10 @@ def _waiting_after(source: Source, namespace: str, key: str) -> str:
 
 
 def _rowid_after(source: Source, namespace: str, key: str) -> str:
-    """Return the row of the first who waits for the next key.
+    """Return the search for the rowid of the first row that waits for the next key.
 
-    Said in two parts: of a comparison of pairs SQLite takes only the first column to the index, and then reads through
-    all who wait in the namespace.
+    In two parts, because SQLite uses only the first column of a row comparison for the index, and would then read all
+    waiting rows of the namespace.
     """
     first = f"SELECT w.rowid FROM {source.table} AS w WHERE {source.waits}"
     of_the_same = (
@@ -153,7 +156,7 @@ def _by_lateral(dialect: Dialect, source: Source) -> Searches:
 
 
 def _by_rowid(dialect: Dialect, source: Source) -> Searches:
-    """SQLite has no lateral joins, and a LIMIT can't be a column: `:most` is the greatest that is wanted."""
+    """SQLite has no lateral joins, and LIMIT can't be a column: `:most` is the largest number requested."""
     places = dialect.table_of("places", "p", {"namespace": "text", "key": "text"})
     wanted = dialect.table_of("wanted", "p", {"namespace": "text", "key": "text", "most": "bigint"})
     heads = _heads(source, source.rate.format("h"))

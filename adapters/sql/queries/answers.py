@@ -1,4 +1,4 @@
-"""Answers the questions of `Persistence.read`, each with one statement."""
+"""Answers to the queries of `Persistence.read`, with one statement each."""
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
@@ -84,7 +84,7 @@ _log = logging.getLogger("holdfast.sql")
 
 
 def _readable(found: Iterable[rows.Row]) -> Iterator[Run]:
-    """Yield the runs of rows: one that can't be read is in no list, so that the others are."""
+    """Yield the runs in rows, without those that can't be read, so that the others are still listed."""
     for row in found:
         try:
             yield rows.run_from(row)
@@ -93,7 +93,7 @@ def _readable(found: Iterable[rows.Row]) -> Iterator[Run]:
 
 
 class Answers:
-    """Knows an answer to every question that there is."""
+    """Answers to all queries that a store supports."""
 
     def __init__(self, database: Database) -> None:
         self._dialect: Dialect = database.dialect
@@ -129,7 +129,7 @@ class Answers:
         }
 
     def answer(self, link: Link, query: Query[R]) -> R:
-        """Return the answer. TypeError for a question that is not known."""
+        """Return the answer to a query. TypeError for an unknown query."""
         known = self._known.get(type(query))
         if known is None:
             raise TypeError(f"{query!r} is no question to a store")
@@ -167,7 +167,7 @@ class Answers:
             listed += readable
             if len(readable) == len(found):
                 break
-            # A page is full unless there are no more: whoever asks goes by that.
+            # Fill the page up: callers take a short page for the last one.
             last = dict(zip(rows.RUN, found[-1], strict=True))
             place = ListPlace(last["created_at"], last["key"])
             query = attrs.evolve(query, after=place, limit=len(found) - len(readable))
@@ -272,7 +272,7 @@ class Answers:
         return tuple(map(rows.job_from, found))
 
     def _children_left(self, link: Link, query: ChildrenLeft) -> tuple[Run, ...]:
-        # A job's id is its run's key, a dot and a number, so those of a run are a range: a slash is next to a dot.
+        # The ids of a run's jobs are a range: its key, a dot, a number. In ASCII a slash follows the dot.
         runs = sorted({*askable(query.runs)})
         if not runs:
             return ()
@@ -284,7 +284,7 @@ class Answers:
         )
         found_in = self._dialect.table_of("runs", "p", {"run": "text"})
         ordered = "ORDER BY r.parent, r.key LIMIT :limit"
-        # With its own limit, each is looked for by the index: a planner that guesses may read all active runs.
+        # A limit for each parent makes the planner use the index, instead of reading all active runs.
         source = (
             f"LATERAL (SELECT * FROM holdfast_runs AS r WHERE {left} {ordered}) AS r"
             if self._dialect.has_lateral

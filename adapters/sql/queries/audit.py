@@ -1,4 +1,4 @@
-"""The statements that answer somebody who looks through everything, one for each question."""
+"""Answers to the queries that check a whole store, with one statement each."""
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
@@ -55,11 +55,11 @@ _EXAMINED: Final = (
     (HistoryRow, "holdfast_history", "run", rows.HISTORY, _WITHOUT_VALUES),
     (MapItems, "holdfast_map_items", "run", rows.ITEMS, ", ".join(rows.ITEMS)),
 )
-"""What is looked at column by column: records, table, the column of the run's key, columns, and what is selected."""
+"""What to check column by column: record, table, column of the run's key, columns, and selected expressions."""
 
 
 def inspecting_answers(dialect: Dialect) -> Mapping[type, Callable[[Link, Any], object]]:
-    """Return what answers each of these questions."""
+    """Return the functions that answer these queries, by type."""
     known: Mapping[type, Callable[[Dialect, Link, Any], object]] = {
         WholeRuns: _whole_runs,
         UnreadableRows: _unreadable,
@@ -75,7 +75,7 @@ def inspecting_answers(dialect: Dialect) -> Mapping[type, Callable[[Link, Any], 
 
 
 def _whole_runs(dialect: Dialect, link: Link, query: WholeRuns) -> tuple[WholeRun, ...]:
-    # In one statement: a run and its jobs change together, and must be seen together.
+    # One statement, because a run and its jobs must be from the same snapshot.
     if query.keys is None:
         which, parameters = (
             "key > :after ORDER BY key LIMIT :limit",
@@ -141,7 +141,7 @@ def _related_runs(dialect: Dialect, link: Link, query: KinOf) -> tuple[str, ...]
 
 
 def _rows_of_nothing(dialect: Dialect, link: Link, query: RowsOfNothing) -> tuple[tuple[str, str], ...]:
-    # The range is said twice, so that no plan looks through the runs of other pages.
+    # The range is repeated, so that no plan reads the runs of other pages.
     parts = " UNION ALL ".join(
         f"SELECT DISTINCT t.run AS run, '{name}' AS name FROM holdfast_{name} AS t "
         "WHERE t.run > :after AND t.run <= :upto AND NOT EXISTS (SELECT 1 FROM holdfast_runs AS r "
@@ -155,7 +155,7 @@ def _rows_of_nothing(dialect: Dialect, link: Link, query: RowsOfNothing) -> tupl
 
 def _slots_over(dialect: Dialect, link: Link, query: SlotsOverLimit) -> tuple[SlotsOver, ...]:
     if query.waiting is Waiting.RUNS:
-        # A run that was paused before it began is in the index of those that have a slot, and has none.
+        # The index includes runs that were paused before admission, which hold no slot.
         of_whom = (
             f"holdfast_runs WHERE status NOT IN {NOT_UNDER_WAY} AND concurrency_key IS NOT NULL "
             "AND last_job > 0"
@@ -188,7 +188,7 @@ def _stream_places(dialect: Dialect, link: Link, query: StreamPlaces) -> tuple[S
 
 def _blobs(dialect: Dialect, link: Link, query: BlobsOf) -> tuple[BlobUse, ...]:
     of_these = dialect.one_of("run", "runs")
-    # An item is stored as its text or, after null, as the key of its blob; what only looks so is no harm.
+    # An item is [text, null] or [null, blob key]. A false match of the pattern is harmless.
     sql = (
         f"SELECT run, 'artifact', blob FROM holdfast_artifacts WHERE {of_these} "
         f"UNION ALL SELECT run, 'ai_call', prompt_blob FROM holdfast_ai_calls WHERE {of_these} "

@@ -1,4 +1,4 @@
-"""Answers questions about sinks of events, and what is on its way to them."""
+"""Answers to the queries about sinks and the delivery of events."""
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
@@ -22,7 +22,7 @@ _DEAD_LETTER: Final = ("sink", "run", "run_id", "number", "head_row", "attempts"
 
 
 def list_sinks(link: Link, dialect: Dialect, query: ListSinks) -> tuple[Sink, ...]:
-    """Answer the question."""
+    """Answer `ListSinks`."""
     if not is_askable(query.namespace):
         return ()
     sql = f"SELECT {', '.join(rows.SINK)} FROM holdfast_sinks WHERE namespace = :namespace ORDER BY name"
@@ -31,7 +31,7 @@ def list_sinks(link: Link, dialect: Dialect, query: ListSinks) -> tuple[Sink, ..
 
 
 def sinks_with_due_streams(link: Link, dialect: Dialect, query: SinksWithNews) -> tuple[str, ...]:
-    """Answer the question. It costs a look at one index for each sink."""
+    """Return the names of the sinks with due streams. Costs one index lookup per sink."""
     names = askable(query.names)
     if not names or not is_askable(query.namespace):
         return ()
@@ -45,7 +45,7 @@ def sinks_with_due_streams(link: Link, dialect: Dialect, query: SinksWithNews) -
 
 
 def stream_rows(link: Link, dialect: Dialect, query: StreamRows) -> tuple[HistoryRow, ...]:
-    """Answer the question. Rows are numbered without gaps, so that so many rows are so many numbers."""
+    """Answer `StreamRows`. Row numbers have no gaps, so a range of numbers selects as many rows."""
     starts = [(one.run, one.after, one.since) for one in query.starts if is_askable(one.run)]
     if not starts:
         return ()
@@ -62,7 +62,7 @@ def stream_rows(link: Link, dialect: Dialect, query: StreamRows) -> tuple[Histor
 
 
 def list_dead_letters(link: Link, dialect: Dialect, query: ListDeadLetters) -> tuple[DeadLetter, ...]:
-    """Answer the question."""
+    """Answer `ListDeadLetters`."""
     if not all(map(is_askable, (query.namespace, query.sink, query.run_id))):
         return ()
     after = ("", "") if query.after is None else (query.after.sink, query.after.run)
@@ -86,7 +86,7 @@ def list_dead_letters(link: Link, dialect: Dialect, query: ListDeadLetters) -> t
 
 
 def count_dead_letters(link: Link, dialect: Dialect, query: CountDeadLetters) -> dict[str, int]:
-    """Answer the question."""
+    """Answer `CountDeadLetters`."""
     if not is_askable(query.namespace):
         return {}
     sql = (

@@ -1,4 +1,4 @@
-"""What runs say of themselves: the statements that answer questions about it, one for each."""
+"""Answers to the queries for attempt output, annotations, artifacts and AI calls, with one statement each."""
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
@@ -24,7 +24,7 @@ from holdfast.ports.records import OutputRow
 
 
 def reported_answers(dialect: Dialect) -> Mapping[type, Callable[[Link, Any], object]]:
-    """Return what answers each of these questions."""
+    """Return the functions that answer these queries, by type."""
     known: Mapping[type, Callable[[Dialect, Link, Any], object]] = {
         NotesInOrder: _notes,
         NewestProgress: _progress,
@@ -39,14 +39,14 @@ def reported_answers(dialect: Dialect) -> Mapping[type, Callable[[Link, Any], ob
 def _query(
     dialect: Dialect, link: Link, sql: str, conditions: Sequence[str], parameters: Mapping[str, object]
 ) -> Sequence[Row]:
-    """Return what a statement gives. Nothing is stored under a text that can't be asked for."""
+    """Return the rows of a statement; empty if a parameter is a text that can't be stored."""
     if not all(is_askable(value) for value in parameters.values() if isinstance(value, str)):
         return ()
     return link.query(dialect.bound(sql.format(" AND ".join(conditions))), parameters)
 
 
 def _where(**conditions: tuple[str, object]) -> tuple[list[str], dict[str, object]]:
-    """Return the conditions whose parameter, by which each is named, is not None; and these parameters."""
+    """Return the conditions whose parameter is not None, and these parameters by name."""
     known = {name: pair for name, pair in conditions.items() if pair[1] is not None}
     return [sql for sql, _ in known.values()], {name: value for name, (_, value) in known.items()}
 
@@ -116,7 +116,7 @@ def _artifacts(dialect: Dialect, link: Link, query: ArtifactsOf) -> tuple[Artifa
 
 
 def _of_topic(topic: str | None, parameters: dict[str, object]) -> list[str]:
-    """Return the condition of topics at and below one: an index has those below it between `topic.` and `topic/`."""
+    """Return the condition for a topic and those below it, which the index has between `topic.` and `topic/`."""
     if topic is None:
         return []
     parameters |= {"topic": topic, "below": f"{topic}.", "beyond": f"{topic}/"}

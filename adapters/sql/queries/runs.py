@@ -1,15 +1,15 @@
-"""How runs are found: the statements that list and count them, and the index of their attributes.
+"""Lists and counts of runs, and the index of their attributes (docs/decisions/0011).
 
-Runs are listed by when they were created and, those of one instant, by key. Each statement reads an index in this order
-and stops at its limit. The index by workflow, and that by status, has a run's status before that order, so they are
-read once for each status that is asked for, which is nine times at most, and the answers are merged.
+Runs are listed by time of creation, then by key. Each statement reads an index in this order and stops at its limit.
+The indexes by workflow and by status have the status before that order, so they are read once for each requested
+status, nine times at most, and the results are merged.
 
-Of a run that was run again mostly the newest generation is wanted. A list asks of each run that it gives whether there
-is a newer one. A count, which would have to look at every run for that, counts all of them by an index that has no
-more than it needs, and takes away those of which there is a newer generation: they are found from that, and are few.
+Usually only the newest generation of a run is wanted. A list checks each of its runs for a newer one. A count would
+have to check every run, so it counts all of them by a narrow index, and subtracts those with a newer generation:
+these are few, and found from the newer one.
 
-A page ends at a place in that order, and the next one begins there. Both ends of a span of time are places too, so each
-side of what is read has one bound, which an index can go to at once.
+A page ends at a position in that order, and the next one starts there. Both ends of a span of time are positions too,
+so each side has a single bound, to which an index can seek.
 """
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
@@ -33,7 +33,7 @@ _IS_NEWEST: Final = (
     "NOT EXISTS (SELECT 1 FROM holdfast_runs AS later WHERE later.generation > 1 AND later.namespace = r.namespace "
     "AND later.id = r.id AND later.generation > r.generation)"
 )
-# CROSS JOIN, because SQLite keeps to its order: it begins with what was run again.
+# CROSS JOIN, because SQLite keeps its order: it starts with the runs that have several generations.
 _OLDER: Final = (
     "holdfast_runs AS later CROSS JOIN holdfast_runs AS r WHERE later.generation > 1 "
     "AND later.namespace = :namespace AND r.id = later.id AND r.generation = later.generation - 1"
@@ -41,38 +41,38 @@ _OLDER: Final = (
 
 
 class Question(NamedTuple):
-    """A statement, and its parameters by name."""
+    """A statement and its parameters by name."""
 
     sql: str
     parameters: Mapping[str, object]
 
 
 def pair(namespace: str, name: str, text: str) -> str:
-    """Return what stands for an attribute in the index. Migration 0002 does the same: it can't change."""
+    """Return the index key of an attribute. It is stored, so it can't change (docs/decisions/0066)."""
     return blake2b(canonical([namespace, name, text]).encode(), digest_size=16).hexdigest()
 
 
 def attribute_rows(run: Run) -> Iterator[Row]:
-    """Yield the rows by which a run is found."""
+    """Yield the index entries of a run's attributes."""
     for name, text in attribute_texts(run.attributes).items():
         yield pair(run.namespace, name, text), run.created_at, run.key
 
 
 def annotation_pair(namespace: str, name: str, text: str) -> str:
-    """Return what stands for a text of an annotation in the index: another digest than that of an attribute."""
+    """Return the index key of an annotation's text, which differs from that of an attribute."""
     made = blake2b(canonical([namespace, name, text]).encode(), digest_size=16, person=b"annotation")
     return made.hexdigest()
 
 
 def annotation_text_rows(annotation: Annotation, net: NetChanges) -> Iterator[Row]:
-    """Yield the row by which a run that was there already is found from now on, if this is a text."""
+    """Yield the index entry for an annotation of an existing run, if its value is a text."""
     text = annotation_text(annotation) if annotation.run not in net.new_runs else None
     if text is not None:
         yield annotation_pair(annotation.namespace, annotation.name, text), annotation.run
 
 
 def runs_listed(query: ListRuns) -> Question | None:
-    """Return what gives a page of runs, in order; None if there can't be any."""
+    """Return the statement for a page of runs; None if no run can match."""
     which = query.which
     if not _is_askable(which):
         return None
@@ -96,7 +96,7 @@ def runs_listed(query: ListRuns) -> Question | None:
 
 
 def runs_counted(which: RunFilter) -> Question | None:
-    """Return what counts runs by status; None if there can't be any."""
+    """Return the statement that counts runs by status; None if no run can match."""
     if not _is_askable(which):
         return None
     low, high = _bounds(ListRuns(which))
@@ -117,9 +117,9 @@ def runs_counted(which: RunFilter) -> Question | None:
 
 
 def _bounds(query: ListRuns) -> tuple[ListPlace | None, ListPlace | None]:
-    """Return the places between which the runs are that are asked for; neither is itself one of theirs."""
+    """Return the positions between which matching runs are, both exclusive."""
     which, after = query.which, query.after
-    # No key is empty, so the first run of an instant comes after this.
+    # No key is empty, so the first run of an instant sorts after this.
     low = None if which.created_from is None else ListPlace(which.created_from, "")
     high = None if which.created_before is None else ListPlace(which.created_before, "")
     if after is None:
@@ -131,7 +131,7 @@ def _bounds(query: ListRuns) -> tuple[ListPlace | None, ListPlace | None]:
 
 @attrs.frozen(kw_only=True)
 class _Source:
-    """Where runs come from: tables, of which `r` is that of runs, what must be true, and what they are ordered by."""
+    """The tables to read runs from, of which `r` is that of runs, with conditions and order."""
 
     tables: str
     conditions: tuple[str, ...]
@@ -151,7 +151,7 @@ def _source(which: RunFilter, low: ListPlace | None, high: ListPlace | None) -> 
     names = list(_pairs(which))
     for name in names:
         conditions.append(f"{name}.pair = :{name}")
-        # Of each of them, so that a database may begin with whichever is the rarest.
+        # Repeated for each, so that the planner may start with the rarest.
         conditions += _between(f"{name}.created_at", f"{name}.run", low, high)
     first, *others = names
     joined = "".join(
@@ -173,7 +173,7 @@ def _between(created_at: str, key: str, low: ListPlace | None, high: ListPlace |
 
 
 def _by_status(which: RunFilter) -> list[tuple[str, ...]]:
-    """Return what else must be true of the runs that each part of the statement gives."""
+    """Return the status condition of each branch of the statement."""
     if which.attributes or which.annotations or (which.workflow is None and not which.statuses):
         return [_of_statuses(which.statuses)]
     return [_of_statuses({status}) for status in sorted(which.statuses or RunStatus)]
@@ -198,7 +198,7 @@ def _parameters(which: RunFilter, low: ListPlace | None, high: ListPlace | None)
 
 
 def _pairs(which: RunFilter) -> dict[str, str]:
-    """Return what stands for each attribute and annotation that is asked for, by a name for it in the statement."""
+    """Return the index key of each requested attribute and annotation, by a parameter name."""
     found = [pair(which.namespace, name, text) for name, text in sorted(set(which.attributes))]
     found += [annotation_pair(which.namespace, name, text) for name, text in sorted(set(which.annotations))]
     return {f"pair_{'i' * number}": value for number, value in enumerate(found, 1)}

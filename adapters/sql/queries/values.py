@@ -1,4 +1,4 @@
-"""The payloads that references stand for: one statement for rows, one for items, one for maps, however many."""
+"""Loading of the payloads of references: one statement each for history rows, for items, and for maps."""
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
@@ -22,9 +22,9 @@ _Found: TypeAlias = dict[_Key, tuple[Payload, ...]]
 def load_values(
     link: Link, dialect: Dialect, wanted: Iterable[_Key], beside: Sequence[_Statement] = ()
 ) -> tuple[list[list[Row]], tuple[StoredValue, ...]]:
-    """Return the payloads of each reference, in the order given; none where there is nothing.
+    """Return the payloads of each reference, in the given order; empty for what does not exist.
 
-    Before them comes what the keyed statements `beside` give, for which nobody waits apart.
+    First come the results of the keyed statements `beside`, which share a round trip with the first query.
     """
     wanted = tuple(wanted)
     places = {key: located(*key) for key in wanted}
@@ -80,7 +80,7 @@ def _items(link: Link, dialect: Dialect, references: Mapping[_Key, tuple[_Page, 
     )
     keys = sorted(page for page in {page for page, _ in references.values()} if is_askable(page[0] + page[1]))
     answers = link.query(dialect.bound(sql), {"pages": encode_rows(("run", "node", "page"), keys)})
-    # A page is read and parsed once, however many of its items are asked for.
+    # A page is read and parsed once for all of its items.
     stored = {
         (run, node, page): cast("list[list[str | None]]", parse(items)) for run, node, page, items in answers
     }

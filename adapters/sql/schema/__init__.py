@@ -1,1 +1,1 @@
-"""The tables, and the migrations that make them."""
+"""The tables, and the migrations that create them."""

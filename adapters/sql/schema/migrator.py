@@ -1,4 +1,4 @@
-"""Brings the tables up to date: Alembic's migrations, run from here, without a configuration file."""
+"""Schema migrations by Alembic, run from code without a configuration file."""
 
 import re
 from pathlib import Path
@@ -17,10 +17,10 @@ _PRE_RELEASE: Final = re.compile(r"00\d\d")
 
 
 def migrate(database: Database, extra: str, seconds: float) -> None:
-    """Run the migrations that are missing. Those who race wait for each other, and find nothing left to do.
+    """Run the missing migrations. Concurrent calls wait for each other, and find nothing left to do.
 
-    SchemaError if the tables were made by a newer version; UnavailableError if the database can't be used, now or for
-    good; ModuleNotFoundError if Alembic is not installed.
+    SchemaError if the tables are newer than this code; UnavailableError if the database can't be used;
+    ModuleNotFoundError if Alembic is not installed.
     """
     try:
         import alembic  # noqa: F401 # pyright: ignore[reportUnusedImport]
@@ -36,9 +36,9 @@ def migrate(database: Database, extra: str, seconds: float) -> None:
 
 
 def newest_version() -> str:
-    """Return the version of the tables that this code needs: that of the last migration.
+    """Return the version of the tables that this code needs, which is that of the last migration.
 
-    By the names of their files: Alembic takes longer to be imported than a process that needs no migration has to live.
+    It is read from file names, because importing Alembic takes longer than a short process without a migration runs.
     """
     return max(path.name[: len("2026_11_26")] for path in (MIGRATIONS / "versions").glob("[0-9]*_*.py"))
 

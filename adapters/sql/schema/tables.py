@@ -1,7 +1,7 @@
-"""The tables. A migration makes them; this is what the code goes by, and a test holds that the two agree.
+"""Definitions of the tables, as the code uses them. Migrations create them; a test compares the two.
 
-Text that is compared is compared bytewise, so that every database orders keys alike. Instants are microseconds.
-There are no foreign keys: every row is written under its run's lock, and each would cost a lookup a row.
+Text that is compared is compared bytewise, so that every database sorts keys alike. Instants are microseconds. There
+are no foreign keys: every row is written under its run's lock, and each key would cost a lookup per row.
 """
 
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ from sqlalchemy import BigInteger, Column, Index, MetaData, Table, Text, UniqueC
 from sqlalchemy.types import TypeEngine
 
 ENDED: Final = "('completed', 'failed', 'cancelled')"
-"""The statuses of runs that have ended, as SQL. A query must say exactly this to be answered by a partial index."""
+"""The statuses of runs that have ended, as SQL. Partial indexes are used only by queries with exactly this text."""
 
 NOT_UNDER_WAY: Final = "('completed', 'failed', 'cancelled', 'pending')"
-"""The statuses of runs that have no slot, as SQL, to be said just so."""
+"""The statuses of runs without a slot, as SQL. Partial indexes are used only by queries with exactly this text."""
 
 metadata: Final = MetaData()
 
@@ -28,12 +28,12 @@ def _key(name: str) -> Column[str]:
 
 
 def _name(name: str, *, nullable: bool = False) -> Column[str]:
-    """Text that is compared."""
+    """Return a column for text that is compared."""
     return Column(name, _bytewise(), nullable=nullable)
 
 
 def _text(name: str, *, nullable: bool = False) -> Column[str]:
-    """Text that is only stored."""
+    """Return a column for text that is only stored."""
     return Column(name, Text(), nullable=nullable)
 
 
@@ -78,8 +78,8 @@ runs: Final = Table(
     _text("mailbox", nullable=True),
     UniqueConstraint("namespace", "id", "generation", name="holdfast_runs_name"),
 )
-# Lists go by one of the next three, or by attributes. Of their columns only the status ever changes. Settling a job
-# leaves it as it is, so that PostgreSQL writes no index; and a change of it is one for the index of active runs anyway.
+# Lists read one of the next three indexes, or attributes. Of their columns only the status ever changes. Settling a job
+# usually leaves it as it is, so that PostgreSQL writes no index; a change affects the index of active runs anyway.
 Index("holdfast_runs_listed", runs.c.namespace, runs.c.created_at, runs.c.key)
 Index(
     "holdfast_runs_by_workflow",
@@ -97,7 +97,7 @@ Index(
     sqlite_where=text(f"status NOT IN {ENDED}"),
 )
 
-# For those runs only that were run again: newest generations are told from others by it.
+# Only later generations: the index finds runs that have a newer one.
 Index(
     "holdfast_runs_rerun",
     runs.c.namespace,
@@ -145,10 +145,10 @@ Index(
 attributes: Final = Table(
     "holdfast_attributes", metadata, _key("pair"), _number("created_at", key=True), _key("run")
 )
-"""An index of what runs are found by, in the order of lists: one row for each attribute of each run, and for each text
-that was said of it in an annotation.
+"""An index of attributes and annotation texts, in the order of lists. One row for each attribute of each run, and for
+each text of its annotations.
 
-`pair` is a digest of the namespace, the name and the text, so that texts may be of any length and of any characters.
+`pair` is a digest of namespace, name and text, so that texts may have any length and any characters.
 """
 
 Index("holdfast_attributes_of_run", attributes.c.run)
@@ -234,7 +234,7 @@ Index(
     postgresql_where=text("state IN ('queued', 'leased') AND concurrency_key IS NOT NULL"),
     sqlite_where=text("state IN ('queued', 'leased') AND concurrency_key IS NOT NULL"),
 )
-# Apart from the slots: of a rate limit those count that may start, however many run.
+# Separate from the slots: for a rate limit only jobs that may start count, however many run.
 Index(
     "holdfast_jobs_rate_limited",
     jobs.c.namespace,
@@ -289,7 +289,7 @@ sessions: Final = Table(
     _number("opened_at"),
     _number("expires_at"),
 )
-# Not of `expires_at`: that changes with every renewal, which would then have to write the index as well.
+# Without `expires_at`, which every renewal changes: each would have to write the index as well.
 Index(
     "holdfast_sessions_open",
     sessions.c.id,
@@ -310,7 +310,7 @@ replies: Final = Table(
 leaders: Final = Table("holdfast_leaders", metadata, _key("name"), _name("session"), _number("expires_at"))
 
 slots: Final = Table("holdfast_concurrency_limits", metadata, _key("namespace"), _key("name"))
-"""One row for each concurrency key, locked whenever a slot of it is given out. Who has one is told by its own row."""
+"""One row for each concurrency limit, locked whenever a slot is assigned. The holders are marked in their own rows."""
 
 rates: Final = Table(
     "holdfast_rate_limits",
@@ -321,7 +321,7 @@ rates: Final = Table(
     _number("wakes_at", nullable=True),
     _number("updated_at"),
 )
-"""One row for each rate limit: when its jobs were claimed. Locked by every claim of them, and when they are queued."""
+"""One row for each rate limit, with its recent claims. Locked when its jobs are claimed or queued."""
 
 notes: Final = Table(
     "holdfast_attempt_output",
@@ -365,7 +365,7 @@ annotations: Final = Table(
     _text("reason"),
     _name("key", nullable=True),
 )
-# Those that are said under a key are said once.
+# An annotation with an idempotency key is stored once.
 Index(
     "holdfast_annotations_once",
     annotations.c.run,
@@ -419,7 +419,7 @@ ai_calls: Final = Table(
     _text("error", nullable=True),
     _text("metadata", nullable=True),
 )
-# By topic, so that what is below one lies together.
+# By topic, so that a topic and those below it are one range.
 Index("holdfast_ai_calls_of_topic", ai_calls.c.run, ai_calls.c.topic, ai_calls.c.at, ai_calls.c.id)
 Index(
     "holdfast_ai_calls_of_batch",
@@ -465,7 +465,7 @@ outbox: Final = Table(
     _text("error", nullable=True),
     _text("skipped_rows", nullable=True),
 )
-"""One row for each run that a sink has heard of: how far it has come, and when to look at it again, if at all."""
+"""One row for each run and sink: how far the run's events were delivered, and when to deliver next."""
 Index(
     "holdfast_outbox_due",
     outbox.c.sink,
@@ -492,7 +492,7 @@ Index(
 )
 
 receipts: Final = Table("holdfast_commit_receipts", metadata, _key("id"), _number("at"))
-"""One row for each transaction that changed something, to tell a lost answer from a lost commit (PostgreSQL only)."""
+"""One row for each writing transaction, to distinguish a lost answer from a lost commit (PostgreSQL only)."""
 
 STORAGE: Final[Mapping[str, Mapping[str, str]]] = {
     "holdfast_runs": {"fillfactor": "60"},
@@ -508,4 +508,4 @@ STORAGE: Final[Mapping[str, Mapping[str, str]]] = {
         "autovacuum_analyze_scale_factor": "0.1",
     },
 }
-"""What PostgreSQL is told about tables: room in each page for updates that touch no index, and frequent vacuums."""
+"""Storage parameters of PostgreSQL: free space in pages for updates that touch no index, and frequent vacuums."""

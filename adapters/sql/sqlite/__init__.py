@@ -1,1 +1,1 @@
-"""SQLite: connections, and hints by the version of the file."""
+"""SQLite: connections, and hints by watching the file."""

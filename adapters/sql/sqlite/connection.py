@@ -1,8 +1,8 @@
-"""SQLite: one writing connection, and as many reading ones as there are readers at once.
+"""Connections to SQLite: one writer per process, and as many readers as there are queries at a time.
 
 The write-ahead log lets readers and one writer work side by side, in any number of processes on one machine. A
-transaction that may write begins with BEGIN IMMEDIATE: to find out only when writing that somebody else has written
-would be too late. `synchronous=FULL`: a commit is on the disk when it returns.
+transaction that may write starts with BEGIN IMMEDIATE: upgrading a read transaction later fails if another has
+written meanwhile. `synchronous=FULL`: a commit is on disk when it returns.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from holdfast.ports.process_forks import leave_alone, renew_in_forks
 from holdfast.ports.urls import shown_url
 
 BUSY_SECONDS_MAX: Final = 5.0
-"""How long SQLite itself waits for another process's transaction, before a try has failed."""
+"""How long SQLite itself waits for another process's transaction before a try fails."""
 VERSION_MIN: Final = (3, 35)
 READERS_KEPT: Final = 4
 READERS_MAX: Final = 32
@@ -38,7 +38,7 @@ READER_AGE_SECONDS: Final = 1800.0
 _SETTINGS: Final = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
-    "PRAGMA fullfsync = ON",  # macOS calls it synced when it is on its way
+    "PRAGMA fullfsync = ON",  # on macOS, fsync does not wait for the disk
     "PRAGMA checkpoint_fullfsync = ON",
     "PRAGMA foreign_keys = ON",
 )
@@ -48,7 +48,7 @@ _SETTINGS_OF_BODIES: Final = (
     "PRAGMA ignore_check_constraints = OFF",
     "PRAGMA writable_schema = OFF",
 )
-"""For a connection that the body of another step may have set as it liked."""
+"""For a connection whose settings the body of another step may have changed."""
 
 
 _IN_THE_MIDDLE: Final = (
@@ -59,7 +59,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def sqlite_path(url: str) -> str:
-    """Return the file that a URL names: `sqlite:///relative.db` or `sqlite:////absolute.db`. ValueError if none."""
+    """Return the file in a URL: `sqlite:///relative.db` or `sqlite:////absolute.db`. ValueError for any other."""
     rest = url.partition("://")[2]
     path = unquote(re.split("[?#]", rest)[0], errors="surrogateescape")
     if not path.startswith("/") or path in {"/", "/:memory:"}:
@@ -100,7 +100,7 @@ class SqliteLink:
 
     @property
     def remembers(self) -> None:
-        """See `Link.remembers`. To ask costs nothing here."""
+        """See `Link.remembers`. A local query costs too little for a cache."""
         return None
 
     def begin(self) -> None:
@@ -110,7 +110,7 @@ class SqliteLink:
                 self._connection.execute("BEGIN IMMEDIATE")
 
     def query(self, sql: str, parameters: Parameters = NONE, /, *, keyed: bool = False) -> list[Row]:
-        """See `Link.query`. The module keeps what it has parsed by itself."""
+        """See `Link.query`. The sqlite3 module caches parsed statements itself."""
         del keyed
         with _translated():
             return self._connection.execute(sql, parameters).fetchall()
@@ -122,7 +122,7 @@ class SqliteLink:
     def write(
         self, writes: Sequence[tuple[Write, Sequence[Row]]], receipt: str | None, /, *, is_sure: bool = False
     ) -> None:
-        """See `Link.write`. There are no receipts: a commit's answer can't be lost on the way from our own process."""
+        """See `Link.write`. Receipts are not needed: the answer to a commit can't be lost within a process."""
         del receipt, is_sure
         self.begin()
         for write, rows in writes:
@@ -140,7 +140,7 @@ class SqliteLink:
                 self._connection.execute("COMMIT")
 
     def end(self) -> bool:
-        """Roll back what is not committed. Return whether the connection can be used again."""
+        """Roll back uncommitted work. Return whether the connection can be used again."""
         with contextlib.suppress(sqlite3.Error):
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
@@ -172,16 +172,16 @@ class SqliteDatabase:
         renew_in_forks(self)
 
     def renew(self) -> None:
-        """Begin anew. In a forked child SQLite's connections must not be used, nor closed."""
+        """Reset to no connections. In a forked child, those of SQLite must be neither used nor closed."""
         leave_alone(self._writer, self._sharing)
         self._lock = threading.Lock()
         self._writer = self._sharing = None
         self._readers.renew()
 
     def pause(self, seconds: float, /) -> bool:
-        """See `Pausable`. What a connection has locked is known to SQLite by the process, which a child is not.
+        """See `Pausable`. SQLite keeps track of its file locks per process, and a child would inherit wrong ones.
 
-        It would go by what its parent had locked then: wait for ever, or not lock what the parent changes.
+        It would assume the locks that its parent held then: wait for ever, or fail to lock what the parent changes.
         """
         until = time.monotonic() + seconds
         if not self._lock.acquire(timeout=seconds):
@@ -203,7 +203,7 @@ class SqliteDatabase:
 
     @contextlib.contextmanager
     def writer(self, seconds: float, /) -> Generator[SqliteLink]:
-        """See `Database.writer`. One at a time: SQLite would let no other write anyway."""
+        """See `Database.writer`. One at a time, since SQLite allows only one writer anyway."""
         if not self._lock.acquire(timeout=seconds):
             raise TransientError("another thread of this process keeps the database busy")
         try:
@@ -232,7 +232,7 @@ class SqliteDatabase:
 
     @contextlib.contextmanager
     def shared(self, seconds: float, /) -> Generator[Shared]:
-        """See `Database.shared`. Nobody else writes meanwhile, in this process or another."""
+        """See `Database.shared`. It blocks all other writers, in this process and others."""
         if not self._lock.acquire(timeout=seconds):
             raise TransientError("another thread of this process keeps the database busy")
         try:
@@ -255,7 +255,7 @@ class SqliteDatabase:
             self._lock.release()
 
     def _shared_engine(self) -> Engine:
-        """Return what bodies of steps get connections of."""
+        """Return the engine for connections of step bodies."""
         if self._sharing is None:
             engine = create_engine("sqlite://", creator=self._connect, poolclass=QueuePool, pool_size=1)
             self._sharing = for_bodies(engine)
@@ -263,7 +263,7 @@ class SqliteDatabase:
 
     @contextlib.contextmanager
     def migration(self, seconds: float, /) -> Generator[Connection]:
-        """See `Database.migration`. Only one process at a time gets beyond BEGIN IMMEDIATE."""
+        """See `Database.migration`. BEGIN IMMEDIATE admits only one process at a time."""
         raw = self._connect()
         raw.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
         engine = create_engine("sqlite://", creator=lambda: raw, poolclass=StaticPool)
@@ -311,9 +311,10 @@ class SqliteDatabase:
         return connection
 
     def _create_file(self) -> None:
-        """Make the file for its owner only: SQLite gives its companions the same mode.
+        """Create the file for its owner only: SQLite copies the mode to its journal files.
 
-        SQLite has one word for all that keeps it from opening a file, whether or not it may change by itself.
+        Checks the path first, because SQLite reports all failures to open a file alike, whether or not a retry can
+        help.
         """
         path = Path(self._path)
         try:

@@ -1,4 +1,4 @@
-"""Hints by the version of SQLite's file. Those of PostgreSQL are in `notify`."""
+"""A transport of hints for SQLite that watches the version of the file. That of PostgreSQL is in `listen_notify`."""
 
 import contextlib
 import sqlite3
@@ -17,12 +17,12 @@ LOOK_SECONDS_MAX: Final = 0.02
 class SqliteTransport:
     """See `JobTransport`.
 
-    Announcing reaches the receivers of this object at once. What other processes commit is seen by the version of the
-    file, which costs a few microseconds to read and says only that something changed.
+    Announced hints reach the receivers of this object at once. Commits of other processes are noticed by the version
+    of the file. It takes a few microseconds to read, and shows only that something changed.
     """
 
     def __init__(self, path: str | Path) -> None:
-        """`path` is the database's file; it need not be there yet."""
+        """`path` is the database's file; it may not exist yet."""
         self._path = Path(path).absolute()
         self._inbox = Inbox()
         self._connection: sqlite3.Connection | None = None
@@ -30,7 +30,7 @@ class SqliteTransport:
         renew_in_forks(self)
 
     def renew(self) -> None:
-        """Begin anew. In a forked child SQLite's connections must not be used, nor closed."""
+        """Reset to no connection. In a forked child, one of SQLite must be neither used nor closed."""
         leave_alone(self._connection)
         self._inbox.renew()
         self._connection = None
@@ -46,7 +46,7 @@ class SqliteTransport:
         self._inbox.resume()
 
     def spoil(self) -> None:
-        """See `Pausable`. The store says why it can't be used."""
+        """See `Pausable`. Does nothing: the store raises the error."""
 
     def reopen(self) -> None:
         """See `Reopenable`."""
@@ -71,7 +71,7 @@ class SqliteTransport:
         self._inbox.retry(receipt, delay)
 
     def extend(self, receipt: str, by: float, /) -> None:
-        """See `JobTransport.extend`. Nothing is repeated unasked, so there is nothing to put off."""
+        """See `JobTransport.extend`. Does nothing: deliveries are repeated only on request."""
 
     def close(self) -> None:
         """See `JobTransport.close`."""
@@ -85,7 +85,7 @@ class SqliteTransport:
                 connection.close()
 
     def _look(self) -> float:
-        """Put a hint into the inbox if the file has changed; say when to look again. Runs under the inbox's lock."""
+        """Queue a hint if the file has changed. Return the seconds until the next check. Holds the queue's lock."""
         version = self._read_version()
         if version != self._version:
             is_first = self._version is None
@@ -106,5 +106,5 @@ class SqliteTransport:
                 )
             version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
         except sqlite3.Error:
-            return self._version  # the sweep makes up for what is not seen now
+            return self._version  # the maintenance tick replaces missed hints
         return version

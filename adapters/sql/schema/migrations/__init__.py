@@ -1,1 +1,1 @@
-"""The migrations of the tables, in order. Alembic finds them by their place."""
+"""The migrations of the tables. Alembic finds them by their location."""

@@ -1,4 +1,4 @@
-"""Run by Alembic. Connections and configuration come from `holdfast.adapters.sql.schema.migrator`; see there."""
+"""The environment of Alembic. Connection and configuration come from `holdfast.adapters.sql.schema.migrator`."""
 
 from alembic import context
 from sqlalchemy import Connection

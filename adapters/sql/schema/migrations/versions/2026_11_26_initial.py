@@ -21,13 +21,13 @@ STORAGE = {
 
 
 def key(column: str, *, nullable: bool = False) -> sa.Column[str]:
-    """Text that is compared, bytewise."""
+    """Return a column for text that is compared, bytewise."""
     kind = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
     return sa.Column(column, kind, nullable=nullable)
 
 
 def words(column: str, *, nullable: bool = False) -> sa.Column[str]:
-    """Text that is only stored."""
+    """Return a column for text that is only stored."""
     return sa.Column(column, sa.Text(), nullable=nullable)
 
 

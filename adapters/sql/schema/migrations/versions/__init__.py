@@ -1,1 +1,1 @@
-"""One file for each step; a step that was released is never edited."""
+"""One file per migration. A released migration is never edited."""
