@@ -11,7 +11,7 @@ from holdfast.hosts.cli.console import Screen, one_line, safe, status_text, tabl
 from holdfast.hosts.functions.function_events import raised_from_facts
 from holdfast.hosts.inspection.open_calls import OpenStep
 from holdfast.hosts.text import span
-from holdfast.kernel.functions.protocol import Raised
+from holdfast.kernel.history.raised import Raised
 from holdfast.ports.json import parse
 from holdfast.ports.records import HistoryRow, Micros
 

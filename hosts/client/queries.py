@@ -29,9 +29,9 @@ from holdfast.kernel.authoring.queries import (
 )
 from holdfast.kernel.commands import UPDATE_ANSWERS, RunUpdate
 from holdfast.kernel.functions.machine import FunctionMachine
-from holdfast.kernel.functions.protocol import Raised
 from holdfast.kernel.functions.updates import NowhereError, RejectedError
 from holdfast.kernel.history.exceptions import error_from, error_words
+from holdfast.kernel.history.raised import Raised
 from holdfast.ports.errors import (
     HoldfastError,
     NotExposedError,

@@ -13,7 +13,6 @@ from holdfast.kernel.functions.protocol import (
     ChildNotified,
     ChildStarted,
     HistoryEvent,
-    Raised,
     SignalReceived,
     StepCompleted,
     StepFailed,
@@ -22,6 +21,7 @@ from holdfast.kernel.functions.protocol import (
     UpdateReceived,
 )
 from holdfast.kernel.history.error_values import class_name
+from holdfast.kernel.history.raised import Raised
 from holdfast.ports.errors import UnreadableInputError
 from holdfast.ports.json import parse
 from holdfast.ports.records import (

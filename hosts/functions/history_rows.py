@@ -12,7 +12,13 @@ from holdfast.hosts.functions.replay import Drive
 from holdfast.hosts.functions.store_retries import until_available_in_thread
 from holdfast.hosts.wiring.payloads import INLINE_MAX
 from holdfast.kernel.commands import ChannelMessage, ChildMessage, ChildRunStarted, Recorded, RecordedType
-from holdfast.kernel.functions.protocol import Answered, ChildRequest, CloseRequest, NotifyRequest, Raised
+from holdfast.kernel.functions.protocol import (
+    Answered,
+    ChildRequest,
+    CloseRequest,
+    NotifyRequest,
+)
+from holdfast.kernel.history.raised import Raised
 from holdfast.ports.json import canonical
 from holdfast.ports.records import ClosePolicy, Payload
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import attrs
 from typing_extensions import TypeVar
 
-from holdfast.kernel.functions.protocol import Raised
+from holdfast.kernel.history.raised import Raised
 from holdfast.kernel.history.reader import shown_data
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import UnreadableRowError

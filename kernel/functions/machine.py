@@ -72,7 +72,6 @@ from holdfast.kernel.functions.protocol import (
     Ended,
     Failed,
     NotifyRequest,
-    Raised,
     Request,
     Returned,
     Row,
@@ -88,6 +87,7 @@ from holdfast.kernel.functions.protocol import (
 )
 from holdfast.kernel.functions.tasks import RunTask
 from holdfast.kernel.history.exceptions import error_from, error_words
+from holdfast.kernel.history.raised import Raised
 from holdfast.ports.errors import (
     ChannelClosedError,
     ChildRefusedError,

@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 import attrs
 
+from holdfast.kernel.history.raised import Raised
 from holdfast.ports.records import Micros
 from holdfast.ports.structs import frozen
 
@@ -278,19 +279,6 @@ class Row:
     """Where the call was made when the row was recorded."""
     shown: Micros | None = None
     """The time of the function's clock for this row, if not `at` (docs/decisions/0037)."""
-
-
-@frozen(kw_only=True)
-class Raised:
-    """The stored form of an exception."""
-
-    type: str
-    """The class, by module and qualified name."""
-    message: str
-    arguments: str | None = None
-    """The values of the exception as JSON text; None if they can't be stored."""
-    code: str = "body_error"
-    """The error code: that of a HoldfastError, else `body_error`."""
 
 
 @frozen(kw_only=True)

@@ -5,8 +5,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context, copy_context
 from typing import Any, Final, Protocol, TypeAlias
 
-from holdfast.kernel.functions.protocol import Answered, Raised, UpdateReceived
+from holdfast.kernel.functions.protocol import Answered, UpdateReceived
 from holdfast.kernel.history.exceptions import raised_from
+from holdfast.kernel.history.raised import Raised
 from holdfast.ports.errors import InvalidValueError
 
 Handler: TypeAlias = Callable[[str], Coroutine[Any, Any, str]]

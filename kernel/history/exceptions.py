@@ -10,7 +10,6 @@ from contextlib import suppress
 from types import MemberDescriptorType
 from typing import Any, Final, cast
 
-from holdfast.kernel.functions.protocol import Raised
 from holdfast.kernel.history import validation_errors
 from holdfast.kernel.history.error_values import (
     Keeper,
@@ -20,6 +19,7 @@ from holdfast.kernel.history.error_values import (
     text_of,
     value_from,
 )
+from holdfast.kernel.history.raised import Raised
 from holdfast.ports.errors import HoldfastError, StepFailedError
 from holdfast.ports.json import compact, parse
 

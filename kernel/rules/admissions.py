@@ -6,11 +6,11 @@ from typing import Final
 from holdfast.kernel.commands import JobAdmit, JobsAdmitted, RunClaimPending, RunsAdmitted
 from holdfast.kernel.limits.concurrency import holders, line_of
 from holdfast.kernel.limits.rates import Rates, queued_rates
-from holdfast.kernel.pipelines.interpreter import begin
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.rules.leases import hints_of
 from holdfast.kernel.rules.queued_steps import steps_in_queues
 from holdfast.kernel.runs.builder import RunDraft
+from holdfast.kernel.runs.plan_interpreter import begin
 from holdfast.kernel.state import Decision, Reads, State, WaitingJobs, WaitingRuns
 from holdfast.ports.changes import AddConcurrencyLimit, Change, UpdateJob, UpdateRun
 from holdfast.ports.clock import Ids

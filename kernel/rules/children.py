@@ -3,7 +3,6 @@
 from typing import cast
 
 from holdfast.kernel.commands import ChildRunStarted, Failure, Recorded, RunCreate, RunDeliver, RunDelivered
-from holdfast.kernel.pipelines.interpreter import stage_completed
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.kernel.rules.admissions import admits_jobs
@@ -12,6 +11,7 @@ from holdfast.kernel.rules.retries import fail_stage
 from holdfast.kernel.rules.runs import new_child
 from holdfast.kernel.rules.signals import wake_driver
 from holdfast.kernel.runs.builder import RunDraft
+from holdfast.kernel.runs.plan_interpreter import stage_completed
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import DeleteJob, UpdateRun
 from holdfast.ports.clock import Ids

@@ -10,7 +10,6 @@ from holdfast.kernel.commands import (
     StageWake,
     Suspended,
 )
-from holdfast.kernel.pipelines.interpreter import stage_suspended
 from holdfast.kernel.pipelines.plan import Plan, stage_of
 from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.kernel.rules.claims import queued
@@ -18,6 +17,7 @@ from holdfast.kernel.rules.leases import hints_of
 from holdfast.kernel.rules.retries import policy_of, wait_of
 from holdfast.kernel.runs.builder import RunDraft, Waits, rescheduled
 from holdfast.kernel.runs.external_work import GAVE_UP
+from holdfast.kernel.runs.plan_interpreter import stage_suspended
 from holdfast.kernel.state import Decision, Due, Reads, State, Wakeable
 from holdfast.ports.changes import Change, UpdateJob
 from holdfast.ports.clock import Ids

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
 
 from holdfast.kernel.commands import RunRepair, RunRepaired
-from holdfast.kernel.pipelines.interpreter import advance, body_kind, open_node
 from holdfast.kernel.pipelines.plan import MapPlan, NodePlan, Plan, StagePlan, stage_of
 from holdfast.kernel.pipelines.progress import (
     MapProgress,
@@ -21,6 +20,7 @@ from holdfast.kernel.rules.external_cleanup import find_cleanup_faults, put_righ
 from holdfast.kernel.rules.queued_steps import is_of, open_steps, queue_again
 from holdfast.kernel.rules.sessions import free_lost
 from holdfast.kernel.runs.builder import RunDraft, Waits
+from holdfast.kernel.runs.plan_interpreter import advance, body_kind, open_node
 from holdfast.kernel.state import Decision, MissingJobs, Reads, State
 from holdfast.ports.changes import AddJob, Change, DeleteJob
 from holdfast.ports.clock import Ids

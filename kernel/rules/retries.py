@@ -47,12 +47,12 @@ from typing import Final
 from zlib import crc32
 
 from holdfast.kernel.commands import Failure
-from holdfast.kernel.pipelines.interpreter import item_failed, open_map
 from holdfast.kernel.pipelines.plan import Enough, MapPlan, Plan, RetryPolicy, StagePlan, stage_of
 from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.external_work import LOST_WORKER
 from holdfast.kernel.runs.external_work import is_over as is_work_over
+from holdfast.kernel.runs.plan_interpreter import item_failed, open_map
 from holdfast.ports.json import canonical
 from holdfast.ports.records import (
     STAGE_FAILED,

@@ -18,10 +18,8 @@ from holdfast.kernel.commands import (
     RunTransitioned,
 )
 from holdfast.kernel.commands.names import check_name
-from holdfast.kernel.pipelines.interpreter import advance, begin
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.pipelines.progress import progress_from
-from holdfast.kernel.pipelines.stage_overrides import overridden
 from holdfast.kernel.rules.admissions import INPUT_ROW, admits_jobs
 from holdfast.kernel.rules.attempt_output import annotations_at_start
 from holdfast.kernel.rules.run_creation import created_facts, new_run
@@ -32,9 +30,11 @@ from holdfast.kernel.rules.signals import (
     receive,
     request_cancel,
 )
+from holdfast.kernel.rules.stage_overrides import overridden
 from holdfast.kernel.rules.start_template import opening_of
 from holdfast.kernel.rules.unread_messages import count_forwarded, forward_unread
 from holdfast.kernel.runs.builder import RunDraft, hint_of
+from holdfast.kernel.runs.plan_interpreter import advance, begin
 from holdfast.kernel.runs.stored_starts import is_kept, start_facts
 from holdfast.kernel.state import NOTHING, Decision, Reads, State
 from holdfast.ports.changes import AddJob, AppendHistory, Change, CreateRun, StorePlan

@@ -63,7 +63,6 @@ from holdfast.kernel.commands import (
     Suspended,
 )
 from holdfast.kernel.commands.jobs import ResultRefused
-from holdfast.kernel.pipelines.interpreter import map_expanded, node_tested, stage_completed
 from holdfast.kernel.pipelines.plan import MapPlan
 from holdfast.kernel.pipelines.progress import MapProgress, progress_from
 from holdfast.kernel.rules.admissions import admits_jobs
@@ -84,6 +83,7 @@ from holdfast.kernel.rules.queued_steps import step_settled
 from holdfast.kernel.rules.retries import fail_attempt, fail_stage
 from holdfast.kernel.rules.successors import successor
 from holdfast.kernel.runs.builder import RunDraft, Taker
+from holdfast.kernel.runs.plan_interpreter import map_expanded, node_tested, stage_completed
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import AddMapItems, Change, UpdateJob
 from holdfast.ports.clock import Ids

@@ -7,10 +7,10 @@ start (docs/decisions/0039).
 from functools import lru_cache
 from typing import Final
 
-from holdfast.kernel.pipelines.interpreter import begin
 from holdfast.kernel.pipelines.plan import Plan, stage_of
 from holdfast.kernel.rules.admissions import INPUT_ROW
 from holdfast.kernel.runs.builder import RunDraft
+from holdfast.kernel.runs.plan_interpreter import begin
 from holdfast.ports.changes import AddJob, CreateRun
 from holdfast.ports.json import canonical
 from holdfast.ports.records import Job, Run, RunStatus, rank_of

@@ -3,11 +3,11 @@
 See docs/decisions/0061.
 """
 
-from holdfast.kernel.pipelines.interpreter import begin
 from holdfast.kernel.rules.attempt_output import annotations_at_start
 from holdfast.kernel.rules.run_creation import created_facts, new_run
 from holdfast.kernel.rules.unread_messages import count_forwarded, forward_unread
 from holdfast.kernel.runs.builder import RunDraft
+from holdfast.kernel.runs.plan_interpreter import begin
 from holdfast.kernel.runs.stored_starts import kept_start
 from holdfast.kernel.state import Decision, State
 from holdfast.ports.clock import Ids

@@ -21,7 +21,6 @@ from holdfast.kernel.functions.protocol import (
     GoesOn,
     HistoryEvent,
     NotifyRequest,
-    Raised,
     Request,
     Returned,
     Row,
@@ -32,6 +31,7 @@ from holdfast.kernel.functions.protocol import (
     TimerFired,
     TimerRequest,
 )
+from holdfast.kernel.history.raised import Raised
 from holdfast.ports.json import canonical, parse
 from tests.unit.kernel.functions.corpus import CORPUS, WHEN_SENT
 from tests.unit.kernel.functions.player import Played, play

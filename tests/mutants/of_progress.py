@@ -11,7 +11,7 @@ OF_PROGRESS: Final = (
         caught_by=("S4", "S7"),
         edits=(
             Edit(
-                "kernel/pipelines/interpreter.py",
+                "kernel/runs/plan_interpreter.py",
                 "        after = item_ended(draft, plan, job, evolve(counters, done=counters.done + 1), row)\n"
                 "    _go_on(draft, plan, progress.with_node(job.node, after))\n",
                 "        after = item_ended(draft, plan, job, evolve(counters, done=counters.done + 1), row)\n"
@@ -31,7 +31,7 @@ OF_PROGRESS: Final = (
         caught_by=("S4", "S7"),
         edits=(
             Edit(
-                "kernel/pipelines/interpreter.py",
+                "kernel/runs/plan_interpreter.py",
                 "is_over = counters.done == counters.total",
                 "is_over = counters.ended == counters.next",
             ),
@@ -43,7 +43,7 @@ OF_PROGRESS: Final = (
         caught_by=("S4",),
         edits=(
             Edit(
-                "kernel/pipelines/interpreter.py",
+                "kernel/runs/plan_interpreter.py",
                 "    for node in group.nodes:\n        if node.name not in progress.nodes:",
                 "    for node in reversed(group.nodes):\n        if node.name not in progress.nodes:",
             ),
@@ -55,7 +55,7 @@ OF_PROGRESS: Final = (
         caught_by=("S7",),
         edits=(
             Edit(
-                "kernel/pipelines/interpreter.py",
+                "kernel/runs/plan_interpreter.py",
                 "evolve(counters, next=max(upto, counters.next))",
                 "evolve(counters, next=max(upto - 1, counters.next))",
             ),
@@ -67,7 +67,7 @@ OF_PROGRESS: Final = (
         caught_by=("S7",),
         edits=(
             Edit(
-                "kernel/pipelines/interpreter.py",
+                "kernel/runs/plan_interpreter.py",
                 "upto = min(counters.total, counters.ended + node.limit)",
                 "upto = min(counters.total - 1, counters.ended + node.limit)",
             ),
@@ -79,7 +79,7 @@ OF_PROGRESS: Final = (
         caught_by=("S4", "S7"),
         edits=(
             Edit(
-                "kernel/pipelines/interpreter.py",
+                "kernel/runs/plan_interpreter.py",
                 "evolve(counters, failed=counters.failed + 1)",
                 "evolve(counters, failed=counters.failed + 2)",
             ),

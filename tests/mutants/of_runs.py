@@ -275,7 +275,7 @@ OF_RUNS: Final = (
         caught_by=("S4",),
         edits=(
             Edit(
-                "kernel/pipelines/stage_overrides.py",
+                "kernel/rules/stage_overrides.py",
                 "attrs.evolve(group, nodes=tuple(_changed(node, by_stage.get(node.name)) for node in group.nodes))",
                 "attrs.evolve(\n"
                 "            group,\n"

@@ -20,7 +20,6 @@ from holdfast.kernel.functions.protocol import (
     ChildStarted,
     Failed,
     HistoryEvent,
-    Raised,
     Returned,
     Row,
     StepCompleted,
@@ -30,6 +29,7 @@ from holdfast.kernel.functions.protocol import (
     TimerRequest,
 )
 from holdfast.kernel.functions.tasks import RunTask
+from holdfast.kernel.history.raised import Raised
 from holdfast.ports.errors import (
     DebuggerLeftError,
     InvalidValueError,
