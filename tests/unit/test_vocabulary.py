@@ -1,0 +1,86 @@
+"""The words of the code are those of the field: no private vocabulary in identifiers or in first lines of docstrings."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast.kernel
+
+ROOT = Path(holdfast.kernel.__file__).parent.parent
+PACKAGES = ("kernel", "ports", "adapters", "hosts", "testing")
+
+IN_IDENTIFIERS = frozenset(
+    "told tell tells telling said say says saying unsaid asked asking asks gave gives giver news owed owes owe owing "
+    "debt debts duty duties rest rests rested resting restless stir stirs stirring pulse pulses mend mends mended "
+    "mender mending hands room rooms whoever whom nobody somebody anybody heard hear hears hearing unheard astray "
+    "unsound kin leavings lane lanes parked parks silent betaken".split()
+)
+"""Words that no identifier has as a part. Each has a word of the field: see the glossary."""
+
+IN_DOCSTRINGS = IN_IDENTIFIERS - {"silent"} | frozenset("whichever wherefrom whereof thereof".split())
+PHRASES = (
+    "is none", "are none", "is no more", "goes on", "go on", "has come", "have come", "come of", "comes of", "came of",
+    "becomes of", "became of", "by itself", "who has", "who had", "what has", "what there is", "that there is",
+    "that there are", "is to be had", "what it was given", "of which nothing", "all that", "somebody else", "how many-th",
+)  # fmt: skip
+"""What no first line of a docstring says: a noun and a verb of the field can stand there."""
+
+
+def words_of(identifier: str) -> set[str]:
+    """Return the words of an identifier in either style, in lower case."""
+    return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", identifier)}
+
+
+def identifiers(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield what a module names itself: definitions, parameters, variables, attributes of `self`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                if not name.startswith("test_"):  # the names of tests are sentences
+                    yield node.lineno, name
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()):
+                yield node.lineno, name
+            case ast.Attribute(attr=name, ctx=ast.Store()):
+                yield node.lineno, name
+            case _:
+                pass
+
+
+def first_lines(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the first line of each docstring, those of fields and constants too."""
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            yield node.lineno, node.value.value.strip().partition("\n")[0]
+
+
+def files() -> list[Path]:
+    return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def wrong_identifiers(path: Path) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for line, name in identifiers(ast.parse(path.read_text()))
+        if words_of(name) & IN_IDENTIFIERS
+    ]
+
+
+def wrong_docstrings(path: Path) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)}:{line}: {text}"
+        for line, text in first_lines(ast.parse(path.read_text()))
+        if set(re.findall(r"[a-z]+", text.lower())) & IN_DOCSTRINGS
+        or any(re.search(rf"\b{phrase}\b", text.lower()) for phrase in PHRASES)
+    ]
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_uses_the_words_of_the_field(path: Path) -> None:
+    assert wrong_identifiers(path) + wrong_docstrings(path) == []
