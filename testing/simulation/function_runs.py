@@ -67,7 +67,7 @@ class Functions:
     def missing(self, tables: Tables) -> list[Callable[[SyncEngine], object]]:
         """Return calls that send the messages for which runs still wait, one for each run.
 
-        Only parked functions get one: otherwise none would ever be woken by a message.
+        Only sleeping functions get one: otherwise no function would ever be woken by a message.
         """
         programs = {one.workflow.name: one for one in self.programs if one.receives}
         return [
@@ -128,7 +128,7 @@ def draw_functions(random: Random) -> Functions:
 
 
 def _draw_errand(draw: Random, name: str) -> Program:
-    """Draw the function that others start as a child run. It takes a while and may be parked meanwhile."""
+    """Draw the function that others start as a child run. It sleeps, for some draws long enough to leave its slot."""
     seconds, salt = draw.choice((0.0, 0.5, 3.0, 9.0)), draw.randrange(1_000)
 
     @workflow(name=name)
@@ -146,7 +146,7 @@ def _sending(random: Random, run: Planned) -> list[Deed]:
     times = sorted(
         run.at + random.randrange(-_SECOND, 30 * _SECOND) for _ in range(random.choice((0, 1, 2, 3)))
     )
-    if times and random.random() < 0.5:  # a burst: the next message arrives while the function is being parked
+    if times and random.random() < 0.5:  # a burst: the next message arrives while the function goes to sleep
         times += [times[-1] + random.randrange(_SECOND // 5) for _ in range(random.randrange(1, 5))]
     return [
         Deed(
@@ -167,7 +167,7 @@ def _sleeping(random: Random, sleeper: Workflow[[int], int]) -> list[Deed]:
     """Return the start of a run that sleeps for years, and its cancel or terminate."""
     at, ends = random.randrange(10 * _SECOND), random.choice(("cancel", "terminate"))
     wait = random.randrange(20 * _SECOND)
-    if wait % 3 == 0:  # while the function is being parked
+    if wait % 3 == 0:  # while the function goes to sleep
         wait %= _SECOND // 2
 
     def end(engine: SyncEngine) -> object:

@@ -311,7 +311,7 @@ class _Draft:
         self._add(message, lambda number: mixed(salt, number))
 
     def add_burst(self) -> None:
-        """Add several receives in a row; the function may be parked before each."""
+        """Add several receives in a row; the function may go to sleep before each."""
         count, salt = self._draw.choice((2, 3, 4)), self._draw.randrange(1_000)
         self.receives += count
 
@@ -466,7 +466,7 @@ class _Draft:
     # What they are made of ------------------------------------------------------------------------------------------
 
     def step(self) -> Step[[int], int]:
-        """Return a step."""
+        """Draw a step."""
         (one,), _ = self._several(1)
         return one
 
