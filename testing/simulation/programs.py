@@ -53,7 +53,7 @@ class Elsewhere:
     fails: int
     """The number of attempts of a check that fail first."""
     give_up_after: float | None
-    """The time after which the stage gives up; None: never."""
+    """The time until the stage's `give_up_at`; None: it has none."""
     takes: float
     """How long submitting takes."""
     breaks: bool
