@@ -25,8 +25,8 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.persistence import Persistence, Query, StoreTime, Transaction
 from holdfast.ports.scheduler import Scheduler
 from tests.aws import FakeAws
+from tests.event_source_mapping import EventSource, Killed, PumpFaults
 from tests.lambdas import FakeContext
-from tests.pump import EventSource, Killed, PumpFaults
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

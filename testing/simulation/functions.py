@@ -232,7 +232,7 @@ class _Draft:
     def add_error(self) -> None:
         """Add a step that fails for good; the function catches its error."""
         salt, name = self._draw.randrange(1_000), self._name("refuse")
-        more = Random(f"{name}/{salt}")  # a second stream: draws that were added later do not change old seeds
+        more = Random(f"{name}/{salt}")  # a second stream: later additions do not change old seeds
         if more.random() < 0.4:
             self._add_hopeless(name, salt, hangs=more.random() < 0.5)
             return

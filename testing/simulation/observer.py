@@ -226,7 +226,7 @@ class Watch:
                 self.found("S1", job.key.text, f"epoch {job.epoch} is claimed by a session that is not open")
             self._rated(job)
             run = tables.runs[job.run]
-            if job.outlives_run:  # deliveries and cancels of external work are due after the end of the run, too
+            if job.outlives_run:  # deliveries and external cancels are due after the run's end, too
                 continue
             if run.status not in ACTIVE or run.status in (RunStatus.PAUSED, RunStatus.BLOCKED):
                 self.found("C1", job.key.text, f"it is claimed, and its run is {run.status}")

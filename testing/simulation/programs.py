@@ -164,9 +164,7 @@ class _Draft:
     def add_map(self) -> None:
         """Add a mapped stage over a list, and one that adds up the results."""
         random = self._random
-        manner, made = self._body(
-            seconds_max=1.0
-        )  # items may run one after the other, each with retries
+        manner, made = self._body(seconds_max=1.0)  # items may run one after the other, each with retries
         more = Random(f"{made.name}/{manner.salt}")
         if more.random() < 0.3:
             made = self._elsewhere(manner.salt, more).options(name=made.name)
@@ -202,7 +200,7 @@ class _Draft:
         """Add an external stage."""
         random = self._random
         salt, name = random.randrange(1_000), self._name("external")
-        more = Random(f"{name}/{salt}")  # a second stream: draws that were added later do not change old seeds
+        more = Random(f"{name}/{salt}")  # a second stream: later additions do not change old seeds
         give_up_after = more.choice((None, None, 10.0, 30.0))
         work = Elsewhere(
             salt=salt,
@@ -319,9 +317,8 @@ class _Draft:
 
 
 def _draw_rate(manner: Manner, *, alone: bool) -> Rate | None:
-    random = Random(
-        f"{manner.salt}/{manner.seconds}/{manner.fails}"
-    )  # a second stream: draws that were added later do not change old seeds
+    # A second stream: later additions do not change old seeds.
+    random = Random(f"{manner.salt}/{manner.seconds}/{manner.fails}")
     if random.random() > 0.15:
         return None
     span = timedelta(seconds=random.choice((0.5, 2, 5)))

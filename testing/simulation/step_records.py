@@ -132,7 +132,7 @@ class Steps:
             yield Violation(
                 "S8", begun.job, f"{where} begins again: epoch {uncounted[0]} was lost, and not counted"
             )
-        if call.retry_at > now and not begun.is_queued:  # the wake-up of a queued step's job is checked elsewhere
+        if call.retry_at > now and not begun.is_queued:  # queued: the wake-up of the job is checked
             early = (call.retry_at - now) / 1_000_000
             yield Violation("T1", begun.job, f"{where} begins {early:.3f} s before its time")
 

@@ -194,7 +194,7 @@ class World:
                 try:
                     if any(run.status is RunStatus.PAUSED for run in tables.runs.values()):
                         engine.resume_all()
-                    for run in tuple(tables.runs.values()):  # a copy: other processes change the rows meanwhile
+                    for run in tuple(tables.runs.values()):  # a copy: other processes change the rows
                         if run.status is RunStatus.BLOCKED:
                             core.dispatch(RunResume(namespace=run.namespace, run_id=run.id))
                     for bring in self.scenario.missing(tables):

@@ -28,7 +28,7 @@ from holdfast.ports.errors import CommandError
 from holdfast.ports.persistence import Persistence, Query, Transaction
 from holdfast.ports.records import Micros
 from holdfast.ports.user_transactions import SharedTransaction, SharesTransactions
-from tests.chaos.book import book
+from tests.chaos.execution_log import book
 
 R = TypeVar("R")
 

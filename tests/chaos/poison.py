@@ -10,7 +10,7 @@ import anyio
 
 from holdfast import Retry, step, workflow
 from holdfast.ports.errors import StepLostError
-from tests.chaos.book import book, work_seconds
+from tests.chaos.execution_log import book, work_seconds
 from tests.chaos.functions import written_down
 
 STEP_TRIES: Final = 6

@@ -25,12 +25,12 @@ from holdfast.ports.json import parse
 from holdfast.ports.persistence import CountAll, FindRun, HistoryOf, JobsOfRun
 from holdfast.ports.records import STAGE_COMPLETED, TERMINAL, HistoryRow, Job, Run, RunName, RunStatus
 from holdfast.testing.snapshots import snapshot_of
-from tests.chaos.book import Book, Entry, effect_name, keep_book
 from tests.chaos.disks import NoDiskError, SmallDisk
+from tests.chaos.execution_log import Book, Entry, effect_name, keep_book
+from tests.chaos.execution_tables import Ledger
 from tests.chaos.faults import Fault
 from tests.chaos.figures import pick
-from tests.chaos.ledger import Ledger
-from tests.chaos.nursery import Nursery, Process, plan_of
+from tests.chaos.fork_server import Nursery, Process, plan_of
 from tests.chaos.programs import CHAIN, FUNCTIONS, WORKFLOWS, gate_of
 from tests.postgres import PrivatePostgres
 

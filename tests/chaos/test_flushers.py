@@ -17,7 +17,7 @@ from holdfast.ports.persistence import Persistence, SinksWithNews
 from holdfast.ports.records import Micros
 from holdfast.testing.conformance.builders import NAMESPACE, a_row, a_run
 from tests.chaos.figures import report
-from tests.chaos.flushing import NAME, flush_for_ever
+from tests.chaos.flusher_process import NAME, flush_for_ever
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 
@@ -65,7 +65,7 @@ def test_killed_flushers_lose_nothing_and_keep_the_order(url: str, tmp_path: Pat
     engine.sync.register_sink(NAME, since=datetime(2020, 1, 1, tzinfo=UTC))
     heard = tmp_path / "heard"
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.chaos.flushing", "holdfast.adapters.sql.persistence"])
+    context.set_forkserver_preload(["tests.chaos.flusher_process", "holdfast.adapters.sql.persistence"])
     draw = random.Random(58)
     flushers: list[ForkServerProcess] = []
     kills, due = 0, EVENTS_A_KILL * LINE

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import RunFailedError
 from tests.chaos.figures import pick, report
+from tests.chaos.fork_server import Process
 from tests.chaos.functions import (
     COINS,
     Purse,
@@ -20,7 +21,6 @@ from tests.chaos.functions import (
     surveyed,
     withdrawal,
 )
-from tests.chaos.nursery import Process
 from tests.chaos.site import Site
 
 pytestmark = pytest.mark.chaos

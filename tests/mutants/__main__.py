@@ -11,8 +11,8 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.mutants.hunting import SEEDS_MAX, Hunt, failing_anyway, hunt
-from tests.mutants.listed import BY_NAME, MUTANTS
+from tests.mutants.catalogue import BY_NAME, MUTANTS
+from tests.mutants.hunt import SEEDS_MAX, Hunt, failing_anyway, hunt
 from tests.mutants.mutant import Mutant
 from tests.mutants.table import summary, table, write
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from tests.mutants.hunting import Hunt
+from tests.mutants.hunt import Hunt
 from tests.mutants.mutant import ROOT
 
 PAGE: Final = ROOT / "docs" / "explanation" / "how-we-know.md"

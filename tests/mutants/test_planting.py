@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.listed import BY_NAME, MUTANTS
+from tests.mutants.catalogue import BY_NAME, MUTANTS
 from tests.mutants.mutant import ROOT, DoesNotApplyError, Edit, Mutant, mutated, plant
 from tests.mutants.table import written
 

@@ -7,7 +7,7 @@ from hypothesis import event, given, settings
 
 from holdfast.kernel.values import decode, encode
 from holdfast.ports.errors import DefinitionError, InvalidValueError, UnstorableValueError
-from tests.alike import are_alike, typed_values
+from tests.sample_values import are_alike, typed_values
 from tests.sizes import sized
 
 

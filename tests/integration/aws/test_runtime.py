@@ -13,9 +13,9 @@ from holdfast.kernel.commands import LeaseReapStale, SessionClose
 from holdfast.ports.persistence import FindRun, JobsOfRun
 from holdfast.ports.records import JobState, RunName
 from tests.aws import REGION, FakeAws
+from tests.event_source_mapping import EventSource
 from tests.integration.aws.functions import BLOCKS, WHERE, counts, open_engine
 from tests.postgres import plain_url
-from tests.pump import EventSource
 from tests.runtime_api import Answer, Function
 
 pytestmark = pytest.mark.service

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.kernel.authoring.calls import Definition
-from tests.integration.counts.statements import Statements, count_statements
+from tests.integration.counts.statement_counter import Statements, count_statements
 from tests.postgres import fresh_database
 
 OpenEngine = Callable[..., Engine]

@@ -47,7 +47,7 @@ from holdfast.ports.persistence import FindRun, Lane, RunsByKey
 from holdfast.ports.records import JobKind, Payload, Run, RunName
 from holdfast.testing.sink import MemorySink
 from tests.integration.counts.conftest import OpenEngine
-from tests.integration.counts.statements import Statements
+from tests.integration.counts.statement_counter import Statements
 from tests.sizes import sized
 
 pytestmark = pytest.mark.sized

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.hosts.maintenance.doctor import scan
 from tests.integration.counts.conftest import OpenEngine
-from tests.integration.counts.statements import Statements
+from tests.integration.counts.statement_counter import Statements
 from tests.integration.counts.test_commands import COMPLETED, FEW, LONG, MANY, SHORT, Worked
 from tests.postgres import fresh_database
 

@@ -27,7 +27,7 @@ from holdfast.ports.json import canonical
 from holdfast.ports.persistence import HistoryOf, Lane
 from holdfast.ports.records import Payload
 from tests.integration.counts.conftest import OpenEngine
-from tests.integration.counts.statements import Statements
+from tests.integration.counts.statement_counter import Statements
 from tests.sizes import sized
 
 pytestmark = pytest.mark.sized

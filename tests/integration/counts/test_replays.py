@@ -14,7 +14,7 @@ from holdfast.kernel.commands import Attempt, FunctionWaiting, JobRecord, Outcom
 from holdfast.ports.json import canonical
 from holdfast.ports.records import Payload
 from tests.integration.counts.conftest import OpenEngine
-from tests.integration.counts.statements import Statements
+from tests.integration.counts.statement_counter import Statements
 from tests.integration.counts.test_commands import Worked
 
 BATCH = 500

@@ -14,7 +14,7 @@ from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.steps import step
 from tests.integration.counts.conftest import OpenEngine
-from tests.integration.counts.statements import Statements
+from tests.integration.counts.statement_counter import Statements
 
 RUNS: Final = 50
 STEPS: Final = 20

@@ -37,7 +37,7 @@ from holdfast.kernel.commands import Suspended as HandedOn
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import Lane
 from holdfast.ports.records import Payload
-from tests.pace import look_often
+from tests.poll_intervals import look_often
 from tests.postgres import fresh_database
 
 HOUR: Final = 3_600_000_000

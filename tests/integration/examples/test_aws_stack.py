@@ -15,9 +15,9 @@ import pytest
 from holdfast import Engine
 from holdfast.adapters.sql.persistence import SqlPersistence
 from tests.aws import REGION, FakeAws, fake_aws
+from tests.event_source_mapping import EventSource
 from tests.integration.examples.pages import DOCS
 from tests.lambdas import FakeContext, failures
-from tests.pump import EventSource
 
 STACK: Final = DOCS / "examples" / "aws"
 TEMPLATE: Final = STACK / "template.yaml"

@@ -30,7 +30,7 @@ from holdfast.ports.json import parse
 from tests.aws import REGION, fake_aws
 from tests.integration.examples.pages import DOCS, PAGES, ROOT, anchors, blocks, links, prose, table
 from tests.nats import private_nats
-from tests.pace import look_often
+from tests.poll_intervals import look_often
 
 PROMISES = (
     "State changes happen exactly once",

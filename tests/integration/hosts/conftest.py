@@ -11,7 +11,7 @@ from holdfast.hosts.client.engine import Engine
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.steps import Step
 from holdfast.testing.ledger import Ledger
-from tests.pace import look_often
+from tests.poll_intervals import look_often
 from tests.postgres import fresh_database
 
 OpenEngine = Callable[..., Engine]

@@ -42,10 +42,10 @@ from holdfast.ports.errors import (
 from holdfast.ports.persistence import CountAll, FindRun, Persistence, Query, StoreCounts, Transaction
 from holdfast.ports.records import Payload, RunStatus
 from holdfast.testing.conformance.threads import in_threads
-from tests.integration.counts.calls import counting_engine
+from tests.integration.counts.call_counter import counting_engine
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.pipelines import FAILING, SIMPLE, TEXT, WIDE
-from tests.integration.hosts.waiting import until
+from tests.integration.hosts.polling import until
 
 R = TypeVar("R")
 

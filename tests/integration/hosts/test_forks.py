@@ -17,7 +17,7 @@ from holdfast.ports.errors import RerunRefusedError, RunCancelledError, RunFaile
 from holdfast.ports.records import RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
-from tests.integration.hosts.waiting import until
+from tests.integration.hosts.polling import until
 
 SOON = 20
 words = Channel("words", str)

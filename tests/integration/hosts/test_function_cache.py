@@ -22,7 +22,7 @@ from holdfast.kernel.invariants import check
 from holdfast.ports.records import RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
-from tests.integration.hosts.waiting import until
+from tests.integration.hosts.polling import until
 
 SOON = 20
 MESSAGES = 4

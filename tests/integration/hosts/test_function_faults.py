@@ -29,7 +29,7 @@ from holdfast.ports.errors import RunFailedError, UnavailableError
 from holdfast.ports.records import Payload, RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
-from tests.integration.hosts.waiting import until
+from tests.integration.hosts.polling import until
 
 SOON = 20
 ONCE = Retry(attempts=1)

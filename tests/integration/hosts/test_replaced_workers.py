@@ -11,7 +11,7 @@ from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.ports.persistence import FindRun, JobsOfRun
 from holdfast.ports.records import JobState, RunName
 from tests.integration.hosts.conftest import OpenEngine
-from tests.integration.hosts.waiting import until
+from tests.integration.hosts.polling import until
 
 pytestmark = pytest.mark.anyio
 LONG = timedelta(seconds=1.5)

@@ -32,7 +32,7 @@ from holdfast.ports.errors import (
     UnknownWorkflowError,
     UnreadableValueError,
 )
-from tests.integration.hosts.waiting import until
+from tests.integration.hosts.polling import until
 
 DONE: list[str] = []
 MONTH = timedelta(days=30)

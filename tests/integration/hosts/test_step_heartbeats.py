@@ -17,7 +17,7 @@ from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import Step, step
 from holdfast.ports.errors import DefinitionError, StepLostError, UnstorableValueError
 from tests.integration.hosts.conftest import OpenEngine
-from tests.pace import rest_at_once
+from tests.poll_intervals import rest_at_once
 
 SOON = timedelta(seconds=20)
 SHORT = timedelta(milliseconds=300)

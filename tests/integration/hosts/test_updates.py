@@ -39,7 +39,7 @@ from holdfast.ports.persistence import JobsOfRun
 from holdfast.ports.records import JobState, Payload
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
-from tests.integration.hosts.waiting import until
+from tests.integration.hosts.polling import until
 
 SOON = 20
 

@@ -26,7 +26,7 @@ from holdfast.ports.records import HistoryRow, OutputRow, Run, RunName, RunStatu
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.pipelines import FAILING, SIMPLE, double, total, up_to
-from tests.integration.hosts.waiting import until
+from tests.integration.hosts.polling import until
 
 pytestmark = pytest.mark.anyio
 

@@ -41,7 +41,7 @@ from holdfast.testing.conformance.builders import (
     a_run,
     a_session,
 )
-from tests.integration.counts.statements import watch_statements
+from tests.integration.counts.statement_counter import watch_statements
 from tests.integration.sql.proxy import Proxy
 
 OpenStore = Callable[..., SqlPersistence]

@@ -13,8 +13,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 
+from tests.mutants.by_tests.catalogue import BY_NAME, MUTANTS, SURVIVORS
 from tests.mutants.by_tests.hunt import Checkout, TestHunt
-from tests.mutants.by_tests.listed import BY_NAME, MUTANTS, SURVIVORS
 from tests.mutants.mutant import Mutant
 from tests.postgres import PrivatePostgres
 

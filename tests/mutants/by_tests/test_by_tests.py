@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from tests.mutants.by_tests.__main__ import hunt_all
-from tests.mutants.by_tests.listed import BY_NAME, MUTANTS, SURVIVORS
+from tests.mutants.by_tests.catalogue import BY_NAME, MUTANTS, SURVIVORS
 from tests.mutants.mutant import ROOT, Mutant, mutated
 
 SAMPLE = (

@@ -10,7 +10,7 @@ from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import FunctionWaiting
 from holdfast.ports.clock import micros
 from holdfast.testing.clock import ManualClock
-from tests.unit.hosts.bench import Bench, StoreWithClock
+from tests.unit.hosts.attempt_harness import Bench, StoreWithClock
 
 pytestmark = pytest.mark.anyio
 A_WHILE = timedelta(seconds=20)

@@ -39,7 +39,7 @@ from holdfast.ports.json import parse
 from holdfast.ports.persistence import LastHeartbeat
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.conformance.nasty_keys import NASTY_KEYS
-from tests.unit.hosts.bench import Bench
+from tests.unit.hosts.attempt_harness import Bench
 
 
 @stage

@@ -31,7 +31,7 @@ from holdfast.ports.errors import (
 )
 from holdfast.ports.json import parse
 from holdfast.testing.blobs import MemoryBlobStore
-from tests.unit.hosts.bench import Bench, items, value
+from tests.unit.hosts.attempt_harness import Bench, items, value
 
 pytestmark = pytest.mark.anyio
 

@@ -19,7 +19,7 @@ from holdfast.ports.persistence import OwedJobs, Query, RunsByKey
 from holdfast.ports.records import ClosePolicy, JobKind, JobState, RunStatus
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.conformance.builders import a_job, a_key, a_run
-from tests.unit.hosts.bench import Bench, CountingPersistence
+from tests.unit.hosts.attempt_harness import Bench, CountingPersistence
 from tests.unit.hosts.wiring.test_input_loader import SIMPLE
 
 R = TypeVar("R")

@@ -21,7 +21,7 @@ from holdfast.ports.errors import (
     RunNotFoundError,
 )
 from holdfast.testing.blobs import MemoryBlobStore
-from tests.unit.hosts.bench import Bench
+from tests.unit.hosts.attempt_harness import Bench
 
 LARGE = 100_000
 DAY = timedelta(days=1)

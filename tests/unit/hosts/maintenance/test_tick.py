@@ -11,7 +11,7 @@ from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.ports.changes import StoreReply
 from holdfast.ports.clock import micros
 from holdfast.testing.conformance.builders import a_reply
-from tests.unit.hosts.bench import Bench
+from tests.unit.hosts.attempt_harness import Bench
 
 
 @stage

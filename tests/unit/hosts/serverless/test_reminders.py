@@ -12,7 +12,7 @@ from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import JobRelease
 from holdfast.ports.persistence import QueuedJobs
 from holdfast.ports.transport import Delivery, JobHint
-from tests.unit.hosts.bench import Bench
+from tests.unit.hosts.attempt_harness import Bench
 
 MINUTE = timedelta(minutes=1)
 MOMENT = timedelta(microseconds=1)

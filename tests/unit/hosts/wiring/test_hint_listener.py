@@ -23,7 +23,7 @@ from holdfast.ports.transport import Delivery, Hint, JobHint, JobTransport, RunH
 from holdfast.testing.conformance.builders import a_key, a_run
 from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence
 from holdfast.testing.transport import FaultyTransport
-from tests.unit.hosts.bench import CountingPersistence
+from tests.unit.hosts.attempt_harness import CountingPersistence
 
 SOON: Final = 10.0
 """Seconds that a test waits for what ought to happen at once."""

@@ -36,7 +36,7 @@ from holdfast.ports.references import (
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.conformance.builders import a_completed_row, a_failed_row, a_key, a_row, a_run
 from holdfast.testing.faults import Fault, FaultPlan, FaultyBlobStore
-from tests.unit.hosts.bench import Bench
+from tests.unit.hosts.attempt_harness import Bench
 
 PLACE = Place(namespace="default", run="r", stage="s", epoch=3)
 LARGE = '"' + "x" * INLINE_MAX + '"'

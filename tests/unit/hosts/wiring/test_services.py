@@ -25,7 +25,7 @@ from holdfast.ports.errors import (
 from holdfast.ports.persistence import Query, StoreTime
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.clock import ManualClock
-from tests.unit.hosts.bench import Bench, StoreWithClock
+from tests.unit.hosts.attempt_harness import Bench, StoreWithClock
 
 R = TypeVar("R")
 

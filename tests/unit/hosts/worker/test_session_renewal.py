@@ -20,7 +20,7 @@ from holdfast.ports.errors import UnavailableError
 from holdfast.ports.persistence import Query, StoreTime
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence
-from tests.unit.hosts.bench import Bench, StoreWithClock
+from tests.unit.hosts.attempt_harness import Bench, StoreWithClock
 
 R = TypeVar("R")
 

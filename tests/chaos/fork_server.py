@@ -1,0 +1,219 @@
+"""Where processes come from: a process that has imported everything, and forks.
+
+A Python that imports Holdfast takes a second of processor time to come up; a fork of one that has done so takes
+milliseconds. So a test can kill twenty of them. What is forked runs one thread and has opened nothing yet.
+
+It is asked by lines of JSON on its standard input, and answers each with one: `{"live": plan}` forks a process that
+lives that plan and gives its id; `{"look": id}` gives how it ended, or null; `{}` at the start says that it is ready.
+When its input ends, it kills all that is left and ends too, and that happens too when the tests are killed.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final, NoReturn, Self
+
+import attrs
+
+from tests.chaos.faults import Fault
+
+ROOT: Final = Path(__file__).resolve().parent.parent.parent
+LOOK_SECONDS: Final = 0.01
+_LOADED: Final = (
+    "alembic.command",
+    "alembic.config",
+    "anyio._backends._asyncio",
+    "holdfast.adapters.sql.postgresql.listen_notify",
+    "holdfast.adapters.sql.factory",
+    "holdfast.adapters.sql.postgresql.connection",
+    "holdfast.adapters.sql.schema.migrator",
+    "tests.chaos.process_roles",
+)
+"""What a worker needs: also what it would import only when it has begun, which takes as long again as all the rest."""
+
+
+class Nursery:
+    """The tests' end of it."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.chaos.fork_server"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), *_python_path()])},
+        )
+        self._lock = threading.Lock()
+        self._ask({})
+
+    def fork(self, plan: Mapping[str, object]) -> int:
+        """Fork a process that lives this plan, and return its id."""
+        return int(self._ask({"live": dict(plan)}))
+
+    def look(self, pid: int) -> int | None:
+        """Return a process's exit code, minus the signal if one killed it; None while it lives."""
+        found = self._ask({"look": pid})
+        return None if found is None else int(found)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+        self._process.stdout.close()
+
+    def _ask(self, question: object) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with self._lock:
+            self._process.stdin.write(json.dumps(question) + "\n")
+            self._process.stdin.flush()
+            return json.loads(self._process.stdout.readline())
+
+
+@attrs.define
+class Process:
+    """A process that came from the nursery. Its id is not given to another before its end was looked at."""
+
+    nursery: Nursery
+    pid: int
+    name: str
+    folder: Path
+    _code: int | None = None
+
+    @property
+    def code(self) -> int | None:
+        """How it ended; None while it lives."""
+        if self._code is None:
+            self._code = self.nursery.look(self.pid)
+        return self._code
+
+    @property
+    def log(self) -> str:
+        """What it has written to its standard error."""
+        return (self.folder / f"{self.name}.log").read_text(errors="replace")
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What it left behind when it ended by itself: a worker's stats, say."""
+        found: dict[str, Any] = json.loads((self.folder / f"{self.name}.said").read_text())
+        return found
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal, if it lives."""
+        if self.code is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill it as a machine that fails would: at once, and without a word."""
+        self.signal(signal.SIGKILL)
+
+    def wait(self, seconds: float = 30.0) -> int:
+        """Wait until it has ended, and return its exit code."""
+        until = time.monotonic() + seconds
+        while (code := self.code) is None:
+            assert time.monotonic() < until, f"{self.name} has not ended in {seconds} s:\n{self.log}"
+            time.sleep(LOOK_SECONDS)
+        return code
+
+    def is_stopped(self) -> bool:
+        """Whether a signal has stopped it, and none has let it go on."""
+        with contextlib.suppress(OSError):
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        return False
+
+
+def plan_of(
+    *,
+    kind: str,
+    name: str,
+    url: str,
+    folder: Path,
+    ledger: str | None,
+    workflows: Sequence[str],
+    faults: Sequence[Fault],
+    work_seconds: float,
+    options: Mapping[str, object],
+) -> dict[str, object]:
+    """Return a plan for `lives.live`."""
+    return {
+        "kind": kind,
+        "name": name,
+        "url": url,
+        "folder": str(folder),
+        "ledger": ledger,
+        "workflows": list(workflows),
+        "faults": [attrs.asdict(fault) for fault in faults],
+        "work_seconds": work_seconds,
+        "options": dict(options),
+    }
+
+
+def _python_path() -> list[str]:
+    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+
+
+# The other end --------------------------------------------------------------------------------------------------
+
+
+def main(questions: IO[str], answers: IO[str]) -> None:
+    """Answer until the questions end."""
+    for module in _LOADED:
+        importlib.import_module(module)
+    codes: dict[int, int | None] = {}
+    for line in questions:
+        question = json.loads(line)
+        answer: int | None = None
+        if "live" in question:
+            answer = _fork(question["live"])
+            codes[answer] = None
+        elif "look" in question:
+            pid = question["look"]
+            if codes[pid] is None:
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                codes[pid] = os.waitstatus_to_exitcode(status) if ended else None
+            answer = codes[pid]
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+    for pid, code in codes.items():
+        if code is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _fork(plan: Mapping[str, Any]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        _live(plan)
+    return pid
+
+
+def _live(plan: Mapping[str, Any]) -> NoReturn:
+    """Live, and end as every Python program does: by going through the end of the main module."""
+    from tests.chaos.process_roles import live
+
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    path = Path(plan["folder"]) / f"{plan['name']}.log"
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for number, file in enumerate((nothing, log, log)):
+        os.dup2(file, number)
+    sys.exit(live(plan))
+
+
+if __name__ == "__main__":
+    main(sys.stdin, sys.stdout)
