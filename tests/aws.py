@@ -1,4 +1,4 @@
-"""What speaks as AWS does, for the tests: moto's server in a thread of this process, asked over real HTTP."""
+"""AWS services for the tests: moto's server in a thread of this process, called over real HTTP."""
 
 import logging
 import threading

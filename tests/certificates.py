@@ -1,4 +1,4 @@
-"""Certificates of servers that live for an hour, and are trusted by whom they are shown to."""
+"""TLS certificates for test servers, valid for an hour, and a context that trusts them."""
 
 import ipaddress
 import ssl

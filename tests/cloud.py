@@ -1,4 +1,4 @@
-"""Functions, a queue and a timer on one database, whose time passes when a test lets it; functions can be killed."""
+"""A simulated cloud: serverless functions, a queue and a timer on one database, in a test's virtual time."""
 
 import json
 import threading

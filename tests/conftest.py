@@ -1,4 +1,4 @@
-"""What all tests share: a PostgreSQL, how hypothesis behaves, and what the garbage collector need not look at."""
+"""Fixtures and settings of all tests: a PostgreSQL server, Hypothesis profiles, garbage collection."""
 
 import gc
 import os

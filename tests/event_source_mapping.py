@@ -1,4 +1,4 @@
-"""What Lambda does for a queue that invokes a function: an event source mapping, over moto's SQS, with faults."""
+"""Lambda's event source mapping over moto's SQS, with faults."""
 
 import threading
 from collections import Counter, deque

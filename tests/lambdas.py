@@ -1,4 +1,4 @@
-"""What stands around a Lambda function in the tests: events as SQS's, a context, and what is asked of queues."""
+"""The surroundings of a Lambda function in tests: SQS events, a context, and queue requests."""
 
 from collections.abc import Mapping, Sequence
 from itertools import count

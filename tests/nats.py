@@ -1,4 +1,4 @@
-"""A real NATS server for the tests: one of their own, where `nats-server` is installed, or one that is there."""
+"""A real NATS server for the tests: started where `nats-server` is installed, or an existing one."""
 
 import contextlib
 import os

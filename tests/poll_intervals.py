@@ -1,4 +1,4 @@
-"""How often workers of tests look for what nobody tells them of, and how soon functions rest."""
+"""Shorter intervals for workers in tests: polls of the store, and the time until a function is parked."""
 
 from functools import partial
 from typing import Any, Final

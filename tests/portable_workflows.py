@@ -1,4 +1,4 @@
-"""Workflows that are carried out in each of the ways there are: pipelines of each kind, and all shapes of functions."""
+"""Workflows that run on every kind of host: pipelines of each kind, and functions of all shapes."""
 
 from collections.abc import Sequence
 from datetime import timedelta

@@ -1,7 +1,7 @@
-"""A real PostgreSQL for the tests: private, empty, and gone afterwards.
+"""A real PostgreSQL for the tests: private, empty, and removed afterwards.
 
-The server runs from the binaries that `make` unpacks into .cache/postgres, listens on 127.0.0.1 only, and trusts
-whoever connects: it holds nothing, and lives as long as the tests do.
+The server runs from the binaries that `make` unpacks into .cache/postgres and listens on 127.0.0.1 only. It trusts
+every connection: it holds nothing and lives as long as the tests.
 """
 
 import contextlib

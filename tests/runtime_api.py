@@ -1,4 +1,4 @@
-"""A process in which Lambda's own runtime client serves a handler, and the part of Lambda that it talks to."""
+"""A process in which Lambda's runtime client serves a handler, and the runtime API that it calls."""
 
 import json
 import os

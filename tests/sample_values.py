@@ -1,4 +1,4 @@
-"""Values of all types that can be stored, and whether two are alike: equal, in one order, in one zone, of one class."""
+"""Sample values of all storable types, and a comparison of two values by type, order and time zone as well."""
 
 import dataclasses
 import enum

@@ -1,4 +1,4 @@
-"""A receiver of webhooks, on this machine, that does as it is told; and events as they come out of sinks."""
+"""A webhook receiver with scripted responses, and events in the form in which sinks emit them."""
 
 import json
 import ssl

@@ -1,4 +1,4 @@
-"""How much the tests do: each time what shows a fault as well, and in full where there is time."""
+"""The sizes of tests: small by default, full in `make test-slow`."""
 
 import os
 from typing import Final

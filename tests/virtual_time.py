@@ -1,4 +1,4 @@
-"""Runs whose time stands still while anything of them is under way, and leaps to what is due next when nothing is."""
+"""Virtual time for real hosts: it stands still while work is under way, then jumps to the next due instant."""
 
 import threading
 import time

@@ -194,7 +194,7 @@ _LAST_FORKS: Final = 0.4
 
 def _forking(run: Planned, what: str) -> list[Deed]:
     """Draw forks of a durable function from random history rows, while it runs and after its end."""
-    random = Random(f"{run.id}/{run.number}/{run.at}/forks")  # a second stream, as above
+    random = Random(f"{run.id}/{run.number}/{run.at}/forks")  # a stream of its own, for old seeds
     deeds: list[Deed] = []
     for _ in range(random.choice((0, 1, 2, 4))):
         at, part = run.at + random.randrange(40 * _SECOND), random.choice((random.random(), None))
@@ -210,7 +210,7 @@ def _forking(run: Planned, what: str) -> list[Deed]:
 
 def _cancelling_paused(run: Planned, what: str) -> list[Deed]:
     """Draw a pause of a function, and a cancel while it is paused."""
-    random = Random(f"{run.id}/{run.number}/{run.at}/paused")  # a second stream, as above
+    random = Random(f"{run.id}/{run.number}/{run.at}/paused")  # a stream of its own, for old seeds
     if random.random() >= 0.25:
         return []
     at, workflow = run.at + random.randrange(2, 20) * _SECOND, run.program.workflow
@@ -241,7 +241,7 @@ def _fork(engine: SyncEngine, *, run: Planned, part: float | None) -> object:
 
 def _to_children(run: Planned, leaf: Program) -> list[Deed]:
     """Draw what clients do with the child runs of a run."""
-    random = Random(f"{run.id}/{run.number}/{run.at}")  # a second stream, as above
+    random = Random(f"{run.id}/{run.number}/{run.at}")  # a stream of its own, for old seeds
     verbs: Mapping[str, Callable[[SyncEngine, str], object]] = {
         "rerun": lambda engine, child: (
             engine.handle(leaf.workflow, child).rerun_from(reason="again").generation

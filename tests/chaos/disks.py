@@ -1,4 +1,4 @@
-"""A disk that is small enough to be filled: a file system in memory of a test's own."""
+"""A small disk for tests that fill it: a file system in memory."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What bodies do, written down by the bodies themselves in files that no crash takes back."""
+"""A log of executions: bodies record what they do in files, which survive every crash."""
 
 import json
 import os

@@ -1,6 +1,6 @@
-"""The book as tables of a PostgreSQL that no test kills: effects unique by their keys, executions by their leases.
+"""The execution log as tables of a PostgreSQL that no test kills: effects by key, executions by lease.
 
-For tests with tens of thousands of bodies. What nobody may do twice is counted by the table itself.
+For tests with tens of thousands of bodies. A unique constraint catches effects that happen twice.
 """
 
 import os

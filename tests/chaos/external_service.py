@@ -1,4 +1,4 @@
-"""A service outside, kept in a SQLite file: it does each job once however often it is handed on, and takes its time."""
+"""An external service in a SQLite file: takes its time, and does each job once however often it is submitted."""
 
 import sqlite3
 from collections.abc import Generator

@@ -1,7 +1,7 @@
-"""How long these tests go on, and what they have counted.
+"""Sizes of the chaos tests, and the figures that they report.
 
-They have a short form for every day, and a full one with the numbers that the contract asks for (`make chaos`). What
-they count is shown at the end of the session, whether they pass or not: a fault that never fired has proved nothing.
+Each test has a short form for every day and a full one with the numbers that the contract asks for (`make chaos`). The
+figures are printed at the end of the session, pass or fail: a fault that never fired proves nothing.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What a process does that brings events to a file until it is killed."""
+"""A process that delivers events to a file until it is killed."""
 
 import os
 import time

@@ -1,11 +1,11 @@
-"""Where processes come from: a process that has imported everything, and forks.
+"""A fork server: a process that has imported everything and forks the processes that tests kill.
 
-A Python that imports Holdfast takes a second of processor time to come up; a fork of one that has done so takes
-milliseconds. So a test can kill twenty of them. What is forked runs one thread and has opened nothing yet.
+A Python that imports Holdfast takes a second of processor time to start; a fork takes milliseconds. So a test can kill
+twenty of them. A forked process runs one thread and has opened nothing yet.
 
-It is asked by lines of JSON on its standard input, and answers each with one: `{"live": plan}` forks a process that
-lives that plan and gives its id; `{"look": id}` gives how it ended, or null; `{}` at the start says that it is ready.
-When its input ends, it kills all that is left and ends too, and that happens too when the tests are killed.
+It answers each line of JSON on standard input with one: `{"live": plan}` forks a process that carries out the plan
+and returns its id; `{"look": id}` returns its exit code, or null; `{}` at the start means that it is ready. When its
+input ends, as when the tests are killed, it kills all remaining processes and ends.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ _LOADED: Final = (
 """What a worker needs: also what it would import only when it has begun, which takes as long again as all the rest."""
 
 
-class Nursery:
+class ForkServer:
     """The tests' end of it."""
 
     def __init__(self) -> None:
@@ -88,9 +88,9 @@ class Nursery:
 
 @attrs.define
 class Process:
-    """A process that came from the nursery. Its id is not given to another before its end was looked at."""
+    """A process that the fork server forked. Its pid is not reused before its exit code was read."""
 
-    nursery: Nursery
+    fork_server: ForkServer
     pid: int
     name: str
     folder: Path
@@ -100,7 +100,7 @@ class Process:
     def code(self) -> int | None:
         """How it ended; None while it lives."""
         if self._code is None:
-            self._code = self.nursery.look(self.pid)
+            self._code = self.fork_server.look(self.pid)
         return self._code
 
     @property

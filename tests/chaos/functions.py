@@ -1,4 +1,4 @@
-"""The durable functions that are put through it. Their steps write down what they do (see `book`)."""
+"""The durable functions of the chaos tests. Their steps write to the execution log."""
 
 import asyncio
 import time

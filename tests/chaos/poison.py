@@ -1,4 +1,4 @@
-"""Durable functions whose steps kill their process, and others that are in the way."""
+"""Durable functions with poison steps, which kill their process, and others that run beside them."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What the processes do that are killed: one function for each kind."""
+"""The entry points of the processes that chaos tests kill: one function for each role."""
 
 import json
 import logging

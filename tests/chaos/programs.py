@@ -1,4 +1,4 @@
-"""The workflows that are put through it. Their bodies write down what they do (see `book`)."""
+"""The pipelines of the chaos tests. Their bodies write to the execution log."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""A database, the processes that work on it, and what must be true of both in the end."""
+"""A test site: a database, the processes that work on it, and the checks of both at the end."""
 
 import contextlib
 import signal
@@ -30,7 +30,7 @@ from tests.chaos.execution_log import Book, Entry, effect_name, keep_book
 from tests.chaos.execution_tables import Ledger
 from tests.chaos.faults import Fault
 from tests.chaos.figures import pick
-from tests.chaos.fork_server import Nursery, Process, plan_of
+from tests.chaos.fork_server import ForkServer, Process, plan_of
 from tests.chaos.programs import CHAIN, FUNCTIONS, WORKFLOWS, gate_of
 from tests.postgres import PrivatePostgres
 
@@ -57,7 +57,7 @@ class Site:
 
     url: str
     folder: Path
-    nursery: Nursery
+    fork_server: ForkServer
     engine: SyncEngine
     book: Book
     processes: list[Process] = attrs.field(factory=list[Process])
@@ -118,7 +118,7 @@ class Site:
             work_seconds=work_seconds,
             options=options,
         )
-        process = Process(self.nursery, self.nursery.fork(plan), name, self.folder)
+        process = Process(self.fork_server, self.fork_server.fork(plan), name, self.folder)
         self.processes.append(process)
         return process
 
@@ -314,10 +314,10 @@ def _tail(process: Process) -> str:
 
 
 @pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
+def fork_server() -> Iterator[ForkServer]:
     """Where processes come from."""
-    with Nursery() as nursery:
-        yield nursery
+    with ForkServer() as fork_server:
+        yield fork_server
 
 
 class OpenSite(Protocol):
@@ -329,10 +329,10 @@ class OpenSite(Protocol):
 
 
 @pytest.fixture
-def open_site(nursery: Nursery, tmp_path: Path) -> Iterator[OpenSite]:
+def open_site(fork_server: ForkServer, tmp_path: Path) -> Iterator[OpenSite]:
     """Opens sites, and in the end kills all their processes."""
     with contextlib.ExitStack() as stack:
-        yield lambda url, book=None: stack.enter_context(_site(url, book or Book(tmp_path), nursery))
+        yield lambda url, book=None: stack.enter_context(_site(url, book or Book(tmp_path), fork_server))
 
 
 @pytest.fixture
@@ -372,9 +372,9 @@ def site(request: pytest.FixtureRequest) -> Site:
 
 
 @contextlib.contextmanager
-def _site(url: str, book: Book, nursery: Nursery) -> Generator[Site]:
+def _site(url: str, book: Book, fork_server: ForkServer) -> Generator[Site]:
     with Engine.open(url, workflows=list(WORKFLOWS.values())).sync as engine:
-        site = Site(url=url, folder=book.folder, nursery=nursery, engine=engine, book=book)
+        site = Site(url=url, folder=book.folder, fork_server=fork_server, engine=engine, book=book)
         try:
             yield site
         finally:

@@ -1,4 +1,4 @@
-"""Workers are killed while runs wait for their children, and these for work that is done elsewhere."""
+"""Workers are killed while runs wait for child runs and for external work."""
 
 import random
 import signal

@@ -1,4 +1,4 @@
-"""Real workers whose clocks are minutes off, or are set by an hour all the time: the database's is what counts."""
+"""Workers with clocks that are wrong by minutes or jump by hours: only the database's clock counts."""
 
 import signal
 import time

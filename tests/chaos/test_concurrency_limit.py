@@ -1,4 +1,4 @@
-"""A stage of which one body may run at a time, on several workers that are killed."""
+"""A stage with `max_concurrency=1` on several workers that are killed."""
 
 import signal
 import time

@@ -1,4 +1,4 @@
-"""Connections are cut around commits, again and again, while workers work and a client starts runs."""
+"""Connections are cut around commits, repeatedly, while workers work and a client starts runs."""
 
 import random
 import threading

@@ -1,4 +1,4 @@
-"""Workers are killed several times a second while their database crashes, also while both are just coming back."""
+"""Workers are killed several times a second while their database crashes, also during recovery."""
 
 import random
 import signal

@@ -1,4 +1,4 @@
-"""PostgreSQL is away while workers are told to stop."""
+"""PostgreSQL is down while workers are asked to stop."""
 
 import signal
 import time

@@ -1,4 +1,4 @@
-"""A hundred thousand events, and flushers that are killed all the time: none is missing, each run's are in order."""
+"""A hundred thousand events while flushers are killed: none is lost, and those of each run arrive in order."""
 
 import multiprocessing
 import random

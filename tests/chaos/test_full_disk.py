@@ -1,4 +1,4 @@
-"""The disk under a SQLite file is full for longer than anybody's patience, and then there is room again."""
+"""The disk of a SQLite file is full for longer than any retry, and then has space again."""
 
 import time
 from hashlib import sha256

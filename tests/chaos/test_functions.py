@@ -1,4 +1,4 @@
-"""Durable functions with all that there is lose their workers over and over: each gives what it must, once."""
+"""Durable functions that use every feature and lose their workers repeatedly: each has its result, once."""
 
 import random
 import signal

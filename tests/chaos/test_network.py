@@ -1,4 +1,4 @@
-"""The network between workers and their database is bad, in every way that a proxy can do."""
+"""A bad network between workers and their database: every fault that the proxy can inject."""
 
 import random
 import threading

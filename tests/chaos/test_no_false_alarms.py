@@ -1,4 +1,4 @@
-"""Nobody is failed, or taken for dead, for being quiet; and without faults there is nothing to mend."""
+"""Quiet bodies and workers are not taken for lost, and without faults there is nothing to repair."""
 
 import signal
 import time

@@ -1,4 +1,4 @@
-"""A body that takes its process with it is tried as often as it may be, and then no more."""
+"""A body that kills its process is retried up to its limit of losses and then fails."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""How long it takes until work goes on: after a worker's death, and after the database's return."""
+"""The time until work continues after the death of a worker and after an outage of the database."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""A rolling deploy: old workers are stopped one by one, new ones take their place, and runs of both versions go on."""
+"""A rolling deploy: workers are replaced one by one, and runs of both versions continue."""
 
 import signal
 from collections import Counter

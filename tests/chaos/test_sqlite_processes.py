@@ -1,4 +1,4 @@
-"""Eight processes on one SQLite file, of which one is killed twice a second, while the disk runs full."""
+"""Eight processes on one SQLite file, one killed twice a second, while the disk fills up."""
 
 import random
 import signal

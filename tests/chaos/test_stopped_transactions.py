@@ -1,4 +1,4 @@
-"""A worker that is stopped within a transaction."""
+"""A worker is stopped (SIGSTOP) within a transaction."""
 
 import signal
 import time

@@ -1,4 +1,4 @@
-"""Workers that are stopped for twice their lease and then go on, over and over, while there is work for all."""
+"""Workers are stopped for twice their lease and resume, repeatedly, while there is work for all."""
 
 import heapq
 import random

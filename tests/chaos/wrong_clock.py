@@ -1,4 +1,4 @@
-"""A machine's clock that is off, and that somebody sets all the time."""
+"""A wrong machine clock that is also set from time to time."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,8 +1,8 @@
-"""Several workers and functions on one store in memory, for days of time that passes at once.
+"""A fleet of workers and serverless hosts on one in-memory store, in virtual time.
 
-Every worker is the real machine, with the real calls to the store and the real bodies; only who carries its actions
-out differs: here each is done as soon as it is asked for, and then time jumps to the next moment that is waited for.
-Every host has a clock of its own, which may be wrong; the true time is that of the store.
+Each worker is the real state machine with real store calls and bodies. Only the shell differs: actions are carried out
+at once, and then time jumps to the next timer. Each host has a clock of its own, which may be wrong; the store has the
+true time.
 """
 
 from collections.abc import Callable, Mapping, Sequence

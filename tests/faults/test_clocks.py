@@ -1,7 +1,7 @@
-"""Workers' clocks that are minutes off, and are set by an hour while they work.
+"""Workers whose clocks are wrong by minutes, or are set by an hour while they work.
 
-What is due is due by the store's clock: nothing begins before that, nothing twice, nothing is forgotten, and nobody who
-is well loses what he holds.
+The store's clock decides what is due: nothing starts early, nothing starts twice, nothing is forgotten, and no healthy
+worker loses its jobs.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Thousands of idempotency keys, each used many times at once by several processes: one run and one reply for each."""
+"""Thousands of idempotency keys, each used concurrently by several processes: one run and one reply for each."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence

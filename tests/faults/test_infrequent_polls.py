@@ -1,4 +1,4 @@
-"""Work done elsewhere that is asked about every six hours, for a day: nobody takes that for a run that is stuck."""
+"""External work that is polled every six hours for a day: the run does not count as stuck."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence

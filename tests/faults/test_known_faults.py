@@ -1,4 +1,4 @@
-"""What no other test is about alone, of the faults that other engines had; docs/explanation/faults.md has them all."""
+"""The faults of other engines that no other test covers; docs/explanation/faults.md lists them all."""
 
 from collections import Counter
 from collections.abc import Iterator

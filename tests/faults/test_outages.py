@@ -1,4 +1,4 @@
-"""A sink that fails for an hour, all the time or most of the time: no event is lost, skipped, or put aside for it."""
+"""A sink that fails for an hour, always or mostly: no event is lost, skipped or dead-lettered."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Databases that tests of several folders are given."""
+"""Databases for the tests of several folders."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""Hunts mutants, and says in a table what became of each. Ends with 1 if one survives.
+"""The command that hunts mutants and prints a table. Exits with 1 if one survives.
 
     make mutants [ONLY=name,name] [SEEDS=500] [JOBS=2] [WRITE=1]
 
-With WRITE the table takes the place of the one in docs/explanation/how-we-know.md.
+With WRITE the table replaces the one in docs/explanation/how-we-know.md.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Bugs in how work is claimed, held, given back and tried again."""
+"""Planted bugs in claims, leases, releases and retries."""
 
 from typing import Final
 

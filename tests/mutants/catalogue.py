@@ -1,4 +1,4 @@
-"""All bugs that are planted, and the one of them that is hunted in every run of the tests."""
+"""All bugs that are hunted with the simulator."""
 
 from typing import Final
 

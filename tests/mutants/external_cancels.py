@@ -1,4 +1,4 @@
-"""Bugs in what becomes of external work that nobody waits for any more."""
+"""Planted bugs in the cancelling of external work that no run waits for any more."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Bugs in how functions are run again from a row: what is kept, what is told again, what is taken over."""
+"""Planted bugs in forks of durable functions: rows kept, messages repeated, calls taken over."""
 
 from typing import Final
 

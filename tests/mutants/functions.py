@@ -1,4 +1,4 @@
-"""Bugs in how durable functions are driven, recorded, woken and taken back."""
+"""Planted bugs in driving durable functions: recording, waking, compensations."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Hunts one mutant: seed after seed in a process of its own, which imports the copy that has the bug."""
+"""The hunt of one mutant: seed after seed in a process that imports the copy with the bug."""
 
 import json
 import os

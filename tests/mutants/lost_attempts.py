@@ -1,4 +1,4 @@
-"""Bugs in how what is lost with its workers is counted, tried again, and given up."""
+"""Planted bugs in lost attempts: how they are counted, retried and given up."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Bugs in what becomes of messages that a function has not received."""
+"""Planted bugs in the treatment of unread messages."""
 
 from typing import Final
 

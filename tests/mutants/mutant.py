@@ -1,4 +1,4 @@
-"""What a planted bug is, and how it is planted: in a copy of the package, never in the checkout."""
+"""A planted bug, and the copy of the package in which it is planted; never the checkout."""
 
 import shutil
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Bugs in how a run goes through its plan: what is stored together, what is counted, what follows."""
+"""Planted bugs in the progress of a run through its plan: commits, counters, successors."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Bugs in how steps get into queues, are done there, and are told of."""
+"""Planted bugs in queued steps: queueing, running, delivering the result."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Bugs in what becomes of whole runs: their beginning and their end, their children, their slots, their events."""
+"""Planted bugs in whole runs: start and end, child runs, concurrency slots, events."""
 
 from typing import Final
 

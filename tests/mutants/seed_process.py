@@ -1,7 +1,7 @@
-"""The process that simulates seeds with a mutant's code. Says in a line of JSON what it has found.
+"""The process that simulates seeds with a mutant's code and prints the result as a line of JSON.
 
-It is called with the folder that has the code, the invariants that may not hold, with commas, and the seeds. The phase
-without faults, which is half of the work, is only for W1.
+Its arguments are the folder of the code, the invariants that may break, separated by commas, and the seeds. The
+faultless phase, half of the work, runs only for W1.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What became of each mutant, as a table for people, and its place in the docs."""
+"""The results of the hunt as a table, and its place in the documentation."""
 
 from collections.abc import Sequence
 from typing import Final

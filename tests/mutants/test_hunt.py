@@ -1,4 +1,4 @@
-"""The simulator finds bugs that are planted."""
+"""The simulator finds planted bugs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every planted bug is still one: what it replaces is in the code, once, and what comes of it is Python."""
+"""Every planted bug applies: the text that it replaces occurs once in the code, and the result is valid Python."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whatever is committed, flushed and lost, in whatever order: each run's events come without a gap, and in order."""
+"""Event streams under random commits, flushes and losses: no gaps, and in order."""
 
 from collections.abc import Sequence
 from datetime import timedelta

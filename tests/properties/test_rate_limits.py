@@ -1,4 +1,4 @@
-"""Rate limits under whatever happens: in no span of the period do more jobs start than the limit says, and all do."""
+"""Rate limits under random events: never exceeded in any period, and every job starts."""
 
 from typing import Any
 

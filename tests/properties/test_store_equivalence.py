@@ -1,8 +1,7 @@
 """K1: memory, SQLite and PostgreSQL give the same trace.
 
-One player is let loose on each kind of store with the same drawn moves, the same clock and the same ids. A player knows
-nothing but the replies that it got, so as long as the replies are equal its commands are too; at the first that is not,
-the traces part, and the test fails at exactly that place.
+A player makes the same drawn moves on each kind of store, with the same clock and ids. A player knows only the replies
+that it got, so equal replies lead to equal commands; at the first difference the traces part and the test fails there.
 """
 
 import json

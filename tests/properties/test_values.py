@@ -1,4 +1,4 @@
-"""Whatever is accepted comes back equal and alike; whatever would not is refused, with its place."""
+"""Accepted values come back equal; all others are refused with their path."""
 
 from typing import Any
 

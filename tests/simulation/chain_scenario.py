@@ -1,4 +1,4 @@
-"""A small scenario: four runs of three stages, one of which takes its time."""
+"""A small scenario: four runs of three stages, one of them slow."""
 
 import asyncio
 from collections.abc import Callable

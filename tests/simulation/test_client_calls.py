@@ -1,4 +1,4 @@
-"""What must be true of updates of simulated functions is seen when it is not."""
+"""Violations of the rules for updates are found."""
 
 import pytest
 

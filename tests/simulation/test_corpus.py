@@ -1,4 +1,4 @@
-"""Functions of all shapes whose worker is lost at every point: they end the same, with the same calls recorded."""
+"""Functions of all shapes whose worker is lost at every point: same results and recorded calls."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""D1: what happens in a simulation is a function of its seed."""
+"""D1: a simulation is a function of its seed."""
 
 import json
 import os

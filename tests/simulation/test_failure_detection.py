@@ -1,4 +1,4 @@
-"""The simulator finds what is planted: an invariant that breaks, a run that is stuck, a host that crashes."""
+"""The simulator reports broken invariants, stuck runs and crashed hosts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Functions that end while letters for them come, in the simulator: all that becomes of a message happens there."""
+"""Functions that end while messages arrive, in the simulator: every fate of a message occurs."""
 
 from collections import Counter
 from random import Random

@@ -1,4 +1,4 @@
-"""Steps in transactions of the store, with a fault wherever one can be: what they write happens once."""
+"""Transactional steps with a fault at every point: their writes happen once."""
 
 import asyncio
 import logging

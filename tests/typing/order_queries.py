@@ -1,4 +1,4 @@
-"""What the world may ask of an order: what both type checkers must infer of it."""
+"""Queries and updates of an order: what both type checkers must infer."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

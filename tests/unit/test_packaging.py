@@ -1,4 +1,4 @@
-"""What a user installs: the right files, and an import that is quick and brings no optional dependency."""
+"""The built package: its files, and a fast import without optional dependencies."""
 
 import os
 import subprocess

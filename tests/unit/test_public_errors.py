@@ -1,4 +1,4 @@
-"""Errors can be imported where people look: `holdfast.errors` has all, `holdfast` those that are caught most."""
+"""Error imports: `holdfast.errors` has all, `holdfast` those that are caught most."""
 
 import pytest
 

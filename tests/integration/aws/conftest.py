@@ -1,4 +1,4 @@
-"""A region of AWS, and databases."""
+"""An AWS region and databases."""
 
 import secrets
 from collections.abc import Iterator

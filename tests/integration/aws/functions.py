@@ -1,4 +1,4 @@
-"""What is deployed, in the tests of Lambda's own runtime client."""
+"""The handlers that the tests of Lambda's runtime client deploy."""
 
 import asyncio
 import os

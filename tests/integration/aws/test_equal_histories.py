@@ -1,4 +1,4 @@
-"""The same workflows under a worker on SQLite and on PostgreSQL, in Lambda, and in the simulator: equal histories."""
+"""The same workflows on SQLite and PostgreSQL workers, in Lambda and in the simulator: equal histories."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Jobs by the thousand through a queue that loses, doubles and delays, and functions that are killed: none is lost."""
+"""Thousands of jobs through a queue that loses, repeats and delays, with functions that are killed: none is lost."""
 
 import threading
 from collections import Counter

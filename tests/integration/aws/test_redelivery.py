@@ -1,4 +1,4 @@
-"""What is asked of a real queue: messages come again when they are to, or are put aside; none goes round for ever."""
+"""Redelivery by a real queue: messages come again when they should, or go to the dead-letter queue."""
 
 from contextlib import closing
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""What a step costs in Lambda: invocations, requests of the queue, transactions. Counted, never timed."""
+"""The cost of a step in Lambda, counted: invocations, queue requests, transactions."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Who waits for a run takes no message: those are for whoever runs jobs."""
+"""Waiting for a result receives no queue messages: those are for the job handlers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The handlers under Lambda's own runtime client: its bootstrap, its events and contexts, its deadlines and its end."""
+"""The handlers under Lambda's own runtime client: bootstrap, events, contexts, deadlines, shutdown."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Events reach a topic and a bus by way of the outbox, and those that are too large are parked with the reason."""
+"""Events reach an SNS topic and an EventBridge bus; those that are too large become dead letters."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What sleeps is woken by schedules of EventBridge, and by the timer where those are lost; both in virtual time."""
+"""EventBridge schedules wake sleeping jobs, and the timer does where schedules are lost; in virtual time."""
 
 from collections import Counter
 from collections.abc import Callable

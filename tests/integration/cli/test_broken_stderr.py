@@ -1,4 +1,4 @@
-"""Exit codes do not depend on stderr, though its reader is gone, or it is closed; nor on a database that is away."""
+"""Exit codes do not depend on a closed or broken stderr, nor on a database that is down."""
 
 import os
 import signal

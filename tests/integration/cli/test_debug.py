@@ -1,4 +1,4 @@
-"""`holdfast debug` as a process of its own: told what to do through a pipe, and through a terminal."""
+"""`holdfast debug` in a process of its own, driven through a pipe and a terminal."""
 
 import os
 import pty

@@ -1,4 +1,4 @@
-"""Workers and commands as processes of their own, on one SQLite file: killed, drained, interrupted, watched."""
+"""Workers and commands as processes on one SQLite file: killed, drained, interrupted, watched."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Counts how often a store is called, whatever it makes of it."""
+"""A counter of the calls of a store."""
 
 from collections.abc import Callable
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""Engines on both databases, and what they send to them."""
+"""Engines on both databases, with their statement counters."""
 
 import secrets
 from collections.abc import Callable, Iterator

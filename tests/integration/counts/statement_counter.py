@@ -1,4 +1,4 @@
-"""Counts what is sent to SQLite and PostgreSQL, at the drivers."""
+"""A counter of the statements sent to SQLite and PostgreSQL, at the drivers."""
 
 import sqlite3
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What commands cost: one commit for a batch, and as many statements for five jobs as for five hundred."""
+"""The cost of commands: one commit for a batch, and as many statements for five jobs as for 500."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta

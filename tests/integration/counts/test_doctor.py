@@ -1,4 +1,4 @@
-"""What a look through the whole store costs: a page of many runs no more than a page of few, and nothing is locked."""
+"""The cost of `holdfast doctor`: a page of many runs costs no more than a page of few, and locks nothing."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What durable functions cost: a commit for each step of a chain, one for many runs at once, no more for a wake-up."""
+"""The cost of durable functions: one commit for each step of a chain, one for many runs at once."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a worker asks of its store: next to nothing while it is idle, and no value that nobody needs."""
+"""The load of an idle worker on its store: next to nothing, and no value that it does not need."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What replays cost a store: a wake-up one reading of the history, a check of open runs nothing but readings."""
+"""The cost of replays: a wake-up reads the history once, an upgrade check only reads."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind when it has ended: so many rows and bytes, and nothing in the tables of work."""
+"""The storage that an ended run takes: rows and bytes, and nothing in the tables of open work."""
 
 import contextlib
 import sqlite3

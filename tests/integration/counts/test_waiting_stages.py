@@ -1,4 +1,4 @@
-"""What stages cost that wait: for work done elsewhere, for a test, for other runs. Five hundred cost what five cost."""
+"""The cost of stages that wait for external work, conditions and child runs: the same for 5 and 500."""
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta

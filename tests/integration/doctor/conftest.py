@@ -1,4 +1,4 @@
-"""A database of each kind with runs at every stage of their lives, and a hand that writes to it beside Holdfast."""
+"""Databases with runs at every stage of their lives, and a connection that writes past Holdfast."""
 
 import secrets
 import shutil

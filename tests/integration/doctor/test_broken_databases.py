@@ -1,4 +1,4 @@
-"""Every way in which a database can be broken by hand is seen, as just that; and repaired where that is possible."""
+"""Each kind of manual damage to a database is found, and repaired where that is possible."""
 
 from collections.abc import Callable
 from datetime import timedelta

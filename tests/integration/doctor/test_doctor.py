@@ -1,4 +1,4 @@
-"""What the doctor looks at beside single runs, how it is asked, and that it sees nothing where nothing is."""
+"""The doctor's checks beyond single runs, its options, and no findings in a healthy store."""
 
 import threading
 from datetime import UTC, datetime, timedelta

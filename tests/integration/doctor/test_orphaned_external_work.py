@@ -1,4 +1,4 @@
-"""External work that an ended run has left, and that a broken store would leave for ever, is seen and cancelled."""
+"""External work that an ended run left behind in a damaged store is found and cancelled."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Reads the pages of the documentation: their links, headings and blocks of code."""
+"""A reader of the documentation's pages: links, headings and code blocks."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The stack for AWS: what is deployed is what the handlers need, and no more; and it works."""
+"""The AWS stack deploys what the handlers need, and no more; and it works."""
 
 import importlib
 import os

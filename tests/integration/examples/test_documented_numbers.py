@@ -1,7 +1,6 @@
-"""Numbers that pages promise: each stands in its page, and is that of the code.
+"""Numbers that pages promise: each stands in its page and equals the one in the code.
 
-Tests of a limit take it from the code, to be on both sides of it whatever it is. So nothing else would notice that it
-has become another one.
+Tests of a limit take it from the code, so only this test notices when a limit changes.
 """
 
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The page of faults names for each of them tests that there are."""
+"""The page of faults names existing tests for each fault."""
 
 import ast
 import re

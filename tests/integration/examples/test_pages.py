@@ -1,4 +1,4 @@
-"""The pages say what is so: their code runs, their links lead somewhere, and what they list is complete."""
+"""The pages are right: code runs, links resolve, lists are complete."""
 
 import contextlib
 import io

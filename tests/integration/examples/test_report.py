@@ -1,4 +1,4 @@
-"""The parts of the demo: what is measured, and the page that is made of it."""
+"""The parts of the demo: its measurements, and the page made from them."""
 
 import sysconfig
 from html.parser import HTMLParser

@@ -1,4 +1,4 @@
-"""The small examples are run as their users run them."""
+"""The small examples, run as users run them."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The pages about testing: their tests pass, as their readers would run them."""
+"""The pages about testing: their tests pass as readers would run them."""
 
 import importlib
 import os

@@ -1,4 +1,4 @@
-"""The web application of the page: run as its readers run it, with a worker in a process of its own."""
+"""The web application example, run as readers run it, with a worker in its own process."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The receiver of the page on webhooks stands what anybody may send it."""
+"""The webhook receiver of the documentation withstands arbitrary requests."""
 
 import io
 import socket

@@ -1,12 +1,12 @@
-"""What the tests in this folder share with those in tests/chaos."""
+"""Fixtures shared with tests/chaos."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.chaos.site import nursery, open_site, postgres_site, site, sqlite_site
+from tests.chaos.site import fork_server, open_site, postgres_site, site, sqlite_site
 
-__all__ = ["nursery", "open_site", "postgres_site", "site", "sqlite_site"]
+__all__ = ["fork_server", "open_site", "postgres_site", "site", "sqlite_site"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

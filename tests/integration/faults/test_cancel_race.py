@@ -1,4 +1,4 @@
-"""Cancelling and completing, at the same moment: one of the two happens, and both who asked are told which."""
+"""Cancelling and completing at the same moment: one of the two happens, and both callers learn which."""
 
 import random
 import threading

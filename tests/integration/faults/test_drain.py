@@ -1,4 +1,4 @@
-"""A worker that is told to stop: once, and it ends what it can; twice, and it goes."""
+"""A worker gets SIGTERM: the first drains it, the second ends it."""
 
 import signal
 import time

@@ -1,4 +1,4 @@
-"""A worker that is killed -9 while it cancels external work: another one does it, and the run's end stays as it is."""
+"""A worker is killed (-9) while it cancels external work: another one does it, and the run's end stays."""
 
 import signal
 from collections.abc import Sequence

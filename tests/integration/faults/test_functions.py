@@ -1,4 +1,4 @@
-"""A worker that is killed -9 around every commit of a durable function: it ends the same, each step recorded once."""
+"""A worker is killed (-9) around every commit of a durable function: same result, each step recorded once."""
 
 import signal
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Messages that come thrice, late, or never; and messages that somebody made up."""
+"""Job messages that are repeated, late, lost or forged."""
 
 from collections import Counter
 

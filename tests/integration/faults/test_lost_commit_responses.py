@@ -1,4 +1,4 @@
-"""A connection that is cut at a commit: the caller gets the answer, and what it stands for has happened once."""
+"""A connection is cut at a commit: the caller gets the result, and the commit has happened once."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A body that is to be heard from says nothing: it hangs, or its process is stopped. It is lost within seconds."""
+"""A body misses its heartbeats because it hangs or its process is stopped: it is lost within seconds."""
 
 import signal
 from typing import cast

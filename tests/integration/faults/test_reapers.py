@@ -1,4 +1,4 @@
-"""Several workers are killed, and several processes' maintenance finds that out at the same moment."""
+"""Several workers are killed, and several processes reap them at the same moment."""
 
 import signal
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""A worker that is stopped past its lease, and goes on: what it has to say then is too late."""
+"""A worker is stopped past its lease and resumes: its writes are fenced."""
 
 import signal
 

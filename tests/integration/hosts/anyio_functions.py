@@ -1,4 +1,4 @@
-"""Durable functions that use anyio: each gives what is compared with what it gives outside of one, and in replays."""
+"""Durable functions that use anyio; each result is compared with that of plain code and of replays."""
 
 import math
 from collections.abc import AsyncGenerator

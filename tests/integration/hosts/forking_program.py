@@ -1,6 +1,6 @@
-"""A program that forks after it has used an engine: each child uses it too, while the parent goes on.
+"""A program that forks after it used an engine: each child uses it too, while the parent continues.
 
-`python -m tests.integration.hosts.forking_program URL NAMESPACE CHILDREN`: exits with 0 if all have got their results.
+`python -m tests.integration.hosts.forking_program URL NAMESPACE CHILDREN` exits with 0 if all got their results.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Waiting for what tells nobody that it has happened."""
+"""Polling helpers for conditions that send no notification."""
 
 from collections.abc import Callable
 

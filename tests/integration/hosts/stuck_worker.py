@@ -1,4 +1,4 @@
-"""A worker process whose one body is stuck in a thread. Run as a program: `python stuck_worker.py URL GRACE`."""
+"""A worker process whose only body hangs in a thread. Run it with `python stuck_worker.py URL GRACE`."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Runs that wait for their turn, and stages of which so many bodies run at a time, on every store."""
+"""Runs that wait for a concurrency key, and stages with a concurrency limit, on every store."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""The log of calls of models, on every store, with a real worker."""
+"""The log of AI model calls, on every store, with a real worker."""
 
 import random
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What is said of runs, and what they say of themselves while they run: on every store, with a real worker."""
+"""Annotations, logs, progress and heartbeat details of runs, on every store, with a real worker."""
 
 import asyncio
 import logging

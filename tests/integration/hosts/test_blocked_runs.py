@@ -1,4 +1,4 @@
-"""What is blocked because the code did not fit goes on by itself where code is deployed that does."""
+"""Blocked runs resume by themselves when fitting code is deployed."""
 
 import anyio
 import pytest

@@ -1,4 +1,4 @@
-"""Many runs are cancelled, paused, resumed and run again, on every store."""
+"""Cancel, pause, resume and rerun of many runs, on every store."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Functions start runs of other workflows, wait for them, or let them go."""
+"""Durable functions start child runs, wait for them, or abandon them."""
 
 import asyncio
 from datetime import timedelta

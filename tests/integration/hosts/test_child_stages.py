@@ -1,4 +1,4 @@
-"""Workers run pipelines whose stages are pipelines, or are done only when a test says so, on every store."""
+"""Pipelines with child runs as stages, and with conditions, on every store."""
 
 from collections import Counter
 from collections.abc import Callable

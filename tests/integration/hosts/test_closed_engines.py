@@ -1,4 +1,4 @@
-"""An engine that was closed refuses everything, and works as before once it is opened again."""
+"""A closed engine refuses every call, and works again once it is reopened."""
 
 import time
 from collections.abc import Callable

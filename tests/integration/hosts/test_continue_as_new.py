@@ -1,4 +1,4 @@
-"""Functions go on as new generations of their runs: with an empty history, and nothing lost that was sent to them."""
+"""Continue-as-new: a new generation with an empty history, and no message lost."""
 
 import asyncio
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Functions that decorators have changed, methods of objects, and context variables: as bodies of all kinds."""
+"""Decorated functions, methods and context variables as bodies of all kinds."""
 
 import asyncio
 import functools

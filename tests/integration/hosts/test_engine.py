@@ -1,4 +1,4 @@
-"""The application's side, on every store."""
+"""The engine and its handles, on every store."""
 
 import sqlite3
 import threading

@@ -1,4 +1,4 @@
-"""Workers cancel external work that nobody waits for any more, on every store."""
+"""Workers cancel external work that no run waits for any more, on every store."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta

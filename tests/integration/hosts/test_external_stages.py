@@ -1,4 +1,4 @@
-"""Workers hand work on and ask about it, on every store."""
+"""Workers submit and poll external work, on every store."""
 
 import threading
 from collections import Counter

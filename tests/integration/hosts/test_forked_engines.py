@@ -1,4 +1,4 @@
-"""An engine that was used before a fork is used in the children too: by programs that fork for real."""
+"""An engine that was used before a fork works in the children too: programs that really fork."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Durable functions are run again from a step on, on every kind of store, by workers."""
+"""Forks of durable functions from a step, on every store, by workers."""
 
 import asyncio
 

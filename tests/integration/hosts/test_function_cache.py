@@ -1,4 +1,4 @@
-"""Functions that wait stay in memory and go on from there: nobody can tell, but by how little it takes."""
+"""The function cache: waiting functions resume from memory, with the same results at lower cost."""
 
 import asyncio
 import subprocess

@@ -1,4 +1,4 @@
-"""What a function, or a step of it, does wrong is its own run's trouble, and no other's."""
+"""Faulty functions and steps affect only their own runs."""
 
 import asyncio
 import gc

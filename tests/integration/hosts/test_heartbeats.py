@@ -1,4 +1,4 @@
-"""Bodies that are heard from live, those that are not are lost, and the next attempt knows how far the last one was."""
+"""Heartbeats of bodies: missing ones end the attempt, and the next attempt reads the last details."""
 
 import time
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Steps of queues under limits: no more are under way, and no more start, however many workers there are."""
+"""Limits of queued steps: concurrency and rate, across any number of workers."""
 
 import asyncio
 import time

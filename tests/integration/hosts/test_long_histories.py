@@ -1,4 +1,4 @@
-"""Histories that get long are marked, and then their functions begin nothing more, but to clean up."""
+"""Long histories are marked, and beyond the limit their functions start only cleanup."""
 
 import logging
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Steps that kill their workers, and those beside them: who is given up, after how many losses, on every store."""
+"""Poison steps and the steps beside them: which fail, after how many losses, on every store."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What functions show to the world: the last value of each name, stored with what is recorded next."""
+"""Published values: the last value of each name, stored with the next commit."""
 
 import asyncio
 from dataclasses import dataclass

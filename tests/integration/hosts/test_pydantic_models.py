@@ -1,4 +1,4 @@
-"""Pipelines whose inputs, outputs and configs are pydantic's models."""
+"""Pipelines with pydantic models as inputs, outputs and configs."""
 
 from datetime import timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Steps of queues are jobs of their own: who serves the queue does them, and the function is told, on every store."""
+"""Queued steps are jobs of their own: a worker of the queue runs them, and the function gets the result."""
 
 import asyncio
 from collections.abc import Generator

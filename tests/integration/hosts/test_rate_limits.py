@@ -1,4 +1,4 @@
-"""Real workers on real stores: together they start no more bodies in a time than a rate limit says."""
+"""Rate limits over several real workers on real stores."""
 
 import re
 import threading

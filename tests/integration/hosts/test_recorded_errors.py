@@ -1,4 +1,4 @@
-"""What handlers read of an error, whoever has raised it: a step, a queued step, a child, an update, a stage."""
+"""Handlers get recorded errors with their fields, from steps, queued steps, child runs, updates and stages."""
 
 import asyncio
 from datetime import timedelta

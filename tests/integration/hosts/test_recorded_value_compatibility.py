@@ -1,4 +1,4 @@
-"""What was recorded is read by the code that is deployed later: where that can't, its run waits for code that can."""
+"""Code that is deployed later reads the recorded values; where it can't, the run is blocked until code can."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""A worker that is replaced leaves sleepers: whoever comes wakes them when they are due, by its idle claims."""
+"""A worker that is replaced leaves sleeping jobs: another one wakes them when due, by its idle claims."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Recorded histories are replayed by other code, and open runs of a store are looked at before it is deployed."""
+"""Replays of recorded histories by changed code, and the check of open runs before a deploy."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -1,4 +1,4 @@
-"""Runs are run again by workers with better code, on every store."""
+"""Reruns by workers with corrected code, on every store."""
 
 import threading
 import time

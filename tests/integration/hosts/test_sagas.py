@@ -1,4 +1,4 @@
-"""Functions that fail, or are cancelled, clean up and take back what they have done."""
+"""Functions that fail or are cancelled run their cleanup and compensations."""
 
 import asyncio
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Steps that follow each other, and of which nobody is woken: what they are to each other, and what stops them."""
+"""Steps in sequence that wake no other run: what they pass on, and what stops them."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Jobs carried out where a process lives for seconds, on every store."""
+"""Jobs in serverless hosts, whose processes live for seconds, on every store."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Functions hand work on, start children and make tests, message by message, on every store."""
+"""External work, child runs and conditions in serverless hosts, message by message, on every store."""
 
 from collections.abc import Sequence
 from datetime import timedelta

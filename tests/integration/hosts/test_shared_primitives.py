@@ -1,4 +1,4 @@
-"""What asyncio has for tasks of one loop is not for several runs: each has a loop of its own."""
+"""asyncio primitives belong to one loop and cannot be shared by runs: each run has its own loop."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Messages reach functions wherever they are: before they begin, while they are parked, while steps run."""
+"""Signals reach functions in every state: before the start, while they wait, while steps run."""
 
 import asyncio
 from dataclasses import dataclass

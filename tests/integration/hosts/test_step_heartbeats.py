@@ -1,4 +1,4 @@
-"""Steps that are heard from live, those that are not are lost, and the next try knows how far the last one was."""
+"""Heartbeats of steps: missing ones end the attempt, and the next attempt reads the last details."""
 
 import asyncio
 import time

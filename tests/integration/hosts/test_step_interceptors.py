@@ -1,4 +1,4 @@
-"""Interceptors are put around the bodies of steps, too, and know which try of which step it is."""
+"""Interceptors around the bodies of steps, with the step and attempt."""
 
 from collections.abc import Generator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Steps in transactions of the store: what they write is there together with their row, or not at all."""
+"""Transactional steps: their writes are committed with their history row, or not at all."""
 
 import contextlib
 import threading

@@ -1,4 +1,4 @@
-"""Messages that a function has not received when it ends, channels that it closes, and what it finds when it begins."""
+"""Unread messages at the end of a function, closed channels, and messages that wait at its start."""
 
 import asyncio
 import threading

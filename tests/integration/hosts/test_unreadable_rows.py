@@ -1,4 +1,4 @@
-"""A row that can't be read blocks its run, which is named in one log line; all others go on, in every host."""
+"""An unreadable row blocks its run and is logged once; all other runs continue, in every host."""
 
 import logging
 import sqlite3

@@ -1,4 +1,4 @@
-"""Who asks for an update looks at the function only if a validator has to, and then only at what has come since."""
+"""Sending an update replays the function only for a validator, and then only new rows."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The world asks functions: what is, which no worker is needed for, and to change something, which is recorded."""
+"""Queries, which need no worker, and updates, which are recorded."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Values on every store: what steps, functions and children hand each other is alike, live and replayed."""
+"""Values keep their type and equality between steps, functions and child runs, live and replayed."""
 
 from collections import Counter, OrderedDict, deque
 from datetime import UTC, date, datetime, time, timedelta, timezone

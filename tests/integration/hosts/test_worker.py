@@ -1,4 +1,4 @@
-"""A worker in process, on every store."""
+"""A worker in this process, on every store."""
 
 import threading
 from collections import Counter

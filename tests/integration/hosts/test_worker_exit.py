@@ -1,4 +1,4 @@
-"""A worker process ends when it is told to, whatever its bodies do."""
+"""A worker process ends when asked to, whatever its bodies do."""
 
 import signal
 import subprocess

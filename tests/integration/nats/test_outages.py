@@ -1,4 +1,4 @@
-"""A NATS server is killed, stays away and comes back; a stream is not there, is full, or is deleted."""
+"""A NATS server is killed and comes back; a stream is missing, full or deleted."""
 
 import logging
 import threading

@@ -1,4 +1,4 @@
-"""A TCP proxy that fails on command, between a store and its PostgreSQL."""
+"""A TCP proxy between a store and its PostgreSQL that fails on command."""
 
 import contextlib
 import socket

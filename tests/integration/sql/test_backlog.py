@@ -1,4 +1,4 @@
-"""What is asleep, held, or of code that a worker lacks costs a claim nothing, however much of it there is."""
+"""Sleeping, paused and foreign jobs cost a claim nothing, however many there are."""
 
 import json
 import re

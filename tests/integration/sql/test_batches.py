@@ -1,4 +1,4 @@
-"""A batch costs as many statements, and round trips, for one row as for many."""
+"""A batch takes the same number of statements and round trips for one row and for many."""
 
 from collections import Counter
 from collections.abc import Callable

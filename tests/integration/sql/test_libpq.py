@@ -1,4 +1,4 @@
-"""Statements over libpq: what is sent comes back as it was, alone and together, and what fails spoils nothing."""
+"""Statements over libpq: values round-trip, alone and pipelined, and an error breaks nothing."""
 
 import time
 from collections.abc import Generator

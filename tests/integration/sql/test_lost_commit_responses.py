@@ -1,4 +1,4 @@
-"""A transaction whose commit's answer is lost has happened once, and gives the result that it had."""
+"""A transaction whose commit response is lost has happened once, and returns its result."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Steps that come alone go by what is known of their run: one round trip, and all else as with locks."""
+"""Optimistic settles of single steps from the row cache: one round trip, and results as with locks."""
 
 import threading
 import time

@@ -1,6 +1,6 @@
-"""Statements that find rows by their keys, and claims, are prepared in PostgreSQL itself, never behind a pooler.
+"""Look-ups by key and claims are prepared in PostgreSQL, never behind a pooler.
 
-Plans stay good.
+Their plans stay good.
 """
 
 import re

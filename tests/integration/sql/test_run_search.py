@@ -1,4 +1,4 @@
-"""Finding runs reads what it gives and little else, however many other runs there are."""
+"""A search of runs reads little more than its result, however many other runs there are."""
 
 import json
 import sqlite3

@@ -1,4 +1,4 @@
-"""What must be ours in a session of PostgreSQL, whatever URL, environment and role say; and who is let in."""
+"""Settings of PostgreSQL sessions that Holdfast sets, whatever URL, environment and role say; authentication."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""Hints by what the databases offer."""
+"""Hints by LISTEN/NOTIFY and by watching the SQLite file."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""However many stages wait, and however many runs are children: what is looked for is found by an index."""
+"""Look-ups use indexes however many stages wait and however many child runs there are."""
 
 import json
 import sqlite3

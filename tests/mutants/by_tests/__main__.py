@@ -1,4 +1,4 @@
-"""Hunts the mutants of the second list with the fast tests. Ends with 1 if one survives that is not explained.
+"""The command that hunts the second list with the fast tests. Exits with 1 on an unexplained survivor.
 
 make mutants-tests [ONLY=name,name] [JOBS=2]
 """

@@ -1,4 +1,4 @@
-"""Adapters that tell a database, or a receiver, something else than they should."""
+"""Planted bugs in adapters: wrong requests to a database or a receiver."""
 
 from typing import Final
 

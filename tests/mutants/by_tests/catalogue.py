@@ -1,4 +1,4 @@
-"""All bugs of the second list, and why some of them are not caught."""
+"""All bugs of the second list, with the explained survivors."""
 
 from collections.abc import Mapping
 from typing import Final

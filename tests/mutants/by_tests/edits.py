@@ -1,4 +1,4 @@
-"""Mutants of one or a few edits, and the tests that must catch them."""
+"""Mutants made of one or more edits, with the tests that must catch them."""
 
 from tests.mutants.mutant import Edit, Mutant
 

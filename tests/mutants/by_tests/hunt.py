@@ -1,4 +1,4 @@
-"""Hunts a mutant with tests: in a copy of the checkout that has the bug, the tests that are named for it run."""
+"""The hunt of a mutant with tests: the tests named for it run in a copy of the checkout with the bug."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Ages, pauses and intervals that are other than they should be: on the near side of a bound, and on the far side."""
+"""Planted bugs in ages, pauses and intervals, on both sides of each bound."""
 
 from typing import Final
 

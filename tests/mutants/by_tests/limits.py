@@ -1,4 +1,4 @@
-"""Limits that are off: one too many, one too few, or not there at all."""
+"""Planted bugs in limits: off by one in either direction, or missing."""
 
 from typing import Final
 

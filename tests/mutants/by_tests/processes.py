@@ -1,4 +1,4 @@
-"""Bugs in what processes, threads and event loops share: forks, closed engines, drains, loops of functions."""
+"""Planted bugs in state shared by processes, threads and event loops: forks, closed engines, drains."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Second looks that are left out: after a lock, a wait, a fork, a failed prepare, a lost answer."""
+"""Planted bugs in rechecks: after a lock, a wait, a fork, a failed prepare, a lost response."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Every bug of the second list can be planted, and names tests that there are; some are hunted."""
+"""Every bug of the second list can be planted and names existing tests; some are hunted."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""Bugs in what becomes of rows that can't be read, of texts that are too long, and of sleepers that are left behind."""
+"""Planted bugs in the treatment of unreadable rows, oversized texts and sleeping jobs."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Values and errors that come back other than they were given."""
+"""Planted bugs in the round trip of values and errors."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""An engine in memory, and the means to claim its jobs and look at their bodies one at a time."""
+"""An in-memory engine with helpers that claim its jobs and prepare their bodies one at a time."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar, cast

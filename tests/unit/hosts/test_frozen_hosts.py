@@ -1,4 +1,4 @@
-"""A host that stood still, with its monotonic clock: a laptop that was shut, a machine that was moved."""
+"""A host that stood still together with its monotonic clock, like a suspended laptop."""
 
 from datetime import timedelta
 

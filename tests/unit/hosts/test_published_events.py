@@ -1,4 +1,4 @@
-"""What stages publish: in the history and at sinks, if their result is."""
+"""Events that stages publish: in the history and at sinks, if and only if the result is stored."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Stages changed for one run: what differs goes with the start, and what can't be is refused there."""
+"""Stage overrides for one run: valid ones are part of the start, others are refused there."""
 
 from datetime import timedelta
 from typing import Any

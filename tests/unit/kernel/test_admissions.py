@@ -1,4 +1,4 @@
-"""Pending runs: they begin when their time has come and there is a slot, and end when their deadline passes."""
+"""Pending runs: admitted when due and a slot is free; ended at their deadline."""
 
 from typing import Any, cast
 

@@ -1,4 +1,4 @@
-"""What is said of runs: by run.annotate, at their start, and by attempts in heartbeats and settles."""
+"""Annotations and attempt output: by run.annotate, at the start, in heartbeats and settles."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Functions tell the runs that they have started: in one step, once, and what can't be told is noted."""
+"""Messages of functions to their child runs: one commit, once; undeliverable ones are recorded."""
 
 import attrs
 import pytest

@@ -1,4 +1,4 @@
-"""Stages that are runs of another pipeline: created with the settle that starts them, waited for, told, closed."""
+"""Child runs as stages: created with the settle that starts them, awaited, delivered, closed."""
 
 from collections.abc import Sequence
 

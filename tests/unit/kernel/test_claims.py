@@ -1,4 +1,4 @@
-"""Jobs are leased: to one session at a time, in order, no oftener than allowed."""
+"""Claims: jobs are leased to one session at a time, in order, no more often than allowed."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Groups with a test: one of two nodes is done, or none; the test is a body like any other, and is recorded."""
+"""Conditions: one of two stages runs, or none; evaluating one is a recorded job like any other."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Functions go on as new generations: in one step, with all that was sent, said and asked of the run."""
+"""Continue-as-new: one commit ends a generation and starts the next with all unread messages."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Datetimes and times come back alike: in their zone, on their side of a change of the clocks, by their name."""
+"""Datetimes and times round-trip with zone, zone name and fold."""
 
 from datetime import UTC, datetime, time, timedelta, timezone
 from zoneinfo import ZoneInfo

@@ -1,4 +1,4 @@
-"""Work that a stage has handed on, and that nobody waits for any more: it is cancelled, and that ends."""
+"""External work that no run waits for any more is cancelled, with bounded attempts."""
 
 from collections.abc import Callable
 

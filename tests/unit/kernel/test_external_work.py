@@ -1,4 +1,4 @@
-"""Stages whose work is done elsewhere: handed on once, asked about until it is done, woken by whoever knows."""
+"""External work: submitted once, polled until done, woken by any caller."""
 
 import attrs
 import pytest

@@ -1,4 +1,4 @@
-"""Driven functions: what their calls come to is recorded, they rest while they wait, and are blocked when they must."""
+"""Driven functions: calls are recorded; functions wait, and are blocked when they must be."""
 
 import attrs
 import pytest

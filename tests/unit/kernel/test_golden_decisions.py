@@ -1,4 +1,4 @@
-"""Decisions are made again from their recordings alone: today's, and those of all days before."""
+"""Decisions are reproduced from their recordings: today's and all older ones."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A body that is to be heard from, and is not, is taken for lost; one that is heard from is left alone."""
+"""Heartbeats: a body without them is lost, a body with them is not."""
 
 import attrs
 import pytest

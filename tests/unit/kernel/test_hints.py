@@ -1,4 +1,4 @@
-"""Hints: what is announced after a commit, and only then."""
+"""Hints: announced after a commit, and only then."""
 
 import pytest
 

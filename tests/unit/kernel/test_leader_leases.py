@@ -1,4 +1,4 @@
-"""Duties: what one session at a time does for all."""
+"""Leader leases: one session at a time does the maintenance."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Steps of queues with a priority, so many under way at a time, or so many starts in a time: as stages have them."""
+"""Queued steps with priority, concurrency limit and rate limit, as stages have them."""
 
 from typing import Any
 

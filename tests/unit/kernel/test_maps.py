@@ -1,4 +1,4 @@
-"""Maps: one body for each item, a bounded number at once, outputs in the order of the items."""
+"""Maps: one job for each item, bounded concurrency, outputs in the order of the items."""
 
 import pytest
 

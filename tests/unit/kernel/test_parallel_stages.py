@@ -1,4 +1,4 @@
-"""Stages side by side: all get the same, and what goes on is the list of what they gave."""
+"""Parallel stages: all get the same input, and the next stage gets the list of outputs."""
 
 from itertools import permutations
 

@@ -1,4 +1,4 @@
-"""Maps that are done without all of their items: enough of them are done, or few enough have failed."""
+"""Maps that complete without all items: enough succeeded, or few enough failed."""
 
 from math import floor
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""Events that a body publishes are stored with its result, if and only if that is."""
+"""Events that a body publishes are stored if and only if its result is."""
 
 import attrs
 import pytest

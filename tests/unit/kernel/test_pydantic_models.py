@@ -1,4 +1,4 @@
-"""pydantic's models: what is stored comes back equal, what does not fit is refused with its place."""
+"""pydantic models: values round-trip, and invalid ones are refused with their path."""
 
 import dataclasses
 import enum

@@ -1,4 +1,4 @@
-"""Types that hold themselves: classes, and unions, lists and dicts of them."""
+"""Recursive types: classes, and unions, lists and dicts of them."""
 
 import os
 import subprocess

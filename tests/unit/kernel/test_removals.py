@@ -1,4 +1,4 @@
-"""Runs are removed whole: with all generations, and only when nobody is to hear of them any more."""
+"""Removal of runs: with all generations, and only when no other run or sink needs them."""
 
 import pytest
 

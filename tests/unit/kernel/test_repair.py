@@ -1,4 +1,4 @@
-"""Repair gives runs the jobs back that a fault has taken, and has nothing to do without one."""
+"""Repair restores lost jobs of runs, and does nothing in a healthy store."""
 
 from typing import Any
 

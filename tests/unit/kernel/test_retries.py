@@ -1,4 +1,4 @@
-"""Bodies fail: they are tried again, patiently, and not for ever."""
+"""Failing bodies are retried with backoff, up to their limit."""
 
 import sys
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Runs are created, looked after, and ended."""
+"""The lifecycle of runs: create, status, end."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Sessions hold leases; the reaper takes them from the dead."""
+"""Sessions hold leases; the reaper takes the leases of dead ones."""
 
 import pytest
 

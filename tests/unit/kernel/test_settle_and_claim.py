@@ -1,4 +1,4 @@
-"""A settle may lease the run's next job to the same session: one transaction fewer, and a claim like any other."""
+"""A settle that also claims the run's next job: one transaction fewer, and a claim like any other."""
 
 import attrs
 import pytest

@@ -1,4 +1,4 @@
-"""Attempts end: settled, released or asked after, and only by who still holds them."""
+"""The end of attempts: settle and release, and only by the holder of the lease."""
 
 import attrs
 import pytest

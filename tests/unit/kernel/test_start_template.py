@@ -1,4 +1,4 @@
-"""Runs begin as all of their plan do, which is found out once: it comes to the same as to begin each by itself."""
+"""The start template: a run started from it equals one started without it."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""No message is lost: what a generation has not received goes to the next one, or stands unread for all to see."""
+"""Unread messages: passed on to the next generation, or listed as unread; none is lost."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Classes of users as values: one that can't be read again is refused where it is declared."""
+"""User classes as values: those that cannot be read back are refused at declaration."""
 
 import dataclasses
 from dataclasses import InitVar, dataclass

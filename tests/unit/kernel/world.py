@@ -1,4 +1,4 @@
-"""A kernel on a store in memory, under a clock that stands still, with the invariants checked after every command."""
+"""A kernel on an in-memory store with a manual clock; invariants are checked after every command."""
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Changes: their effect one by one, and their net effect, which must be the same."""
+"""Changes: applied one by one and as a net effect, which must be equal."""
 
 from collections.abc import Sequence
 

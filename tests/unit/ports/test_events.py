@@ -1,4 +1,4 @@
-"""Which types of events there are."""
+"""The list of event types."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The one text form of values: what it is, and that everything is read that was ever JSON."""
+"""The canonical JSON text of values; the parser accepts any valid JSON."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is renewed in forked children, and paused while their parents fork."""
+"""State that is renewed in forked children and paused while the parent forks."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What of a text is printed, and what is escaped."""
+"""Text for output: what is printed and what is escaped."""
 
 import sys
 import unicodedata

@@ -1,4 +1,4 @@
-"""What of a row can't be read: every column is looked at, and what is written by Holdfast is never found."""
+"""Unreadable rows: every column is checked, and rows that Holdfast wrote always pass."""
 
 from enum import StrEnum
 from typing import get_args

@@ -1,4 +1,4 @@
-"""A simulation finds what crashes do to durable functions, and nothing where there is nothing."""
+"""A simulation finds crash bugs of durable functions, and reports none where there is none."""
 
 import asyncio
 from dataclasses import dataclass, field

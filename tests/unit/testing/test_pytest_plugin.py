@@ -1,4 +1,4 @@
-"""The plugin does what its users need, in a pytest of its own."""
+"""The pytest plugin, in a pytest of its own."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A simulation finds what crashes do to a workflow, and nothing where there is nothing."""
+"""A simulation finds crash bugs of a workflow, and reports none where there is none."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A world drives durable functions as workers do, and their time passes only when it is let."""
+"""A test world drives durable functions like workers, in controlled time."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""In a world functions are asked as anywhere; to wait for a reply lets time pass."""
+"""Queries and updates in a test world; waiting for a reply lets time pass."""
 
 import asyncio
 from collections.abc import Iterator

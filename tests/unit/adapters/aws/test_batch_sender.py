@@ -1,4 +1,4 @@
-"""How entries are put together, sent again and given up, whatever the service."""
+"""The batch sender: batching, retries and giving up, for any AWS service."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""What services may answer when something is wrong, over HTTP, and what the adapters make of it."""
+"""Error responses of AWS services over HTTP, and how the adapters treat them."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""What is special about blobs in files: crashes, links, other processes, and what is on the disk."""
+"""Blobs in files: crashes, links, other processes, and the layout on disk."""
 
 import os
 import shutil

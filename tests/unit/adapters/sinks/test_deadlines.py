@@ -1,4 +1,4 @@
-"""A webhook is over in time, whatever its receiver does, and says how far it came."""
+"""A webhook delivery ends in time whatever its receiver does, and reports how far it got."""
 
 import re
 import socket

@@ -1,4 +1,4 @@
-"""What a webhook sends, and what it makes of the answers."""
+"""The requests of a webhook sink, and its treatment of responses."""
 
 import json
 import socket

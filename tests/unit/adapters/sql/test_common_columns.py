@@ -1,4 +1,4 @@
-"""What rows of a batch have in common is sent once, if it is all that they are known to have in common."""
+"""Columns with one value in all rows of a batch are sent once, if the value is known to be common."""
 
 from typing import Final
 

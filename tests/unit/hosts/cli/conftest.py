@@ -1,4 +1,4 @@
-"""A command line in this process, on an engine in memory that outlives each command."""
+"""The command line in this process, on an in-memory engine that outlives each command."""
 
 import asyncio
 import os

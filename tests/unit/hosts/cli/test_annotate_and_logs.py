@@ -1,4 +1,4 @@
-"""`holdfast run annotate`, `holdfast run logs`, and what `holdfast run show` shows of both."""
+"""`holdfast run annotate`, `holdfast run logs`, and both in `holdfast run show`."""
 
 import threading
 from decimal import Decimal

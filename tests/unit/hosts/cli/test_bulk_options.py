@@ -1,4 +1,4 @@
-"""`--all`: many runs are cancelled, paused, resumed and run again; without `--yes` they are only counted."""
+"""`--all`: cancel, pause, resume and rerun of many runs; without `--yes` it only counts them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A run that was run again from a step, on the command line: exported, replayed, checked, debugged, asked why."""
+"""A forked run on the command line: export, replay, upgrade check, debug, why."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""`holdfast run rerun`, and what `run show` says of generations."""
+"""`holdfast run rerun`, and generations in `run show`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the command line tells of durable functions: their steps, and why they do not go on."""
+"""Durable functions in the command line: their steps, and why they wait."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""Commands of many threads go together while others are under way; each gets its own answer."""
+"""The start batcher: commands of several threads share a transaction; each gets its own reply."""
 
 import signal
 import threading

@@ -1,4 +1,4 @@
-"""What has happened to runs comes to sinks: all of it, in order, once if nothing fails."""
+"""Events reach sinks: all of them, in order, and once if nothing fails."""
 
 import logging
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What a host logs of its attempts: one line for each try that failed, one for each run that failed or is blocked."""
+"""A host's log of attempts: one line for each failed attempt and for each failed or blocked run."""
 
 import asyncio
 import re

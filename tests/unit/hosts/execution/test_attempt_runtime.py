@@ -1,4 +1,4 @@
-"""What a running attempt can reach."""
+"""The runtime of a running attempt: the services that its context reaches."""
 
 import threading
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What is kept of functions that rest: so many, the latest ones, and only for whoever may go on with them."""
+"""The function cache: its size, the order of eviction, and who may resume an entry."""
 
 from typing import Any, cast
 

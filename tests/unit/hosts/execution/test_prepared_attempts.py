@@ -1,4 +1,4 @@
-"""Whatever a body gives or raises becomes an outcome: the worker that runs it never comes to harm."""
+"""Every result or exception of a body becomes an outcome and never harms the worker."""
 
 import asyncio
 import threading

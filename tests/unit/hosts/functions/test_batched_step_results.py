@@ -1,4 +1,4 @@
-"""A drive that is told at once what many steps gave knows what one knows that is told row by row."""
+"""Feeding many step results at once is equivalent to feeding them row by row."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Calls that run functions are made together, in one thread, unless one of them takes its time."""
+"""The call queue: calls that run functions are batched in one thread, unless one takes long."""
 
 import gc
 import threading

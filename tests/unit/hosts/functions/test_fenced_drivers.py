@@ -1,4 +1,4 @@
-"""Workers that are taken for lost: what they begin late is none of the run, and what they had begun counts."""
+"""Workers that were taken for lost: steps that they start late do not count, those started before do."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""With which messages a function begins: with those that the first who began it found, whoever begins it again."""
+"""The messages with which a function starts: those that its first start found, at every restart."""
 
 import asyncio
 from collections.abc import Sequence

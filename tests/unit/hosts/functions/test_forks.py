@@ -1,4 +1,4 @@
-"""Durable functions are run again from any row of their histories, and end as they did."""
+"""Forks of durable functions at every history row end as the run did."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a function's clock shows when it is told late what has happened, since nobody drove it before."""
+"""A function's clock when events reach it late because no worker drove it."""
 
 import asyncio
 from collections.abc import Generator, Sequence

@@ -1,4 +1,4 @@
-"""What a function takes up in memory: a few kilobytes while it rests, whatever it has done, and nothing after."""
+"""The memory of a function: a few kilobytes while it waits, and nothing after its end."""
 
 import gc
 import sys

@@ -1,4 +1,4 @@
-"""Durable functions are run again from a step, or a row, on: what is kept of them, what is told to them again."""
+"""Reruns of durable functions from a step or a row: what is kept, and which messages repeat."""
 
 from datetime import timedelta
 from typing import Any

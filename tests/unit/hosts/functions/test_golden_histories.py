@@ -1,4 +1,4 @@
-"""Histories that were exported once are replayed by every release, with the code that their runs began with."""
+"""Golden histories: every release replays them with the code with which their runs started."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which changes of its code a run has: those that it met before anything of it was recorded after them."""
+"""Patches of a run: those that it met before it recorded anything beyond them."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A function that ends with what can't be kept has failed, and takes back what it did."""
+"""A function whose result the store refuses fails and runs its compensations."""
 
 from typing import cast
 

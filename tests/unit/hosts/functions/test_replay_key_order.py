@@ -1,4 +1,4 @@
-"""A replay compares values, not the order of their keys: histories that were recorded with sorted keys go on."""
+"""Replays compare values, not the order of keys: old histories with sorted keys still replay."""
 
 import attrs
 import pytest

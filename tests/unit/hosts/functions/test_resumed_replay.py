@@ -1,4 +1,4 @@
-"""A drive that rests goes on as a replay would, or says that it can't."""
+"""A parked function resumes exactly as a replay would, or reports that it cannot."""
 
 from collections.abc import Sequence
 from typing import Any

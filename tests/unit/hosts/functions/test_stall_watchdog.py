@@ -1,4 +1,4 @@
-"""A call that runs a function is given up once that was found in the same turn so many times, and not before."""
+"""The stall watchdog: a call is abandoned after several checks in the same turn, and not before."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What a function is told and can't be read halts it; what its sender got wrong does not. In memory, row by row."""
+"""Unreadable values block a function; errors of a sender do not. In memory, row by row."""
 
 import asyncio
 from collections.abc import Callable

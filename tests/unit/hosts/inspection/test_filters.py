@@ -1,4 +1,4 @@
-"""What runs can be asked for by is checked before the store is asked."""
+"""Filters of runs are validated before the store is queried."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone

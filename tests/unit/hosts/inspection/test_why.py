@@ -1,4 +1,4 @@
-"""Why a run is where it is: each thing that can hold it up is said, in words that name it."""
+"""`why`: each cause that can hold up a run is reported by name."""
 
 from typing import Any
 

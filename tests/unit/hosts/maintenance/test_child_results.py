@@ -1,4 +1,4 @@
-"""Ends are told, and what ended runs have left behind is closed, however it is spread over them."""
+"""Maintenance delivers results to parents and closes the children of ended runs, page by page."""
 
 from collections.abc import Callable
 from typing import TypeVar

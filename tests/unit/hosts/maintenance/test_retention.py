@@ -1,4 +1,4 @@
-"""Runs are removed with their blobs, one, many, or by age."""
+"""Removal of runs with their blobs: one, many, or by age."""
 
 import logging
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What maintenance removes by itself, and how often: both sides of each bound."""
+"""Pruning by the maintenance tick, on both sides of each bound."""
 
 from datetime import timedelta
 

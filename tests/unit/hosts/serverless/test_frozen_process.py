@@ -1,4 +1,4 @@
-"""What a process does that stood still between two invocations, as functions as a service do."""
+"""A serverless process that was frozen between two invocations."""
 
 from collections.abc import Generator
 from contextlib import contextmanager

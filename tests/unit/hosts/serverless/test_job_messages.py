@@ -1,4 +1,4 @@
-"""What counts as a message: a job and an epoch, and nothing else."""
+"""The format of a job message: a job and an epoch, nothing else."""
 
 import json
 from collections.abc import Mapping

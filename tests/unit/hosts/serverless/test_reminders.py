@@ -1,4 +1,4 @@
-"""Which jobs are announced again, how many, and how often."""
+"""Reminders: which jobs are announced again, how many, and how often."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Who is woken by what is heard, and what happens if nothing is."""
+"""The hint listener: who is woken by a hint, and what happens without hints."""
 
 import queue
 import threading

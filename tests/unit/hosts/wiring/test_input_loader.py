@@ -1,4 +1,4 @@
-"""What attempts get: values put together from their parts, inline or from blobs that are checked."""
+"""Inputs of attempts: assembled from references, inline values and verified blobs."""
 
 from collections.abc import Callable
 

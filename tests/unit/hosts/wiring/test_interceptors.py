@@ -1,4 +1,4 @@
-"""Interceptors see what is dispatched and what runs, can refuse it, and can lose nothing."""
+"""Interceptors see every dispatch and body, can refuse them, and cannot lose anything."""
 
 from collections.abc import Generator
 from contextlib import contextmanager, suppress

@@ -1,4 +1,4 @@
-"""Whatever is given as a URL is taken, or refused by an error of ours: at once, and by no error of a library."""
+"""Malformed URLs are refused at once with an error of Holdfast's, never with one of a library."""
 
 from collections.abc import Callable
 from contextlib import suppress

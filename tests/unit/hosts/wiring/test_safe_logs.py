@@ -1,4 +1,4 @@
-"""What Holdfast logs of others' texts is one line, whatever handlers a program has."""
+"""Untrusted text in Holdfast's logs stays on one line, whatever handlers a program has."""
 
 import io
 import logging

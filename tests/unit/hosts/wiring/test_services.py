@@ -1,4 +1,4 @@
-"""From a call and its options to the command that starts a run."""
+"""The start command made from a call and its options."""
 
 from datetime import timedelta
 from typing import Any, TypeVar

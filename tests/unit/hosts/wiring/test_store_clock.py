@@ -1,4 +1,4 @@
-"""The host's idea of the store's time."""
+"""A host's estimate of the store's time."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""A canary in URLs, well formed and malformed: no part of it comes out anywhere."""
+"""Secrets in URLs, well-formed and malformed: no part of one appears anywhere."""
 
 import logging
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What a scheduler is asked for after commits, and what becomes of it when it fails."""
+"""Wake-ups requested from a scheduler after commits, and failures of the scheduler."""
 
 import logging
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a worker decides, under a clock of the test's own: no store, no thread, no loop."""
+"""The worker's state machine under a test's clock: no store, no thread, no event loop."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

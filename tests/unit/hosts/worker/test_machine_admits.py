@@ -1,4 +1,4 @@
-"""What a worker does when slots are freed that others wait for."""
+"""The worker's state machine when slots are freed for which runs wait."""
 
 from holdfast.hosts.worker.machine import Phase
 from holdfast.hosts.worker.machine_protocol import (

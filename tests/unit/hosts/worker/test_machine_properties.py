@@ -1,4 +1,4 @@
-"""Whatever happens to a worker, in whatever order: nothing is lost, no limit is exceeded, and it ends when told to."""
+"""The worker's state machine under random events: nothing lost, no limit exceeded, and it ends."""
 
 from collections import Counter
 from typing import Final, TypeAlias

@@ -1,4 +1,4 @@
-"""Sessions are renewed from a thread of their own, and a blocked loop is found out."""
+"""Session renewal in a thread of its own, and the detection of a blocked event loop."""
 
 import logging
 import threading

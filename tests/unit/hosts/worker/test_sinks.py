@@ -1,4 +1,4 @@
-"""A worker brings events to its sinks, whatever these do."""
+"""A worker delivers events to its sinks, whatever these do."""
 
 import threading
 import time

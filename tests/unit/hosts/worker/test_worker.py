@@ -1,4 +1,4 @@
-"""The worker on a store in memory, on both kinds of event loop."""
+"""The worker on an in-memory store, on both kinds of event loop."""
 
 import asyncio
 import logging

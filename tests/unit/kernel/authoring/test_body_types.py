@@ -1,4 +1,4 @@
-"""What a body takes and gives, and which type may go where another is declared."""
+"""Input and output types of bodies, and their compatibility."""
 
 import enum
 import types

@@ -1,4 +1,4 @@
-"""The arguments of a call as they are stored: those of most calls are written in a way of their own."""
+"""The stored form of a call's arguments, with its fast path."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Stages that are pipelines: what they take and give, what can be said of them, and which code an engine has then."""
+"""Pipelines as stages: types, options, and the definitions that an engine needs."""
 
 from datetime import timedelta
 from typing import Any

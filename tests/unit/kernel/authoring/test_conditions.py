@@ -1,4 +1,4 @@
-"""`when`: one of two stages, or none, and what comes out of it."""
+"""`when`: one of two stages, or none, and its output type."""
 
 from collections.abc import Callable
 from functools import partial

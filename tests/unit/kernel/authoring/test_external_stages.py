@@ -1,4 +1,4 @@
-"""External stages: what hands work on, what asks about it, and what is refused of both."""
+"""External stages: submit, check and cancel functions, and invalid ones."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What can't be a workflow, a step or a stage is refused where it is made, with a word on what to do."""
+"""Invalid workflows, steps and stages are refused at definition, with advice."""
 
 import functools
 from collections.abc import AsyncIterator, Callable, Iterator

@@ -1,4 +1,4 @@
-"""Many commands in one transaction: in order, in bounds, and no one harmed by another."""
+"""Batches of commands in one transaction: in order, bounded, and independent of each other."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar, cast

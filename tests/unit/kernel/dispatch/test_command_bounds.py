@@ -1,4 +1,4 @@
-"""Every text of every command has a maximum: what is longer is refused before anything is stored."""
+"""Every text of every command has a maximum length, checked before anything is stored."""
 
 from collections.abc import Iterator
 from enum import Enum

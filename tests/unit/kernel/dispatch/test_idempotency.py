@@ -1,4 +1,4 @@
-"""One idempotency key: one effect, one reply."""
+"""Idempotency keys: one effect, one reply."""
 
 from collections.abc import Iterator
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""Rows that can't be read: the kernel blocks their runs, and does what it was asked to do for the others."""
+"""Unreadable rows: the kernel blocks their runs and carries out the commands for all others."""
 
 from collections.abc import Callable
 from typing import Any

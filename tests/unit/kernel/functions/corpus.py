@@ -1,4 +1,4 @@
-"""Durable functions of all shapes: what asyncio offers, used as people use it."""
+"""A corpus of durable functions that use asyncio in all the usual ways."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator

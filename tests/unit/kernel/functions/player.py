@@ -1,4 +1,4 @@
-"""Plays a durable function against its machine: steps are called at once, time passes when nothing else can happen."""
+"""A player that runs a durable function against its machine: steps at once, time only when nothing else can happen."""
 
 import asyncio
 from collections.abc import Callable, Sequence

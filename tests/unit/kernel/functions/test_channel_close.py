@@ -1,4 +1,4 @@
-"""Channels that a function closes: either a message comes first, or none comes any more; live and in a replay alike."""
+"""Closing channels: a message comes before the close or not at all, live and in replays."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a function is told, what it may not do, and what its history must be about."""
+"""The function machine: inputs, forbidden calls, and histories that do not fit."""
 
 import asyncio
 import json

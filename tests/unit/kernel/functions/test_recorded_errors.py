@@ -1,4 +1,4 @@
-"""What handlers read of an error is there when it comes back, and no code of its class runs for that."""
+"""Recorded errors come back with the fields that handlers read, without running code of their class."""
 
 import asyncio
 import dataclasses

@@ -1,4 +1,4 @@
-"""D2: a function that is replayed comes to the same as the one that lived, at every point of its history."""
+"""D2: a replayed function behaves as the live one did, at every point of its history."""
 
 import asyncio
 from typing import Any

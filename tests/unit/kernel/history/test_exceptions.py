@@ -1,4 +1,4 @@
-"""Exceptions of steps on their way to the history and back into the function."""
+"""Step exceptions: stored in the history and raised again in the function."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Rate limits: in no span of the period do more jobs start than the limit says, and who waits is let in then."""
+"""Rate limits: never exceeded in any period, and waiting jobs start as soon as allowed."""
 
 import hashlib
 from bisect import bisect_left

@@ -1,4 +1,4 @@
-"""A run whose stages are treated otherwise than its pipeline says follows a plan of its own."""
+"""A run with stage overrides follows a plan of its own."""
 
 import attrs
 import pytest

@@ -1,4 +1,4 @@
-"""A run is run again from a stage on: as a new generation, with what the stages before gave kept by reference."""
+"""Reruns from a stage: a new generation that keeps earlier outputs by reference."""
 
 from collections.abc import Callable
 from typing import Any

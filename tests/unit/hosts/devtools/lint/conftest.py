@@ -1,4 +1,4 @@
-"""Programs of a few lines, linted."""
+"""Helpers that lint short programs."""
 
 import textwrap
 from collections.abc import Callable

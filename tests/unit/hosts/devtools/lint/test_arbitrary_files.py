@@ -1,4 +1,4 @@
-"""Whatever is in a file, the linter comes to an end, and says what it could not read."""
+"""The linter on arbitrary files: it ends, and reports what it could not read."""
 
 import ast
 import json

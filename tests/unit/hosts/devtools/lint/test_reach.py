@@ -1,4 +1,4 @@
-"""Which code is a workflow's: in all forms of import and decorator, and in the helpers that it calls."""
+"""The code that belongs to a workflow: all forms of imports, decorators and helpers."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The workflows of this repository: what is found in them is there on purpose."""
+"""The findings in the workflows of this repository are intended."""
 
 from pathlib import Path
 

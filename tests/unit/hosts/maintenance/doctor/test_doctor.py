@@ -1,4 +1,4 @@
-"""The doctor on a store that moves under its eyes: what is of one moment is judged so, the rest is seen twice."""
+"""The doctor on a store that changes during the scan: findings of one snapshot count, others are rechecked."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The handlers of timers and of dead letters, and what is asked before anything is deployed."""
+"""The cron and dead-letter handlers, and the checks before a deploy."""
 
 from collections.abc import Iterator
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The handler of records under the BatchProcessor of Powertools for AWS Lambda."""
+"""The record handler under the BatchProcessor of Powertools for AWS Lambda."""
 
 from collections.abc import Iterator
 from typing import Any

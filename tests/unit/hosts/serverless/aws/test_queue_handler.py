@@ -1,4 +1,4 @@
-"""What the handler of a queue's messages answers, record by record."""
+"""The queue handler's response for each record."""
 
 import logging
 import threading
