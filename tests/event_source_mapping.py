@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
 Invoke = Callable[[Mapping[str, Any]], Mapping[str, Sequence[Mapping[str, str]]] | None]
-"""Invokes a function with an event; None if that did not answer."""
+"""Invokes a function with an event; None if it did not answer."""
 
 
 class Killed(BaseException):
-    """A function was killed: nothing of it goes on."""
+    """A function was killed."""
 
 
 @attrs.frozen(kw_only=True)
 class PumpFaults:
-    """How often, in a hundred, something happens to a message, or to a batch of them.
+    """Percentages of faults of messages and batches.
 
     Attributes:
-        lost: A message is gone.
-        delayed: A message comes later.
-        kept: A message was handled, and comes again all the same.
+        lost: A message is lost.
+        delayed: A message is delayed.
+        kept: A message was handled and is redelivered all the same.
         doubled: A batch has each of its messages twice.
-        twice: A batch is handed to two functions, at the same time if several are called at once.
+        twice: A batch is passed to two functions, concurrently if several run at once.
     """
 
     lost: int = 0
@@ -40,13 +40,13 @@ class PumpFaults:
 
 
 class EventSource:
-    """Receives batches of a queue, invokes, and deletes what the function has not given back. `poll` from any thread.
+    """Receives batches from a queue, invokes the function, and deletes handled messages. `poll` from any thread.
 
     Attributes:
-        invocations: How many there were.
-        requests: How many requests were made of the queue, other than those of the function itself.
-        faults: How often each was done.
-        given_back: How many messages functions gave back.
+        invocations: The number of invocations.
+        requests: The number of requests to the queue, without those of the function itself.
+        faults: The number of times each fault occurred.
+        given_back: The number of messages that functions returned as failures.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class EventSource:
         self._lock = threading.Lock()
 
     def poll(self) -> int:
-        """Receive a batch, if there is one, and have it handled. Return how many messages there were."""
+        """Receive a batch, if there is one, and have it handled. Return the number of messages."""
         try:
             copy = self._copies.popleft()
         except IndexError:
@@ -151,7 +151,7 @@ class EventSource:
         )
 
     def _record(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """A message as Lambda hands it to functions."""
+        """Return a message in the form in which Lambda passes it to functions."""
         told = message.get("MessageAttributes", {})
         return {
             "messageId": message["MessageId"],

@@ -9,7 +9,7 @@ __all__ = ["fork_server", "open_site", "postgres_site", "server", "site", "small
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show what the tests have counted."""
+    """Print the figures that the tests reported."""
     if lines := reported():
         terminalreporter.section("what chaos has counted")
         for line in lines:

@@ -16,10 +16,10 @@ from holdfast.kernel.authoring.stage_context import StageContext
 
 @attrs.frozen(kw_only=True)
 class Entry:
-    """Something that happened to an attempt: a body's `start` or `end`, or that it was `told` to stop.
+    """An event of an attempt: a body's `start` or `end`, or `told` when it was asked to stop.
 
-    `at` is on the machine's monotonic clock, which all processes share. `is_first` says of a start that no attempt had
-    had the effect before, which is what a service that honours `key` would see.
+    `at` is on the machine's monotonic clock, which all processes share. `is_first` marks the start that had the
+    effect, as a service that honours `key` would see it.
     """
 
     what: str
@@ -35,12 +35,12 @@ class Entry:
 
     @property
     def work(self) -> tuple[str, str, int | None]:
-        """What it is that is done: a stage of a run, or an item of it."""
+        """The unit of work: a stage of a run, or an item of it."""
         return (self.run, self.stage, self.item)
 
 
 class Attempted(Protocol):
-    """What is done: a StageContext says it of a stage, and others of what they do."""
+    """The identity of an attempt: a StageContext has it for stages, other classes for other work."""
 
     @property
     def run_id(self) -> str: ...
@@ -57,7 +57,7 @@ class Attempted(Protocol):
 
 
 class Book:
-    """The files in a folder. Each process opens its own."""
+    """The execution log: files in a folder. Each process opens its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -69,7 +69,7 @@ class Book:
             sub.mkdir(exist_ok=True)
 
     def write(self, what: str, ctx: Attempted) -> None:
-        """Add an entry. It is in the file when this returns, whatever becomes of the process."""
+        """Add an entry. It is in the file when this returns, whatever happens to the process."""
         entry = Entry(
             what=what,
             run=ctx.run_id,
@@ -85,36 +85,36 @@ class Book:
         _append(self._lines, attrs.asdict(entry))
 
     def note_commits(self, commits: int) -> None:
-        """Write down how many transactions this process has committed so far."""
+        """Record how many transactions this process has committed."""
         if self._commits is None or self._commits[0] != os.getpid():
             path = self.folder / "commits" / str(os.getpid())
             self._commits = (os.getpid(), os.open(path, os.O_WRONLY | os.O_CREAT))
         os.pwrite(self._commits[1], f"{commits:20}".encode(), 0)
 
     def commits(self, pid: int | None = None) -> int:
-        """Return how many transactions all processes have committed, those that are dead too; or one of them."""
+        """Return the number of transactions committed by all processes, dead ones included, or by one."""
         files = (self.folder / "commits").glob("*" if pid is None else str(pid))
         return sum(int(path.read_text() or 0) for path in files)
 
     def write_fault(self, point: str) -> None:
-        """Note that a fault fires now."""
+        """Record that a fault fires now."""
         _append(self._faults, {"point": point, "pid": os.getpid()})
 
     def entries(self, what: str = "start", run: str | None = None) -> list[Entry]:
-        """Return the entries of a kind, of one run or of all, in the order in which they were written."""
+        """Return the entries of a kind, of one run or of all, in the order of writing."""
         found = (Entry(**line) for line in _lines(self._lines))
         return [entry for entry in found if entry.what == what and run in {None, entry.run}]
 
     def faults(self) -> list[str]:
-        """Return the points at which faults have fired."""
+        """Return the points at which faults fired."""
         return [str(line["point"]) for line in _lines(self._faults)]
 
     def effects(self) -> set[str]:
-        """Return the idempotency keys under which there was an effect."""
+        """Return the idempotency keys that had an effect."""
         return {path.name for path in self._effects.iterdir()}
 
     def _have_effect(self, key: str) -> bool:
-        """Do what is to be done once; return whether it was done now, and not long since."""
+        """Carry out the effect of a key; return whether this call was the first."""
         try:
             os.close(os.open(self._effects / effect_name(key), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
         except FileExistsError:
@@ -123,7 +123,7 @@ class Book:
 
 
 def effect_name(key: str) -> str:
-    """Return the name of the file that stands for the effect under a key."""
+    """Return the name of the file that stands for the effect of a key."""
     return quote(key, safe="")
 
 
@@ -136,7 +136,7 @@ def _append(path: Path, data: object) -> None:
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Return the lines that are whole: who reads while others write may see the beginning of one more."""
+    """Return the complete lines: a concurrent writer may have written part of one more."""
     if path.exists():
         for line in path.read_text().splitlines(keepends=True):
             if line.endswith("\n"):
@@ -156,25 +156,25 @@ _open = _Open()
 
 
 def keep_book(kept: Book, *, work_seconds: float = 0.0) -> None:
-    """Have the bodies of this process write into this book, and take at least so long."""
+    """Set the log and the least duration of the bodies of this process."""
     _open.book = kept
     _open.work_seconds = work_seconds
 
 
 def book() -> Book:
-    """Return the book of this process."""
+    """Return the log of this process."""
     assert _open.book is not None, "keep_book has not been called in this process"
     return _open.book
 
 
 def work_seconds() -> float:
-    """Return how long a body of this process takes."""
+    """Return the duration of bodies in this process, in seconds."""
     return _open.work_seconds
 
 
 @contextmanager
 def written_down(ctx: StageContext) -> Generator[None]:
-    """Write down that a body starts and, if it does not raise, that it ends."""
+    """Record the start of a body and, if it does not raise, its end."""
     book().write("start", ctx)
     yield
     book().write("end", ctx)

@@ -34,7 +34,7 @@ _FIELDS: Final = "what, run, stage, nullif(item, -1) AS item, epoch, attempt, ke
 
 
 class Ledger(Book):
-    """See `Book`. One connection, which the process's bodies share."""
+    """An execution log in tables. The bodies of a process share one connection."""
 
     def __init__(self, folder: Path, url: str) -> None:
         super().__init__(folder)
@@ -43,7 +43,7 @@ class Ledger(Book):
         self._connected: psycopg.Connection[TupleRow] | None = None
 
     def prepare(self) -> None:
-        """Make the tables."""
+        """Create the tables."""
         self._connection().execute(_TABLES)
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class Ledger(Book):
         return {effect_name(str(key)) for (key,) in self._rows("SELECT key FROM effects")}
 
     def done(self) -> int:
-        """Return how many pieces of work have been begun at least once."""
+        """Return the number of units of work that were started at least once."""
         ((count,),) = self._rows("SELECT count(*) FROM effects")
         assert isinstance(count, int)
         return count

@@ -14,14 +14,14 @@ CREATE TABLE IF NOT EXISTS jobs (
 )
 """
 ASKS = 2
-"""How often it is asked about a job before that is done."""
+"""The number of polls until a job is done."""
 
 
 @attrs.frozen(kw_only=True)
 class OutsideJob:
-    """A job: how often it was handed on and asked about. `late` is how often it was handed on after it was asked about.
+    """A job of the service. `late` counts submissions after the first poll, `cancels` the cancels.
 
-    Whoever asks has stored that it was handed on, and must never do so again. `cancels` is how often it was cancelled.
+    A poll proves that the suspension is stored, so the job must not be submitted again.
     """
 
     key: str
@@ -33,7 +33,7 @@ class OutsideJob:
 
 
 class Outside:
-    """The service. Each process opens its own."""
+    """The client of the service. Each process opens its own."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "outside.db"
@@ -41,7 +41,7 @@ class Outside:
             db.execute(_TABLE)
 
     def submit(self, key: str, number: int) -> str:
-        """Take a job, once; return what to ask about it by."""
+        """Submit a job, once for each key; return its token for polls."""
         with self._transaction() as db:
             db.execute(
                 "INSERT INTO jobs VALUES (?, ?, 1, 0, 0, 0) ON CONFLICT (key)"
@@ -51,14 +51,14 @@ class Outside:
         return key
 
     def ask(self, key: str) -> int | None:
-        """Return what came of a job; None while it is not done."""
+        """Return the result of a job; None while it is not done."""
         with self._transaction() as db:
             db.execute("UPDATE jobs SET asks = asks + 1 WHERE key = ?", (key,))
             asks, number = db.execute("SELECT asks, number FROM jobs WHERE key = ?", (key,)).fetchone()
             return int(number) if asks > ASKS else None
 
     def cancel(self, key: str) -> None:
-        """Cancel a job, however often that was done before."""
+        """Cancel a job; repeatable."""
         with self._transaction() as db:
             db.execute("UPDATE jobs SET cancels = cancels + 1 WHERE key = ?", (key,))
 

@@ -15,16 +15,16 @@ _reported: list[str] = []
 
 
 def pick(short: T, full: T) -> T:
-    """Return what the form that is asked for takes."""
+    """Return the value for the short or the full form."""
     return full if FULL else short
 
 
 def report(figures: object) -> None:
-    """Have what was counted shown under the name of the test that runs."""
+    """Report figures under the name of the running test."""
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition("::")[2].removesuffix(" (call)")
     _reported.append(f"{test}: {figures}")
 
 
 def reported() -> list[str]:
-    """Return what was counted so far."""
+    """Return the figures reported so far."""
     return list(_reported)

@@ -12,15 +12,15 @@ from holdfast.ports.events import Event
 LEASE = 3.0
 NAME = "audit"
 FAILS_EVERY = 50
-"""At how many calls the sink takes nothing once."""
+"""Every how many calls the sink fails once."""
 SECONDS_A_CALL = 0.02
-"""So that a fast machine is not done before enough have been killed."""
+"""The least duration of a call: a fast machine must not finish before enough processes were killed."""
 
 
 class FileSink:
-    """Adds a line for each event to a file that several processes share, with one write for each call.
+    """A sink that appends a line for each event to a file shared by several processes, one write for each call.
 
-    Now and then it fails, and adds a byte to another file instead.
+    Now and then it fails, and appends a byte to another file instead.
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,7 +39,7 @@ class FileSink:
 
 
 def flush_for_ever(url: str, path: str) -> None:
-    """Flush until killed."""
+    """Flush until the process is killed."""
     engine = Engine.open(url, migrate=False)
     flusher = Flusher(engine.core, {NAME: FileSink(Path(path))}, lease=LEASE)
     engine.core.connect()

@@ -38,11 +38,11 @@ _LOADED: Final = (
     "holdfast.adapters.sql.schema.migrator",
     "tests.chaos.process_roles",
 )
-"""What a worker needs: also what it would import only when it has begun, which takes as long again as all the rest."""
+"""The modules that a worker imports, the lazy ones included: these take as long as all the others."""
 
 
 class ForkServer:
-    """The tests' end of it."""
+    """The client of the fork server, in the process of the tests."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -57,11 +57,11 @@ class ForkServer:
         self._ask({})
 
     def fork(self, plan: Mapping[str, object]) -> int:
-        """Fork a process that lives this plan, and return its id."""
+        """Fork a process that carries out a plan, and return its pid."""
         return int(self._ask({"live": dict(plan)}))
 
     def look(self, pid: int) -> int | None:
-        """Return a process's exit code, minus the signal if one killed it; None while it lives."""
+        """Return a process's exit code, minus the signal if one killed it; None while it runs."""
         found = self._ask({"look": pid})
         return None if found is None else int(found)
 
@@ -98,33 +98,33 @@ class Process:
 
     @property
     def code(self) -> int | None:
-        """How it ended; None while it lives."""
+        """The exit code; None while it runs."""
         if self._code is None:
             self._code = self.fork_server.look(self.pid)
         return self._code
 
     @property
     def log(self) -> str:
-        """What it has written to its standard error."""
+        """Its standard error so far."""
         return (self.folder / f"{self.name}.log").read_text(errors="replace")
 
     @property
     def said(self) -> dict[str, Any]:
-        """What it left behind when it ended by itself: a worker's stats, say."""
+        """The data that it wrote at a normal exit, such as a worker's statistics."""
         found: dict[str, Any] = json.loads((self.folder / f"{self.name}.said").read_text())
         return found
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal, if it lives."""
+        """Send a signal, if it runs."""
         if self.code is None:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Kill it as a machine that fails would: at once, and without a word."""
+        """Kill it at once (SIGKILL)."""
         self.signal(signal.SIGKILL)
 
     def wait(self, seconds: float = 30.0) -> int:
-        """Wait until it has ended, and return its exit code."""
+        """Wait for its end, and return its exit code."""
         until = time.monotonic() + seconds
         while (code := self.code) is None:
             assert time.monotonic() < until, f"{self.name} has not ended in {seconds} s:\n{self.log}"
@@ -132,7 +132,7 @@ class Process:
         return code
 
     def is_stopped(self) -> bool:
-        """Whether a signal has stopped it, and none has let it go on."""
+        """Whether a signal has stopped it."""
         with contextlib.suppress(OSError):
             return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
         return False
@@ -150,7 +150,7 @@ def plan_of(
     work_seconds: float,
     options: Mapping[str, object],
 ) -> dict[str, object]:
-    """Return a plan for `lives.live`."""
+    """Return a plan for `process_roles.live`."""
     return {
         "kind": kind,
         "name": name,
@@ -172,7 +172,7 @@ def _python_path() -> list[str]:
 
 
 def main(questions: IO[str], answers: IO[str]) -> None:
-    """Answer until the questions end."""
+    """Answer requests until the input ends."""
     for module in _LOADED:
         importlib.import_module(module)
     codes: dict[int, int | None] = {}
@@ -204,7 +204,7 @@ def _fork(plan: Mapping[str, Any]) -> int:
 
 
 def _live(plan: Mapping[str, Any]) -> NoReturn:
-    """Live, and end as every Python program does: by going through the end of the main module."""
+    """Carry out a plan, then end as every Python program does: at the end of the main module."""
     from tests.chaos.process_roles import live
 
     nothing = os.open(os.devnull, os.O_RDONLY)

@@ -19,7 +19,7 @@ from tests.chaos.wrong_clock import WrongClock
 
 
 def live(plan: Mapping[str, Any]) -> int:
-    """Live the life that a plan (JSON data) describes, and return the exit code."""
+    """Carry out a plan (JSON data), and return the exit code."""
     folder = Path(plan["folder"])
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
@@ -47,7 +47,7 @@ def _worker(plan: Mapping[str, Any]) -> object:
 
 
 def _function(plan: Mapping[str, Any]) -> object:
-    """One invocation of a serverless function: it takes what there is."""
+    """One invocation of a serverless function: it processes available jobs."""
     serverless.MARGIN = 0.5  # type: ignore[misc]  # nobody waits 10 s
     engine = striking_engine(plan["url"], [WORKFLOWS[name] for name in plan["workflows"]])
     host = ServerlessHost(engine, time_limit=0.5)
@@ -57,7 +57,7 @@ def _function(plan: Mapping[str, Any]) -> object:
 
 
 def _starter(plan: Mapping[str, Any]) -> object:
-    """Start runs, one after the other, and write down each that was acknowledged."""
+    """Start runs one after the other, and record each acknowledged one."""
     folder = Path(plan["folder"])
     with striking_engine(plan["url"], list(WORKFLOWS.values())).sync as engine:
         for number in range(plan["options"]["runs"]):
@@ -69,7 +69,7 @@ def _starter(plan: Mapping[str, Any]) -> object:
 
 
 def _say(path: Path, said: object) -> None:
-    """Leave something behind, whole or not at all."""
+    """Write the final data of the process atomically."""
     part = path.with_suffix(f".{os.getpid()}")
     part.write_text(json.dumps(said, default=str))
     part.rename(path)

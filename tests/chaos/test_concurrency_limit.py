@@ -21,13 +21,13 @@ WORK = 0.01
 
 
 def spans(starts: list[Entry], ends: list[Entry]) -> list[tuple[float, float]]:
-    """When bodies ran that came to their end, in order."""
+    """Return when the completed bodies ran, in order."""
     ended = {(entry.key, entry.epoch): entry.at for entry in ends}
     return sorted((one.at, ended[one.key, one.epoch]) for one in starts if (one.key, one.epoch) in ended)
 
 
 def feed(site: Site, runs: dict[str, int]) -> None:
-    """Start another run if there is little to do: nobody must be done with all before the victim has met its fault."""
+    """Start another run if little work is left: there must be work until the victim meets its fault."""
     if site.active() < ACTIVE_MIN:
         runs[site.start(NARROW(len(runs)))] = len(runs)
 

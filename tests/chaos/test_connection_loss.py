@@ -15,7 +15,7 @@ from tests.integration.sql.proxy import Mode, Proxy
 pytestmark = [pytest.mark.chaos, pytest.mark.service]
 
 CUTS = pick(short=40, full=500)
-"""How many commits are to be cut off after they have reached the server, and how many before."""
+"""The number of commits that are cut off after they reached the server, and before."""
 ACTIVE_MIN = 20
 HOW: tuple[Mode, Mode] = ("cut after commit", "cut before commit")
 SECONDS_MAX = pick(short=120.0, full=900.0)
@@ -66,7 +66,7 @@ def still_to_cut(proxy: Proxy) -> list[Mode]:
 
 
 def start_runs(url: str, site: Site, runs: dict[str, int], over: threading.Event) -> None:
-    """Start runs over connections that are cut, so that there is always work; each is acknowledged once."""
+    """Keep starting runs over connections that are cut; each is acknowledged once."""
     number = 0
     with Engine.open(url, workflows=list(WORKFLOWS.values())).sync as engine:
         while not over.is_set():

@@ -40,7 +40,7 @@ def ledger(postgres_database: str, tmp_path: Path) -> Iterator[Ledger]:
 
 @attrs.define
 class Crew:
-    """Some workers, of which one can be killed: another takes its place."""
+    """A group of workers; a killed one is replaced."""
 
     site: Site
     draw: random.Random
@@ -79,7 +79,7 @@ def start_all(site: Site, started: dict[str, int]) -> None:
 def crash_over_and_over(
     server: PrivatePostgres, crew: Crew, ledger: Ledger, draw: random.Random, errors: list[BaseException]
 ) -> None:
-    """Crash the server as the work goes on; every second time once more, as soon as it is back."""
+    """Crash the server repeatedly while work continues; every second time again as soon as it is back."""
     try:
         for crash in range(CRASHES):
             goal = RUNS * STORM_STAGES * (crash + 1) // (CRASHES + 2)

@@ -22,7 +22,7 @@ def crashing_site(server: PrivatePostgres, open_site: OpenSite) -> Site:
 def test_a_worker_that_is_to_stop_while_the_database_is_away_does_so(
     server: PrivatePostgres, crashing_site: Site
 ) -> None:
-    """It gives up telling the store about its jobs, which come back when its session has expired."""
+    """It gives up writing to the store; its jobs are released when its session expires."""
     site = crashing_site
     runs = [site.start(GATE_ASYNC(number)) for number in range(4)]
     patient = site.worker("patient", drain_grace=1.0, concurrency=2)

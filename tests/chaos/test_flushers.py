@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 RUNS, ROWS = 1_000, 100
 FLUSHERS = 3
 LINE = 28
-"""How many bytes an event's line has at least."""
+"""The least number of bytes of an event's line."""
 EVENTS_A_KILL = 16_000
 KILLS_MIN = 5
 FAILURES_MIN = 3
@@ -50,7 +50,7 @@ def fill(store: Persistence) -> None:
 
 
 def everything_is_delivered(store: Persistence, heard: Path) -> bool:
-    """Whether the file has a line for each event, and no stream has anything left to do, now or later."""
+    """Return whether the file has a line for each event, and no stream has work left, now or later."""
     much_later: Micros = 2**62
     if not heard.exists() or heard.stat().st_size < RUNS * ROWS * LINE:
         return False

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.chaos
 
 RUNS = 40
 FULL_SECONDS = pick(short=4.0, full=40.0)
-"""In the full form longer than a worker's calls go on trying."""
+"""In the full form longer than a worker retries its calls."""
 GO_ON_WITHIN = 5.0
 
 

@@ -85,7 +85,7 @@ def _decide(site: Site, approved: dict[str, int], refused: list[str]) -> None:
 
 
 def _save(site: Site, run: str, replies: dict[str, int], draw: random.Random) -> None:
-    """Send coins, each of them twice, while money is put into the purse; in the end close it."""
+    """Send coins, each of them twice, with concurrent updates of the purse; close it at the end."""
     handle = site.engine.handle(saving, run)
     puts = threading.Thread(target=_put, args=(site, run))
     puts.start()
@@ -107,5 +107,5 @@ def _put(site: Site, run: str) -> None:
 
 
 def _paid_back(site: Site) -> set[str]:
-    """Return the runs that have taken back what they paid."""
+    """Return the runs that refunded their payment."""
     return {entry.run for entry in site.book.entries() if entry.stage.startswith("purchase/undo")}

@@ -16,7 +16,7 @@ LEASE = 1.0
 
 
 def test_a_body_longer_than_several_leases_keeps_its_first(site: Site) -> None:
-    """Beside another worker, which would take what it could."""
+    """A second worker would take over if it could."""
     run = site.start(REST(4.0))
     site.worker("one", lease=LEASE)
     site.worker("other", lease=LEASE)

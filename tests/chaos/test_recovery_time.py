@@ -19,12 +19,12 @@ DEATHS = pick(short=2, full=30)
 RETURNS = pick(short=2, full=15)
 COMMIT_WITHIN = 5.0
 BACK_SECONDS = 3.0
-"""How long the database stays: longer than anybody waits between two tries, or some would never meet it."""
+"""How long the database stays up: longer than the pause between two retries, or some would never reach it."""
 ACTIVE_MIN = 20
 
 
 def test_a_dead_workers_job_is_claimed_again_soon_after_its_lease(site: Site) -> None:
-    """Its lease, a third of it until somebody looks, and a second."""
+    """The time is the lease, a third of it until a reaper looks, and a second."""
     draw = random.Random(18)
     took: list[float] = []
     victim = site.worker("worker-0", lease=LEASE, concurrency=2)
@@ -52,7 +52,7 @@ def test_a_dead_workers_job_is_claimed_again_soon_after_its_lease(site: Site) ->
 
 
 def completed(url: str) -> int:
-    """Return how many stages workers have completed."""
+    """Return the number of stages that workers completed."""
     with psycopg.connect(url) as connection:
         ((count,),) = connection.execute(
             "SELECT count(*) FROM holdfast_history WHERE type = 'stage.completed'"
@@ -65,7 +65,7 @@ def completed(url: str) -> int:
 def test_when_the_database_is_back_commits_come_within_seconds(
     server: PrivatePostgres, open_site: OpenSite
 ) -> None:
-    """However long it was away, and all who wait for it have grown tired of asking."""
+    """However long it was away, and although retries have backed off."""
     site = open_site(server.url)
     draw = random.Random(19)
     took: list[float] = []

@@ -29,7 +29,7 @@ SECONDS_MAX = pick(short=120.0, full=1_200.0)
 def fill_over_and_over(
     site: Site, disk: SmallDisk, full: list[str], also: dict[str, int], over: threading.Event
 ) -> None:
-    """Fill the disk as the work goes on, and make room when a client has been told that there is none."""
+    """Fill the disk repeatedly while work continues, and free space when a client got an error."""
     client = site.client(deadline=1.0)
     for fill in range(FILLS):
         while site.book.commits() < COMMITS * (fill + 1) // (FILLS + 1) and not over.is_set():

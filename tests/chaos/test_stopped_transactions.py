@@ -17,7 +17,7 @@ pytestmark = pytest.mark.chaos
 def test_a_worker_stopped_within_a_transaction_holds_up_the_others_for_seconds_only(
     postgres_site: Site,
 ) -> None:
-    """The server ends transactions that stay idle: what they have locked is free again."""
+    """The server ends idle transactions, which frees their locks."""
     site = postgres_site
     runs = {site.start(CHAIN(number)): number for number in range(5)}
     late = site.worker("late", concurrency=1, faults=[Fault("job.settle:inside", 2, "stop")])

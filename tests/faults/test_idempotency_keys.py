@@ -20,7 +20,7 @@ from holdfast.ports.persistence import CountAll
 from holdfast.ports.records import Payload
 
 PROCESSES = 4
-"""Engines with connections of their own: to a database they are processes."""
+"""Engines with their own connections: to a database they are processes."""
 BATCH = 100
 
 
@@ -53,7 +53,7 @@ def create(number: int, value: int) -> RunCreate:
 def all_at_once(
     engines: Sequence[SyncEngine], orders: Sequence[Sequence[int]], of: Callable[[int], RunCreate]
 ) -> list[dict[int, list[object]]]:
-    """Have each engine send the keys in its own order, one alone and then batches, all at the same time."""
+    """Send the keys from each engine in its own order, one alone and then in batches, concurrently."""
     ready = threading.Barrier(len(orders))
 
     def send(place: int) -> dict[int, list[object]]:

@@ -49,7 +49,7 @@ BATCH = Pipeline("batch", input=int).pipe(submitted).pipe(publish)
 
 
 class Watched(ClockedStore):
-    """A store that remembers what is written, transaction by transaction."""
+    """A store that records what is written, transaction by transaction."""
 
     written: list[tuple[Change, ...]]
 
@@ -89,7 +89,7 @@ def fleet() -> Fleet:
 
 
 def a_day_has_gone_well(fleet: Fleet, late: float) -> None:
-    """Four checks, each when it was due; the rows of two stages and of nothing else; and what was written."""
+    """Check that each of four polls was made when due, and that only the rows of two stages were written."""
     run = fleet.store.read(FindRun(RunName("default", "x")))
     assert run is not None
     assert (run.status, run.error) == (RunStatus.COMPLETED, None)
@@ -137,7 +137,7 @@ def test_a_worker_asks_four_times_in_a_day_and_writes_a_row_for_each(fleet: Flee
 
 
 def _work(hosts: Sequence[ServerlessHost], minute: int) -> int:
-    """What a timer and a queue do: a tick a minute, of one function or another, and a call for what there is."""
+    """Act as a timer and a queue: a tick each minute, by alternating functions, and a call for available jobs."""
     hosts[minute % len(hosts)].run_maintenance_tick()
     return hosts[(minute + 1) % len(hosts)].process_available_jobs(max_jobs=10).processed
 

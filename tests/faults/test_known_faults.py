@@ -91,7 +91,7 @@ def statuses(fleet: Fleet) -> set[RunStatus]:
 
 
 def test_p1_who_dies_after_a_stage_is_done_leaves_a_run_that_goes_on() -> None:
-    """There is nothing to do between a stage's end and the next one's beginning, so nobody can die between them."""
+    """The end of a stage and the start of the next one are one commit, so no crash can come between."""
     fleet = Fleet((TWO,))
     run = fleet.engine.sync.start(TWO(1))
     dying = ServerlessHost(fleet.open(fleet.time))
@@ -127,7 +127,7 @@ def test_p8_a_start_whose_answer_was_lost_is_one_start_however_late_it_is_repeat
 
 
 def test_a1_runs_that_wait_for_a_worker_for_a_day_are_done_when_one_comes() -> None:
-    """A backlog is no fault of the runs that are in it, and nobody fails them for being quiet."""
+    """A backlog does not fail the runs in it."""
     fleet = Fleet((TWO,))
     for number in range(50):
         fleet.engine.sync.start(TWO(number))
@@ -157,7 +157,7 @@ def test_a1_a_thousand_checks_that_are_due_at_once_are_made_and_none_is_given_up
 
 
 def test_b4_however_many_hosts_look_a_check_is_made_once_and_holds_up_no_tick() -> None:
-    """Looking only queues what is due. Who claims it makes it, outside of any tick."""
+    """A tick only queues due polls. The worker that claims one makes it, outside of any tick."""
     fleet = Fleet((ELSEWHERE,))
     fleet.engine.sync.start(ELSEWHERE(1), id="x")
     hosts = [ServerlessHost(fleet.open(fleet.time), time_limit=60.0) for _ in range(5)]
@@ -173,7 +173,7 @@ def test_b4_however_many_hosts_look_a_check_is_made_once_and_holds_up_no_tick() 
 
 
 def test_b12_work_for_other_machines_waits_for_them_as_long_as_it_takes() -> None:
-    """And an attempt after one that failed is a new one, with the same key."""
+    """An attempt after a failed one is a new attempt with the same key."""
     fleet = Fleet((FAR,))
     run = fleet.engine.sync.start(FAR(7))
     near = ServerlessHost(fleet.open(fleet.time, TWO))
@@ -206,7 +206,7 @@ def test_c2_a_failed_attempt_leaves_no_mark_on_a_run_that_then_completes() -> No
 
 @pytest.mark.parametrize("limits", [{}, {"default": 50}])
 def test_c5_what_is_urgent_starves_nothing_that_has_room_of_its_own(limits: dict[str, int]) -> None:
-    """What must not wait at all for what is urgent has a queue, and the others a limit."""
+    """Work that must not wait for urgent work at all has a queue of its own, and the urgent work a limit."""
     fleet = Fleet((TWO, FAR), lasts={"first": 100.0, "second": 100.0})
     patient = fleet.engine.sync.start(FAR(7), priority=-100)
     urgent = [RunCreate(workflow="two", input=_payload(number), priority=100) for number in range(1_000)]
@@ -219,7 +219,7 @@ def test_c5_what_is_urgent_starves_nothing_that_has_room_of_its_own(limits: dict
 
 
 def test_c5_what_is_patient_gets_its_turn_however_much_comes_that_is_urgent() -> None:
-    """Twice as much comes as can be done, all of it urgent: what comes within ten minutes is before it, and no more."""
+    """Urgent work arrives at twice the capacity: only what comes within ten minutes overtakes."""
     fleet = Fleet((TWO,), lasts={"first": 30.0, "second": 30.0})
     fleet.worker(limits={"default": 1})
     fleet.engine.sync.start(TWO(0), priority=10)

@@ -32,17 +32,17 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have functions rest for whatever they wait for: time stands still while they are driven."""
+    """Make functions sleep at every wait: virtual time stands still while they are driven."""
     rest_at_once(monkeypatch)
 
 
 def seen(runs: list[SyncRunHandle[Any]]) -> Seen:
-    """What happened to runs: their histories, and how they ended."""
+    """Return the histories and outcomes of runs."""
     return [json.loads(recorded(run), object_hook=_without_place) for run in runs]
 
 
 def _without_place(data: dict[str, Any]) -> dict[str, Any]:
-    """Leave out which frames were between us and a step that failed, and how a child's parent is called."""
+    """Remove the stack frames between Holdfast and a failed step, and the name of a child's parent."""
     if "traceback" in data:
         data["traceback"] = str(data["traceback"]).splitlines()[-1]
     if "run" in data:
@@ -119,7 +119,7 @@ def test_a_workflow_is_the_same_wherever_it_runs(
 
 
 def as_compared(play: Play, found: dict[str, Any]) -> str:
-    """What of a run has to be the same: all that happened, in its order, but where the workflow leaves that open."""
+    """Return the parts of a run that must be equal: all events, in order unless the workflow leaves the order open."""
     name = play.call.definition.name
     if name in RACES:
         return str(found["status"])

@@ -22,16 +22,16 @@ from tests.event_source_mapping import PumpFaults
 
 FAULTS = PumpFaults(lost=3, delayed=3, kept=5, doubled=10, twice=10)
 WIDTH = 4
-"""How many functions are called at once."""
+"""The number of concurrent functions."""
 ACTIVE = frozenset(RunStatus) - TERMINAL
 A_MINUTE = 150
-"""How many runs are started in it."""
+"""The number of runs started in each round."""
 PATIENT = Retry(attempts=30, wait=timedelta(seconds=1), jitter=0.0)
 
 begun: Counter[str] = Counter()
-"""How often a body began, by its idempotency key."""
+"""The number of starts of each body, by idempotency key."""
 effects: dict[str, int] = {}
-"""What a service did that honours those keys."""
+"""The effects in a service that honours those keys."""
 lock = threading.Lock()
 
 
@@ -76,7 +76,7 @@ async def sums(x: int) -> int:
 
 WIDE = Pipeline("wide", input=int).pipe(first).pipe(spread).map(each).pipe(total)
 JOBS_OF_WIDE = 1 + 1 + 1 + 3 + 1
-"""Its items are read by a job of their own."""
+"""The jobs of WIDE besides its items: one reads the list."""
 EFFECTS_OF_WIDE = 1 + 1 + 3 + 1
 EFFECTS_OF_SUMS = 2
 
@@ -100,7 +100,7 @@ def _forget() -> None:
 def test_no_job_is_lost_and_no_effect_doubled(
     aws: FakeAws, shared_database: str, namespace: str, tmp_path: Path, jobs: int, *, fifo: bool
 ) -> None:
-    """Several functions at once, of which some are given the same messages, and some are killed."""
+    """Several concurrent functions, some with the same messages, some killed."""
     cloud = Cloud(
         aws,
         shared_database,

@@ -110,7 +110,7 @@ def test_without_a_place_for_it_a_malformed_message_ends_in_the_dead_letter_queu
 
 
 def test_a_message_whose_functions_fail_each_time_dies_and_its_run_is_told(aws: FakeAws) -> None:
-    """The job itself is in the store, and goes on when somebody can run it."""
+    """The job itself stays in the store, and continues when a worker can run it."""
     client, url = aws.new_queue()
     _, dead = aws.new_queue()
     arn = client.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]

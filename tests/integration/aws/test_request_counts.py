@@ -49,7 +49,7 @@ async def counts(steps: int) -> int:
 
 @workflow
 async def days(number: int) -> int:
-    """Three days, and a hundred steps."""
+    """Three days and a hundred steps."""
     x = 0
     for _ in range(number):
         for _ in range(100 // number):
@@ -74,7 +74,7 @@ Carry = Callable[[Call[int], int], Cloud]
 
 @pytest.fixture
 def carried(aws: FakeAws, shared_database: str, namespace: str) -> Iterator[Carry]:
-    """Carries out a run by messages alone, in a process that has done such a run before; what is counted is of it."""
+    """Carry out a run by messages alone, in a warm process; return the counts."""
     with ExitStack() as stack:
 
         def carry_out(call: Call[int], result: int) -> Cloud:
@@ -128,7 +128,7 @@ def test_the_steps_of_a_function_cost_one_transaction_each_and_no_request(carrie
 def test_three_days_and_a_hundred_steps_take_seconds_of_nobodys_time(
     aws: FakeAws, shared_database: str, namespace: str
 ) -> None:
-    """It sleeps ten times: ten invocations wake it, and in between nothing asks anybody anything."""
+    """It sleeps ten times: ten invocations wake it, and nothing polls in between."""
     cloud = Cloud(aws, shared_database, namespace, [days])
     with ExitStack() as stack:
         stack.callback(cloud.close)

@@ -47,7 +47,7 @@ def environment(
 def engine(
     environment: dict[str, str], shared_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Engine]:
-    """What starts runs, elsewhere."""
+    """The engine that starts runs, outside of the functions."""
     monkeypatch.setenv("DATABASE_URL", shared_database)
     engine = open_engine()
     with engine.sync:
@@ -80,7 +80,7 @@ def source_of(aws: FakeAws, invoke: Callable[[Any], Answer], batch: int = 10) ->
 def test_one_process_serves_batch_after_batch_and_is_frozen_between_them(
     aws: FakeAws, engine: Engine, start: Start, shared_database: str, namespace: str
 ) -> None:
-    """With one event loop and one connection, which listens to nothing."""
+    """With one event loop and one connection, without a listener."""
     function = start()
     source = source_of(aws, function.invoke, batch=2)
     runs = [engine.sync.start(WHERE(number), id=str(number)) for number in range(6)]

@@ -31,7 +31,7 @@ ONE = Pipeline("one", input=int).pipe(plain)
 
 @attrs.frozen
 class Fattened:
-    """A sink whose events of one run are larger than they are."""
+    """A sink that makes the events of one run larger."""
 
     inner: EventSink
     run_id: str

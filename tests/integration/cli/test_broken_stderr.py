@@ -37,7 +37,7 @@ COMMAND = (sys.executable, "-m", "holdfast.hosts.cli.main")
 
 @contextmanager
 def _begun(folder: Path, *words: str, stderr: int) -> Generator[subprocess.Popen[bytes]]:
-    """Run a command beside the block; it is killed if it has not ended by then."""
+    """Run a command beside the block, and kill it if it has not ended by then."""
     with subprocess.Popen(
         [*COMMAND, *words], cwd=folder, stdout=subprocess.DEVNULL, stderr=stderr
     ) as process:
@@ -48,14 +48,14 @@ def _begun(folder: Path, *words: str, stderr: int) -> Generator[subprocess.Popen
 
 
 def _run(folder: Path, *words: str) -> bytes:
-    """Return what a command writes to stdout. It must succeed."""
+    """Return the stdout of a command that must succeed."""
     done = subprocess.run([*COMMAND, *words], cwd=folder, capture_output=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
 def _broken_pipe() -> int:
-    """Return the end of a pipe that nobody reads."""
+    """Return the write end of a pipe without a reader."""
     read, write = os.pipe()
     os.close(read)
     return write

@@ -98,7 +98,7 @@ def debug(folder: Path, typed: str, *words: str) -> "subprocess.CompletedProcess
 
 
 def stops(out: str) -> list[str]:
-    """Where it stopped: each line of code that the debugger showed."""
+    """Return the lines of code at which the debugger stopped."""
     return re.findall(r"^-> (.*)$", out, re.MULTILINE)
 
 
@@ -162,7 +162,7 @@ def test_a_person_at_a_terminal_is_asked(folder: Path) -> None:
 
 
 def _answered(terminal: int, answers: list[str], *, leaves: bool = False) -> str:
-    """Answer each prompt; return all that was said until the other end was closed, or until the last was answered."""
+    """Answer each prompt; return the output until the other end closes or the last answer was given."""
     said, answered = b"", 0
     until = time.monotonic() + SECONDS_MAX
     while time.monotonic() < until and select.select([terminal], [], [], SECONDS_MAX)[0]:
@@ -188,7 +188,7 @@ def _answered(terminal: int, answers: list[str], *, leaves: bool = False) -> str
 
 @pytest.fixture
 def begun(folder: Path, new_sqlite: Callable[[Path], str]) -> Iterator[SyncRunHandle[Any]]:
-    """A run in a store, of a function that has a breakpoint, and the module that a worker of it imports."""
+    """A store with a run of a function that has a breakpoint, and the module that its worker imports."""
     url = new_sqlite(folder / "runs.db")
     first = "    receipt = await charge(order)"
     (folder / "orders.py").write_text(

@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 class Counting:
-    """A store that counts transactions and questions."""
+    """A store that counts transactions and queries."""
 
     def __init__(self, inner: Persistence, *, has_clock: bool) -> None:
         self._inner = inner
@@ -30,7 +30,7 @@ class Counting:
         self.calls = 0
         self.values: list[LoadValues | LoadWork] = []
         self.found = 0
-        """How often a run was looked for by its name."""
+        """The number of look-ups of a run by its name."""
 
     def setup(self) -> None:
         self._inner.setup()
@@ -57,7 +57,7 @@ class Counting:
 
 
 def counting_engine(url: str, namespace: str, *workflows: Definition[object]) -> tuple[Engine, Counting]:
-    """Open an engine whose calls to its store are counted."""
+    """Open an engine whose store calls are counted."""
     stores = open_stores(url)
     counting = Counting(stores.persistence, has_clock=stores.file is None)
     engine = Engine.on(attrs.evolve(stores, persistence=counting), workflows=workflows, namespace=namespace)

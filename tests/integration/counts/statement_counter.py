@@ -14,13 +14,13 @@ from typing_extensions import override
 from holdfast.adapters.sql.postgresql import libpq
 
 _HINTS: Final = ("SELECT pg_notify", "LISTEN", "SELECT 1", "PRAGMA data_version")
-"""What only hears of changes, and asks for no row."""
+"""Statements that listen for hints and read no row."""
 
 _SETTINGS: Final = ("PRAGMA", "SELECT set_config")
 
 
 class Statements:
-    """What was sent: each text with how often, and how many rows were written.
+    """The statements sent: how often each text was, and how many rows were written.
 
     A text that is sent with many rows counts once.
     """
@@ -45,12 +45,12 @@ class Statements:
 
     @property
     def commits(self) -> int:
-        """How many transactions were committed."""
+        """The number of committed transactions."""
         return self.sent["COMMIT"]
 
     @property
     def queries(self) -> int:
-        """How many statements there were beside those that begin and end a transaction."""
+        """The number of statements besides those that begin and end transactions."""
         return sum(
             times for sql, times in self.sent.items() if not sql.startswith(("BEGIN", "COMMIT", "ROLLBACK"))
         )
@@ -60,7 +60,7 @@ class Statements:
 
     @contextmanager
     def of(self) -> Generator["Statements"]:
-        """Count what is sent within, apart from what was sent before."""
+        """Count the statements sent within the block only."""
         with self._lock:
             before, self.sent = self.sent, Counter()
             written, self.written = self.written, 0
@@ -91,7 +91,7 @@ def _counting_connection(statements: Statements) -> type[sqlite3.Connection]:
 
 
 def count_statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
-    """Count what connections to both databases send that are opened from now on."""
+    """Count the statements of connections to both databases that are opened from now on."""
     statements = Statements()
     monkeypatch.setattr(
         sqlite3, "connect", partial(sqlite3.connect, factory=_counting_connection(statements))
@@ -105,7 +105,7 @@ def watch_statements(
     sent: Callable[[str], object],
     written: Callable[[int], object] = lambda _: None,
 ) -> None:
-    """Be told of each statement that is sent to PostgreSQL, and of how many rows each has written."""
+    """Call a function with each statement sent to PostgreSQL and its number of written rows."""
     make, make_all = libpq.Statements.make, libpq.Statements.make_all
 
     def heard(answer: libpq.Answer) -> libpq.Answer:

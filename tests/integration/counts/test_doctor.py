@@ -17,7 +17,7 @@ PAGE = 50
 
 @pytest.fixture(scope="module")
 def shared_database(postgres_url: str) -> Iterator[str]:
-    """A database for these tests alone: what others leave in theirs would be looked at, and what is broken twice."""
+    """A database for these tests alone: runs of other tests would be scanned, too."""
     with fresh_database(postgres_url) as url:
         yield url
 

@@ -42,7 +42,7 @@ UNREAD = (
 def test_an_idle_worker_calls_the_store_at_most_once_in_a_poll_interval(
     url: str, namespace: str, monkeypatch: pytest.MonkeyPatch, with_sinks: bool
 ) -> None:
-    """All its intervals are a tenth of what they are by default: polling, maintenance, renewal."""
+    """All intervals are a tenth of the defaults: polling, maintenance, renewal."""
     sinks = {"audit": MemorySink(), "search": MemorySink()} if with_sinks else {}
     monkeypatch.setattr(worker_module, "MAINTENANCE_INTERVAL", 5 * POLL)
     engine, counting = counting_engine(url, namespace, IDLE)
@@ -63,7 +63,7 @@ def test_an_idle_worker_calls_the_store_at_most_once_in_a_poll_interval(
 def test_whoever_finds_the_tables_there_asks_for_their_version_and_the_time_and_who_answers(
     url: str, open_engine: OpenEngine, statements: Statements
 ) -> None:
-    """Nobody is kept from writing, and no migration is looked at: a function that starts has no time for it."""
+    """No writer is blocked and no migration is read, so that a serverless function starts fast."""
     open_engine(IDLE)
     with statements.of() as within:
         open_engine(IDLE)
@@ -112,7 +112,7 @@ def test_who_waits_for_a_run_that_was_started_here_reads_it_once(url: str, names
 
 
 def test_who_runs_something_does_not_look_whether_it_has_ended_at_once(url: str, namespace: str) -> None:
-    """Unless it was there before: then it may have ended long ago."""
+    """Unless the run existed before: then it may have ended long ago."""
     engine, counting = counting_engine(url, namespace, UNREAD)
     with engine.sync as runs, Worker(engine):
         assert runs.run(UNREAD(1), id="new") == (1, 1)  # what happens once is done

@@ -35,7 +35,7 @@ async def chain(length: int) -> int:
 
 
 def recorded(worked: Worked, length: int) -> Attempt:
-    """An attempt at a run of which so many steps are recorded already."""
+    """Return an attempt at a run with so many recorded steps."""
     worked.create(1, "chain", {"length": length})
     (attempt,) = worked.claim(1)
     for first in range(0, length, BATCH):

@@ -204,7 +204,7 @@ def test_many_checks_that_are_due_are_queued_with_one_write(worked: Worked, stat
 def test_what_is_suspended_costs_a_worker_nothing_between_its_checks(
     worked: Worked, statements: Statements
 ) -> None:
-    """It asks what it asks beside none: a claim passes it over, and a round of maintenance writes nothing."""
+    """Claims pass suspended jobs over, and a maintenance tick writes nothing."""
     found: list[Statements] = []
     for number in (FEW, MANY):
         worked.settle(claimed(worked, number, "elsewhere"), SUSPENDED)
@@ -386,7 +386,7 @@ def test_what_a_map_goes_on_without_is_closed_with_one_statement_however_much_it
 
 
 def costly(worked: Worked, number: int) -> str:
-    """Start a run, so many items of which are suspended."""
+    """Start a run with so many suspended items."""
     (run,) = worked.create(1, "costly")
     worked.settle(claim(worked, 1), MapExpanded(items=tuple(payload(n) for n in range(number))))
     suspend_all(worked, claim(worked, number))

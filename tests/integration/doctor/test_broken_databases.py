@@ -47,7 +47,7 @@ def _sql(*statements: str) -> Callable[[Scene], None]:
 
 
 def _counter(scene: Scene) -> None:
-    """Let the map say that two of its items are done."""
+    """Set the map's counter of completed items to two."""
     ((progress,),) = scene.sql("SELECT progress FROM holdfast_runs WHERE key = '{half}'")
     before, after = '"map":[4,3,1,', '"map":[4,3,2,'
     assert before in progress
@@ -55,7 +55,7 @@ def _counter(scene: Scene) -> None:
 
 
 def _forgotten(scene: Scene) -> None:
-    """Let a run not know that its map has come to anything."""
+    """Make a run forget the progress of its map."""
     _progress(scene, '{"group":0,"input":1,"nodes":{"up_to":{"job":1}}}')
 
 
@@ -65,7 +65,7 @@ def _progress(scene: Scene, text: str) -> None:
 
 
 def _lost_lease(scene: Scene) -> None:
-    """Let whoever holds a job be gone for long, and nobody have seen it."""
+    """Make the holder of a job dead for long, without a reaper having seen it."""
     holder = scene.session
     scene.session = scene.open_session()
     assert len(scene.claim(10)) == 4
@@ -239,11 +239,11 @@ def _ids(table: list[tuple[str, set[tuple[str, str]], Break]]) -> dict[str, Any]
 
 
 RESULTS: Final = {"new": 42, "half": 12, "parent": 1, "outside": 1, "retrying": 1, "large": len(LARGE)}
-"""What the runs of the scene give that have not ended."""
+"""The results of the scene's unfinished runs."""
 
 
 def _works(scene: Scene, fails: str) -> None:
-    """Let a worker do what there is, all sleepers woken. Every run ends right, but one that had a deadline."""
+    """Run a worker after waking all sleeping jobs. Every run ends right, except one with a deadline."""
     scene.sql("UPDATE holdfast_jobs SET wake_at = 1 WHERE state = 'sleeping' AND wake_at IS NOT NULL")
     scene.sql(f"UPDATE holdfast_sessions SET expires_at = 1, state = 'dead' WHERE id = '{scene.session}'")
     with Worker(scene.engine, lease=5):
@@ -267,7 +267,7 @@ def test_a_sound_database_is_sound(scene: Scene) -> None:
 def test_what_can_be_repaired_is_seen_and_repaired(
     scene: Scene, expected: set[tuple[str, str]], how: Break, request: pytest.FixtureRequest
 ) -> None:
-    """Nothing is done before it is asked for; and then the runs end right."""
+    """Nothing is repaired before it is asked for; afterwards the runs end right."""
     _break(scene, how)
     assert scene.found() == expected
     assert all("--repair" in one.advice for one in scene.engine.doctor().findings)

@@ -22,7 +22,7 @@ BROKEN = {
 
 @pytest.fixture
 def left(scene: Scene) -> Scene:
-    """A scene with a run that was cancelled while its work was under way."""
+    """A scene with a run that was cancelled while its external work was pending."""
     run = scene.engine.start(LEFT(1), id="left", queue=QUEUE)
     (body,) = scene.claim(queue=QUEUE)
     handed_on = HandedOn(state=payload(1), check_after=HOUR, key="work")

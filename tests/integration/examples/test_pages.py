@@ -66,7 +66,7 @@ def _nats() -> Generator[str]:
 
 @contextlib.contextmanager
 def _surroundings(page: Path, patched: pytest.MonkeyPatch) -> Generator[None]:
-    """What a page takes for granted."""
+    """The environment that a page presupposes."""
     if page.name == "nats.md":
         with _nats() as url:
             patched.setenv("NATS_URL", url)

@@ -159,7 +159,7 @@ def _module(
 
 
 class _Reader(HTMLParser):
-    """Reads a page, and keeps what must fit together."""
+    """An HTML parser that checks a page's structure."""
 
     def __init__(self) -> None:
         super().__init__()

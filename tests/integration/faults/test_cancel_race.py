@@ -31,7 +31,7 @@ NEVER_MIND = 0.1
 
 
 class Hold:
-    """Holds a transaction where all is written and nothing committed, until another call has had time to come."""
+    """Holds a transaction before its commit until another call has had time to arrive."""
 
     def __init__(self, point: str) -> None:
         self._point = point
@@ -56,7 +56,7 @@ def held_engine(site: Site, hold: Hold) -> SyncEngine:
 
 
 def begun(site: Site) -> tuple[str, Attempt]:
-    """A run whose only body runs."""
+    """A run whose only body is running."""
     run = site.start(ONE(1))
     session = site.engine.kernel.dispatch(SessionOpen(host="here", lease=600_000_000)).session
     lane = Lane(queue="default", definitions=tuple(WORKFLOWS), limit=1)

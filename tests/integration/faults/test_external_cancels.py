@@ -29,7 +29,7 @@ def _paid(site: Site, run: str) -> Sequence[HistoryRow]:
 
 
 def _cancelled(site: Site, *runs: str) -> None:
-    """Hand the work of these runs on, and cancel them when nobody works any more."""
+    """Suspend the external stages of these runs, and cancel the runs while no worker runs."""
     first = site.worker("first", concurrency=4)
     site.until(
         lambda: all(any(row.type == "stage.suspended" for row in site.history(run)) for run in runs),

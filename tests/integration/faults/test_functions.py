@@ -12,7 +12,7 @@ from tests.chaos.functions import ERRAND_STEPS, SEATS, booking, errand
 from tests.chaos.site import Site
 
 RECORDS = 4
-"""One for each time that it goes on: after the first step, the two at once (in one record or two), the sleep."""
+"""One for each drive of the function: after the first step, the two concurrent ones (one record or two), the sleep."""
 
 PHASES = (
     ("job.claim:inside", 1),

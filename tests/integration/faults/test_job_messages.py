@@ -18,7 +18,7 @@ COMPLETED = JobOutcome(status="completed")
 
 
 def host_on(site: Site, *, work_seconds: float = 0.0) -> ServerlessHost:
-    """A host with connections of its own, as each instance of a function has."""
+    """Return a host with its own connections, like an instance of a function."""
     site.open_here(work_seconds=work_seconds)
     engine = Engine.open(site.url, workflows=list(WORKFLOWS.values()))
     site.engines.append(engine.sync)
@@ -26,7 +26,7 @@ def host_on(site: Site, *, work_seconds: float = 0.0) -> ServerlessHost:
 
 
 def message_of(site: Site, run: str) -> JobMessage:
-    """The message that announces a run's job as it is now."""
+    """Return the message that announces a run's current job."""
     job = site.job(run)
     return JobMessage(job_id=job.key.text, epoch=job.epoch)
 

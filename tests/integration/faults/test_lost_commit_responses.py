@@ -33,7 +33,7 @@ def proxy(postgres_database: str) -> Iterator[Proxy]:
 
 @pytest.fixture
 def engine(proxy: Proxy) -> Iterator[SyncEngine]:
-    """An engine whose connections can be cut. Nothing listens: whatever is cut is cut in a call of the test's."""
+    """An engine whose connections can be cut. There is no listener: every cut hits a call of the test's."""
     with Engine.open(proxy.url, workflows=list(WORKFLOWS.values())).sync as engine:
         yield engine
 

@@ -80,7 +80,7 @@ async def failing() -> list[str]:
 
 @workflow
 async def cancels_siblings() -> list[str]:
-    """Have many cancelled at once, each in a scope of its own: scopes are kept in sets by their addresses."""
+    """Cancel many tasks at once, each in its own scope: anyio keeps scopes in sets by address."""
     said: list[str] = []
 
     async def linger(name: str) -> None:

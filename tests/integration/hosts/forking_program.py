@@ -26,7 +26,7 @@ async def adds(number: int) -> int:
 
 
 def fork_once(runs: SyncEngine, number: int) -> int:
-    """Fork; return the child's process. It starts a run, waits for it, and closes the engine."""
+    """Fork; return the child's process, which starts a run, waits for it and closes the engine."""
     child = os.fork()
     if child:
         return child
@@ -47,7 +47,7 @@ def fork_once(runs: SyncEngine, number: int) -> int:
 
 
 def main(url: str, namespace: str, children: int) -> int:
-    """Return how many children failed."""
+    """Return the number of children that failed."""
     engine = Engine.open(url, workflows=[adds], namespace=namespace)
     stopped = threading.Event()
 

@@ -6,7 +6,7 @@ import anyio
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Return when the condition holds. TimeoutError if it does not for 20 seconds."""
+    """Wait until a condition holds. Raises TimeoutError after 20 seconds."""
     with anyio.fail_after(20):
         while not condition():  # noqa: ASYNC110  # there is nobody who could set an event
             await anyio.sleep(0.005)
