@@ -59,7 +59,7 @@ class Mortal:
         self._inner = inner
         self._lock = threading.Lock()
         self.dies_at: int | None = None
-        """The number of transactions until the process dies: after the commit if it is even, before it otherwise."""
+        """The number of transactions until the process dies, before or after the commit of the last."""
         self.is_dead = False
         self.calls = 0
         """The number of calls to the store."""
@@ -151,7 +151,7 @@ class Cloud:
         clock: Clock | None = None,
         scheduler: "Callable[[Cloud], Scheduler] | None" = None,
     ) -> None:
-        """Create a cloud with up to `width` concurrent functions. Of 100, `deaths` are killed, `hurried` have less time."""
+        """Create a cloud of `width` concurrent functions. Of 100, `deaths` are killed and `hurried` have less time."""
         self.aws = aws
         self.clock: Clock = clock or CloudClock(aws)
         self._workflows = tuple(workflows)

@@ -13,9 +13,9 @@ OFTEN: Final = 0.05
 
 
 def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let workers look after bodies, sessions and the store more often than every few seconds.
+    """Shorten the intervals at which workers check bodies, sessions and the store.
 
-    How often they do says nothing about what they do then, and a test would wait for most of its time.
+    The intervals do not change what workers do, and a test would spend most of its time waiting.
     """
 
     def settings(*, poll_interval: float, **others: Any) -> Settings:
@@ -26,5 +26,5 @@ def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rest_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let functions rest for whatever they wait for, though it comes in less than a second."""
+    """Make functions go to sleep at every wait, even for less than a second."""
     monkeypatch.setattr(prepared_attempts, "Parts", partial(prepared_attempts.Parts, park_after=0))

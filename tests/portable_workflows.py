@@ -107,7 +107,7 @@ async def far(x: int) -> int:
 
 @workflow
 async def elsewhere(x: int) -> int:
-    """Its steps are jobs of their own, in a queue of their own."""
+    """A function whose steps are jobs of their own, in a queue of their own."""
     return await far(await far(x))
 
 
@@ -133,7 +133,7 @@ PIPELINES: Final[list[Any]] = [
 ]
 
 OF_TIME: Final = frozenset({"clocks", "drawn"})
-"""They give the time, and what is drawn by the run's own seed: other each time."""
+"""Functions that return the time or random values of the run's seed, different at each run."""
 ORDER_IS_FREE: Final = frozenset(
     {
         *(
@@ -148,13 +148,13 @@ ORDER_IS_FREE: Final = frozenset(
         *("narrow", "queues", "semaphores", "sides", "some", "wide"),
     }
 )
-"""Several bodies of theirs run side by side, and their rows are in the order in which they happen to end."""
+"""Workflows with concurrent bodies, whose rows are in the order in which these end."""
 RACES: Final = {
     "as_completed_steps": "it gives the order in which its steps have ended",
     "group_fails": "how long a failed step waits until it is tried again is drawn, and timers fire meanwhile",
     "shielded": "a step that takes no time races with a thousandth of a second",
 }
-"""What these give is up to what is first, and why."""
+"""Workflows whose result depends on a race, with the reason."""
 
 
 def _is_exact(call: Call[Any]) -> bool:
@@ -162,7 +162,7 @@ def _is_exact(call: Call[Any]) -> bool:
 
 
 def _one_by_one(told: Sequence[tuple[float, HistoryEvent]]) -> list[tuple[float, HistoryEvent]]:
-    """Have what comes from outside come when what can be done before is done, and nothing at the same time."""
+    """Let external events arrive only when nothing else is due, and one at a time."""
     return [(at + 0.5 + number / 1_000, one) for number, (at, one) in enumerate(told)]
 
 
@@ -181,7 +181,8 @@ FORKS: Final = [
         if _is_exact(call) and call.definition.name not in {"as_completed", "barrier"}
     ),
 ]
-"""Functions that are run again from their third row, where they have one, whether they have ended by then or not.
+"""Functions that are forked from their third history row, if any, whether they have ended or not.
 
-Of these two timers that are kept are due at once then: what follows them races with a step, or runs side by side."""
+Without two of them: timers that are kept are due at once then, so what follows races with a step or runs concurrently.
+"""
 PLAYS: Final = [*map(Play, PIPELINES), *FUNCTIONS, *FORKS]

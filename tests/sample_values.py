@@ -16,11 +16,11 @@ import attrs
 from hypothesis import strategies as st
 
 Typed: TypeAlias = tuple[Any, st.SearchStrategy[Any]]
-"""A type, and values that may be given for it, though perhaps not stored."""
+"""A type, and values that may be passed for it, though perhaps not stored."""
 
 
 class Colour(enum.Enum):
-    """One without order, with an alias."""
+    """An enum without order, with an alias."""
 
     RED = "red"
     BLUE = "blue"
@@ -28,21 +28,21 @@ class Colour(enum.Enum):
 
 
 class Level(enum.IntEnum):
-    """Integers."""
+    """An enum of integers."""
 
     LOW = 1
     HIGH = 2
 
 
 class Mode(enum.StrEnum):
-    """Strings."""
+    """An enum of strings."""
 
     FAST = "fast"
     SLOW = "slow"
 
 
 class Rights(enum.Flag):
-    """What can be put together."""
+    """A flag enum."""
 
     READ = 1
     WRITE = 2
@@ -50,49 +50,49 @@ class Rights(enum.Flag):
 
 
 class Point(NamedTuple):
-    """A tuple with names."""
+    """A named tuple."""
 
     x: int
     y: float = 0.0
 
 
 class Row(TypedDict):
-    """A dict with known keys."""
+    """A TypedDict."""
 
     b: int
     a: NotRequired[str]
 
 
 class Text(str):
-    """A string of a class of its own."""
+    """A subclass of str."""
 
     __slots__ = ()
 
 
 class Number(int):
-    """An integer of a class of its own."""
+    """A subclass of int."""
 
 
 class Day(date):
-    """A date of a class of its own."""
+    """A subclass of date."""
 
 
 class Dict(dict[Any, Any]):
-    """A dict of a class of its own."""
+    """A subclass of dict."""
 
 
 class List(list[Any]):
-    """A list of a class of its own."""
+    """A subclass of list."""
 
 
 @dataclasses.dataclass
 class Twice:
-    """What changes what it is given."""
+    """A class that changes its value at every construction."""
 
     value: int
 
     def __post_init__(self) -> None:
-        """Double it."""
+        """Double the value."""
         self.value *= 2
 
 
@@ -102,26 +102,26 @@ def _positive(value: int) -> int:
 
 @attrs.define
 class Once:
-    """What changes what it is given only the first time, and knows more than it was given."""
+    """A class that changes its value only at the first construction, and holds more than its argument."""
 
     value: int = attrs.field(converter=_positive)
     seen: int = attrs.field(init=False, default=0)
 
     def saw(self, seen: int) -> Self:
-        """Return this, with what it knows."""
+        """Return the object with its extra state."""
         self.seen = seen
         return self
 
 
 def fields_of(cls: Any) -> list[str]:
-    """Return the names of the fields of an attrs class or dataclass; none of any other."""
+    """Return the names of the fields of an attrs class or dataclass; none of other classes."""
     if attrs.has(cls):
         return [field.name for field in attrs.fields(cls)]
     return [field.name for field in dataclasses.fields(cls)] if dataclasses.is_dataclass(cls) else []
 
 
 def are_alike(one: Any, other: Any) -> bool:
-    """Whether nobody could tell one value from the other."""
+    """Return whether two values are indistinguishable."""
     kind = _kind_of(one)[1]
     if kind is not _kind_of(other)[1]:
         return False
@@ -238,14 +238,14 @@ _KEYS: Final[list[Typed]] = [
 
 @st.composite
 def typed_values(draw: st.DrawFn, depth: int = 2) -> tuple[Any, Any]:
-    """Draw a type, and a value that may be given for it."""
+    """Draw a type and a value that may be passed for it."""
     form, values = draw(typed_strategies(depth))
     return form, draw(values)
 
 
 @st.composite
 def typed_strategies(draw: st.DrawFn, depth: int) -> Typed:
-    """Draw a type, with how its values are drawn."""
+    """Draw a type and the strategy of its values."""
     build = draw(st.sampled_from([_scalar] if depth == 0 else [_scalar, *_BUILDERS]))
     return build(draw, depth - 1)
 
@@ -322,7 +322,7 @@ def _set(draw: st.DrawFn, depth: int) -> Typed:
 
 
 def _class(draw: st.DrawFn, depth: int) -> Typed:
-    """Make a class of one or two fields, as its author might."""
+    """Return a class of one or two fields."""
     fields = dict(draw(st.lists(st.tuples(names, typed_strategies(depth)), min_size=1, max_size=2)))
     forms = {name: form for name, (form, _) in fields.items()}
     values = st.fixed_dictionaries({name: values for name, (_, values) in fields.items()})

@@ -28,7 +28,7 @@ _MANY: Final = 500
 
 
 class StillClock:
-    """A clock whose wall time leaps when it is told to; monotonic time goes on besides, as timeouts need it to."""
+    """A clock whose wall time advances only on command; monotonic time runs on, as timeouts need it."""
 
     def __init__(self, start: datetime = DEFAULT_START) -> None:
         self._lock = threading.Lock()
@@ -55,21 +55,21 @@ class StillClock:
 
 @attrs.frozen
 class Again:
-    """That a run is run again from a row on."""
+    """A fork of the run from a row."""
 
     row: int
 
 
 @attrs.frozen
 class Play:
-    """A call, and what its run is told from outside, by how many seconds after the beginning."""
+    """A call, and its run's external events with their time in seconds since the start."""
 
     call: Call[Any]
     told: Sequence[tuple[float, HistoryEvent | Again]] = ()
 
 
 def tell(run: SyncRunHandle[Any], one: HistoryEvent | Again) -> None:
-    """Tell a run something from outside, if it is not too late for that."""
+    """Send a run an external event, unless it has ended."""
     with suppress(HoldfastError):  # it has ended by now, or can't be run again from there
         if isinstance(one, SignalReceived):
             run.signal(Signal(one.channel, one.text))
@@ -82,7 +82,7 @@ def tell(run: SyncRunHandle[Any], one: HistoryEvent | Again) -> None:
 def carry_out(
     engine: Engine, plays: Sequence[Play], clock: StillClock, work: Callable[[], None]
 ) -> list[SyncRunHandle[Any]]:
-    """Start runs together, and let them be worked on until all have ended. `work` does some of what there is to do."""
+    """Start runs together, and work until all have ended. `work` does some of the available work."""
     runs = [engine.sync.start(play.call, id=f"{number}") for number, play in enumerate(plays)]
     began = clock.now()
     told = sorted(
@@ -108,14 +108,14 @@ def carry_out(
 
 @contextmanager
 def worker_of(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Generator[Callable[[], None]]:
-    """A worker, which does all that there is to do; what is returned waits for it. Its lease bears the leaps."""
+    """Start a worker; return a function that waits until it is idle. Its lease outlasts the jumps in time."""
     monkeypatch.setattr(worker_module, "MAINTENANCE_INTERVAL", 0.02)
     with Worker(engine, lease=timedelta(days=1_000), poll_interval=0.05, function_cache=0):
         yield lambda: time.sleep(0.02)
 
 
 def _until_quiet(engine: Engine, clock: StillClock, work: Callable[[], None]) -> list[Job]:
-    """Have work done until none is left that is due; return the jobs there are."""
+    """Work until nothing is due; return the remaining jobs."""
     until = time.monotonic() + _BUSY_SECONDS
     while True:
         work()
@@ -126,7 +126,7 @@ def _until_quiet(engine: Engine, clock: StillClock, work: Callable[[], None]) ->
 
 
 def _jobs(engine: Engine, now: int) -> tuple[list[Job], Job | None]:
-    """Return the jobs that rest, up to the first that does not, and that one."""
+    """Return the sleeping jobs up to the first that is not asleep, and that one."""
     persistence, namespace = engine.core.stores.persistence, engine.core.namespace
     runs = persistence.read(ListRuns(RunFilter(namespace=namespace), limit=_MANY))
     assert len(runs) < _MANY

@@ -18,7 +18,7 @@ from tests.mutants.table import summary, table, write
 
 
 def main() -> int:
-    """Hunt what is asked for."""
+    """Hunt the selected mutants."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants")
     parser.add_argument("--only", default="", help="names, separated by commas")
     parser.add_argument("--seeds", type=int, default=SEEDS_MAX, help="how many seeds a mutant may survive")

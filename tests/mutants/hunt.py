@@ -19,15 +19,15 @@ SEEDS_MAX: Final = 500
 
 @attrs.frozen(kw_only=True)
 class Hunt:
-    """How a hunt went.
+    """The result of a hunt.
 
     Attributes:
-        mutant: What was hunted.
-        seeds: How many seeds were simulated.
-        seed: The one that has found it; None if it survived them all.
-        invariant: What did not hold.
-        found: What was seen, in words.
-        seconds: How long the seeds took.
+        mutant: The mutant.
+        seeds: The number of simulated seeds.
+        seed: The seed that found it; None if it survived.
+        invariant: The violated invariant.
+        found: The description of the violation.
+        seconds: The time that the seeds took.
     """
 
     mutant: Mutant
@@ -39,7 +39,7 @@ class Hunt:
 
     @property
     def is_killed(self) -> bool:
-        """Whether an invariant that ought to catch the bug has caught it."""
+        """Whether one of the expected invariants caught the bug."""
         return self.seed is not None and self.invariant in self.mutant.caught_by
 
 
@@ -51,7 +51,7 @@ class _Told(TypedDict):
 
 
 def hunt(mutant: Mutant, *, seeds: int = SEEDS_MAX, first: int = 1) -> Hunt:
-    """Simulate seeds with the bug in the code, up to the one that finds it."""
+    """Simulate seeds with the bug, up to the one that finds it."""
     with TemporaryDirectory(prefix="holdfast-mutant-") as folder:
         plant(mutant, Path(folder))
         started = time.monotonic()
@@ -67,7 +67,7 @@ def hunt(mutant: Mutant, *, seeds: int = SEEDS_MAX, first: int = 1) -> Hunt:
 
 
 def failing_anyway(seeds: Iterable[int]) -> dict[int, str]:
-    """Return the seeds, of these, that fail with the code as it is, and how. One that finds a mutant must not."""
+    """Return the seeds among these that fail without the bug, with the failures: they must not find a mutant."""
     wrong: dict[int, str] = {}
     left = sorted(set(seeds))
     while left:
@@ -80,7 +80,7 @@ def failing_anyway(seeds: Iterable[int]) -> dict[int, str]:
 
 
 def _told(seeds: Sequence[int], folder: Path, invariants: Sequence[str]) -> _Told:
-    """Simulate seeds with the package in a folder, up to the first that fails; return what that process says."""
+    """Simulate seeds with the package in a folder, up to the first that fails; return the result of that process."""
     command = [sys.executable, "-m", "tests.mutants.seed_process", str(folder), ",".join(invariants)]
     done = subprocess.run(
         [*command, *map(str, seeds)],

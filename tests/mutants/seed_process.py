@@ -15,7 +15,7 @@ from holdfast.testing.simulation.workload import draw_workload
 
 
 def main(folder: str, invariants: Sequence[str], seeds: Sequence[int]) -> None:
-    """Simulate seeds until one is not fine."""
+    """Simulate seeds until one fails."""
     where = Path(holdfast.__file__).parent.parent
     if where.resolve() != Path(folder).resolve():
         raise SystemExit(f"the code comes from {where}, and was to come from {folder}")
@@ -28,7 +28,7 @@ def main(folder: str, invariants: Sequence[str], seeds: Sequence[int]) -> None:
 
 
 def _invariant(outcome: Outcome) -> str:
-    """Return what does not hold: what is found begins with its name, where all has come to its end."""
+    """Return the violated invariant: the first word of a violation, or L1 for a stuck run."""
     match outcome.exit:
         case Exit.STUCK:
             return "L1"

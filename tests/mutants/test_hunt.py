@@ -10,7 +10,7 @@ from tests.mutants.mutant import Mutant
 
 CANARY = "only-good-news-told"
 CANARY_SEEDS = 30
-"""It is found long before that; if it is not, the simulator has lost what finds it."""
+"""More seeds than it takes; if they do not find it, the simulator has lost the ability to."""
 
 SAMPLE = (
     "heartbeat-without-epoch",

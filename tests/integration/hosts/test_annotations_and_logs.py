@@ -42,7 +42,7 @@ SOON = timedelta(seconds=20)
 
 
 class Gate:
-    """Lets bodies through one after the other, as a test says."""
+    """Lets bodies through one after the other, on command."""
 
     def __init__(self) -> None:
         self._may_go = threading.Semaphore(0)
@@ -413,7 +413,7 @@ def _rests(engine: Engine) -> bool:
 
 
 class _Noting(logging.Handler):
-    """Keeps what it is told."""
+    """Records the output that it receives."""
 
     def __init__(self, messages: list[str]) -> None:
         super().__init__()

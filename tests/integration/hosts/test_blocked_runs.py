@@ -22,13 +22,13 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
 @pytest.fixture
 def url(database_url: str) -> str:
-    """What is in memory can't be opened by other code."""
+    """Without the in-memory store, which other code cannot open."""
     return database_url
 
 
@@ -61,7 +61,7 @@ def otherwise(name: str) -> Workflow[[str], str]:
 
 
 async def blocked(open_engine: OpenEngine) -> Engine:
-    """Return an engine with code that does not fit, and has blocked a run for it."""
+    """Return an engine whose code does not fit and has blocked a run."""
     engine = open_engine(sends)
     engine.sync.start(sends("a"), id="x")
     async with Worker(engine):
@@ -82,7 +82,7 @@ def rows(engine: Engine) -> list[str]:
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return where the ids come of runs whose histories are replayed from now on."""
+    """Return a list that receives the ids of runs whose histories are replayed from now on."""
     looks: list[str] = []
 
     def counting(core: Core, run: Run) -> Upgrade:

@@ -29,7 +29,7 @@ def statuses(engine: Engine) -> dict[str, str]:
 
 
 def some(counts: dict[RunStatus, int]) -> dict[RunStatus, int]:
-    """Return those of which there are any."""
+    """Return the entries with a count above zero."""
     return {status: number for status, number in counts.items() if number}
 
 
@@ -69,7 +69,7 @@ def test_failed_runs_are_run_again(open_engine: OpenEngine) -> None:
 
 
 def test_pages_follow_one_another_whatever_becomes_of_their_runs(open_engine: OpenEngine) -> None:
-    """What has been cancelled is found no more, and what is started meanwhile does not count."""
+    """A cancelled run is not found again, and runs started meanwhile do not count."""
     engine = started(open_engine(SIMPLE), *(f"r{number}" for number in range(7)))
     action = attrs.evolve(CANCEL, at_once=3)
     which = chosen_runs(engine.core, action, {}, "cancel all")

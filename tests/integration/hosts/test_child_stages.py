@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about stores; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
@@ -77,7 +77,7 @@ def sound(engine: Engine) -> None:
 
 
 def standing(engine: Engine) -> int:
-    """How many children have handed on their work."""
+    """Return the number of children that have submitted their work."""
     runs = [engine.sync.handle(STANDS, info.id) for info in engine.sync.runs(workflow="stands")]
     return sum(event.type == "stage.suspended" for run in runs for event in run.history())
 
@@ -360,7 +360,7 @@ async def test_what_earlier_stages_gave_that_were_skipped_or_were_children(open_
 
 
 async def test_why_says_that_nobody_has_the_code_of_a_child(open_engine: OpenEngine, url: str) -> None:
-    """A child got a new version and its parent did not, so that old workers take on what they can't start."""
+    """A child got a new version and its parent did not, so old workers claim jobs whose child they cannot start."""
     if url == "memory://":
         pytest.skip("two engines in memory have two stores")
     newer = Pipeline("widens", version="2", input=int).pipe(repeat)

@@ -129,7 +129,7 @@ async def test_it_is_closed_after_its_last_worker(open_engine: OpenEngine) -> No
 
 
 class OnceOnly:
-    """A transport of somebody's, which can't be opened again."""
+    """A user's transport that cannot be reopened."""
 
     def __init__(self, inner: object) -> None:
         self._inner = inner

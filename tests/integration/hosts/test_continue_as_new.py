@@ -42,7 +42,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about stores; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
@@ -293,7 +293,7 @@ async def test_what_it_can_not_go_on_as_is_refused(open_engine: OpenEngine, what
 
 
 class Desk:
-    """What the world may ask of a function that goes on."""
+    """The object that a continuing function exposes."""
 
     def __init__(self, shift: int) -> None:
         self.shift = shift
@@ -301,13 +301,13 @@ class Desk:
 
     @update
     def finish(self) -> int:
-        """Have the shift end."""
+        """End the shift."""
         self.is_over.set()
         return self.shift
 
     @update
     async def weigh(self, number: int) -> int:
-        """Take a while, and two steps."""
+        """Take a while, with two steps."""
         await sleep(0.05)
         await add(number, 1)
         await sleep(0.05)
@@ -320,7 +320,7 @@ class Desk:
 
     @update
     async def go_on(self) -> str:
-        """Do what only the function may."""
+        """Call continue_as_new, which only the function may."""
         try:
             await continue_as_new(shifts(9))
         except ContinueRefusedError as error:
@@ -438,7 +438,7 @@ async def test_who_may_not_go_on_takes_updates_again(open_engine: OpenEngine) ->
 
 
 class Till:
-    """What a function hands on that others change."""
+    """State that a function passes on and that updates change."""
 
     def __init__(self, taken: list[int]) -> None:
         self.taken = taken
@@ -446,7 +446,7 @@ class Till:
 
     @update
     async def pay(self, cents: int) -> int:
-        """Take the money when a message says so."""
+        """Take the money when a message arrives."""
         await words.receive()
         self.taken.append(cents)
         return sum(self.taken)
@@ -542,7 +542,7 @@ def test_sync_waiters_follow_too(open_engine: OpenEngine) -> None:
 
 
 def test_types(open_engine: OpenEngine) -> None:
-    """A function of another type can't be gone on as: both type checkers say so."""
+    """Both type checkers refuse continue_as_new with a function of another type."""
 
     @workflow
     async def number() -> int:

@@ -47,7 +47,7 @@ def in_thread(fn: Callable[[A], R]) -> Callable[[A], Coroutine[Any, Any, R]]:
 
 
 def plain(fn: Callable[[A], Coroutine[Any, Any, R]]) -> Callable[[A], Coroutine[Any, Any, R]]:
-    """Wrap an async function in a sync one, which gives what is to be awaited."""
+    """Wrap an async function in a sync one that returns the awaitable."""
 
     @functools.wraps(fn)
     def wrapper(value: A) -> Coroutine[Any, Any, R]:
@@ -142,7 +142,7 @@ class Counter:
 
 
 async def _later() -> None:
-    """Never awaited by anybody."""
+    """Return a coroutine that is never awaited."""
 
 
 @workflow
@@ -162,7 +162,7 @@ def test_a_validator_whose_answer_would_have_to_be_awaited_says_no(open_engine: 
 
 
 class Bank:
-    """A service with settings of its own."""
+    """A service object with settings of its own."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about stores; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
@@ -45,7 +45,7 @@ class Ticket:
 
 
 class Service:
-    """Does work elsewhere, for ever: what was handed on under which key, and what was cancelled."""
+    """An external service whose work never ends; it records submitted and cancelled work by key."""
 
     def __init__(
         self,
@@ -305,7 +305,7 @@ async def test_a_run_is_removed_once_its_work_is_cancelled(open_engine: OpenEngi
 async def test_code_that_has_nothing_to_cancel_with_leaves_it_to_code_that_has(
     url: str, open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both say that they are the same version, as during a deploy that brings it."""
+    """Both claim to be the same version, as during the deploy that brings the cancel function."""
     monkeypatch.setattr(
         store_calls, "UNKNOWN_CODE_DELAY", 200_000
     )  # nobody need wait for seconds to see that it is due again

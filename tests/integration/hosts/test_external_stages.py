@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about stores; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
@@ -43,7 +43,7 @@ class Ticket:
 
 
 class Service:
-    """Does work elsewhere: what was handed on, and what is done."""
+    """An external service; it records submitted and finished work."""
 
     def __init__(self, check_after: timedelta = OFTEN) -> None:
         submitted: list[str] = []
@@ -250,7 +250,7 @@ async def test_a_check_that_takes_too_long_is_made_again_and_that_can_be_read(
 
 
 def checked_by(answer: object, *, state: object = 3) -> Pipeline[int, int]:
-    """A pipeline whose check gives this, or raises it."""
+    """A pipeline whose check returns or raises this."""
 
     @stage.external
     def hand_on(ctx: StageContext, number: int) -> Suspended[int, int]:

@@ -33,12 +33,12 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about stores; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
 class DeclinedError(Exception):
-    """The bank said no."""
+    """The bank declined."""
 
 
 DONE: list[str] = []

@@ -27,7 +27,7 @@ left: list[int] = []
 
 @stage(retry=AT_ONCE)
 async def hangs_once(ctx: StageContext, pages: int) -> list[int]:
-    """Say which page it is at; at page 3 of the first attempt, hang."""
+    """Send heartbeats with the page; hang at page 3 of the first attempt."""
     first = ctx.last_heartbeat(int, 0)
     for page in range(first, pages):
         ctx.heartbeat(page)
@@ -42,7 +42,7 @@ async def hangs_once(ctx: StageContext, pages: int) -> list[int]:
 
 @stage(retry=AT_ONCE)
 def hangs_in_a_thread(ctx: StageContext, pages: int) -> list[int]:
-    """The same in a thread, which can only be told."""
+    """The same in a thread, which can only be asked to stop."""
     first = ctx.last_heartbeat(int, 0)
     for page in range(first, pages):
         ctx.heartbeat(page)

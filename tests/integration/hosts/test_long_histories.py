@@ -27,19 +27,19 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick", "short")]
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about stores; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
 @pytest.fixture
 def url() -> str:
-    """The rules are the same on every store."""
+    """One store is enough: the rules are the same on all."""
     return "memory://"
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long is what has six rows, and full what has ten."""
+    """Six rows make a history long, ten full."""
     monkeypatch.setattr(limits, "ROWS_LONG", 6)
     monkeypatch.setattr(limits, "ROWS_MAX", 10)
     monkeypatch.setattr(limits, "ROWS_MORE", 4)

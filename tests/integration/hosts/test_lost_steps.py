@@ -36,14 +36,14 @@ pytestmark = pytest.mark.anyio
 
 SOON = 30
 STARTS: list[tuple[str, int, int]] = []
-"""Each start of a step that is of interest: which, of which number, and the how-manieth it says it is."""
+"""The starts of the steps under test: name, number, attempt."""
 DYING: list[anyio.Event] = []
-"""Set by what kills its worker: that one's event, which is the last."""
+"""The event that a poison step sets when it kills its worker."""
 
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about stores; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
@@ -68,7 +68,7 @@ def starts(name: str) -> Counter[int]:
 
 
 class Workers:
-    """Workers one after the other: each does all that there is, and ends with all that it holds if it is killed."""
+    """Workers one after the other: each works until idle, or is killed and loses its jobs."""
 
     def __init__(self, engine: Engine, concurrency: int = 20) -> None:
         self._core = engine.core
@@ -77,7 +77,7 @@ class Workers:
         self.deaths = 0
 
     async def work(self) -> None:
-        """Go on until there is nothing more to do."""
+        """Work until nothing is left."""
         with anyio.fail_after(SOON):
             while await self._live():
                 pass
@@ -197,7 +197,7 @@ async def both(number: int) -> list[str]:
 
 
 async def test_of_steps_at_once_only_the_one_that_kills_is_given_up(open_engine: OpenEngine) -> None:
-    """What was lost often begins one at a time, though the function has asked for all at once."""
+    """Lost steps start one at a time, though the function called them concurrently."""
     engine = open_engine(both)
     run = await engine.start(both(5), id="x")
     workers = Workers(engine)
@@ -309,7 +309,7 @@ async def test_a_compensation_that_kills_blocks_its_run_and_is_resumed(open_engi
 async def test_a_function_is_no_suspect_any_more_once_what_was_lost_has_ended(
     open_engine: OpenEngine,
 ) -> None:
-    """Or else a worker that drives it for long would claim nothing else that was lost."""
+    """Otherwise a worker that drives it for long would claim no other lost job."""
 
     @workflow
     async def goes_on() -> int:

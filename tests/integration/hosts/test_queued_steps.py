@@ -35,7 +35,7 @@ go = Channel("go", str)
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about stores; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
@@ -46,7 +46,7 @@ def _nothing_done() -> None:
 
 
 class NoSuchTextError(Exception):
-    """There is nothing to embed."""
+    """There is no such text to embed."""
 
 
 @step(queue="gpu", retry=Retry(attempts=3, wait=timedelta(milliseconds=10)))
@@ -403,7 +403,7 @@ async def test_the_next_attempt_knows_what_the_last_one_said(open_engine: OpenEn
 
 
 class Around:
-    """Notes what interceptors are told of bodies."""
+    """An interceptor that records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[BodyCall] = []

@@ -19,7 +19,7 @@ SOON = timedelta(seconds=30)
 
 
 class Starts:
-    """When bodies start, by the one clock of this machine."""
+    """The start times of bodies, on the machine's monotonic clock."""
 
     def __init__(self) -> None:
         self.at: list[float] = []
@@ -30,7 +30,7 @@ class Starts:
             self.at.append(time.monotonic())
 
     def nearest(self, limit: int) -> float:
-        """How many seconds lie, at least, between one start and the `limit`-th after it."""
+        """Return the least seconds between a start and the `limit`-th after it."""
         at = sorted(self.at)
         return min(later - earlier for earlier, later in zip(at, at[limit:], strict=False))
 
@@ -68,7 +68,7 @@ def test_two_workers_together_start_no_more_than_the_limit(open_engine: OpenEngi
 
 @pytest.mark.sized
 def test_workers_that_come_late_start_no_more_than_the_limit(open_engine: OpenEngine) -> None:
-    """What has gathered while there was none does not start at once. Tenants do not wait for each other."""
+    """A backlog does not start at once. Tenants do not wait for each other."""
     starts: dict[str, Starts] = {"acme": Starts(), "other": Starts()}
 
     @stage(rate_limit=Rate(3, per=timedelta(seconds=1), by="tenant"))

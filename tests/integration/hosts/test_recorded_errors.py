@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("quick")
 
 @attrs.frozen
 class DeclinedError(Exception):
-    """It can't be made without arguments, and nothing of it can be set."""
+    """An error that needs arguments and whose attributes cannot be set."""
 
     level: Level
     after: timedelta

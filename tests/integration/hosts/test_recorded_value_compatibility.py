@@ -35,13 +35,13 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about stores; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
 @pytest.fixture
 def url(database_url: str) -> str:
-    """What is in memory can't be opened by other code."""
+    """Without the in-memory store, which other code cannot open."""
     return database_url
 
 
@@ -57,9 +57,9 @@ class New(Enum):
 
 GO = Channel("go", str)
 DONE: list[str] = []
-"""What steps have done, and taken back."""
+"""The steps that ran and the compensations that did."""
 ASKED: list[Callable[[], Any]] = []
-"""What makes the update that the function takes which was made last."""
+"""Makers of the functions' updates; the last is that of the function under test."""
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +74,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def annotated(**hints: object) -> Callable[[F], F]:
-    """Give a function other annotations, `returns` that of what it gives: as other code would have them."""
+    """Give a function other annotations, its return type included, as a deploy would."""
 
     def annotate(function: F) -> F:
         function.__annotations__ |= {
@@ -176,7 +176,7 @@ def of_message(shipping: Any) -> Made:
 
 
 def of_message_kept(shipping: Any) -> Made:
-    """Return a function that has got it in the generation before, and has not received it there."""
+    """Return a function that got a message in the generation before and did not receive it there."""
     how_to = Channel("how", shipping)
     kept = Channel("kept", str)
 
@@ -216,7 +216,7 @@ def of_update(shipping: Any) -> Made:
 
 
 def prepared(kind: Callable[[Any], Made], run: Any, shipping: Any) -> None:
-    """Bring what the kind is about into the run's history."""
+    """Bring the run's history to the row under test."""
     if kind in (of_message, of_message_kept):
         run.signal(Channel("how", shipping)(list(shipping)[1]))
     if kind is of_message_kept:
@@ -238,7 +238,7 @@ ROWS: dict[Callable[[Any], Made], int] = {
     of_message_kept: 2,
     of_update: 2,
 }
-"""The row of the history that has what can't be read."""
+"""The number of the history row with the unreadable value."""
 
 
 @pytest.mark.parametrize("kind", list(ROWS))
@@ -280,7 +280,7 @@ async def test_a_run_waits_for_code_that_reads_what_is_recorded(
 
 
 def of_queue(name: str) -> Made:
-    """Return a step in a queue whose parameter is called so."""
+    """Return a queued step with a parameter of this name."""
     if name == "cents":
 
         @step(queue="slow")

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
@@ -78,7 +78,7 @@ ENOUGH = Channel("enough", str)
 
 @workflow
 async def count_until_told() -> int:
-    """Count until there is a message, which comes while steps follow each other."""
+    """Count until a message arrives, which happens between steps."""
     told = asyncio.create_task(ENOUGH.receive())
     number = 0
     while not told.done():
@@ -146,19 +146,19 @@ async def test_a_pause_holds_the_next_one(open_engine: OpenEngine) -> None:
 
 
 def rows(run: SyncRunHandle[Any]) -> int:
-    """Return how long a history is."""
+    """Return the length of a history."""
     return len(run.history())
 
 
 def paused_at(run: SyncRunHandle[Any]) -> int:
-    """Return the number of the row with which a run was paused."""
+    """Return the number of the row that paused a run."""
     return next(row.number for row in run.history() if row.type == "run.paused")
 
 
 async def test_what_the_store_does_not_answer_is_sent_again_and_stored_once(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is stored, and nobody hears of it: every third time."""
+    """Every third commit is stored but its response is lost."""
     engine = open_engine(count)
     lost: set[int] = set()
     dispatch_many = engine.core.kernel.dispatch_many

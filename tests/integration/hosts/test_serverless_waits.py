@@ -34,7 +34,7 @@ def jobs_of(engine: Engine, id: str) -> Sequence[Job]:
 
 
 def message(engine: Engine, id: str = "x") -> JobMessage:
-    """The message of a run's one job."""
+    """Return the message of a run's only job."""
     (job,) = jobs_of(engine, id)
     return JobMessage(job_id=job.key.text, epoch=job.epoch)
 

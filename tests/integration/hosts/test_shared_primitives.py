@@ -80,7 +80,7 @@ async def pause() -> None:
 
 
 class Shared:
-    """What can't be seen by looking at code."""
+    """An object that hides a primitive from static checks."""
 
     def __init__(self) -> None:
         self.event = asyncio.Event()

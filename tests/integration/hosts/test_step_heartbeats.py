@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about stores; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
@@ -40,7 +40,7 @@ def _nothing_done() -> None:
 
 
 def short(made: Step[[int], list[int]]) -> Step[[int], list[int]]:
-    """Return a step with a timeout shorter than one can be told, so that tests need not wait for long."""
+    """Return a step with a shorter timeout than the API allows, so that tests are fast."""
     return attrs.evolve(made, heartbeat_timeout=SHORT)
 
 

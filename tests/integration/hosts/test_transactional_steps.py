@@ -42,7 +42,7 @@ GO_ON = threading.Event()
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about stores; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
@@ -54,7 +54,7 @@ def _nothing_done() -> None:
 
 
 class Seats:
-    """A table of the user's own, in the store's database."""
+    """A table of the application in the store's database."""
 
     def __init__(self, engine: Engine, owner: str) -> None:
         self.owner = owner

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about stores; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
@@ -303,7 +303,7 @@ async def test_an_update_that_stands_before_it_begins_is_done_in_its_first_turn(
 
 @workflow
 async def gives_up() -> list[int]:
-    """A message that wakes whoever is cancelled in that very moment goes to who asks next."""
+    """A message that arrives at the moment of a cancellation goes to the next receive."""
     got: list[int] = []
     first = asyncio.create_task(letters.receive())
     iterator = aiter(letters)

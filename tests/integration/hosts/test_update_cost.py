@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about stores; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
@@ -56,7 +56,7 @@ class Account:
 
     @note.validator
     def notes_it_already(self, number: int) -> None:
-        """A validator that does more than look: what it changes is nothing to anybody else."""
+        """A validator with a side effect on the object, which must be discarded."""
         self.noted[0].append(number)
         raise ValueError(f"it was asked {len(self.noted[0])} times")
 
@@ -73,7 +73,7 @@ async def account(name: str) -> None:
 
 
 async def begun(engine: Engine, name: str, ask: int) -> int:
-    """Return how often the function was begun while so many withdrawals were asked for, besides by its worker."""
+    """Return how often the function was started for so many updates, besides by its worker."""
     run = engine.handle(account, name)
     before = BEGUN[name]
     for _ in range(ask):

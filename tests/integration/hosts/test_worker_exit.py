@@ -19,7 +19,7 @@ SOON = 10.0
 
 @contextmanager
 def stuck_worker(url: str, grace: float) -> Generator["subprocess.Popen[str]"]:
-    """A process whose body has begun and will not end."""
+    """A process whose body has started and will not end."""
     script = Path(__file__).parent / "stuck_worker.py"
     command = [sys.executable, str(script), url, str(grace)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
@@ -39,7 +39,7 @@ def only_job(engine: Engine) -> Job:
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    """An engine with a run whose body will be stuck."""
+    """An engine with a run whose body will hang."""
     engine = Engine.open(f"sqlite:///{tmp_path}/holdfast.db", workflows=[STUCK])
     engine.sync.start(STUCK(1), id="x")
     yield engine

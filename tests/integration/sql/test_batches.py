@@ -48,7 +48,7 @@ OpenStore = Callable[..., SqlPersistence]
 
 
 def everything(numbers: range) -> list[Change]:
-    """A change of each kind for each number."""
+    """Return one change of each kind for each number."""
     changes: list[Change] = []
     for number in numbers:
         changes += [
@@ -161,7 +161,7 @@ def test_a_transaction_that_only_adds_is_one_round_trip(proxy: Proxy, open_store
 def test_what_was_not_locked_is_looked_for_before_the_commit(
     postgres_database: str, open_store: OpenStore
 ) -> None:
-    """An update of a row that is not there goes nowhere, which only the number of rows tells."""
+    """An update of a missing row changes nothing, which only the row count shows."""
     store = open_store(postgres_database)
     store.setup()
     store.transact(lambda tx: tx.apply([CreateRun(a_run(1))]))

@@ -86,14 +86,14 @@ def test_what_can_t_be_sent_fails_before_it_is(statements: Statements) -> None:
 
 
 def test_much_that_is_sent_while_much_comes_back_does_not_stand_still(statements: Statements) -> None:
-    """The server sends what it has before it reads on: nobody who only sends would ever hear of it."""
+    """The server sends before it reads on, so a client that only sends would block for ever."""
     text = "x" * 8_000_000
     answers = statements.make_all([("SELECT %(text)s::text", {"text": text}, False)] * 4)
     assert all(answer.rows() == [(text,)] for answer in answers)
 
 
 def test_a_transaction_that_was_begun_together_with_others_is_not_left_idle(statements: Statements) -> None:
-    """The server frees what a process has locked that was stopped in the middle of a transaction."""
+    """The server releases the locks of a process that was stopped in the middle of a transaction."""
     statements.make("SET idle_in_transaction_session_timeout = 100", {})
     statements.make_all([("BEGIN", {}, False), ("SELECT 1", {}, False)])
     time.sleep(0.5)

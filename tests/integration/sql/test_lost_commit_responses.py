@@ -21,7 +21,7 @@ OpenStore = Callable[..., SqlPersistence]
 
 
 class Appending:
-    """Work that appends a history row whose number is how often it was run, and returns that number."""
+    """Work that appends a history row numbered by its executions, and returns that number."""
 
     def __init__(self) -> None:
         self.tries = 0
@@ -35,7 +35,7 @@ class Appending:
 
 @pytest.fixture
 def postgres_database(postgres_with_tables: str) -> str:
-    """What is behind the proxy: with tables."""
+    """The database behind the proxy, with tables."""
     return postgres_with_tables
 
 

@@ -65,7 +65,7 @@ JOB = JobKey(RUN, 1)
 
 
 class Changed:
-    """How often transactions went by what had changed."""
+    """Counts transactions that used changed rows."""
 
     def __init__(self) -> None:
         self.times = 0
@@ -86,7 +86,7 @@ def changed(monkeypatch: pytest.MonkeyPatch) -> Changed:
 
 @pytest.fixture
 def postgres_database(postgres_with_tables: str) -> str:
-    """What is behind the proxy: with tables."""
+    """The database behind the proxy, with tables."""
     return postgres_with_tables
 
 
@@ -95,7 +95,7 @@ def applied(changes: Sequence[Change]) -> Callable[[Transaction], None]:
 
 
 def prepared(store: SqlPersistence, *numbers: int) -> None:
-    """Store runs with a job each that somebody has."""
+    """Store runs with one leased job each."""
     for number in numbers:
         changes: list[Change] = [CreateRun(a_run(number)), AddJob(a_leased_job(number, session="s"))]
         store.transact(applied(changes))
@@ -115,7 +115,7 @@ def other(postgres_database: str, open_store: OpenStore) -> SqlPersistence:
 
 
 class Step:
-    """Work as that of a step: it reads a run and its job, and appends a row. Returns the row's number."""
+    """The transaction of a step: it reads a run and its job, and appends a row. Returns the row's number."""
 
     def __init__(self, run: str = RUN, payload: str = "1") -> None:
         self.run = run
@@ -133,7 +133,7 @@ class Step:
 
 
 def known(store: SqlPersistence, run: str = RUN) -> int:
-    """Make as many steps as it takes until a run is gone by what is known of it, and return the last one's number."""
+    """Commit steps until the row cache is used for a run, and return the number of the last one's row."""
     return [store.transact(Step(run)) for _ in range(TRUSTED)][-1]
 
 
@@ -277,7 +277,7 @@ def test_what_is_written_with_other_runs_is_known_no_more(store: SqlPersistence,
 def test_what_others_have_locked_is_waited_for(
     store: SqlPersistence, postgres_database: str, changed: Changed, table: str, ends: str
 ) -> None:
-    """Whoever has the row may change it: then it is not what is known, though it was when the statement began."""
+    """The lock's owner may change the row: then the cached version is old, though it was current before."""
     number = known(store)
     step = Step()
     with ThreadPoolExecutor(1) as pool, psycopg.connect(postgres_database) as connection:
@@ -329,7 +329,7 @@ def test_a_step_whose_answer_is_lost_happens_once(
 
 
 def test_who_connects_anew_knows_nothing(proxy: Proxy, store: SqlPersistence, changed: Changed) -> None:
-    """Another server may answer, which has lost the last commits and has given their versions to others."""
+    """After a failover another server may have lost the last commits and reused their versions."""
     known(store)
     proxy.fail("cut before commit")
     store.transact(Step())
@@ -380,7 +380,7 @@ def test_no_more_is_remembered_than_so_much() -> None:
 def test_many_who_write_the_same_runs_lose_nothing(
     postgres_database: str, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Several stores and threads, on few runs: each row has its number, and no job is gone by that has changed."""
+    """Several stores and threads on few runs: each row has its number, and no old version of a job is used."""
     stores = [open_store(postgres_database) for _ in range(3)]
     prepared(stores[0], 1, 2, 3)
     went_by = 0
@@ -441,7 +441,7 @@ PAYLOAD = Payload(inline='{"number":1}')
 
 
 def queued(store: SqlPersistence, number: int = 2, parent: str | None = None) -> JobKey:
-    """Store a run of a function whose job is queued, and the session that is to have it. Return the job's key."""
+    """Store a run of a function with a queued job, and the session for it. Return the job's key."""
     run = a_run(number, last_row=1, last_job=1, open_jobs=1, parent=parent)
     job = a_job(number, kind=JobKind.WORKFLOW, input="1")
     row = a_row(number, 1, type="run.created", payload=PAYLOAD)
@@ -452,7 +452,7 @@ def queued(store: SqlPersistence, number: int = 2, parent: str | None = None) ->
 
 
 def lease_all(tx: Transaction, limit: int = 9) -> list[Job]:
-    """Lease what is queued."""
+    """Lease the queued job."""
     lane = Lane(queue=QUEUE, definitions=(DEFINITION,), limit=limit)
     found = tx.claimable_by(SESSION, NAMESPACE, [lane], limit)
     jobs = [
@@ -464,7 +464,7 @@ def lease_all(tx: Transaction, limit: int = 9) -> list[Job]:
 
 
 class End:
-    """Work as that of the end of a function: a row, no job any more. Returns the row's number."""
+    """The transaction of the end of a function: a row, and the job deleted. Returns the row's number."""
 
     def __init__(self, job: JobKey, sessions: Sequence[str] = (SESSION,)) -> None:
         self.job = job
@@ -622,7 +622,7 @@ def test_a_claim_whose_answer_is_lost_happens_once(proxy: Proxy, store: SqlPersi
 
 
 def test_the_run_of_a_child_is_locked_first(store: SqlPersistence, changed: Changed) -> None:
-    """Its end is more than a run and its history: somebody is told of it."""
+    """Its end changes more than a run and its history: the parent's job, too."""
     job = queued(store, parent=JOB.text)
     store.transact(lease_all)
     end = End(job, ())
@@ -647,7 +647,7 @@ def test_a_claim_is_the_same_with_other_settings(
 def test_where_what_is_known_is_too_little_each_time_it_is_tried_seldom(
     store: SqlPersistence, changed: Changed
 ) -> None:
-    """As for runs of which all is told to a sink."""
+    """The same as for runs whose events go to a sink."""
 
     def rest(job: JobKey, tx: Transaction) -> None:
         held = tx.held([job.run], [job], [SESSION])

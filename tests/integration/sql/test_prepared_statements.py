@@ -30,7 +30,7 @@ LANE = Lane(queue=QUEUE, definitions=(DEFINITION,), limit=1)
 
 
 def work_often(store: SqlPersistence) -> None:
-    """Do the same in several transactions, each by the one connection that there is."""
+    """Do the same in several transactions on the only connection."""
     for _ in range(OFTEN):
         assert [run.key for run in read(store)] == [a_run(1).key]
         assert not store.transact(lambda tx: tx.claimable(NAMESPACE, [LANE], 1))
@@ -47,7 +47,7 @@ def filled(store: SqlPersistence) -> SqlPersistence:
 
 
 def kept(store: SqlPersistence) -> list[str]:
-    """Return what the server has prepared for this store's connection."""
+    """Return the statements that the server has prepared for this store's connection."""
     with database(store).reader(10) as link:
         return [row[0] for row in link.query("SELECT statement FROM pg_prepared_statements")]
 
@@ -72,7 +72,7 @@ def test_what_finds_rows_by_key_and_what_claims_is_prepared_and_what_else_search
 def test_nothing_is_prepared_where_another_process_answers_than_the_one_that_was_connected_to(
     postgres_with_tables: str, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pooler makes up a process of its own, for those behind it change."""
+    """A pooler reports a process id of its own, since the server connections behind it change."""
     monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", property(lambda _: 1))
     store = filled(open_store(postgres_with_tables, pool_size=1))
     work_often(store)
@@ -92,14 +92,14 @@ def test_a_connection_whose_server_has_forgotten_what_was_prepared_is_replaced(
 
 
 def forget(store: SqlPersistence) -> None:
-    """Have the server forget what is prepared, without the driver's knowing."""
+    """Deallocate the prepared statements on the server without the driver's knowledge."""
     with database(store).reader(10) as link:
         connection: Any = link
         connection._statements.connection.pgconn.exec_(b"DEALLOCATE ALL")
 
 
 def statements() -> Iterator[tuple[str, str]]:
-    """Yield all statements that transactions make, with their names."""
+    """Yield all statements of transactions, with their names."""
     dialect = PostgresDialect()
     groups: list[Any] = [reads_for(dialect), writes_for(dialect), *waiting_for(dialect).values()]
     for group in groups:
@@ -112,7 +112,7 @@ def statements() -> Iterator[tuple[str, str]]:
 
 
 def plan_of(connection: psycopg.Connection[Any], sql: str) -> str:
-    """Return the plan that the server makes for any parameters, and would keep."""
+    """Return the generic plan, which the server would keep."""
     names: list[str] = []
 
     def place(match: re.Match[str]) -> str:
@@ -132,7 +132,7 @@ def plan_of(connection: psycopg.Connection[Any], sql: str) -> str:
 def test_no_plan_of_a_transaction_reads_a_whole_table_whatever_is_known_of_it(
     postgres_with_tables: str, open_store: OpenStore, *, is_analyzed: bool
 ) -> None:
-    """A plan that is kept from when a table was empty is still there when it is large."""
+    """A plan kept from when a table was empty is still used when it is large."""
     with psycopg.connect(**connection_settings(postgres_with_tables), autocommit=True) as connection:
         connection.execute("SET plan_cache_mode = force_generic_plan")
         if is_analyzed:

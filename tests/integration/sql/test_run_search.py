@@ -29,7 +29,7 @@ OpenStore = Callable[..., SqlPersistence]
 
 RUNS: Final = sized(40_000, 100_000)
 RARE: Final = 1_000
-"""Of so many runs one is of another workflow, two have failed, one runs, and one is of the customer."""
+"""Of so many runs, one has another workflow, two failed, one runs, and one is the customer's."""
 
 COLUMNS = (
     "key, namespace, id, generation, workflow, version, plan, status, queue, priority, created_at, updated_at, "
@@ -77,7 +77,7 @@ LIMIT: Final = 10
 
 
 def questions() -> Iterator[tuple[str, str, int, Question]]:
-    """Each filter with the index that serves it and the rows that it may cost, in both orders, from two places."""
+    """Each filter with its index and the rows it may cost, in both orders, from two cursors."""
     for name, (which, index) in FILTERS.items():
         # A row for each status that is asked for and gives nothing, or an attribute's beside its run's.
         most = LIMIT * (2 if which.attributes else 1) + max(3, len(which.statuses))
@@ -89,7 +89,7 @@ def questions() -> Iterator[tuple[str, str, int, Question]]:
 
 @pytest.mark.service
 def test_postgres_reads_little_more_than_it_gives(postgres_with_tables: str, open_store: OpenStore) -> None:
-    """Once it knows its tables, which it looks at by itself when they have grown by a tenth."""
+    """Once it has statistics, which autovacuum updates when tables have grown by a tenth."""
     with psycopg.connect(postgres_with_tables, autocommit=True) as connection:
         for sql in (MANY_RUNS, MANY_ATTRIBUTES):
             connection.execute(f"{sql} FROM generate_series(1, {RUNS}) AS n".encode())
@@ -123,7 +123,7 @@ def test_sqlite_finds_runs_by_an_index_in_the_order_of_the_list(
 
 
 def test_counting_is_one_statement_that_reads_no_run(sqlite_with_tables: str, open_store: OpenStore) -> None:
-    """Only an index, unless attributes are asked for."""
+    """Only an index, unless there is a filter on attributes."""
     connection = sqlite3.connect(sqlite_with_tables.removeprefix("sqlite:///"))
     for name, (which, _) in FILTERS.items():
         question = runs_counted(which)

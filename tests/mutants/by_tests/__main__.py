@@ -20,7 +20,7 @@ from tests.postgres import PrivatePostgres
 
 
 def main() -> int:
-    """Hunt what is asked for."""
+    """Hunt the selected mutants."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.by_tests")
     parser.add_argument("--only", default="", help="names, separated by commas; others are left out")
     parser.add_argument("--jobs", type=int, default=2, help="how many are hunted at once")
@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def hunt_all(mutants: Sequence[Mutant], jobs: int) -> list[TestHunt]:
-    """Hunt mutants, some at once, each in a copy of the checkout. In their order."""
+    """Hunt mutants, several at once, each in a copy of the checkout; results are in order."""
     free: SimpleQueue[Checkout] = SimpleQueue()
 
     def one(mutant: Mutant) -> TestHunt:

@@ -27,4 +27,4 @@ SURVIVORS: Final[Mapping[str, str]] = {
         "the search for sessions has the grace, too, and one that was renewed since ends later than now"
     ),
 }
-"""Those that no fast test can catch, and why not."""
+"""The mutants that no fast test can catch, with the reason."""

@@ -12,6 +12,6 @@ def one_edit(
     *tests: str,
     also: tuple[tuple[str, str, str], ...] = (),
 ) -> Mutant:
-    """Return a mutant. `tests` are paths, each with ` -k WORDS` after it if it is only some of the tests there."""
+    """Return a mutant. `tests` are paths, each optionally followed by ` -k WORDS` to select tests in the file."""
     edits = (Edit(file, old, new), *(Edit(*one) for one in also))
     return Mutant(name=name, breaks=breaks, caught_by=tests, edits=edits)

@@ -42,7 +42,7 @@ HOUR: Final = 3_600_000_000
 
 
 class CountingPersistence(MemoryPersistence):
-    """A store in memory that keeps the questions which it was asked."""
+    """An in-memory store that records its queries."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class StoreWithClock(CountingPersistence):
 
 
 class Bench:
-    """An engine, a session, and a few verbs."""
+    """An engine and a session, with helpers."""
 
     def __init__(
         self,
@@ -118,13 +118,13 @@ class Bench:
         return self.engine.kernel.dispatch(command).attempts
 
     def prepare(self, attempts: Sequence[Attempt] | None = None) -> list[Body]:
-        """The bodies of these attempts, or of all that can be claimed."""
+        """Prepare these attempts, or all that can be claimed."""
         bodies, unknown = self.core.bodies.prepare(self.claim() if attempts is None else attempts)
         assert not unknown
         return bodies
 
     def body(self) -> Body:
-        """The body of the only job that can be claimed."""
+        """Prepare the only job that can be claimed."""
         (body,) = self.prepare()
         return body
 
@@ -133,7 +133,7 @@ class Bench:
             return await run_body(body, CapacityLimiter(10))
 
     async def outcome_of(self, call: Call[object]) -> Outcome:
-        """Start a run, and run the body of its one job."""
+        """Start a run, and return the outcome of its only job."""
         self.start(call)
         return await self.run(self.body())
 
@@ -148,7 +148,7 @@ class Bench:
         return answer
 
     async def drain(self) -> None:
-        """Run everything that there is to run."""
+        """Run jobs until none is left."""
         while bodies := self.prepare():
             for body in bodies:
                 self.settle(body, await self.run(body))
@@ -160,12 +160,12 @@ class Bench:
 
 
 def value(outcome: Outcome) -> object:
-    """What a body gave."""
+    """Return the result of a body."""
     assert isinstance(outcome, Completed), outcome
     return parse(outcome.output.inline or "")
 
 
 def items(outcome: Outcome) -> list[object]:
-    """What a map goes over."""
+    """Return the items of a map."""
     assert isinstance(outcome, MapExpanded), outcome
     return [parse(item.inline or "") for item in outcome.items]

@@ -35,7 +35,7 @@ async def pays(order: str) -> str:
 
 
 async def slept(bench: Bench, body: Body, there: ManualClock) -> float:
-    """Have a body run on a host that has just stood still; return for how many seconds its function sleeps."""
+    """Run a body on a host that has just stood still; return the seconds that its function sleeps."""
     there.advance(A_WHILE)
     bench.clock.jump(A_WHILE)
     outcome = await bench.run(body)

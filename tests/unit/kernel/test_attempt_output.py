@@ -247,7 +247,7 @@ def test_what_attempts_say_under_a_key_is_said_once_whoever_says_it(world: World
 
 
 def test_what_several_attempts_say_under_a_key_in_one_heartbeat_is_said_once() -> None:
-    """The items of a map, say, that a worker runs side by side and tells of together."""
+    """Such as the concurrent map items of one worker, which sends their output together."""
     world = World(pipeline(each("m")))
     world.create()
     session = world.open()
@@ -338,7 +338,7 @@ def test_an_attempt_that_is_fenced_says_nothing(world: World) -> None:
 
 
 def test_a_call_that_is_told_again_counts_once(world: World) -> None:
-    """As when the answer to a heartbeat is lost, and the worker tells all of it once more."""
+    """As when the reply to a heartbeat is lost and the worker sends everything again."""
     world.create()
     attempt = world.claim_one(world.open())
     call = said("ai_call", AiCallOutput(id="c1", topic="t", model="m", cost=9))

@@ -29,7 +29,7 @@ CANCEL = Recorded(
 
 
 def family(kind: str = "function", recordings: list[Recording] | None = None) -> tuple[World, Attempt]:
-    """A function that has started a run, whose job nobody has claimed."""
+    """A function that has started a child run whose job is not claimed yet."""
     driven = attrs.evolve(stage("f", attempts=1), function=True)
     world = World(
         pipeline(driven),

@@ -36,7 +36,7 @@ def _number(attempt: Attempt) -> int:
 
 
 def _tested(world: World, *, passed: bool) -> str:
-    """A run whose first group is done and whose test has said so; return the session that did it."""
+    """A run whose first group is done and whose condition is evaluated; return the session."""
     world.create()
     session = world.open()
     world.complete(world.claim_one(session))
@@ -45,7 +45,7 @@ def _tested(world: World, *, passed: bool) -> str:
 
 
 def _finish(world: World, *, passed: bool = True, items: int = 3) -> list[str]:
-    """Do all that is left to do; return what was done, in order."""
+    """Complete all jobs; return what ran, in order."""
     bodies: list[str] = []
 
     def give(attempt: Attempt) -> Outcome:

@@ -43,7 +43,7 @@ def sent(number: int) -> ChannelMessage:
 
 
 def go_on(world: World, attempt: Attempt, *received: int, seen: int = 1, workflow: str = "w") -> JobSettled:
-    """Have it go on, when it has received the messages in these rows."""
+    """Continue as new, with the messages in these rows received."""
     outcome = ContinuedAsNew(workflow=workflow, version="1", input=payload({"n": 2}), seen=seen)
     return world.do(JobSettle(job=attempt.job, epoch=attempt.epoch, outcome=outcome, received=received))
 

@@ -51,7 +51,7 @@ LONG = 365 * DAY * SECOND
 
 
 def _suspended(plan: Plan = PLAN, *, give_up_in: float | None = None) -> tuple[World, str]:
-    """A run whose stage has handed its work on, and a session."""
+    """A run with a suspended stage, and a session."""
     world = World(plan)
     world.create(input="in")
     session = world.open(lease=LONG)
@@ -64,7 +64,7 @@ def _suspended(plan: Plan = PLAN, *, give_up_in: float | None = None) -> tuple[W
 
 
 def _left(plan: Plan = PLAN) -> tuple[World, str, Attempt]:
-    """A cancelled run that has left its work, a session, and the first attempt to cancel that."""
+    """A cancelled run with pending external work, a session, and the first attempt to cancel it."""
     world, session = _suspended(plan)
     world.do(RunCancel(run_id="x"))
     return world, session, world.claim_one(session)

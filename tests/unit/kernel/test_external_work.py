@@ -45,7 +45,7 @@ DAY = 24 * 3_600
 
 
 def _suspended(world: World, *, after: float = 60, give_up_in: float | None = None, key: str = "key") -> str:
-    """A run whose stage has handed its work on; return a session."""
+    """A run with a suspended stage; return a session."""
     world.create(input="in")
     session = world.open(lease=365 * DAY * SECOND)
     world.suspend(world.claim_one(session), after=after, give_up_in=give_up_in, key=key)
@@ -53,7 +53,7 @@ def _suspended(world: World, *, after: float = 60, give_up_in: float | None = No
 
 
 def _check(world: World, session: str) -> Attempt:
-    """Claim the check, when its time has come."""
+    """Claim the check when it is due."""
     (job,) = world.jobs()
     if job.wake_at is not None:
         world.wait((job.wake_at - world.now) / SECOND)
@@ -473,7 +473,7 @@ def test_a_stage_that_is_suspended_and_woken_in_one_batch_is_checked_at_once(wak
 
 @pytest.mark.parametrize("wake", _WAKES)
 def test_a_stage_that_ends_in_the_batch_of_its_wake_is_settled_and_not_woken(wake: StageWake) -> None:
-    """The others of the batch are stored."""
+    """The other settles of the batch are stored."""
     world = World(PLAN)
     session = _suspended(world)
     check = _check(world, session)

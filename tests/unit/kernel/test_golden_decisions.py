@@ -122,7 +122,7 @@ def test_an_empty_state_is_a_state() -> None:
 
 
 def _parts(text: str, reply: type[object]) -> Iterator[object]:
-    """A decision's parts, read by today's classes, so that names and forms are today's."""
+    """Return a decision read and written by today's classes, so that names and forms are today's."""
     data: dict[str, Any] = parse(text)
     yield to_data(reply_from(canonical(data["reply"]), reply))
     yield [to_data(from_data(change, _CHANGE), Change) for change in data["changes"]]
@@ -130,7 +130,7 @@ def _parts(text: str, reply: type[object]) -> Iterator[object]:
 
 
 def _as_recorded(made: object, recorded: object) -> object:
-    """Return what is made today without the fields of records that there were none of then."""
+    """Remove fields that the records did not have at the time of the recording."""
     if isinstance(recorded, dict):
         now, then = cast("dict[str, object]", made), cast("dict[str, object]", recorded)
         return {name: _as_recorded(value, then[name]) for name, value in now.items() if name in then}

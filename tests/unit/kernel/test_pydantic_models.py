@@ -346,7 +346,7 @@ class Failing(BaseModel):
 
 
 def unchecked(**fields: object) -> Order:
-    """Return what a program gets when it changes a model without validation."""
+    """Return a model that was changed without validation."""
     order = Order(items=[Item(name="a", unitPrice=1)])
     for name, value in fields.items():
         setattr(order, name, value)

@@ -65,7 +65,7 @@ def claim(world: World, *, step: str = "embed") -> Attempt:
 
 
 def resting(*rows: Recorded) -> World:
-    """A function that waits for a step in a queue."""
+    """A function that waits for a queued step."""
     world = function()
     attempt = driven(world)
     record(world, attempt, *(rows or (queue(),)))

@@ -87,7 +87,7 @@ def test_history_says_what_came_out_in_which_attempt(world: World) -> None:
 
 
 def _stale(world: World) -> tuple[list[Command[object]], str]:
-    """All that an attempt can say which was released and is now somebody else's."""
+    """Every command of an attempt that was released and is now leased to another session."""
     world.create()
     session = world.open()
     old = world.claim_one(session)
@@ -183,7 +183,7 @@ def test_a_holder_whose_session_died_may_settle_until_it_is_reaped(world: World)
 
 
 def test_an_attempt_can_not_say_what_its_job_does_not_do() -> None:
-    """Taken at its word, it would restart the map, or end it with one value."""
+    """Otherwise it could restart the map, or end it with one value."""
     world = World(pipeline(each("m")))
     world.create()
     session = world.open()

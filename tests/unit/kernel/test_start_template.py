@@ -55,7 +55,7 @@ COMMANDS: Final = {
 
 
 def no_opening(_: Plan) -> None:
-    """Have each run begin by itself."""
+    """Disable the start template."""
 
 
 def state_of(plan: Plan) -> State:

@@ -37,7 +37,7 @@ from tests.unit.kernel.world import SECOND, World, payload, pipeline, stage
 
 
 def send(world: World, number: int, *, channel: str = "c", start: bool = True, **options: Any) -> RunCreated:
-    """Send, and start if it is not there."""
+    """Send a message, and start the run if it does not exist."""
     signals = (ChannelMessage(channel=channel, payload=payload(number)),)
     if start:
         options = {"if_active": "return", "if_ended": "rerun", **options}
@@ -52,7 +52,7 @@ def signal(world: World, number: int, channel: str = "c") -> int:
 
 
 def end(world: World, attempt: Attempt, *received: int, outcome: Outcome | None = None) -> JobSettled:
-    """End the function, which has received the messages in these rows."""
+    """End the function, with the messages in these rows received."""
     outcome = outcome or Completed(output=payload("done"))
     return world.do(JobSettle(job=attempt.job, epoch=attempt.epoch, outcome=outcome, received=received))
 

@@ -50,7 +50,7 @@ _KINDS = st.sampled_from((JobKind.STAGE, JobKind.POLL, JobKind.CANCEL))
 
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[Tables, list[Change]]:
-    """Draw rows that are there, and changes that a kernel could make to them: no number is given out twice."""
+    """Draw existing rows, and changes that a kernel could make to them: numbers are never reused."""
     tables = Tables()
     changes: list[Change] = []
     for run in draw(st.sets(st.sampled_from(RUNS))):

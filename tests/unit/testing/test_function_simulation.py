@@ -25,7 +25,7 @@ OFTEN = Retry(attempts=5, wait=timedelta(minutes=1), jitter=0.0)
 
 
 class DeclinedError(Exception):
-    """The bank said no."""
+    """The bank declined."""
 
 
 @step
@@ -266,7 +266,7 @@ async def account() -> int:
 
 
 def test_who_is_outside_waits_for_replies_and_results() -> None:
-    """It does so in virtual time: workers go on meanwhile, and are lost."""
+    """In virtual time: workers run meanwhile, and are lost."""
     replies: list[tuple[int, int]] = []
     results: list[int] = []
 

@@ -37,7 +37,7 @@ class Order:
 
 
 class DeclinedError(Exception):
-    """The bank said no."""
+    """The bank declined."""
 
 
 @step(retry=Retry(attempts=3, wait=DAY, backoff=2.0, wait_max=10 * DAY, jitter=0.0))

@@ -160,7 +160,7 @@ def test_calls_of_models_are_shown_and_added_up(holdfast: CommandLine, tmp_path:
 
 
 def _made(folder: Path) -> str:
-    """A store with a run that has said something of everything."""
+    """A store with a run that has written every kind of annotation and output."""
 
     @stage
     def talk(ctx: StageContext, x: int) -> int:

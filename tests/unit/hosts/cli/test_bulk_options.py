@@ -7,7 +7,7 @@ from tests.unit.hosts.cli.conftest import CommandLine
 
 @pytest.fixture
 def three(holdfast: CommandLine) -> CommandLine:
-    """Three runs that are active, one that failed, and one of another workflow."""
+    """Three active runs, a failed one, and one of another workflow."""
     holdfast.start("broken", id="bad")
     holdfast.finish("bad")
     for name in ("a", "b", "c"):

@@ -44,7 +44,7 @@ AFTER = BEFORE.replace("second = await pack(order)", "second = await charge(orde
 def shop(
     holdfast: CommandLine, tmp_path: Path, new_sqlite: Callable[[Path], str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[CommandLine]:
-    """A store with a run that was run again from its second step, and sleeps: it keeps rows 1 and 2."""
+    """A store with a run that was forked from its second step, keeps rows 1 and 2, and sleeps."""
     url = new_sqlite(tmp_path / "shop.db")
     (tmp_path / "fork_before.py").write_text(BEFORE.replace("URL", url))
     (tmp_path / "fork_after.py").write_text(AFTER.replace("URL", url))

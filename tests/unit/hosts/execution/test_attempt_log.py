@@ -138,7 +138,7 @@ def test_failures_are_logged_with_their_run_step_and_error(
     expected: list[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """By default: a newcomer sees on the worker's screen what went wrong, and where."""
+    """By default: a newcomer sees on the worker's terminal what failed, and where."""
     host(call)
     logged = [" ".join(line) for line in lines(caplog)]
     assert len(logged) == len(expected)

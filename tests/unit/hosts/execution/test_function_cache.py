@@ -14,7 +14,7 @@ CODE, OTHER_CODE = object(), object()
 
 
 class FakeDrive:
-    """Knows what became of it."""
+    """A drive that records what happens to it."""
 
     def __init__(self) -> None:
         self.rests = False
@@ -57,7 +57,7 @@ def test_who_claims_it_next_goes_on_with_it() -> None:
 
 
 def test_a_suspect_that_has_rested_is_gone_on_with() -> None:
-    """It has come to rest since it was lost: what it waits for is a step's next try."""
+    """It went to sleep after the loss, waiting for the retry of a step."""
     cache = FunctionCache(2)
     one, _ = rested("a.1")
     cache.keep(one)
@@ -136,7 +136,7 @@ async def _closed_in_a_loop(cache: FunctionCache) -> None:
 
 
 def test_it_is_closed_wherever_that_is_called() -> None:
-    """Functions can't be closed where an event loop runs; an engine can."""
+    """Functions cannot be closed where an event loop runs; an engine can."""
     import asyncio
 
     from holdfast.kernel.functions.loop import check_thread

@@ -27,7 +27,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Batches:
-    """What is done before calls: notes how many there are, and goes on once it may."""
+    """The function called before each batch: counts batches, and blocks on command."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
@@ -45,7 +45,7 @@ class Batches:
 
 
 class Calls:
-    """Makes calls by name, and knows in which threads they ran and which have returned."""
+    """Makes calls by name, and records their threads and which have returned."""
 
     def __init__(self, batches: Batches) -> None:
         self.threads: dict[str, int] = {}
@@ -85,7 +85,7 @@ async def test_those_that_have_come_meanwhile_are_made_together_in_one_thread() 
 
 
 async def together(calls: Calls, batches: Batches, *makes: Callable[[], Any]) -> None:
-    """Make calls that are begun at once."""
+    """Make concurrent calls."""
     batches.may.clear()
     async with create_task_group() as group:
         group.start_soon(calls.make, "first")

@@ -47,13 +47,13 @@ async def pays(order: str) -> str:
 
 
 def wake(bench: Bench, after: timedelta) -> None:
-    """Let time pass, and queue what is due."""
+    """Let time pass, and queue due jobs."""
     bench.clock.advance(after)
     bench.engine.kernel.dispatch(JobWakeDue())
 
 
 def lost(bench: Bench) -> None:
-    """Take a worker for lost that has claimed; whoever claims next is another."""
+    """Take the worker with the claim for lost; the next claim is another worker's."""
     bench.clock.advance(timedelta(hours=2))
     bench.engine.kernel.dispatch(SessionReap(grace=0))
     assert bench.engine.kernel.dispatch(LeaseReapStale()).freed == 1
@@ -74,7 +74,7 @@ async def test_who_was_taken_for_lost_before_it_looked_begins_no_step() -> None:
 
 
 async def test_a_step_that_is_under_way_is_not_begun_beside_by_who_comes_late() -> None:
-    """Whoever drives the run has counted what it found: what is begun by others after that, nobody counts."""
+    """The driver has counted the attempts it found: attempts that others start later would not be counted."""
     bench = Bench(pays)
     bench.start(pays("slow"))
     late = bench.body()
@@ -102,7 +102,7 @@ async def pays_and_holds(order: str) -> None:
 
 
 async def test_nor_by_who_has_given_it_back() -> None:
-    """Nothing says then that it was lost, but that others have recorded what it did not know."""
+    """The release does not mark it as lost, but others may have recorded rows that it did not read."""
     bench = Bench(pays_and_holds)
     bench.start(pays_and_holds("a"))
     late = bench.body()
@@ -158,7 +158,7 @@ async def embeds(text: str) -> int:
 
 
 async def test_claims_of_a_step_in_a_queue_say_nothing_of_those_of_its_function() -> None:
-    """The step's fifth claim ends before the function's second begins."""
+    """The step's fifth claim ends before the function's second starts."""
     bench = Bench(embeds)
     bench.start(embeds("abc"))
     drives = 0
@@ -188,7 +188,7 @@ async def asks(order: str) -> str:
 
 
 async def test_a_try_that_was_lost_counts_for_whoever_has_a_clock_that_is_behind() -> None:
-    """By that clock the try's time has not come yet. It had come, or nobody could have lost it."""
+    """By that clock the attempt's time has not come. It had come, or the attempt could not have been lost."""
     bench = Bench(asks)
     bench.start(asks("a"))
     first = bench.body()

@@ -63,7 +63,7 @@ LATE = row(4, SIGNAL_RECEIVED, '{"channel":"letters"}', "2")
 def test_a_function_begins_with_what_it_has_begun_with(
     history: Sequence[HistoryRow], begins_with: str
 ) -> None:
-    """A step may be under way that nobody has recorded: whoever takes over asks for the same."""
+    """A step may be under way that is not recorded yet: a new driver must request the same one."""
     drive = Drive(polls.machine("{}", began_at=0, seed="r"), text_of)
     try:
         drive.open(history, begins=True)

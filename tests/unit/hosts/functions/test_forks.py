@@ -18,7 +18,7 @@ from tests.unit.kernel.functions.corpus import CORPUS
 
 ENDS = ("stage.completed", "stage.failed", "run.continued")
 LATE = {"cancelled_inside", "first_of", "group_fails", "rescheduled", "waited_for"}
-"""Functions that ask for timers by rows that are kept: where they are run again their time has passed already."""
+"""Functions that request timers by kept rows: in a fork their time has passed already."""
 
 
 def ended(run: SyncRunHandle[Any]) -> tuple[str, object]:
@@ -29,7 +29,7 @@ def ended(run: SyncRunHandle[Any]) -> tuple[str, object]:
 
 
 def calls(rows: tuple[HistoryRow, ...]) -> dict[str, tuple[str, object]]:
-    """What came of each call in the end, by its name."""
+    """Return the final result of each call, by its name."""
     found: dict[str, tuple[str, object]] = {}
     for row in rows:
         if row.type in ("step.completed", "step.failed", "timer.fired"):

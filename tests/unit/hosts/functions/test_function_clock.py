@@ -27,7 +27,7 @@ go = Channel("go", str)
 
 @pytest.fixture(autouse=True)
 def _out_of_memory() -> Generator[None]:
-    """Leave no function behind: other tests of this process look at which are in memory."""
+    """Evict all functions: other tests of this process check which are in memory."""
     yield
     evict_all()
 
@@ -196,7 +196,7 @@ def test_a_second_is_not_late() -> None:
 
 
 def test_who_takes_over_does_not_put_off_what_may_have_been_stored() -> None:
-    """Or else a function whose workers were lost again and again would never wake."""
+    """Otherwise a function whose workers are lost repeatedly would never wake."""
     first = opened(CREATED, code=resting(60.0), at=BEGAN_AT)
     assert (first.notes(), first.before_suspend()) == ([], [read(0, BEGAN_AT)])
     noted = row(2, "clock.read", BEGAN_AT, row=0, shown=BEGAN_AT)
@@ -237,7 +237,7 @@ def test_what_is_stored_is_not_put_off() -> None:
 
 
 def test_a_time_that_was_shown_and_not_looked_at_is_forgotten() -> None:
-    """A replay, in which nobody knows of it, must come to the same."""
+    """A replay, which does not know it, must come to the same result."""
     drive = opened(CREATED, code=told(), at=BEGAN_AT + LATE)
     drive.take(JobRecorded(status="recorded", rows=(SENT,)), now=BEGAN_AT + 10)
     assert (drive.notes(), due(drive)) == ([], [30_000_005])

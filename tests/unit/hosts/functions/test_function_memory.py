@@ -26,11 +26,11 @@ from holdfast.ports.records import job_key
 from tests.sizes import sized
 
 WARM: Final = sized(30, 50)
-"""By then whatever is kept for all of them is there: statements, plans, connections."""
+"""Runs until all shared caches are filled: statements, plans, connections."""
 BATCH: Final = sized(30, 50)
 FUNCTIONS: Final = 5 * BATCH
 BYTES_MAX: Final = 6_000
-"""4,700 to 5,400 were measured, on Python 3.11: a tenth of them is the store's, who keeps rows for a while."""
+"""Measured: 4,700 to 5,400 on Python 3.11, a tenth of it in the store, which keeps rows for a while."""
 
 go = Channel("go", int)
 
@@ -89,7 +89,7 @@ def test_a_function_that_rests_takes_a_few_kilobytes(
         host = ServerlessHost(opened, function_cache=FUNCTIONS + WARM)
 
         def rest(functions: int) -> int:
-            """Have so many more of them come to rest; return how much memory is taken then."""
+            """Let so many more of them go to sleep; return the memory in use."""
             engine.start_all([function(n) for n in range(functions)])
             while host.process_available_jobs(max_jobs=100).processed:
                 pass

@@ -42,7 +42,7 @@ from holdfast.testing.snapshots import snapshot_of
 words = Channel("words", str)
 done: list[str] = []
 bugs = {"charge"}
-"""What fails: its code is mended when nothing is left in here."""
+"""The names of failing steps: the code is fixed when it is empty."""
 
 
 @pytest.fixture(autouse=True)

@@ -166,7 +166,7 @@ async def test_a_step_whose_result_is_refused_was_done_and_is_taken_back() -> No
 
 
 async def test_a_step_that_gives_no_value_of_its_type_was_done_and_is_taken_back() -> None:
-    """And so was what takes it back, whatever that gives: the run is not blocked for it."""
+    """So is its compensation, whatever that returns: the run is not blocked for it."""
     bench = Bench(goes_on_uncounted)
     bench.start(goes_on_uncounted("a"), id="x")
     outcome = await driven(bench)

@@ -15,7 +15,7 @@ async def ranks(given: dict[str, int]) -> dict[str, int]:
 
 
 def _sorted(history: RunHistory, before: str, after: str) -> RunHistory:
-    """Return a history in which one text stands as an older release has written it."""
+    """Return a history with one text in the form that an older release wrote."""
     found = [row for row in history.rows if row.payload is not None and row.payload.inline == before]
     assert found
     rows = (attrs.evolve(row, payload=Payload(inline=after)) if row in found else row for row in history.rows)

@@ -105,7 +105,7 @@ def test_rows_that_do_not_follow_or_are_another_driver_s_are_refused(news: Seque
 
 
 def test_it_keeps_nothing_of_whoever_has_driven_it() -> None:
-    """Or else an attempt, with all that it has read, would stay in memory as long as its function."""
+    """Otherwise an attempt, with all that it read, would stay in memory as long as its function."""
     machine: Any = new_machine(waits())
 
     class Owner:

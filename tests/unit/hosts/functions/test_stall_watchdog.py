@@ -20,7 +20,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Function:
-    """Is looked at until it may end; `turns` says in which turn it is found each time."""
+    """A function that is checked until it may end; `turns` lists the turn found at each check."""
 
     def __init__(self, found: Iterator[int], looks: int) -> None:
         self.looked = 0

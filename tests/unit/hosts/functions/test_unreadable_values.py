@@ -23,7 +23,7 @@ CREATED = "run.created"
 
 
 def annotated(**hints: object) -> Callable[[F], F]:
-    """Give a function other annotations, `returns` that of what it gives: as other code would have them."""
+    """Give a function other annotations, its return type included, as a deploy would."""
 
     def annotate(function: F) -> F:
         function.__annotations__ |= {
@@ -187,7 +187,7 @@ def test_one_that_was_right_when_it_was_asked_for_halts_code_that_cannot_read_it
 
 
 def trip(cents: int, number: Any = int) -> Any:
-    """Return a function whose step has this default, and gives what is of this type."""
+    """Return a function whose step has this default and returns this type."""
 
     @step
     async def book(city: str) -> str:

@@ -32,7 +32,7 @@ SHOP = Pipeline("shop", version="2").pipe(nothing)
 
 
 class Unasked:
-    """A store that nobody may ask."""
+    """A store that must not be queried."""
 
     def __getattr__(self, name: str) -> Callable[..., object]:
         raise AssertionError(f"the store was asked: {name}")

@@ -24,7 +24,7 @@ WEEK = timedelta(days=7)
 
 
 def test_replies_are_kept_for_a_week() -> None:
-    """A caller that sends again within it gets the first answer."""
+    """A caller that repeats a command within it gets the first reply."""
     assert timedelta(microseconds=KEPT_FOR) == WEEK
 
 
@@ -51,6 +51,6 @@ def test_what_is_kept_no_longer_is_looked_for_every_ten_minutes() -> None:
 
 
 def store(bench: Bench, age: timedelta) -> None:
-    """Store a reply that is as old as this."""
+    """Store a reply of this age."""
     reply = attrs.evolve(a_reply(), created_at=micros(bench.clock.now() - age))
     bench.store.transact(lambda tx: tx.apply([StoreReply(reply)]))

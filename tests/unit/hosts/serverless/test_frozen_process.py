@@ -28,7 +28,7 @@ def fail(x: int) -> int:
 
 
 class Sent:
-    """Remembers the commands that were sent."""
+    """Records the commands sent."""
 
     def __init__(self) -> None:
         self.types: list[str] = []
@@ -40,7 +40,7 @@ class Sent:
 
 
 class Frozen:
-    """A store with a clock of its own, and a host in a process of which the clock can stand still."""
+    """A store with a clock of its own, and a host in a process whose clock can stand still."""
 
     def __init__(self) -> None:
         self.time = ManualClock()
@@ -62,13 +62,13 @@ class Frozen:
             self.engine.sync.start(pipeline(1), id=f"r{number}")
 
     def work(self) -> list[str]:
-        """Run one job, whose body fails; return the types of the commands that this took."""
+        """Run one job whose body fails; return the types of the commands that this took."""
         self.sent.types.clear()
         assert self.host.process_available_jobs(max_jobs=1, concurrency=1).failed == 1
         return list(self.sent.types)
 
     def wakes_at(self) -> int:
-        """When the job is tried again that was run last."""
+        """Return when the last job is retried."""
         jobs = self.store.dump().all_jobs()
         return max(job.wake_at or 0 for job in jobs if job.state is JobState.SLEEPING)
 

@@ -51,7 +51,7 @@ SLEEPS = Pipeline("sleeps", input=int).pipe(sleeps)
 
 @attrs.define
 class Recorder:
-    """Writes down what it sees, and raises where it is told to."""
+    """Records what it sees, and raises where told."""
 
     name: str = "a"
     seen: list[str] = attrs.field(factory=list[str])

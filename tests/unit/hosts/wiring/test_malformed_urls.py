@@ -43,7 +43,7 @@ OPENERS: Final[tuple[Callable[[str], object], ...]] = (
 
 @st.composite
 def urls(draw: st.DrawFn) -> str:
-    """A good one with something in it changed, left out, or put in."""
+    """Draw a valid URL with something changed, removed or inserted."""
     url = draw(st.sampled_from(GOOD))
     for _ in range(draw(st.integers(0, 3))):
         start = draw(st.integers(0, len(url)))

@@ -31,7 +31,7 @@ SECRETS: Final = tuple(
     f"{PART}{char}{PART}"
     for char in ("", *"%@/#?:[] &=+,'\"\\", "\n", "\x1b", "é", "\ud800", "%zz", "//", "@@")
 )
-"""A part before and after a character that has a meaning in URLs: not even a part may come out."""
+"""A part before and after a character with a meaning in URLs: not even a part may appear."""
 DATABASES: Final = (
     "postgresql://u:{}@127.0.0.1:1/d",
     "postgresql://u:{}@127.0.0.1:1",
@@ -105,7 +105,7 @@ OTHERS: Final = (
 
 
 HOST_MAY_BE_SECRET: Final = ("postgresql://u:{}", "postgresql://u:{}/d", "nats://u:{}")
-"""Forms in which what follows an @ in the secret is the name of a host, for all that anybody can tell."""
+"""Forms in which the part of the secret after an @ cannot be told from a host name."""
 
 
 def filled(forms: tuple[str, ...]) -> Iterator[str]:
@@ -128,7 +128,7 @@ def leaks(text: str) -> bool:
 
 
 def told(error: BaseException | None) -> str:
-    """Return all that can be read of an error, and of what it comes from, which a traceback would show or not."""
+    """Return all readable text of an error and its causes, which a traceback may or may not show."""
     said: list[str] = []
     while error is not None:
         said += [str(error), repr(error), *map(repr, error.args)]
@@ -187,7 +187,7 @@ OPENERS: Final[dict[str, Callable[[str], object]]] = {
 
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A file that is made by a URL is made here."""
+    """Run in a temporary folder: some URLs create files."""
     monkeypatch.chdir(tmp_path_factory.mktemp("here"))
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")

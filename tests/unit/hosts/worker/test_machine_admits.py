@@ -18,7 +18,7 @@ JOBS = JobAdmit(keys=("w/a",))
 
 
 def admits(driven: Driven) -> list[Admit]:
-    """What it wants let in, with nothing else happening."""
+    """Return the admissions that it requests, with nothing else happening."""
     return [action for action in driven.step() if isinstance(action, Admit)]
 
 

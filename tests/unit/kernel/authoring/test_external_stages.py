@@ -76,7 +76,7 @@ def test_it_takes_the_input_and_gives_what_comes_of_the_work() -> None:
 
 
 def test_a_check_makes_the_same_stage_anew() -> None:
-    """So that either name may be piped, where the check is defined in place of the stage."""
+    """So either name may be piped when the check redefines the stage's name."""
     assert transcoded.name == "transcode"
     assert transcoded.body is transcode.body
     assert transcoded.check_body is not None

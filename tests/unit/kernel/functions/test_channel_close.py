@@ -25,7 +25,7 @@ more = Channel("more", str)
 
 
 def told(call: Call[object], rows: Sequence[HistoryEvent], *, inbox: int = 0) -> FunctionMachine:
-    """A machine that was told rows, of which the first `inbox` were there when it began."""
+    """A machine that was fed rows, the first `inbox` of which were there at its start."""
     made = [Row(number=number, at=BEGAN_AT + number, event=one) for number, one in enumerate(rows, 2)]
     machine = new_machine(call)
     machine.begin(inbox=made[:inbox])
@@ -86,7 +86,7 @@ def test_a_message_for_another_channel_says_nothing() -> None:
 
 @workflow
 async def waits() -> list[str]:
-    """Tasks that wait for a message when another closes the channel."""
+    """Tasks that wait for a message while another closes the channel."""
 
     async def one() -> str:
         try:

@@ -77,7 +77,7 @@ class FrozenDataError(Exception):
 
 
 class GuardedError(Exception):
-    """Runs code of the user's for whatever is done with it but reading."""
+    """Runs user code for every operation except reading attributes."""
 
     ran: list[str] = []  # noqa: RUF012  # it is what all of them have run
 

@@ -85,7 +85,7 @@ def test_any_code_is_looked_at(
 def test_the_functions_of_python_itself_can_all_be_looked_at(
     names: tuple[str, ...], each: int, least: int
 ) -> None:
-    """As if they were workflows: there is no better collection of what Python can look like."""
+    """As if they were workflows: the largest collection of Python code at hand."""
     program = Program(find_files([str(STDLIB / name) for name in names]))
     bodies = Bodies(Origins(program))
     looked = 0
@@ -126,7 +126,7 @@ def test_what_is_no_python_is_told_and_the_rest_looked_at(
 
 
 def test_code_that_is_deep_is_looked_at_or_told_of(lint_program: Lint) -> None:
-    """A thousand attributes in a row can be read, and not followed."""
+    """A thousand attributes in a row can be parsed, but not followed."""
     head = "import time\nfrom holdfast import workflow\n@workflow\nasync def flow():\n"
     report = lint_program(
         {
