@@ -1,4 +1,4 @@
-"""Error imports: `holdfast.errors` has all, `holdfast` those that are caught most."""
+"""Errors can be imported where people look: `holdfast.errors` has all, `holdfast` those that are caught most."""
 
 import pytest
 
