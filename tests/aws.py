@@ -1,4 +1,4 @@
-"""What speaks as AWS does, for the tests: moto's server in a thread of this process, asked over real HTTP."""
+"""AWS services for the tests: moto's server in a thread of this process, called over real HTTP."""
 
 import logging
 import threading
@@ -32,7 +32,7 @@ _DEDUPLICATED_MILLIS: Final = 300_000
 
 
 class AwayError(JsonRESTError):
-    """What a service answers that is away for a moment: a 500."""
+    """The response of a service that is temporarily unavailable: a 500."""
 
     code = 500
 
@@ -41,22 +41,22 @@ class AwayError(JsonRESTError):
 
 
 class Fate(Enum):
-    """What becomes of a request with several entries."""
+    """The fate of a request with several entries."""
 
     TAKEN = auto()
     HALF_TAKEN = auto()
-    """The first entry fails, and every other one after it."""
+    """The first entry and every second one after it fail."""
     REFUSED = auto()
-    """It is answered with a 500, and nothing is taken."""
+    """The response is a 500, and nothing was taken."""
     LOST_ANSWER = auto()
-    """It is answered with a 500, and all was taken."""
+    """The response is a 500, and everything was taken."""
 
 
 class FakeAws:
-    """A region without anything in it. Queues go by a clock that `pass_time` moves on.
+    """An empty AWS region. Queues use a clock that `pass_time` advances.
 
-    `batches` are the requests with events that buses and topics were sent, as far as they took them; `fates`, if there
-    are any left, says of each what becomes of it, and `fired` how often.
+    `batches` are the requests with events that buses and topics took. `fates` holds the fates of the next such
+    requests, and `fired` counts the fates that occurred.
     """
 
     def __init__(self, url: str) -> None:
@@ -70,7 +70,7 @@ class FakeAws:
         self.fired: Counter[Fate] = Counter()
 
     def client(self, service: Any) -> Any:
-        """Return a client of boto3's, as an adapter is given one: the same each time, for each knows all of AWS."""
+        """Return a boto3 client, the same at each call: a new one loads the description of all of AWS."""
         if service not in self._clients:
             make: Any = boto3.Session()
             self._clients[service] = make.client(
@@ -83,28 +83,28 @@ class FakeAws:
         return self._clients[service]
 
     def new_bucket(self) -> "tuple[S3Client, str]":
-        """Make a bucket; return a client and its name."""
+        """Create a bucket; return a client and its name."""
         client: S3Client = self.client("s3")
         name = f"bucket-{next(self._numbers)}"
         client.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": REGION})
         return client, name
 
     def new_queue(self, *, fifo: bool = False) -> "tuple[SQSClient, str]":
-        """Make a queue, whose messages stay unseen for thirty seconds; return a client and its URL."""
+        """Create a queue with a visibility timeout of 30 seconds; return a client and its URL."""
         client: SQSClient = self.client("sqs")
         name = f"queue-{next(self._numbers)}" + (".fifo" if fifo else "")
         attributes: Any = {"VisibilityTimeout": "30", **({"FifoQueue": "true"} if fifo else {})}
         return client, client.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
 
     def new_bus(self) -> "tuple[EventBridgeClient, str]":
-        """Make an event bus; return a client and its name."""
+        """Create an event bus; return a client and its name."""
         client: EventBridgeClient = self.client("events")
         name = f"bus-{next(self._numbers)}"
         client.create_event_bus(Name=name)
         return client, name
 
     def new_topic(self, *, fifo: bool = False) -> "tuple[SNSClient, str]":
-        """Make a topic; return a client and its ARN."""
+        """Create a topic; return a client and its ARN."""
         client: SNSClient = self.client("sns")
         name = f"topic-{next(self._numbers)}" + (".fifo" if fifo else "")
         return client, client.create_topic(Name=name, Attributes={"FifoTopic": "true"} if fifo else {})[
@@ -112,14 +112,14 @@ class FakeAws:
         ]
 
     def new_schedules(self) -> "tuple[EventBridgeSchedulerClient, str]":
-        """Make a group of schedules; return a client and its name."""
+        """Create a schedule group; return a client and its name."""
         client: EventBridgeSchedulerClient = self.client("scheduler")
         name = f"group-{next(self._numbers)}"
         client.create_schedule_group(Name=name)
         return client, name
 
     def send_due(self, group: str, now: datetime) -> None:
-        """Do with a group's schedules what AWS does and moto does not: send those that are due, and delete them."""
+        """Send the due schedules of a group and delete them, as AWS does and moto does not."""
         client: EventBridgeSchedulerClient = self.client("scheduler")
         sqs: SQSClient = self.client("sqs")
         for listed in client.list_schedules(GroupName=group)["Schedules"]:
@@ -132,7 +132,7 @@ class FakeAws:
                 client.delete_schedule(GroupName=group, Name=found["Name"])
 
     def taken(self, entries: "list[dict[str, Any]]") -> "tuple[Fate, list[dict[str, Any]]]":
-        """Keep what is taken of a request; return its fate, and that."""
+        """Return the fate of a request and the entries that were taken; record these."""
         fate = next(self.fates, Fate.TAKEN)
         self.fired[fate] += 1
         kept = [] if fate is Fate.REFUSED else entries[1::2] if fate is Fate.HALF_TAKEN else entries
@@ -140,12 +140,12 @@ class FakeAws:
         return fate, kept
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass for queues."""
+        """Advance the clock of the queues."""
         with self._lock:
             self._passed += round(seconds * 1_000)
 
     def millis(self) -> int:
-        """Return how far the clock of queues is ahead."""
+        """Return by how many milliseconds the clock of the queues is ahead."""
         return self._passed
 
 
@@ -164,10 +164,10 @@ def _putting(aws: FakeAws) -> Callable[..., list[dict[str, Any]]]:
 
 
 def _mend_queues(patched: pytest.MonkeyPatch) -> None:
-    """Have queues drop what they were given before, as those do that are FIFO, and cost less.
+    """Make FIFO queues drop duplicates, and make queues faster.
 
-    A queue's messages are counted where its attributes are asked for. moto counts them three times for each message
-    that comes or goes, so that what one costs grows with how many there are.
+    moto counts a queue's messages three times for each message that comes or goes, so its cost grows with their number.
+    Here they are counted only when attributes are read.
     """
     model: Any = sqs_models.Queue
     every: Callable[[Any], dict[str, Any]] = model.attributes.fget
@@ -190,7 +190,7 @@ def _mend_queues(patched: pytest.MonkeyPatch) -> None:
     add: Callable[[Any, Any], None] = model.add_message
 
     def add_message(queue: Any, message: Any) -> None:
-        """For five minutes a FIFO queue takes no other of the same id, also after it was deleted: moto forgets it."""
+        """Drop a message whose id a FIFO queue got within five minutes. moto forgets the ids of deleted messages."""
         if queue.fifo_queue:
             key = queue.queue_arn, message.deduplication_id
             if message.sent_timestamp - taken.get(key, float("-inf")) < _DEDUPLICATED_MILLIS:
@@ -224,14 +224,14 @@ def _publishing(aws: FakeAws) -> Callable[..., Any]:
 
 
 def _is_retained(backend: Any, queue: str, message: Any) -> bool:
-    """Whether a message is young enough; moto counts all that are in the queue to tell, for each that is received."""
+    """Return whether a message is within retention. moto counts the whole queue to tell, for each message received."""
     kept_seconds: int = backend.get_queue(queue).message_retention_period
     return bool(kept_seconds + message.sent_timestamp / 1_000 > time())
 
 
 @contextmanager
 def fake_aws() -> Generator[FakeAws]:
-    """Start the server, and stop it afterwards."""
+    """Start the server, and stop it at the end."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

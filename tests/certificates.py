@@ -1,4 +1,4 @@
-"""Certificates of servers that live for an hour, and are trusted by whom they are shown to."""
+"""TLS certificates for test servers, valid for an hour, and a context that trusts them."""
 
 import ipaddress
 import ssl
@@ -13,9 +13,9 @@ from cryptography.x509.oid import NameOID
 
 
 def a_certificate(name: str, folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Return the context of a server that is called so, and one of clients that trust it.
+    """Return the SSL context of a server with this name, and that of clients that trust it.
 
-    `both.pem` in the folder has the certificate, and its key.
+    `both.pem` in the folder has the certificate and its key.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

@@ -1,4 +1,4 @@
-"""Functions, a queue and a timer on one database, whose time passes when a test lets it; functions can be killed."""
+"""A simulated cloud: serverless functions, a queue and a timer on one database, in a test's virtual time."""
 
 import json
 import threading
@@ -25,8 +25,8 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.persistence import Persistence, Query, StoreTime, Transaction
 from holdfast.ports.scheduler import Scheduler
 from tests.aws import FakeAws
+from tests.event_source_mapping import EventSource, Killed, PumpFaults
 from tests.lambdas import FakeContext
-from tests.pump import EventSource, Killed, PumpFaults
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -37,7 +37,7 @@ LIMIT = 60.0
 
 
 class CloudClock:
-    """The real time, and as much as was let pass, for all of AWS."""
+    """The real time plus the time that the test let pass, for all of AWS."""
 
     def __init__(self, aws: FakeAws) -> None:
         self._aws = aws
@@ -53,16 +53,16 @@ class CloudClock:
 
 
 class Mortal:
-    """A process's way to the store: counted, by the machine's clock, and cut off when the process is killed."""
+    """A process's persistence: counted, on the machine's clock, and disconnected when the process is killed."""
 
     def __init__(self, inner: Persistence) -> None:
         self._inner = inner
         self._lock = threading.Lock()
         self.dies_at: int | None = None
-        """At which transaction from now on the process dies: after its commit if the number is even."""
+        """The number of transactions until the process dies, before or after the commit of the last."""
         self.is_dead = False
         self.calls = 0
-        """How often the store was asked for anything."""
+        """The number of calls to the store."""
         self.transactions = 0
 
     def setup(self) -> None:
@@ -97,7 +97,7 @@ class Mortal:
         return self._inner.prune(before)
 
     def close(self) -> None:
-        """Others are on the same store."""
+        """Do nothing: other processes use the same store."""
 
     def _check(self) -> None:
         if self.is_dead:
@@ -106,7 +106,7 @@ class Mortal:
 
 @attrs.define(kw_only=True)
 class Process:
-    """One process in which functions run, one invocation after the other."""
+    """A process in which serverless functions run, one invocation after the other."""
 
     store: Mortal
     engine: Engine
@@ -116,22 +116,22 @@ class Process:
 
 @attrs.define
 class Place:
-    """Where one process is at a time, with connections of its own. None before one is wanted, or when it was killed."""
+    """A slot for one process at a time. `None` before the first use and after a kill."""
 
     stores: Stores
     process: Process | None = None
 
 
 class Cloud:
-    """A database, a queue, and functions that are made when one is wanted and there is none.
+    """A database, a queue, and functions whose processes are created on demand.
 
     Attributes:
-        kills: How many functions were killed.
-        cold_starts: How many processes were begun.
-        calls: How often functions asked the store for anything.
-        transactions: How many of these were transactions, and not questions.
-        requests: How many requests were made of the queue, by whomever, by what they are called.
-        most_at_once: How many functions were under way at the same time, at the most.
+        kills: The number of killed functions.
+        cold_starts: The number of started processes.
+        calls: The number of calls that functions made to the store.
+        transactions: The number of these that were transactions, not queries.
+        requests: The number of requests to the queue by any client, by operation.
+        most_at_once: The most concurrent functions so far.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Cloud:
         clock: Clock | None = None,
         scheduler: "Callable[[Cloud], Scheduler] | None" = None,
     ) -> None:
-        """`width` functions are called at once; of a hundred, `deaths` are killed and `hurried` have less time."""
+        """Create a cloud of `width` concurrent functions. Of 100, `deaths` are killed and `hurried` have less time."""
         self.aws = aws
         self.clock: Clock = clock or CloudClock(aws)
         self._workflows = tuple(workflows)
@@ -176,20 +176,20 @@ class Cloud:
         self._timer = Place(self._stores)
         self.processes: list[Process] = []
         self.outside = self._new(self._stores)
-        """Who starts runs, and is never killed."""
+        """The process that starts runs and is never killed."""
         self.source = EventSource(
             self.client, self.queue_url, self._invoke, faults=faults, random=Random(seed + 1)
         )
 
     @property
     def engine(self) -> Engine:
-        """The engine of whoever starts runs."""
+        """The engine that starts runs."""
         return self.outside.engine
 
     def round(self) -> int:
-        """Have messages handled until none can be had, then let a minute pass, and call the timer's function.
+        """Handle all available messages, then let a minute pass, and call the timer's function.
 
-        Return how many messages there were.
+        Returns the number of messages.
         """
         if self._width == 1:
             received = self._drained()
@@ -227,7 +227,7 @@ class Cloud:
             place.stores.persistence.close()
 
     def _count(self, params: Mapping[str, Any], **_: object) -> None:
-        """Count a request of ours: others may have queues in this region."""
+        """Count a request to this cloud's queue: other tests may have queues in the region."""
         if self.queue_url in json.dumps(params, default=str):
             with self._lock:
                 self.requests[params["headers"]["X-Amz-Target"].partition(".")[2]] += 1

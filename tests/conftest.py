@@ -1,4 +1,4 @@
-"""What all tests share: a PostgreSQL, how hypothesis behaves, and what the garbage collector need not look at."""
+"""Fixtures and settings of all tests: a PostgreSQL server, Hypothesis profiles, garbage collection."""
 
 import gc
 import os
@@ -23,10 +23,10 @@ if not os.environ.get("CI"):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Keep what is imported and collected out of the garbage collector's sight: all of it stays until the end.
+    """Keep imported and collected modules out of the garbage collector: they stay until the end.
 
-    To look for garbage among it takes a third of the collecting, and 0.3 s of each `gc.collect()` of a test. And look
-    as seldom as a worker does that owns its process: a tenth of what the simulator and the models take was that.
+    Traversing them takes a third of the collection time and 0.3 s of each `gc.collect()` in a test. Collections are
+    also made as rare as in a worker that owns its process: they took a tenth of the simulator's time.
     """
     gc.disable()
     try:
@@ -39,10 +39,10 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_left_to_look_at() -> Iterator[None]:
-    """Keep what a module leaves behind for ever (caches, mappings, reports) out of the garbage collector's sight, too.
+    """Freeze what a module leaves behind for ever (caches, mappings, reports), out of the garbage collector's reach.
 
-    It is half a million objects by the last modules, and a second of each `gc.collect()` of theirs. Garbage is looked
-    for before, so that nothing that should have been closed is kept from being noticed.
+    By the last modules it would be half a million objects and a second of each `gc.collect()`. Garbage is collected
+    first, so that unclosed resources are still noticed.
     """
     yield
     gc.collect()
@@ -53,8 +53,8 @@ def _nothing_left_to_look_at() -> Iterator[None]:
 def postgres_url() -> Iterator[str]:
     """The URL of a server: `postgresql://user@host:port/database`.
 
-    Of HOLDFAST_TEST_POSTGRES_URL if that is set; its user must be allowed to create databases. Otherwise of a server
-    that is started for these tests, one for each worker process of pytest-xdist.
+    It is HOLDFAST_TEST_POSTGRES_URL if set; its user must be allowed to create databases. Otherwise each process of
+    pytest-xdist starts a server for the tests.
     """
     if given := os.environ.get("HOLDFAST_TEST_POSTGRES_URL"):
         yield plain_url(given)
@@ -65,7 +65,7 @@ def postgres_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def new_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], str]:
-    """Makes a SQLite file with tables and without rows, and gives its URL: a copy, which is faster than migrations."""
+    """Creates SQLite files with empty tables, and returns their URLs: copies, which are faster than migrations."""
     template = tmp_path_factory.mktemp("template") / "empty.db"
     store = SqlPersistence(f"sqlite:///{template}")
     store.setup()
@@ -81,14 +81,14 @@ def new_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], str
 
 @pytest.fixture
 def postgres_database(postgres_url: str) -> Iterator[str]:
-    """The URL of an empty database of the test's own, which is dropped afterwards."""
+    """The URL of an empty database for one test, which is dropped at the end."""
     with fresh_database(postgres_url) as url:
         yield url
 
 
 @pytest.fixture(scope="session")
 def postgres_template(postgres_url: str) -> Iterator[str]:
-    """The URL of a database with tables and without rows, to which nobody is connected."""
+    """The URL of a database with empty tables, for copies: no client is connected to it."""
     with fresh_database(postgres_url) as url:
         store = SqlPersistence(url)
         store.setup()
@@ -98,6 +98,6 @@ def postgres_template(postgres_url: str) -> Iterator[str]:
 
 @pytest.fixture
 def postgres_with_tables(postgres_url: str, postgres_template: str) -> Iterator[str]:
-    """The URL of a database of the test's own with tables and without rows: a copy, which is faster than migrations."""
+    """The URL of a database with empty tables for one test: a copy, which is faster than migrations."""
     with fresh_database(postgres_url, like=postgres_template) as url:
         yield url

@@ -1,4 +1,4 @@
-"""What stands around a Lambda function in the tests: events as SQS's, a context, and what is asked of queues."""
+"""The surroundings of a Lambda function in tests: SQS events, a context, and queue requests."""
 
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -18,7 +18,7 @@ _numbers: Final = count(1)
 
 @attrs.define
 class FakeContext:
-    """An invocation that lasts so many seconds yet, for as long as nobody says otherwise."""
+    """An invocation with so many seconds left, unless changed."""
 
     seconds: float = 60.0
     aws_request_id: str = "request"
@@ -28,7 +28,7 @@ class FakeContext:
 
 
 class FakeMessages:
-    """Notes what is asked of queues."""
+    """Records requests to queues."""
 
     def __init__(self) -> None:
         self.shown: list[tuple[str, dict[str, float]]] = []
@@ -45,7 +45,7 @@ class FakeMessages:
 
 
 def record(body: str | Mapping[str, object], *, receives: int = 1, **more: Any) -> dict[str, Any]:
-    """A record of an event, as Lambda hands it on. `group` and `queue` are attributes of it."""
+    """Return an event record as Lambda passes it on. `group` and `queue` become its attributes."""
     named = more.get("id") or f"m{next(_numbers)}"
     attributes: dict[str, str] = {
         "ApproximateReceiveCount": str(receives),
@@ -74,13 +74,13 @@ def event(*records: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def failures(answer: Mapping[str, Sequence[Mapping[str, str]]]) -> list[str]:
-    """The messages that a handler gives back."""
+    """Return the messages that a handler reports as failures."""
     assert set(answer) == {"batchItemFailures"}
     return [one["itemIdentifier"] for one in answer["batchItemFailures"]]
 
 
 def told_of(engine: Engine, id: str) -> list[dict[str, object]]:
-    """The messages of a run's jobs."""
+    """Return the messages of a run's jobs."""
     persistence = engine.core.stores.persistence
     run = persistence.read(FindRun(RunName(engine.core.namespace, id)))
     assert run is not None

@@ -1,4 +1,4 @@
-"""A real NATS server for the tests: one of their own, where `nats-server` is installed, or one that is there."""
+"""A real NATS server for the tests: started where `nats-server` is installed, or an existing one."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ _START_SECONDS_MAX: Final = 20.0
 
 
 class PrivateNats:
-    """A server that keeps its port and its files when it is killed and started again."""
+    """A server that keeps its port and its files when it is killed and restarted."""
 
     def __init__(self, program: str, folder: Path, options: Sequence[str]) -> None:
         self._program = program
@@ -34,7 +34,7 @@ class PrivateNats:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the server, and wait until it answers."""
         options = [*self._options, "-a", "127.0.0.1", "-p", str(self._port), "-sd", str(self._folder)]
         self._process = subprocess.Popen(
             [self._program, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -46,7 +46,7 @@ class PrivateNats:
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """Kill it as a crash does."""
+        """Kill the server like a crash."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
@@ -54,7 +54,7 @@ class PrivateNats:
 
 @contextlib.contextmanager
 def private_nats(*options: str) -> Generator[PrivateNats]:
-    """A server of one's own, with JetStream unless options say otherwise; skips the test where none is installed."""
+    """A private server, with JetStream unless options say otherwise; skips the test where none is installed."""
     program = shutil.which("nats-server")
     if program is None:
         pytest.skip("no nats-server is installed, and this test stops and starts one")
@@ -69,7 +69,7 @@ def private_nats(*options: str) -> Generator[PrivateNats]:
 
 @contextlib.contextmanager
 def any_nats() -> Generator[str]:
-    """The URL of a server: the one that HOLDFAST_TEST_NATS_URL names, one of one's own, or the one of this machine."""
+    """The URL of a server: from HOLDFAST_TEST_NATS_URL, a private one, or the one of this machine."""
     if url := os.environ.get(VARIABLE):
         yield url
     elif shutil.which("nats-server") is not None:

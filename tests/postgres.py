@@ -1,7 +1,7 @@
-"""A real PostgreSQL for the tests: private, empty, and gone afterwards.
+"""A real PostgreSQL for the tests: private, empty, and removed afterwards.
 
-The server runs from the binaries that `make` unpacks into .cache/postgres, listens on 127.0.0.1 only, and trusts
-whoever connects: it holds nothing, and lives as long as the tests do.
+The server runs from the binaries that `make` unpacks into .cache/postgres and listens on 127.0.0.1 only. It trusts
+every connection: it holds nothing and lives as long as the tests.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ _GUARD: Final = 'cat >/dev/null; kill -QUIT "$1" 2>/dev/null; sleep 1; rm -rf --
 
 
 class _Account(NamedTuple):
-    """Whom the server runs as; None for ourselves."""
+    """The account under which the server runs; None for the current one."""
 
     user: int | None = None
     group: int | None = None
@@ -55,15 +55,15 @@ class PostgresFailedError(Exception):
 
 
 class PrivatePostgres:
-    """A PostgreSQL server of one's own.
+    """A private PostgreSQL server.
 
-    Its URL stays the same when it is stopped and started again, and so does its data: a stop with mode "immediate" is
-    a crash, and the next start recovers from the log. With `durable`, writes also survive a crash of the machine, at
-    the price of an fsync for each commit; measure with it, test without.
+    Its URL and data stay the same when it is stopped and restarted: a stop with mode "immediate" is a crash, and the
+    next start recovers from the log. With `durable`, writes also survive a crash of the machine, at the price of an
+    fsync for each commit: for benchmarks, not for tests.
     """
 
     def __init__(self, *, durable: bool = False, settings: Mapping[str, str] | None = None) -> None:
-        """Take the server's settings, as in postgresql.conf. Nothing is started yet."""
+        """Create a server with these settings, as in postgresql.conf, without starting it."""
         self._settings = {
             "listen_addresses": "127.0.0.1",
             "max_connections": "200",
@@ -86,12 +86,12 @@ class PrivatePostgres:
 
     @property
     def log(self) -> str:
-        """What the server has written to its log so far."""
+        """The server's log so far."""
         path = None if self._folder is None else self._folder / "server.log"
         return path.read_text(errors="replace") if path is not None and path.exists() else ""
 
     def start(self) -> None:
-        """Start it; it takes connections when this returns. Does nothing if it is running."""
+        """Start the server and wait until it takes connections. Does nothing if it is running."""
         if self._process is not None and self._process.poll() is None:
             return None
         self.stop()
@@ -106,7 +106,7 @@ class PrivatePostgres:
         raise PostgresFailedError(f"PostgreSQL does not start:\n{self.log}")
 
     def stop(self, mode: StopMode = "fast") -> None:
-        """Stop it: "fast" rolls back and ends in order, "immediate" is a crash. Does nothing if it is not running."""
+        """Stop the server, if it is running: "fast" rolls back and shuts down, "immediate" is a crash."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -122,12 +122,12 @@ class PrivatePostgres:
             self._dismiss_guard()
 
     def restart(self, mode: StopMode = "fast") -> None:
-        """Stop it in the given mode and start it again, at the same URL."""
+        """Stop the server in the given mode and start it again, at the same URL."""
         self.stop(mode)
         self.start()
 
     def remove(self) -> None:
-        """Stop it and remove its data."""
+        """Stop the server and remove its data."""
         self.stop("immediate")
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -212,9 +212,9 @@ class PrivatePostgres:
 
 @contextlib.contextmanager
 def fresh_database(url: str, *, like: str | None = None) -> Generator[str]:
-    """Create a database on the server of `url`, give its URL, and drop it with whoever is still connected.
+    """Create a database on the server of `url`, yield its URL, and drop it with all connections.
 
-    It is empty, or a copy of the database at the URL `like`, to which nobody may be connected.
+    It is empty, or a copy of the database at the URL `like`, which must have no connections.
     """
     name = f"holdfast_{secrets.token_hex(6)}"
     create = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name))
@@ -238,7 +238,7 @@ def plain_url(url: str) -> str:
 
 
 def find_binaries() -> Path:
-    """Return the folder of `initdb` and `postgres`: those that make fetched, or else those on the PATH."""
+    """Return the folder of `initdb` and `postgres`: those that `make` fetched, or else those on the PATH."""
     if (FETCHED / "initdb").exists():
         return FETCHED
     if (found := shutil.which("initdb")) is not None and (Path(found).resolve().parent / "postgres").exists():
@@ -249,7 +249,7 @@ def find_binaries() -> Path:
 
 
 def _server_account() -> _Account:
-    """Return whom the server runs as. PostgreSQL refuses to run as root."""
+    """Return the account for the server. PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return _Account()
     nobody = pwd.getpwnam("nobody")
@@ -257,7 +257,7 @@ def _server_account() -> _Account:
 
 
 def _binaries_for(account: _Account, folder: Path) -> Path:
-    """Return the binaries' folder, or that of a copy if the account may not enter the first (a checkout in /root)."""
+    """Return the binaries' folder, or that of a copy if the account cannot read the first (a checkout in /root)."""
     binaries = find_binaries()
     try:
         subprocess.run(
@@ -280,12 +280,12 @@ def _binaries_for(account: _Account, folder: Path) -> Path:
 
 
 def _environment() -> dict[str, str]:
-    """Return our environment without what would change a server's or a client's defaults."""
+    """Return the environment without variables that change a server's or a client's defaults."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
 
 
 def _free_port() -> int:
-    """Find a port that nobody listens on. Drawn at random, so that processes seldom draw the same."""
+    """Return a free port. Drawn at random, so that processes seldom draw the same."""
     draw = random.SystemRandom()
     for _ in range(100):
         port = draw.choice(PORTS)
@@ -300,7 +300,7 @@ def _free_port() -> int:
 
 
 def _is_ready(path: Path, pid: int) -> bool:
-    """Read the server's pid file, whose last line says `ready` once it takes connections (pg_ctl does the same)."""
+    """Return whether the last line of the pid file says `ready`, as pg_ctl does."""
     try:
         lines = path.read_text().splitlines()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A process in which Lambda's own runtime client serves a handler, and the part of Lambda that it talks to."""
+"""A process in which Lambda's runtime client serves a handler, and the runtime API that it calls."""
 
 import json
 import os
@@ -24,7 +24,7 @@ _START_SECONDS: Final = 60.0
 
 @attrs.frozen
 class Answer:
-    """What a function answered: a value, or an error with its type. Neither, if it was killed."""
+    """A function's response: a value, or an error with its type. Neither if it was killed."""
 
     value: Any = None
     error: str | None = None
@@ -39,14 +39,14 @@ class _Invocation:
 
 
 class Function:
-    """One process of a function, served by awslambdaric; frozen where nothing is invoked, and killed when time is up.
+    """A function process served by awslambdaric; frozen between invocations, and killed when time is up.
 
     Attributes:
-        invocations: How many there were in this process.
+        invocations: The number of invocations in this process.
     """
 
     def __init__(self, handler: str, *, seconds: float, environment: Mapping[str, str]) -> None:
-        """Start a process for `module.name` of a handler, whose invocations last so many seconds at the most."""
+        """Start a process for the handler `module.name`, whose invocations last at most so many seconds."""
         self._seconds = seconds
         self._next: queue.Queue[_Invocation] = queue.Queue()
         self._answers: queue.Queue[Answer] = queue.Queue()
@@ -71,22 +71,22 @@ class Function:
         )
 
     def __enter__(self) -> Self:
-        """Return the function itself."""
+        """Return the function."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        """Kill it."""
+        """Kill the process."""
         self.kill()
 
     @property
     def is_alive(self) -> bool:
-        """Whether there is a process."""
+        """Whether the process runs."""
         return self._process.poll() is None
 
     def invoke(self, event: Mapping[str, Any]) -> Answer:
-        """Thaw the process, hand it an event and a deadline, and freeze it when it has answered and asks for more."""
+        """Thaw the process, pass it an event and a deadline, and freeze it when it asks for the next event."""
         if not self._is_waiting.wait(_START_SECONDS):
             raise TimeoutError("the function does not begin")
         os.kill(self._process.pid, signal.SIGCONT)
@@ -108,7 +108,7 @@ class Function:
         return answer
 
     def kill(self) -> None:
-        """Kill the process, as Lambda does whose time is up, or that it no longer needs."""
+        """Kill the process, as Lambda does when time is up or the process is not needed."""
         self._process.kill()
         self._process.wait()
         self._server.shutdown()
@@ -155,6 +155,6 @@ class Function:
 
             @override
             def log_message(self, format: str, *args: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         return Requests

@@ -1,4 +1,4 @@
-"""A receiver of webhooks, on this machine, that does as it is told; and events as they come out of sinks."""
+"""A webhook receiver with scripted responses, and events in the form in which sinks emit them."""
 
 import json
 import ssl
@@ -19,7 +19,7 @@ _DATA: Final = ',"data":'
 
 @attrs.frozen
 class Answer:
-    """What the receiver answers. `takes` is whether it keeps what it was sent; with status 0 it hangs up."""
+    """The receiver's response. `takes` is whether it keeps the request; with status 0 it hangs up."""
 
     status: int = 204
     headers: Mapping[str, str] = attrs.field(factory=dict[str, str])
@@ -36,7 +36,7 @@ class Request:
 
 
 class Receiver:
-    """Keeps what it was sent. `answers` is asked for each request."""
+    """A receiver that keeps requests. `answers` is called for each."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -106,7 +106,7 @@ def a_receiver(context: ssl.SSLContext | None = None) -> Generator[Receiver]:
 
 
 def with_data(text: str) -> list[tuple[dict[str, Any], str]]:
-    """Return the JSON objects in a text, which end with their data, and the text of these."""
+    """Return the JSON objects with `data` in a text, and the text of each `data`."""
     found: list[tuple[dict[str, Any], str]] = []
     decoder = json.JSONDecoder()
     at = text.find("{")

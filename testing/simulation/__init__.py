@@ -1,4 +1,4 @@
-"""A simulator: the real kernel and the real hosts, in one thread and virtual time, with faults drawn from a seed.
+"""Deterministic simulation testing: the real kernel and hosts in one thread and virtual time, with seeded faults.
 
     def make(random: Random) -> tuple[Scenario, Sizes]:
         start = Deed(at=0, what="start", do=lambda engine: engine.start(fulfil(order), id="x").id)
@@ -7,24 +7,24 @@
     outcome = simulate_seed(1, make)
     assert outcome.exit is Exit.FINE, outcome.found
 
-A `Scenario` is what happens: code, and what clients do (`Deed`s, in virtual microseconds from the beginning).
-`expected` says what a run must give, `at_end` what else must be true. `Sizes` are the processes and their settings.
+A `Scenario` holds the workflows and the actions of the clients (`Deed`s, in virtual microseconds since the start).
+`expected` checks the result of a run, `at_end` the final state. `Sizes` sets the number of processes and their options.
 
-`simulate_seed` draws how likely each kind of fault is, unless `strengths` say so. It goes through three phases: faults;
-healing, in which nothing goes wrong any more and all must come to its end; and all of it once more without any fault,
-where nothing may be done in vain. After every commit the invariants are checked (`holdfast.kernel.invariants`). The
-`Outcome` has the exit code, what was found, the trace and its hash, and the faults that fired. `shrink` leaves out as
-many of these as it can.
+`simulate_seed` draws a probability for each kind of fault, unless `strengths` is passed. It has three phases: faults;
+healing, without faults, in which everything must end; and a second simulation without faults, in which no work may be
+done twice. The invariants are checked after every commit (`holdfast.kernel.invariants`). The `Outcome` has the exit
+code, the violations, the trace with its hash, and the faults that fired. `shrink` removes faults that a failure does
+not need.
 
-`draw_workload` is a `make` that draws random pipelines over everything that there is, and clients that do all that
-clients can; `python -m holdfast.testing.simulation --help` simulates it.
+`draw_workload` is a `make` that draws random pipelines and durable functions, and clients that use every command;
+`python -m holdfast.testing.simulation --help` runs it.
 
-A user's bodies are called as they are. `asyncio.sleep` and `anyio.sleep` take virtual time; `time.sleep`, sockets and
-real threads do not belong in a simulation. Whatever draws by chance in a body must draw from a seed.
+Bodies run unchanged. `asyncio.sleep` and `anyio.sleep` take virtual time. Do not use `time.sleep`, sockets or real
+threads in a simulated body, and seed its random numbers.
 
-How it is made: `fibers` (processes, virtual time), `loops` (asyncio in fibers), `faults`, `lives` (a process that meets
-them), `ports` and `store` (the only things that are simulated), `processes` (hosts), `watching` and `judging` (checks),
-`worlds`, `seeds`, `programs`, `outside` and `workload` (what is drawn), `shrinking` and `reports`.
+Modules: `fibers` (processes, virtual time), `loops` (asyncio in fibers), `faults`, `process_life` (a process that meets
+faults), `ports` and `store` (the only simulated parts), `processes` (hosts), `observer` and `final_checks` (checks),
+`worlds`, `seeds`, `programs`, `functions`, `external_service` and `workload` (random input), `shrinker` and `reports`.
 """
 
 from holdfast.testing.simulation.faults import Fired, Kind, Schedule

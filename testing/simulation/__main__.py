@@ -1,6 +1,6 @@
-"""`python -m holdfast.testing.simulation`: simulate many seeds, and say what they came to.
+"""Command line of the simulator, `python -m holdfast.testing.simulation`: simulates many seeds and prints a report.
 
-Exit codes: 0 all went well, 127 the simulator or a host has crashed, 128 something was stuck, 129 an invariant broke.
+Exit codes: 0 success, 127 the simulator or a host crashed, 128 a run or host was stuck, 129 an invariant did not hold.
 """
 
 import argparse
@@ -28,7 +28,7 @@ _PROGRESS_EVERY = 1_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Simulate, print, and return the exit code."""
+    """Simulate the seeds, print the report, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m holdfast.testing.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100, help="how many")
     parser.add_argument("--first", type=int, default=1, help="the first of them")
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--trace", action="store_true", help="print all that happened, of each seed")
     parser.add_argument("--keep-on", action="store_true", help="do not stop at the first seed that fails")
     options = parser.parse_args(arguments)
-    gc.freeze()  # what was imported stays, and need not be looked at again after each seed
+    gc.freeze()  # imported modules stay: the collection after each seed need not traverse them
     kept = [] if options.no_kept else list(KEPT)
     seeds = [
         *kept,
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if done % _PROGRESS_EVERY == 0:
             print(f"{done} of {len(seeds)} seeds", file=sys.stderr, flush=True)
     minutes = (time.monotonic() - began) / 60
-    spent = sum(os.times()[:4])  # of those that were started, too
+    spent = sum(os.times()[:4])  # with the child processes
     counted = ", ".join(f"{kind} {fired[kind]}" for kind in Kind)
     print(
         f"{done} seeds on {options.store}, {done / minutes:.0f} a minute, {points / max(done, 1):.0f} points each;"
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _outcomes(seeds: Sequence[int], store: str, jobs: int, *, trace: bool) -> Iterator[Outcome]:
-    size = min(_CHUNK_MAX, -(-len(seeds) // jobs))  # a few seeds are shared out, too
+    size = min(_CHUNK_MAX, -(-len(seeds) // jobs))  # every process gets some of a small number of seeds, too
     chunks = [seeds[at : at + size] for at in range(0, len(seeds), size)]
     simulate = partial(simulate_seeds, store=store, trace=trace)
     if jobs == 1:

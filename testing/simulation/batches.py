@@ -1,4 +1,4 @@
-"""Several seeds in one process. Not in `__main__`, which other processes can't import."""
+"""Simulation of several seeds in one process. Not in `__main__`, which worker processes cannot import."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from holdfast.testing.simulation.store_kinds import stores
 from holdfast.testing.simulation.workload import draw_workload
 
 FAULTLESS_EVERY = 4
-"""Every fourth seed is simulated once more without faults: waste does not need many seeds to be seen."""
+"""Every fourth seed is simulated again without faults: wasted work shows up in few seeds."""
 
 
 def simulate_seeds(seeds: Sequence[int], store: str, *, trace: bool = False) -> list[Outcome]:
-    """Simulate some seeds of the random workload, up to the first that fails."""
+    """Simulate seeds of the random workload up to the first that fails."""
     outcomes: list[Outcome] = []
     with stores(store) as make:
         for seed in seeds:

@@ -1,4 +1,4 @@
-"""What clients ask of simulated functions while these run: an object that counts, and what must be true of it."""
+"""Updates and queries that simulated clients send to an exposed counter, and the checks on the stored updates."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -26,44 +26,44 @@ async def _weigh(number: int) -> int:
 
 
 class Tallied:
-    """Counts how often it was asked for something."""
+    """A counter of the updates that a function has carried out."""
 
     def __init__(self) -> None:
         self.count = 0
 
     @query
     def so_far(self) -> int:
-        """Return how often by now."""
+        """Return the current count."""
         return self.count
 
     @update
     def add(self, by: int) -> int:
-        """Count at once."""
+        """Count the update without a step."""
         self.count += 1
         publish("count", self.count)
         return self.count
 
     @add.validator
     def may_add(self, by: int) -> None:
-        """Say no to some."""
+        """Refuse every fifth number."""
         if by % 5 == 4:
             raise ValueError(f"not {by}")
 
     @update
     async def add_later(self, by: int) -> int:
-        """Count once a step is done."""
+        """Count the update after a step."""
         await _weigh(by)
         self.count += 1
         return self.count
 
 
 def expose_tally() -> None:
-    """In a function: let clients have their updates counted."""
+    """Expose a counter to clients. Call it in a durable function."""
     expose(Tallied())
 
 
 def update_deeds(workflow: Workflow[[int], int], run: str, begins: int) -> list[Deed]:
-    """Return what clients ask of a run that begins at some time: before that too, and after its end."""
+    """Return updates of a run that starts at `begins` (microseconds), some before its start, some after its end."""
 
     def send_update(engine: SyncEngine, number: int) -> object:
         call = Tallied.add_later(number) if number % 2 else Tallied.add(number)
@@ -83,7 +83,7 @@ def update_deeds(workflow: Workflow[[int], int], run: str, begins: int) -> list[
 
 
 def wrong(tables: Tables) -> Iterator[str]:
-    """Yield what is wrong with updates: each is stored once, and carried out at most once, and counts on."""
+    """Check that each update is stored once, answered at most once, and counted in order. Yield the violations."""
     for key, run in tables.runs.items():
         rows = tables.whole_history(run)
         received = {row.number: row for row in rows if row.type == "update.received"}

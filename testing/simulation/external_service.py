@@ -1,4 +1,4 @@
-"""The service outside to which simulated stages hand work on: it outlives every process, and forgets nothing."""
+"""The external service to which simulated stages submit work. It survives the crashes of all processes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -20,11 +20,11 @@ from holdfast.ports.records import (
 from holdfast.ports.working_set import Tables
 
 WORK_FAILED = "give_up"
-"""The code with which a stage fails whose check says that the work has failed."""
+"""The error code of a stage whose check finds that the external work failed."""
 
 
 class Outside:
-    """Knows what was handed on, by its idempotency key, and what was cancelled."""
+    """Records submitted and cancelled work by idempotency key."""
 
     def __init__(self) -> None:
         self._states: dict[str, list[Sequence[int]]] = {}
@@ -32,11 +32,11 @@ class Outside:
         self._wrong: list[str] = []
 
     def submit(self, key: str, state: Sequence[int]) -> None:
-        """Take work. Whoever is not sure that it was taken may hand it on again."""
+        """Submit work. Submitting it again with the same key is allowed."""
         self._states.setdefault(key, []).append(list(state))
 
     def cancel(self, key: str, state: Sequence[int]) -> None:
-        """Cancel work, which may be done, or be cancelled already."""
+        """Cancel work, which may have ended or been cancelled before."""
         if list(state) not in self._states.get(key, []):
             self._wrong.append(
                 f"{key} is cancelled with {state}, and was handed on with {self._states.get(key)}"
@@ -44,11 +44,11 @@ class Outside:
         self._cancelled[key] = self._cancelled.get(key, 0) + 1
 
     def wrong(self, tables: Tables) -> list[str]:
-        """Return what is wrong when all has ended: work that goes on for nobody, or was cancelled for no reason."""
+        """Return the violations once all runs have ended: orphaned work, needless cancels, wrong counts of attempts."""
         found = list(self._wrong)
         left: set[str] = set()
         for run in tables.runs.values():
-            if run.status not in TERMINAL:  # that is for others to tell
+            if run.status not in TERMINAL:  # reported as stuck elsewhere
                 continue
             plan = plan_from_json(tables.plans[run.plan].body)
             for key, rows in _works(run, plan, tables.history.get(run.key, ())):
@@ -73,7 +73,7 @@ class Outside:
 def _works(
     run: Run, plan: Plan, history: Sequence[HistoryRow]
 ) -> Iterator[tuple[str, Mapping[str, HistoryRow]]]:
-    """Yield the work that a run which has ended has left, with the rows that tell of it by type."""
+    """Yield the work that an ended run left unfinished: its key, and its history rows by type."""
     works: dict[tuple[str | None, int | None], dict[str, HistoryRow]] = {}
     for row in history:
         if row.node in plan.cancels:

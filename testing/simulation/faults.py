@@ -1,4 +1,4 @@
-"""Which faults there are, how likely each is in one seed, and which of them fire."""
+"""The kinds of faults, their probabilities in one seed, and the decision at each point whether one fires."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -10,45 +10,45 @@ import attrs
 
 
 class Kind(StrEnum):
-    """What can go wrong at a point between two effects."""
+    """A kind of fault that can fire at a point between two effects."""
 
     CRASH = "crash"
-    """The process ends here, and starts again later."""
+    """The process crashes and restarts later."""
     PAUSE = "pause"
-    """The process stands still, for longer than its lease, and goes on as if nothing had been."""
+    """The process stops, mostly for longer than its lease, and resumes without noticing."""
     FREEZE = "freeze"
-    """So does its monotonic clock: a machine is suspended, or a function frozen."""
+    """A pause in which the monotonic clock stops too, as in a suspended machine or a frozen serverless function."""
     SLOW = "slow"
-    """The call takes seconds."""
+    """The call takes seconds to return."""
     FAILS_BEFORE = "fails_before"
-    """The call fails, and nothing was done."""
+    """The call fails without an effect."""
     LOST_ANSWER = "lost_answer"
-    """The call fails, and it was done."""
+    """The call takes effect, but its response is lost."""
     RUNS_AGAIN = "runs_again"
-    """The transaction's work is run, rolled back and run again, as after a deadlock."""
+    """The transaction runs, is rolled back and runs again, as after a deadlock."""
     REFUSED = "refused"
-    """The store refuses what is to be written, as a database refuses a value."""
+    """The store refuses a value, as a database does that cannot represent it."""
     HINT_LOST = "hint_lost"
     HINT_REPEATED = "hint_repeated"
     HINT_LATE = "hint_late"
-    """And so hints overtake each other."""
+    """A late hint, so that hints arrive out of order."""
     CLOCK_JUMP = "clock_jump"
-    """The wall clock of the process is set, forward or back."""
+    """The wall clock of the process is set forward or back."""
     BLOB_MISSING = "blob_missing"
-    """A blob is not found, for a while."""
+    """A blob is temporarily not found."""
     BLOB_CORRUPT = "blob_corrupt"
-    """A blob's bytes are torn, or others, for a while."""
+    """A blob's bytes are temporarily truncated or wrong."""
     SINK_FAILS = "sink_fails"
     SINK_REFUSES = "sink_refuses"
-    """A sink refuses an event, until somebody has mended it."""
+    """A sink refuses an event until it is repaired."""
     DEPLOY = "deploy"
-    """The process is told to end gently, and starts again with other code."""
+    """The process is drained and restarts with other code."""
     BLOB_FAILS = "blob_fails"
-    """The blob store does not take a blob."""
+    """The blob store fails to store a blob."""
     CLOCK_DRIFT = "clock_drift"
-    """The clocks of the process run too fast, or too slowly, from its beginning to its end."""
+    """The clocks of the process run too fast or too slowly for its whole life."""
     POISON = "poison"
-    """A step that kills its worker does, also when nothing else goes wrong any more."""
+    """A poison step kills its worker, in the healing phase too."""
 
 
 WRITE: Final = (
@@ -69,7 +69,7 @@ BLOB_READ: Final = (Kind.BLOB_MISSING, Kind.BLOB_CORRUPT, *READ)
 SINK: Final = (Kind.SINK_FAILS, Kind.SINK_REFUSES, Kind.SLOW, Kind.CRASH)
 BODY: Final = (Kind.CRASH, Kind.PAUSE)
 IDLE: Final = (Kind.DEPLOY, Kind.CLOCK_JUMP, Kind.CRASH)
-"""The kinds that can fire at a point: before and after a write or a read, and so on."""
+"""The kinds that can fire at each sort of point: before a write, after a write, before a read, and so on."""
 
 _LIKELY: Final[Mapping[Kind, float]] = {
     Kind.CRASH: 0.012,
@@ -93,14 +93,14 @@ _LIKELY: Final[Mapping[Kind, float]] = {
     Kind.CLOCK_DRIFT: 0.5,
     Kind.POISON: 1.0,
 }
-"""How likely each kind is at a point where it can fire, in a seed that has much of it. Of drift: in each process."""
+"""The base probability of each kind at a point where it can fire; of `CLOCK_DRIFT`, in each process."""
 
 _STRENGTHS: Final = (0.0, 0.0, 0.3, 1.0, 2.0)
 
 
 @attrs.frozen
 class Fired:
-    """A fault that has fired: at which point of which process, of which kind."""
+    """A fault that fired at a point of a process."""
 
     process: str
     point: int
@@ -108,19 +108,19 @@ class Fired:
 
     @property
     def place(self) -> tuple[str, int]:
-        """Where it fired."""
+        """The process and the point at which the fault fired."""
         return self.process, self.point
 
 
 @attrs.frozen(kw_only=True)
 class Schedule:
-    """Which of a seed's faults are to fire: all, but for what is left out here. Shrinking leaves out more and more.
+    """The restrictions on a seed's faults. Without any, all fire; shrinking adds more and more.
 
     Attributes:
         without: Kinds that do not fire.
-        until: No fault fires after so many microseconds; None: as long as the fault phase lasts.
-        skipped: Points at which none fires.
-        only: If not None, the only points at which one may fire.
+        until: No fault fires later than this many microseconds after the start. None: no limit.
+        skipped: Points at which no fault fires.
+        only: The only points at which a fault may fire. None: all points.
     """
 
     without: frozenset[Kind] = frozenset()
@@ -130,14 +130,14 @@ class Schedule:
 
 
 class Faults:
-    """Decides at each point what goes wrong there. `strengths` says how likely each kind is, 0 to 1."""
+    """Decides at each point whether a fault fires. `strengths` maps each kind to its probability, 0 to 1."""
 
     def __init__(self, strengths: Mapping[Kind, float], schedule: Schedule, began: int) -> None:
         self.strengths = strengths
         self.fired: list[Fired] = []
         self.points = 0
         self.in_bodies = 0
-        """At how many of the points a body does something."""
+        """The number of points that lie in a body."""
         self.is_on = True
         self._schedule = schedule
         self._until = None if schedule.until is None else began + schedule.until
@@ -145,11 +145,11 @@ class Faults:
 
     @property
     def counts(self) -> Counter[Kind]:
-        """How often each kind has fired."""
+        """The number of fired faults of each kind."""
         return Counter(one.kind for one in self.fired)
 
     def next(self, process: str, point: int, random: Random, among: Sequence[Kind], now: int) -> Kind | None:
-        """Return what goes wrong at a point, if it is one of these kinds. One number is drawn, whatever comes of it."""
+        """Return the fault that fires at a point, one of `among`; None if none does. Draws exactly one number."""
         drawn = random.random()
         if not self.is_on:
             return None
@@ -167,7 +167,7 @@ class Faults:
         return kind
 
     def from_birth(self, process: str, kind: Kind, random: Random, now: int) -> bool:
-        """Whether a process has this fault from its beginning: that is its point 0."""
+        """Draw whether a process has a fault of this kind from its start, which counts as point 0."""
         fires = random.random() < self.strengths.get(kind, 0.0)
         if not fires or not self.is_on or self._is_left_out(kind, (process, 0), now):
             return False
@@ -175,7 +175,7 @@ class Faults:
         return True
 
     def kills(self, process: str, point: int, now: int) -> bool:
-        """Whether a step that kills its worker does so here. In a seed in which they do, all do."""
+        """Return whether a poison step kills its worker here. In a seed with `POISON`, every one does."""
         fires = self.strengths.get(Kind.POISON, 0.0) > 0 and not self._is_left_out(
             Kind.POISON, (process, point), now
         )
@@ -202,5 +202,5 @@ class Faults:
 
 
 def draw_strengths(random: Random, kinds: Collection[Kind] = tuple(Kind)) -> dict[Kind, float]:
-    """Draw how likely each kind of fault is in one seed. Two of five kinds do not happen at all."""
+    """Draw the probability of each kind of fault in one seed. Two of five kinds get 0."""
     return {kind: _LIKELY[kind] * random.choice(_STRENGTHS) for kind in Kind if kind in kinds}

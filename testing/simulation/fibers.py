@@ -1,10 +1,10 @@
-"""Simulated processes and their threads of control, of which one runs at a time, in virtual time.
+"""The scheduler of the simulator: processes with fibers in place of threads, one at a time, in virtual time.
 
-A process is a name and some fibers, which stand for its threads. A fiber runs until it sleeps or waits; then whoever is
-due next runs. Virtual time is whole microseconds since the epoch, and passes only from one of them to the next.
+A fiber runs until it sleeps or waits; then the next one that is due runs. Virtual time is in whole microseconds since
+the Unix epoch and advances only between fibers.
 
-A process that crashes gets `Crashed` raised in all of its fibers, where they sleep or wait. While they unwind, and ever
-after, each attempt to sleep or wait raises it again: nothing that they do has an effect any more.
+When a process crashes, `Crashed` is raised in each of its fibers at the point where it sleeps or waits. Every later
+attempt to sleep or wait raises it again, so a crashed process has no further effects.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,23 +21,23 @@ from holdfast.hosts.execution.threads import starts
 from holdfast.testing.running_loops import call_outside
 
 START: Final = 1_767_225_600_000_000
-"""When every simulation begins: 1 January 2026."""
+"""The virtual time at which every simulation starts: 1 January 2026, in microseconds."""
 
 
 class Crashed(BaseException):
-    """The process of this fiber is no more."""
+    """The process of this fiber has crashed."""
 
 
 class SpinningError(Exception):
-    """A host keeps its processor busy and gets nowhere."""
+    """A host is in a busy loop: it runs without virtual time passing."""
 
 
 class HostError(Exception):
-    """Code of a host, or of the simulator, has raised what it must not."""
+    """Code of a host or of the simulator raised an unexpected exception."""
 
 
 class Process:
-    """One life of a simulated process. `random` is its own, so that what one draws moves no other."""
+    """One life of a simulated process. Each has its own `random`, so draws of one do not affect the others."""
 
     def __init__(self, hub: "Hub", name: str, random: Random) -> None:
         self.hub = hub
@@ -47,10 +47,10 @@ class Process:
         self.is_crashed = False
         self.paused_until = 0
         self.frozen: int = 0
-        """For how many microseconds its monotonic clock has stood still."""
+        """Microseconds for which the monotonic clock has stood still so far."""
 
     def spawn(self, call: Callable[[], object]) -> "Fiber":
-        """Have a new fiber make a call, soon."""
+        """Schedule a call in a new fiber."""
         fiber = Fiber(self, call)
         if not self.is_crashed:
             self.fibers.append(fiber)
@@ -58,37 +58,37 @@ class Process:
         return fiber
 
     def start(self, call: Callable[[], None]) -> None:
-        """Make a call in what stands for a thread of this process."""
+        """Start a fiber in place of a thread of this process."""
         self.spawn(call)
 
     def check(self) -> None:
-        """Raise Crashed if the process is no more."""
+        """Raise Crashed if the process has crashed."""
         if self.is_crashed:
             raise Crashed
 
 
 class Fiber(greenlet):
-    """A thread of control of a process. It ends when its call does."""
+    """A simulated thread of a process. It ends when its call returns."""
 
     def __init__(self, process: Process, call: Callable[[], object]) -> None:
         super().__init__(self._make_call, process.hub.greenlet)
         self.process = process
         self.token = 0
         self.sent: Sequence[object] = ()
-        """The commands that it is having carried out."""
+        """The commands that the fiber is dispatching."""
         self.commits = 0
-        """How many transactions of its have changed something."""
+        """The number of its transactions that changed rows."""
         self._call = call
 
     def _make_call(self) -> None:
-        """Make the call. What it raises ends the simulation, unless that is the end of its process."""
+        """Make the call. An exception ends the simulation, unless the process has crashed."""
         starts.set(self.process.start)
         runs.set(self.process.hub.runner(self.process))
         try:
             self._call()
         except Crashed:
             pass
-        except BaseException as error:  # noqa: BLE001  # it is raised again by the hub
+        except BaseException as error:  # noqa: BLE001  # the hub raises it again
             if not self.process.is_crashed:
                 self.process.hub.failed(self.process, error)
         finally:
@@ -97,7 +97,7 @@ class Fiber(greenlet):
 
 
 class Signal:
-    """Wakes the fibers that wait for it."""
+    """An event that wakes the fibers that wait for it."""
 
     def __init__(self, hub: "Hub") -> None:
         self._hub = hub
@@ -105,14 +105,14 @@ class Signal:
         self._is_set = False
 
     def set(self) -> None:
-        """Wake who waits; or the next that waits, if nobody does."""
+        """Wake all waiting fibers. Without any, let the next `wait` return at once."""
         waiting, self._waiting = self._waiting, []
         self._is_set = not waiting
         for fiber, token in waiting:
             self._hub.wake(fiber, self._hub.now, token)
 
     def wait(self, seconds: float | None = None) -> None:
-        """Return when it is set, at the latest after so long; at once if it was set since the last time."""
+        """Wait until the signal is set or the timeout is over. Return at once if it was set since the last wait."""
         fiber = current()
         fiber.process.check()
         if self._is_set:
@@ -126,12 +126,12 @@ class Signal:
 
 
 class Hub:
-    """Runs the fibers of all processes, one at a time, in the order of virtual time; ties are broken by chance."""
+    """Runs the fibers of all processes one at a time, in the order of virtual time. Ties are broken at random."""
 
     def __init__(
         self, random: Random, runner: Callable[[Process], Callable[[Callable[[], Any]], Any]]
     ) -> None:
-        """`runner` gives for a process what runs async code in it."""
+        """Create a hub. `runner` returns for a process the function that runs async code in it."""
         self.now = START
         self.greenlet = getcurrent()
         self.runner = runner
@@ -139,27 +139,27 @@ class Hub:
         self._draw = random.random
         self._queue: list[tuple[int, float, int, Callable[[], object] | Fiber, int]] = []
         self.tasks = count()
-        """The numbers of the tasks of all event loops."""
+        """The counter that numbers the asyncio tasks of all event loops."""
         self.stored_at: dict[int, int] = {}
-        """When rows of attempts were stored, by the times that they bear: from then on somebody may have told them."""
+        """The virtual time at which the rows of attempts were committed, by the timestamp in the row."""
         self._numbers = count()
         self._error: tuple[Process, BaseException] | None = None
         self._until = START
         self._is_over: Callable[[], bool] = lambda: True
         self._was_over: bool | None = None
-        """What was answered when somebody last asked whether it is over; None if that was before something happened."""
+        """The last result of `_check_over`; None if a fiber has run since."""
 
     def at(self, at: int, call: Callable[[], object]) -> None:
-        """Make a call at an instant; it must neither sleep nor wait."""
+        """Schedule a call at an instant. The call must neither sleep nor wait."""
         heappush(self._queue, (at, self._draw(), next(self._numbers), call, 0))
 
     def wake(self, fiber: Fiber, at: int, token: int | None = None) -> None:
-        """Have a fiber go on at an instant, unless it has gone on before."""
+        """Schedule a fiber to resume at an instant, unless it has resumed before."""
         expected = fiber.token if token is None else token
         heappush(self._queue, (at, self._draw(), next(self._numbers), fiber, expected))
 
     def sleep(self, micros: int) -> None:
-        """Let virtual time pass for the fiber that calls."""
+        """Suspend the calling fiber for some virtual microseconds."""
         fiber = current()
         if fiber.process.is_crashed:
             raise Crashed
@@ -168,7 +168,7 @@ class Hub:
         self.suspend(fiber)
 
     def suspend(self, fiber: Fiber) -> None:
-        """Let others run until the fiber is woken."""
+        """Run other fibers until this one is woken."""
         following = self._following()
         if following is not fiber:
             call_outside((self.greenlet if following is None else following).switch)
@@ -176,26 +176,26 @@ class Hub:
             raise Crashed
 
     def crash(self, process: Process) -> None:
-        """End a process here and now. If it is the one that calls, this raises Crashed."""
+        """Crash a process. Raises Crashed if the calling fiber belongs to it."""
         process.is_crashed = True
         running = getcurrent()
         for fiber in tuple(process.fibers):
             if fiber is not running and fiber in process.fibers:
                 fiber.token += 1
-                if bool(fiber):  # it has begun, and not ended
+                if bool(fiber):  # a greenlet is true once it has started and until it ends
                     _bury(fiber)
         process.fibers = [fiber for fiber in process.fibers if fiber is running]
         if process.fibers:
             raise Crashed
 
     def failed(self, process: Process, error: BaseException) -> None:
-        """Note what a fiber has raised."""
+        """Record the first exception that a fiber raised."""
         self._error = self._error or (process, error)
 
     def run(self, is_over: Callable[[], bool], until: int) -> bool:
-        """Let fibers run until `is_over`, or until an instant; return whether it is over.
+        """Run fibers until `is_over` returns true, or until an instant; return whether it is over.
 
-        HostError if one of them has raised what no host may.
+        Raises HostError if a fiber raised an unexpected exception.
         """
         self._until, self._is_over = until, is_over
         while self._queue:
@@ -215,9 +215,9 @@ class Hub:
         return is_over()
 
     def _following(self) -> Fiber | None:
-        """Return the fiber that is next, ready to go on; None if the hub is.
+        """Return the next fiber, ready to resume; None if the hub has to take over.
 
-        From fiber to fiber it is one switch, over the hub it would be two.
+        Switching from fiber to fiber takes one switch, through the hub two.
         """
         queue = self._queue
         while True:
@@ -234,7 +234,7 @@ class Hub:
                 return due
 
     def _check_over(self) -> bool:
-        """Return whether it is over. HostError if a fiber has raised what no host may."""
+        """Return whether the simulation is over. Raises HostError if a fiber raised an unexpected exception."""
         if self._error is not None:
             process, error = self._error
             raise HostError(f"{process.name}: {type(error).__name__}: {error}") from error
@@ -246,7 +246,7 @@ class Hub:
         return due, token
 
     def _goes_on(self, fiber: Fiber, token: int) -> bool:
-        """Whether a fiber that was to be woken is to go on now: not if it has gone on before, or its process pauses."""
+        """Return whether a fiber is to resume now: not if it has resumed before or its process is paused."""
         process = fiber.process
         if fiber.token != token or process.is_crashed or fiber.dead:
             return False
@@ -259,20 +259,20 @@ class Hub:
 
 
 def current() -> Fiber:
-    """Return the fiber that calls. RuntimeError if none does."""
+    """Return the calling fiber. Raises RuntimeError outside a fiber."""
     fiber = getcurrent()
     if not isinstance(fiber, Fiber):
-        raise RuntimeError("only a fiber can sleep or wait")  # it is where, not what
+        raise RuntimeError("only a fiber can sleep or wait")
     return fiber
 
 
 def spend(seconds: float) -> None:
-    """Let virtual time pass in a sync body, as `time.sleep` does real time."""
+    """Let virtual time pass in a sync body, in place of `time.sleep`."""
     current().process.hub.sleep(round(seconds * 1_000_000))
 
 
 def _bury(fiber: Fiber) -> None:
-    """Raise Crashed in a fiber that waits, with this one, whichever it is, as the one to go on then."""
+    """Raise Crashed in a waiting fiber, then resume the calling one."""
     parent, fiber.parent = fiber.parent, getcurrent()
     assert parent is not None
     fiber.throw(Crashed())

@@ -1,4 +1,4 @@
-"""What must be true when all has come to its end, and what must not have been done in vain where nothing went wrong."""
+"""The checks at the end of a simulation: invariants of the final state, and wasted work where no fault fired."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ _SEEN_WITHIN: Final[Micros] = 45_000_000
 
 
 def wrong_at_end(world: World) -> list[Violation]:
-    """Return what is wrong with a world in which all has ended."""
+    """Return the violations in a world in which everything has ended."""
     tables = world.store.tables
     return [
         *check(tables),
@@ -35,7 +35,7 @@ def wrong_at_end(world: World) -> list[Violation]:
 
 
 def wasted(world: World) -> list[Violation]:
-    """W1: return what was done in vain in a world in which nothing went wrong."""
+    """Return wasted work in a world without faults (W1): repairs, repeated deliveries, lost attempts, late ends."""
     watch = world.watch
     found = [Violation("W1", run, "it was repaired") for run in watch.repaired]
     for (sink, run), numbers in watch.delivered.items():
@@ -48,7 +48,7 @@ def wasted(world: World) -> list[Violation]:
 
 
 def _late(tables: Tables) -> Iterator[Violation]:
-    """T3: where nothing goes wrong, no run outlives its deadline by more than what maintenance takes to see it."""
+    """Yield runs that outlived their deadline by more than maintenance may take, in a world without faults (T3)."""
     for run in tables.runs.values():
         if run.deadline is None or run.ended_at is None:
             continue
@@ -67,7 +67,7 @@ def _lost(rows: Sequence[HistoryRow]) -> Iterator[str]:
 
 
 def _results(world: World, tables: Tables) -> Iterator[Violation]:
-    """What completed runs gave is what their code gives, whatever went wrong on the way."""
+    """Yield completed runs whose result is not the one that the scenario expects (S4)."""
     inputs = Inputs(world.store.inner, Payloads(world.blobs))
     for run in tables.runs.values():
         if run.status is not RunStatus.COMPLETED or run.is_continued:
@@ -80,7 +80,7 @@ def _results(world: World, tables: Tables) -> Iterator[Violation]:
 
 
 def _forgotten(tables: Tables) -> Iterator[Violation]:
-    """I1: what was sent to a function is told to the generation that is run again from before it, too."""
+    """Yield reruns whose history lacks a message that was sent to the generation before (I1)."""
     by_name: dict[tuple[str, str, object], Run] = {
         (run.namespace, run.id, run.generation): run for run in tables.runs.values()
     }
@@ -96,7 +96,7 @@ def _forgotten(tables: Tables) -> Iterator[Violation]:
 
 
 def _events(world: World, tables: Tables) -> Iterator[Violation]:
-    """O2: a sink gets all events of a run, from the first that was stored after its `since` on."""
+    """Yield events that a sink never received, from the first stored after its `since` on (O2)."""
     for sink in tables.sinks.values():
         for run in tables.runs.values():
             missing = _missing(world, tables, sink, run)
@@ -116,13 +116,13 @@ def _facts(row: HistoryRow) -> Mapping[str, object]:
 
 
 def _unreadable(world: World, tables: Tables) -> Iterator[Violation]:
-    """R1: nothing that is stored is taken for what can't be read."""
+    """Yield stored values that are taken for unreadable (R1)."""
     for one in unreadable_of(world.store.inner, tuple(tables.runs)):
         yield Violation("R1", one.run, f"{one.table}.{one.column}: {one.why}")
 
 
 def _stored(world: World, tables: Tables) -> Iterator[Violation]:
-    """S3: the store has what was committed, and nothing else."""
+    """Yield rows in which the store differs from the commits that were observed (S3)."""
     stored = snapshot_of(world.store.inner)
     for key, run in tables.runs.items():
         if stored.runs.get(key) != run:

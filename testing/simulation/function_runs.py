@@ -1,4 +1,4 @@
-"""What is drawn for a seed of durable functions: which there are, which runs clients start, and what these are sent."""
+"""Random durable functions of a seed, the runs that clients start of them, and the messages that they send."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -29,16 +29,16 @@ from holdfast.testing.simulation.step_behaviour import PATIENT
 _SECOND: Final = 1_000_000
 _YEARS: Final = timedelta(days=900)
 _SHARE: Final = 0.5
-"""In how many of all seeds there are functions."""
+"""The share of seeds that have durable functions."""
 _POISONED: Final = 0.4
-"""In how many of those there are functions whose steps kill their workers."""
+"""The share of those seeds that have a function with a poison step."""
 _BOXES: Final = 0.5
-"""In how many of these is one that letters are sent to, which ends again and again."""
+"""The share of those seeds that have a function which receives late messages."""
 
 
 @attrs.frozen(kw_only=True)
 class Planned:
-    """A run that a client starts."""
+    """A run that a client starts, `at` microseconds after the beginning."""
 
     id: str
     program: Program
@@ -48,14 +48,14 @@ class Planned:
 
 @attrs.frozen(kw_only=True)
 class Functions:
-    """The functions of a seed, and what is done with them.
+    """The durable functions of a seed and the actions of their clients.
 
     Attributes:
-        programs: Those that end by themselves, and what they give.
-        runs: Which runs of them are started.
-        deeds: What else clients do: they send messages, and start what sleeps for years and end it.
-        workflows: The code of all.
-        tally: What the functions do outside.
+        programs: The functions that end without intervention, with their expected results.
+        runs: The runs that clients start.
+        deeds: Other actions of clients: they send messages, and start and end a function that sleeps for years.
+        workflows: The definitions of all functions.
+        tally: The side effects of the functions.
     """
 
     programs: Sequence[Program] = ()
@@ -65,9 +65,9 @@ class Functions:
     tally: Tally = attrs.field(factory=Tally)
 
     def missing(self, tables: Tables) -> list[Callable[[SyncEngine], object]]:
-        """Return what sends the messages that runs still wait for: as many as their functions take, and no more.
+        """Return calls that send the messages for which runs still wait, one for each run.
 
-        Nobody hurries: they are sent once the function rests, or else none would ever be woken by one.
+        Only sleeping functions get one: otherwise no function would ever be woken by a message.
         """
         programs = {one.workflow.name: one for one in self.programs if one.receives}
         return [
@@ -82,11 +82,11 @@ class Functions:
 
 
 def draw_functions(random: Random) -> Functions:
-    """Draw the functions of a seed, and what is done with their runs; in most seeds none."""
+    """Draw the durable functions of a seed and the actions of their clients; half of the seeds have none."""
     if random.random() >= _SHARE:
         return Functions()
     tally = Tally()
-    beside = Random()  # what was added later moves nothing that is drawn here
+    beside = Random()  # a second stream: draws that were added later do not change those of old seeds
     beside.setstate(random.getstate())
     errand = _draw_errand(beside, "errand")
     box = draw_box(Random(beside.random())) if beside.random() < _BOXES else None
@@ -128,7 +128,7 @@ def draw_functions(random: Random) -> Functions:
 
 
 def _draw_errand(draw: Random, name: str) -> Program:
-    """Draw what other functions start: it takes a while, and may rest meanwhile."""
+    """Draw the function that others start as a child run. It sleeps, for some draws long enough to leave its slot."""
     seconds, salt = draw.choice((0.0, 0.5, 3.0, 9.0)), draw.randrange(1_000)
 
     @workflow(name=name)
@@ -141,12 +141,12 @@ def _draw_errand(draw: Random, name: str) -> Program:
 
 
 def _sending(random: Random, run: Planned) -> list[Deed]:
-    """Draw when messages are sent to a run: before it begins too, and more than it takes."""
+    """Draw the times at which messages are sent to a run: some before its start, some more than it receives."""
     workflow = run.program.workflow
     times = sorted(
         run.at + random.randrange(-_SECOND, 30 * _SECOND) for _ in range(random.choice((0, 1, 2, 3)))
     )
-    if times and random.random() < 0.5:  # while it goes to rest over one, the next comes
+    if times and random.random() < 0.5:  # a burst: the next message arrives while the function goes to sleep
         times += [times[-1] + random.randrange(_SECOND // 5) for _ in range(random.randrange(1, 5))]
     return [
         Deed(
@@ -164,10 +164,10 @@ def _sending(random: Random, run: Planned) -> list[Deed]:
 
 
 def _sleeping(random: Random, sleeper: Workflow[[int], int]) -> list[Deed]:
-    """A run that would go on for years, and somebody who ends it."""
+    """Return the start of a run that sleeps for years, and its cancel or terminate."""
     at, ends = random.randrange(10 * _SECOND), random.choice(("cancel", "terminate"))
     wait = random.randrange(20 * _SECOND)
-    if wait % 3 == 0:  # while it goes to rest
+    if wait % 3 == 0:  # while the function goes to sleep
         wait %= _SECOND // 2
 
     def end(engine: SyncEngine) -> object:
@@ -185,7 +185,7 @@ def _sleeping(random: Random, sleeper: Workflow[[int], int]) -> list[Deed]:
 
 
 def _draw_sleeper(draw: Random, name: str) -> Workflow[[int], int]:
-    """Draw a function that does not end by itself for years."""
+    """Draw a function that sleeps for years."""
     early = draw.random() < 0.5
 
     @workflow(name=name)
@@ -200,7 +200,7 @@ def _draw_sleeper(draw: Random, name: str) -> Workflow[[int], int]:
 
 
 async def _in_vain(number: int) -> None:
-    """Do a step, and go on if the store refuses what it gave: who fails may be run again, and sleep for years."""
+    """Call a step and ignore a refused result: a run that failed could be rerun, and sleep for years again."""
     with suppress(StepResultError):
         await _nothing(number)
 

@@ -1,4 +1,4 @@
-"""Random durable functions over what asyncio and Holdfast offer, with steps that are pure, and what each must give."""
+"""Random durable functions that use asyncio and all of Holdfast, with pure steps, and the expected result of each."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -44,17 +44,17 @@ _MODULUS: Final = 1_000_003
 _HASTY: Final = Retry(attempts=HOPELESS_TRIES, wait=timedelta(seconds=0.5))
 
 Go: TypeAlias = Callable[[int], Awaitable[int]]
-"""A part of a function: from number to number."""
+"""A part of a function, from number to number."""
 
 Undo: TypeAlias = Callable[[int | None, str], Coroutine[Any, Any, None]]
-"""What takes a step back: with what that gave, if it is known, and its key."""
+"""A compensation: it takes the result of its step, None if unknown, and the key of the charge."""
 
 GO: Final = Channel("go", int)
-"""The channel of which functions take messages. What is in them is of no account, for nobody knows which come first."""
+"""The channel from which functions receive. They ignore the values, since the order of messages is not known."""
 
 
 class NoFundsError(Exception):
-    """A step says no, with a code that whoever catches it can read."""
+    """The error of a step that fails for good, with a code that the function reads."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -62,8 +62,8 @@ class NoFundsError(Exception):
 
 
 def draw_function(draw: Random, name: str, tally: Tally, child: Program | None = None) -> Program:
-    """Draw a durable function of some parts, each of a kind that is drawn; some have runs of `child` of their own."""
-    ahead = Random()  # it goes on as `draw` will, so that what is drawn for a seed stays the same
+    """Draw a durable function of one or more random parts; some start child runs of `child`."""
+    ahead = Random()  # a copy of the stream: draws that were added later do not change those of old seeds
     ahead.setstate(draw.getstate())
     rounds = ahead.choice((1, 1, 1, 2, 3))
     draft = _Draft(draw, tally, name)
@@ -103,7 +103,7 @@ def draw_function(draw: Random, name: str, tally: Tally, child: Program | None =
 
 
 class _Draft:
-    """A function that grows, from number to number."""
+    """Builds a function part by part, each from number to number."""
 
     def __init__(self, draw: Random, tally: Tally, whose: str) -> None:
         self.parts: list[Go] = []
@@ -112,11 +112,11 @@ class _Draft:
         self._tally = tally
         self._whose = whose
         self._steps = 0
-        beside = Random()  # what is drawn of queues takes nothing from `draw`, for the same reason
+        beside = Random()  # draws about queues come from a second stream, for the same reason
         beside.setstate(draw.getstate())
         self._queues = Random(beside.getrandbits(64))
         self._queued = self._queues.choice((0.0, 0.0, 0.3, 0.8))
-        """How many of its steps get into queues."""
+        """The share of its steps that run in queues."""
         self._models: list[Model] = []
         self.kinds: tuple[Callable[[], None], ...] = (
             self.add_chain,
@@ -138,7 +138,7 @@ class _Draft:
         )
 
     def model(self, number: int) -> int | None:
-        """Return what the function gives for a number; None if it fails, or nobody knows."""
+        """Return the function's result for a number; None if it fails or the result is not known."""
         value: int | None = number
         for model in self._models:
             value = None if value is None else model(value)
@@ -147,7 +147,7 @@ class _Draft:
     # Parts ----------------------------------------------------------------------------------------------------------
 
     def add_chain(self) -> None:
-        """One step after the other."""
+        """Add steps one after the other."""
         steps, salts = self._several(self._draw.choice((1, 1, 2, 4)))
 
         async def chain(number: int) -> int:
@@ -158,7 +158,7 @@ class _Draft:
         self._add(chain, lambda number: _folded(salts, number))
 
     def add_gather(self) -> None:
-        """Steps at once."""
+        """Add concurrent steps."""
         steps, salts = self._several(self._draw.randrange(2, 5))
 
         async def gather(number: int) -> int:
@@ -167,7 +167,7 @@ class _Draft:
         self._add(gather, lambda number: sum(mixed(salt, number) for salt in salts) % _MODULUS)
 
     def add_group(self) -> None:
-        """Tasks at once, each of two steps, of which two may run at a time."""
+        """Add concurrent tasks of two steps each; a semaphore lets two run at a time."""
         steps, salts = self._several(self._draw.randrange(2, 4))
         wait = self._draw.choice((0.0, 0.4, 2.0))
 
@@ -187,7 +187,7 @@ class _Draft:
         self._add(group, lambda number: sum(_folded((salt, salt), number) for salt in salts) % _MODULUS)
 
     def add_race(self) -> None:
-        """A step that is in time, or is not: whatever comes of it, it goes on alike."""
+        """Add a step with a timeout; the result is the same whether or not it is in time."""
         (one,), (salt,) = self._several(1)
         seconds = self._draw.choice((0.2, 0.9, 3.0, 10.0))
 
@@ -200,7 +200,7 @@ class _Draft:
         self._add(race, lambda number: mixed(salt, number))
 
     def add_first(self) -> None:
-        """A step and a sleep, of which the first to be done ends the other."""
+        """Add a race of a step and a sleep; the first to end cancels the other."""
         (one,), _ = self._several(1)
         seconds = self._draw.choice((0.1, 1.0, 5.0))
 
@@ -215,7 +215,7 @@ class _Draft:
         self._add(first, lambda number: number)
 
     def add_sleep(self) -> None:
-        """Time that passes, and no less of it than was said."""
+        """Add a sleep, and record how long it took."""
         wait = timedelta(seconds=self._draw.choice((0.01, 0.8, 1.5, 4.0, 25.0)))
         naps = Naps(wait)
         self._tally.naps.append(naps)
@@ -230,9 +230,9 @@ class _Draft:
         self._add(nap, lambda number: number)
 
     def add_error(self) -> None:
-        """A step that fails for good, with an error that is caught."""
+        """Add a step that fails for good; the function catches its error."""
         salt, name = self._draw.randrange(1_000), self._name("refuse")
-        more = Random(f"{name}/{salt}")  # what was added later moves nothing that was drawn before
+        more = Random(f"{name}/{salt}")  # a second stream: later additions do not change old seeds
         if more.random() < 0.4:
             self._add_hopeless(name, salt, hangs=more.random() < 0.5)
             return
@@ -250,7 +250,7 @@ class _Draft:
         self._add(careful, lambda number: mixed(salt, number + salt))
 
     def _add_hopeless(self, name: str, salt: int, *, hangs: bool) -> None:
-        """A step that never succeeds, and uses up what it has of tries: it may lose some with its workers."""
+        """Add a step that uses up its attempts and never succeeds; some attempts may be lost with their workers."""
 
         @self._decorator(name, _HASTY)(timeout=timedelta(seconds=2))
         async def refuse(number: int) -> int:
@@ -266,7 +266,7 @@ class _Draft:
         self._add(careful, lambda number: mixed(salt, number))
 
     def add_big(self) -> None:
-        """A value that is too large for a row, and a step that takes it."""
+        """Add a result that is too large for a row, and a step that takes it."""
 
         @self._decorator(self._name("blow_up"))
         async def blow_up(number: int) -> str:
@@ -283,7 +283,7 @@ class _Draft:
         self._add(big, lambda number: number % 10)
 
     def add_drawn(self) -> None:
-        """What looks random, which a step is given: the same in every replay."""
+        """Add a step whose argument holds random values, which must be the same in every replay."""
 
         @self._decorator(self._name("echo"))
         async def echo(text: str) -> str:
@@ -297,9 +297,9 @@ class _Draft:
         self._add(drawn, lambda number: number)
 
     def add_message(self) -> None:
-        """A message that is waited for: for ever, or for a while."""
+        """Add a receive, with or without a timeout."""
         seconds = self._draw.choice((None, None, 0.5, 6.0))
-        self.receives += 1  # one that is not waited for long may take it, too
+        self.receives += 1  # a receive with a timeout may get a message, too
         salt = self._draw.randrange(1_000)
 
         async def message(number: int) -> int:
@@ -307,11 +307,11 @@ class _Draft:
                 await GO.receive(timeout=seconds)
             return mixed(salt, number)
 
-        # One that is waited for in vain leaves the message that comes too late to the next that waits.
+        # If it times out, the message that comes too late goes to the next receive.
         self._add(message, lambda number: mixed(salt, number))
 
     def add_burst(self) -> None:
-        """Messages one after the other, for each of which it comes to rest."""
+        """Add several receives in a row; the function may go to sleep before each."""
         count, salt = self._draw.choice((2, 3, 4)), self._draw.randrange(1_000)
         self.receives += count
 
@@ -323,7 +323,7 @@ class _Draft:
         self._add(burst, lambda number: mixed(salt, number))
 
     def add_long(self) -> None:
-        """Steps that take longer together than an invocation may."""
+        """Add steps that together take longer than one invocation of a serverless host."""
         callings = [attrs.evolve(draw_calling(self._draw), seconds=4.0, fails=0) for _ in range(8)]
         steps = [self._step(one) for one in callings]
 
@@ -335,11 +335,11 @@ class _Draft:
         self._add(long, lambda number: _folded([one.salt for one in callings], number))
 
     def add_saga(self) -> None:
-        """Something that is taken back should the run fail, or be cancelled."""
+        """Add a charge with a compensation, which runs if the run fails or is cancelled."""
         tally, draw = self._tally, self._draw
         calling = draw_calling(self._draw)
         undo_fails = draw.choice((0, 0, 1, 2))
-        # What needs the receipt has the step waited for that is to be taken back, however the run ends.
+        # A compensation that needs the receipt makes the run wait for the step, however the run ends.
         needs_receipt = Random(f"{self._whose}/{calling.salt}/{undo_fails}").random() < 0.4
 
         @self._decorator(self._name(NEEDED if needs_receipt else CHARGES))
@@ -373,7 +373,7 @@ class _Draft:
         self._add(saga, lambda number: mixed(calling.salt, number))
 
     def add_booking(self, draw: Random) -> None:
-        """A step in a transaction of the store: what it books is there with its row, once, or not at all."""
+        """Add a transactional step: its booking is committed together with its history row, or not at all."""
         tally, salt, seconds = self._tally, draw.randrange(1_000), draw.choice((0.0, 0.1, 4.0))
         slow, fails = draw.choice((0, 0, 1)), draw.choice((0, 0, 1))
 
@@ -392,7 +392,7 @@ class _Draft:
         self._add(booking, lambda number: mixed(salt, number))
 
     def add_child(self, draw: Random, child: Workflow[[int], int], model: Model) -> None:
-        """Another run, which is waited for: at once, or after something else; or beside another of its kind."""
+        """Add a child run: awaited at once, awaited after another step, or two of them gathered."""
         how = draw.choice(("awaited", "awaited", "started", "gathered"))
         policy: Final = draw.choice(("cancel", "cancel", "terminate", "abandon"))
         (between,), (salt,) = self._several_of(draw, 1)
@@ -416,7 +416,7 @@ class _Draft:
         self._add(of_child, expected)
 
     def add_fragile(self, draw: Random) -> None:
-        """A step in a queue that may be tried once or twice: if its last worker is lost with it, it has failed."""
+        """Add a queued step of one or two attempts; it fails if its worker is lost in the last one."""
         salt, seconds = draw.randrange(1_000), draw.choice((2.0, 4.0, 8.0))
         retry = Retry(attempts=draw.choice((1, 1, 2)), wait=timedelta(seconds=0.5))
 
@@ -434,7 +434,7 @@ class _Draft:
         self._add(careful, lambda number: mixed(salt, number))
 
     def add_kept(self, draw: Random) -> None:
-        """A step in a queue that is tried several times, and waited for even if the run is cancelled meanwhile."""
+        """Add a queued step with several attempts that is shielded: the run waits for it even when cancelled."""
         salt, fails = draw.randrange(1_000), draw.choice((2, 3, 5))
 
         @step(name=f"{self._whose}.{self._name('kept')}", retry=PATIENT, queue="default")
@@ -454,7 +454,7 @@ class _Draft:
         self._add(shielded, lambda number: mixed(salt, number))
 
     def add_failure(self) -> None:
-        """An error that nobody catches: the run fails, mostly."""
+        """Add an uncaught error in four of ten draws."""
         if self._draw.random() < 0.6:
             return
 
@@ -466,7 +466,7 @@ class _Draft:
     # What they are made of ------------------------------------------------------------------------------------------
 
     def step(self) -> Step[[int], int]:
-        """Return a step."""
+        """Draw a step."""
         (one,), _ = self._several(1)
         return one
 
@@ -485,12 +485,12 @@ class _Draft:
         is_async = self._draw.random() < 0.5
         decorate = self._decorator(self._name("step"))
         if calling.how == "hang":
-            # A try that does not hang is in time: one that never is would be tried sixty times, for nothing.
+            # Attempts that do not hang must be in time: a step that never is would be retried sixty times.
             decorate = decorate(timeout=timedelta(seconds=3 + calling.seconds))
         return decorate(calling.async_body() if is_async else calling.sync_body())
 
     def _decorator(self, name: str, retry: Retry = PATIENT) -> StepDecorator:
-        """Return what makes a step, maybe one of a queue: of those that workers serve."""
+        """Return a step decorator, for some steps one with a queue that workers serve."""
         if self._queues.random() >= self._queued:
             return step(name=name, retry=retry)
         return step(name=f"{self._whose}.{name}", retry=retry, queue=self._queues.choice(("default", "slow")))

@@ -1,4 +1,4 @@
-"""Functions that end while letters for them still come: each is received, handed on, or left for all to see."""
+"""Functions that end while messages still arrive: each message is received, passed on, or listed as unread."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
@@ -34,12 +34,12 @@ async def _file(numbers: list[int]) -> int:
 
 
 def draw_box(draw: Random) -> tuple[Program, list[Deed]]:
-    """Draw a function that receives letters until none come, how it ends then, and what clients send and do."""
+    """Draw a function that receives until no message comes and then ends in one of several ways, and its clients."""
     ends, wait = draw.choice(_ENDS), draw.choice((0, 0.3, 2, 2, 5))
     box = _box(ends, wait, polls=draw.random() < 0.5)
     times = sorted(draw.randrange(30 * _SECOND) for _ in range(draw.choice((4, 7, 10))))
     bursts = [at + draw.randrange(_SECOND) for at in times if draw.random() < 0.3]
-    # While it closes its channels over one, the next comes: as fast as a client can.
+    # A burst as fast as a client can send: messages arrive while the function closes its channels.
     begins = draw.choice(times)
     bursts += [begins + number * _SECOND // 50 for number in range(20 if ends == "closes" else 3)]
     deeds = [
@@ -120,7 +120,7 @@ def _resumed(box: Workflow[[int], list[int]], engine: SyncEngine) -> object:
 
 
 def wrong(tables: Tables) -> Iterator[str]:
-    """M1: yield where a function that has given its letters has not received what the store says, or otherwise."""
+    """Yield functions whose result differs from the messages that the store counts as received (M1)."""
     for key, run in tables.runs.items():
         if run.workflow != "box" or run.status is not RunStatus.COMPLETED or run.is_continued:
             continue

@@ -1,4 +1,4 @@
-"""Looks at each commit for what was nobody's right: who spoke for a job, took it, gave it away, and when."""
+"""The checks of leases and fencing at each commit: claims, settles, heartbeats and reports of attempts."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, cast
@@ -51,11 +51,11 @@ from holdfast.testing.simulation.store import Commit
 _OF_HOLDERS: Final = (JobRecord, JobRelease, JobSettle)
 _AT_ONCE: Final[Micros] = 1_000_000
 _POLLED_TOO_LONG: Final[Micros] = 120_000_000
-"""How long after it was to be given up external work may be asked about: hosts stand still, and wake up late."""
+"""Microseconds after `give_up_at` for which polls of external work are allowed: hosts pause and wake up late."""
 
 
 def unentitled(tables: Tables, commit: Commit, now: Micros) -> Iterator[Violation]:
-    """Yield what is wrong with a commit, from the rows as they were before it."""
+    """Yield what a commit was not entitled to change. `tables` holds the rows from before the commit."""
     yield from _as_holders(tables, commit)
     yield from _with_answer(commit)
     yield from _flushed(tables, commit)
@@ -86,7 +86,7 @@ def unentitled(tables: Tables, commit: Commit, now: Micros) -> Iterator[Violatio
 
 
 def _jobs_after(changes: Sequence[Change]) -> dict[JobKey, Job | None]:
-    """Return the jobs that changes are about as these leave them; None for one that is gone."""
+    """Return the jobs that the changes touch, in their new state; None for a deleted one."""
     jobs: dict[JobKey, Job | None] = {}
     for change in changes:
         if isinstance(change, AddJob | UpdateJob):
@@ -99,7 +99,7 @@ def _jobs_after(changes: Sequence[Change]) -> dict[JobKey, Job | None]:
 def _waiting(
     tables: Tables, commit: Commit, jobs: Mapping[JobKey, Job | None], now: Micros
 ) -> Iterator[Violation]:
-    """T3: a function that goes to rest over rows that it has not been told is driven again at once."""
+    """Yield functions that sleep although new rows arrived meanwhile, and are not driven again at once (T3)."""
     for one in commit.sent:
         if not isinstance(one, JobSettle) or not isinstance(one.outcome, FunctionWaiting):
             continue
@@ -107,7 +107,7 @@ def _waiting(
         if job is None or job.state is not JobState.SLEEPING or job.epoch != one.epoch:
             continue
         rows = [each.row for each in commit.changes if isinstance(each, AppendHistory)]
-        # That a step in a queue is tried again says nothing to its function, and wakes it from no rest.
+        # The function does not see the retries of a queued step, and they do not wake it.
         rows = [row for row in rows if row.type != STEP_RETRYING]
         last = max((row.number for row in rows if row.run == job.run), default=tables.runs[job.run].last_row)
         if last > one.outcome.seen and (job.wake_at is None or job.wake_at > now + _AT_ONCE):
@@ -116,7 +116,7 @@ def _waiting(
 
 
 def _as_holders(tables: Tables, commit: Commit) -> Iterator[Violation]:
-    """S3: attempts end, and give back, what they hold: their own job, in their own epoch."""
+    """Yield changes by settling or releasing attempts that do not hold the job in its epoch (S3)."""
     named = {(one.job, one.epoch) for one in commit.sent if isinstance(one, _OF_HOLDERS)}
     if not named or not all(isinstance(one, _OF_HOLDERS) for one in commit.sent):
         return
@@ -132,7 +132,7 @@ def _as_holders(tables: Tables, commit: Commit) -> Iterator[Violation]:
             known = tables.job(key)
             is_ours = known is not None and (key.text, known.epoch) in named
             if known is not None and known.kind is JobKind.STEP and isinstance(change, DeleteJob):
-                is_ours = key.run in holders  # whoever drives the function takes it out of its queue
+                is_ours = key.run in holders  # the driver of the function removes its queued step
             if known is not None and known.state is JobState.LEASED and not is_ours:
                 yield Violation(
                     "S3", key.text, f"epoch {known.epoch} was ended by an attempt that is another"
@@ -140,7 +140,7 @@ def _as_holders(tables: Tables, commit: Commit) -> Iterator[Violation]:
 
 
 def _with_answer(commit: Commit) -> Iterator[Violation]:
-    """I1: what a command with an idempotency key does is stored together with what was answered."""
+    """Yield runs created with an idempotency key without the reply being stored in the same commit (I1)."""
     for one in commit.sent if len(commit.sent) == 1 else ():
         command = cast("Command[object]", one)
         key = command.idempotency_key
@@ -153,7 +153,7 @@ def _with_answer(commit: Commit) -> Iterator[Violation]:
 
 
 def _flushed(tables: Tables, commit: Commit) -> Iterator[Violation]:
-    """S3: who says how far events were delivered holds their stream; what comes too late changes nothing."""
+    """Yield changes of a sink's stream by a process that does not hold the stream (S3)."""
     if not commit.sent or not all(isinstance(one, OutboxSettle) for one in commit.sent):
         return
     holders = {one.holder for one in commit.sent if isinstance(one, OutboxSettle)}
@@ -169,7 +169,7 @@ def _flushed(tables: Tables, commit: Commit) -> Iterator[Violation]:
 
 
 def _claimed(tables: Tables, commit: Commit, job: Job) -> Iterator[Violation]:
-    """S6: nobody claims what there is no code for."""
+    """Yield claims by a process that does not have the job's code (S6)."""
     known = tables.job(job.key)
     if known is not None and known.epoch == job.epoch:
         return
@@ -192,7 +192,7 @@ def _definitions(claim: JobClaim | JobClaimOne) -> Sequence[str]:
 
 
 def _ended(tables: Tables, row: HistoryRow, jobs: dict[JobKey, Job | None]) -> Iterator[Violation]:
-    """S3: nobody is lost whose session lives. T1: a retry is due when its row says. T3: no wake is lost."""
+    """Yield attempts lost from a live session (S3), retries at the wrong time (T1), and lost wakes (T3)."""
     if row.type not in ("stage.lost", "stage.retrying", "stage.suspended"):
         return
     of_run = tables.jobs.get(row.run, {}).values()
@@ -220,7 +220,7 @@ def _ended(tables: Tables, row: HistoryRow, jobs: dict[JobKey, Job | None]) -> I
 
 
 def _reported(tables: Tables, key: JobKey, epoch: int | None) -> Iterator[Violation]:
-    """S3: only who holds a job says something for its attempt."""
+    """Yield output of an attempt that does not hold its job (S3)."""
     if not _is_held(tables, key, epoch):
         job = tables.job(key)
         now = "gone" if job is None else f"{job.state} in epoch {job.epoch}"
@@ -228,7 +228,7 @@ def _reported(tables: Tables, key: JobKey, epoch: int | None) -> Iterator[Violat
 
 
 def _heartbeat_received(tables: Tables, key: JobKey, jobs: dict[JobKey, Job | None]) -> Iterator[Violation]:
-    """T1: who has given a heartbeat has all the time to give the next one."""
+    """Yield heartbeats that did not extend the heartbeat deadline (T1)."""
     job, after = tables.job(key), jobs.get(key, tables.job(key))
     if job is None or job.heartbeat_timeout is None or after is None or after.state is not JobState.LEASED:
         return
@@ -237,7 +237,7 @@ def _heartbeat_received(tables: Tables, key: JobKey, jobs: dict[JobKey, Job | No
 
 
 def _polled(tables: Tables, job: Job, now: Micros) -> Iterator[Violation]:
-    """T3: external work is given up when it was said, and not asked about for ever."""
+    """Yield external work that is polled long after its `give_up_at` (T3)."""
     known = tables.job(job.key)
     is_polled_again = (
         known is not None and known.state is JobState.LEASED and job.state is not JobState.LEASED
@@ -253,7 +253,7 @@ def _is_held(tables: Tables, key: JobKey, epoch: int | None) -> bool:
 
 
 def dangling(commit: Commit, has_blob: Callable[[str], bool]) -> Iterator[Violation]:
-    """B1: what is stored refers to blobs that are there."""
+    """Yield references to blobs that do not exist (B1)."""
     for change in commit.changes:
         for key in _blobs(change):
             if not has_blob(key):

@@ -1,6 +1,6 @@
-"""An asyncio event loop in virtual time, that runs within a fiber: bodies and hosts need no other.
+"""An asyncio event loop in virtual time that runs in a fiber.
 
-It has callbacks, timers and tasks, and no I/O: of what a body does outside, something has to stand for it.
+It has callbacks, timers and tasks but no I/O: replace the I/O of a body by a stub.
 """
 
 import asyncio
@@ -19,13 +19,14 @@ from holdfast.testing.simulation.fibers import Process, Signal, SpinningError
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 _TURNS_MAX: Final = 50_000
-"""Of one instant. Real hosts take some dozens."""
+"""The most turns of a loop at one instant. Real hosts take some dozens."""
 
 
 class _Task(asyncio.Task[Any]):
-    """A task whose place in a set is the same in every run: it hashes as its number, which no other of all loops has.
+    """A task with a reproducible hash, so that its place in a set is the same in every simulation.
 
-    asyncio keeps the tasks of all loops in one set: of those that hash as the same, each would be compared with all.
+    The hash is a number that is unique among all loops: asyncio keeps the tasks of all loops in one set, where equal
+    hashes would make every look-up compare many tasks.
     """
 
     def __init__(self, coro: Any, *, loop: asyncio.AbstractEventLoop, number: int, **options: Any) -> None:
@@ -42,7 +43,7 @@ class _Task(asyncio.Task[Any]):
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
-    """Runs one coroutine to its end. Not to be used twice."""
+    """An event loop that runs one coroutine to its end. Use it once."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -54,11 +55,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._asyncgens: list[Any] = []
         self._turned_at = -1
         self._turns = 0
-        """How often in a row something was called at the same instant."""
+        """The number of consecutive turns at the same instant."""
 
     @override
     def run_until_complete(self, future: Any) -> Any:
-        """Run until the coroutine has ended; return what it gives, or raise what it raises."""
+        """Run a coroutine; return its result or raise its exception."""
         task: asyncio.Future[Any] = self.create_task(future)
         former = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
@@ -73,7 +74,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return task.result()
 
     def _turn(self) -> None:
-        """Wait until something is to be called, and call it."""
+        """Wait until a callback is due, and call all due ones."""
         self._process.check()
         while self._timers and self._timers[0][2].cancelled():
             heappop(self._timers)
@@ -89,7 +90,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 handle._run()
 
     def _check_progress(self) -> None:
-        """Raise SpinningError if it goes round and round while no time passes: it would for ever."""
+        """Raise SpinningError if the loop turns without virtual time passing."""
         now = self._process.hub.now
         self._turns = self._turns + 1 if now == self._turned_at else 0
         self._turned_at = now
@@ -97,13 +98,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             raise SpinningError(f"{_TURNS_MAX} turns of its loop, and no time has passed")
 
     def _left(self) -> float | None:
-        """Return the seconds until a timer is due; None if none ever is, as that of who sleeps for ever."""
+        """Return the seconds until the next timer is due; None without a timer, or with infinite ones only."""
         due = self._timers[0][0] if self._timers else inf
         return None if due == inf else max(0.0, due - self.time())
 
     @override
     def time(self) -> float:
-        """Return virtual seconds."""
+        """Return the virtual time in seconds."""
         return self._process.hub.now / 1_000_000
 
     @override
@@ -113,7 +114,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        """Call soon."""
+        """Schedule a callback."""
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
@@ -125,7 +126,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        """Call soon; from any fiber."""
+        """Schedule a callback from any fiber."""
         handle = self.call_soon(callback, *args, context=context)
         self._woken.set()
         return handle
@@ -138,7 +139,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Call after so many virtual seconds."""
+        """Schedule a callback after a delay in virtual seconds."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     @override
@@ -149,7 +150,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Call at a time."""
+        """Schedule a callback at a virtual time in seconds."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         heappush(self._timers, (when, next(self._timer_numbers), handle))
         return handle
@@ -163,49 +164,49 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def create_task(self, coro: Any, **options: Any) -> "asyncio.Task[Any]":
         """Return a task of this loop."""
         task = _Task(coro, loop=self, number=next(self._process.hub.tasks), **options)
-        # A process that crashes leaves them as they are.
+        # A crashing process abandons its tasks, and asyncio would log each.
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
         return task
 
     @override
     def get_task_factory(self) -> None:
-        """There is none."""
+        """Return None: there is no task factory."""
 
     @override
     def is_running(self) -> bool:
-        """Return whether it runs."""
+        """Return whether the loop is running."""
         return self._is_running
 
     @override
     def is_closed(self) -> bool:
-        """It never is."""
+        """Return False: the loop is never closed."""
         return False
 
     @override
     def get_debug(self) -> bool:
-        """It does not."""
+        """Return False: the loop has no debug mode."""
         return False
 
     @override
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Nobody is told: what a body leaves behind is its own affair, and what crashes leaves much."""
+        """Ignore the exception: a crash leaves many tasks behind, and abandoned tasks of a body are the body's."""
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Asyncio's timers call this."""
+        """Do nothing. Timer handles of asyncio call this."""
 
     @override
     async def shutdown_asyncgens(self) -> None:
-        """Leave them."""
+        """Do nothing."""
 
     @override
     def run_in_executor(self, executor: Any, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> Any:
-        """Make a call in what stands for a thread; return a future of what it gives."""
+        """Make a call in a new fiber; return a future of its result."""
         future = self.create_future()
 
         def make() -> None:
             try:
                 result = func(*args)
-            except Exception as error:  # noqa: BLE001  # it is the future's
+            except Exception as error:  # noqa: BLE001  # the future raises it
                 self.call_soon_threadsafe(future.set_exception, error)
             else:
                 self.call_soon_threadsafe(future.set_result, result)
@@ -215,11 +216,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
 
 def virtual_loop(process: Process) -> VirtualLoop:
-    """Return a loop of a process. It lacks what has to do with I/O, and so counts as abstract."""
+    """Return a loop for a process. The class lacks the methods for I/O, so type checkers count it as abstract."""
     make: Any = VirtualLoop
     return cast("VirtualLoop", make(process))
 
 
 def run_virtually(process: Process) -> Callable[[Callable[[], Any]], Any]:
-    """Return what runs async code in loops of a process."""
+    """Return a function that runs async code in a loop of a process."""
     return lambda call: virtual_loop(process).run_until_complete(call())

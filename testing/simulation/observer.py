@@ -1,4 +1,4 @@
-"""Looks at every commit, every body that starts, every event that a sink takes: nothing broken stays unseen."""
+"""The observer of a simulation: checks every commit, every start of a body or step, and every delivered event."""
 
 from bisect import bisect, insort
 from collections import defaultdict
@@ -81,7 +81,7 @@ _VIOLATIONS_MAX: Final = 5
 
 
 class Watch:
-    """Knows all that has happened in one simulation, and what of it must not have."""
+    """Records what happens in one simulation and collects the violations of invariants."""
 
     def __init__(self, trace: Trace, now: Callable[[], Micros]) -> None:
         self.trace = trace
@@ -101,12 +101,12 @@ class Watch:
         self.steps = Steps()
         self.skipped: set[tuple[str, str, int]] = set()
         self.has_blob: Callable[[str], bool] = lambda _: True
-        """Whether there is a blob of this key, for all that its store may say to others."""
+        """Returns whether a blob with this key exists, without simulated faults of the blob store."""
         self.may_be_early: Callable[[str], float] = lambda _: 0.0
-        """How many microseconds before its time a process may do something, for its clock is too fast."""
+        """Returns by how many microseconds a process may be early because its clock runs too fast."""
 
     def found(self, invariant: str, where: str, what: str) -> None:
-        """Note that something is wrong."""
+        """Record a violation."""
         violation = Violation(invariant, where, what)
         self.trace.add(self._now(), "!", str(violation))
         if len(self.violations) < _VIOLATIONS_MAX:
@@ -115,7 +115,7 @@ class Watch:
     # Commits --------------------------------------------------------------------------------------------------------
 
     def before(self, tables: Tables, commit: Commit) -> None:
-        """Remember the rows that are about to change."""
+        """Check the rights of a commit, and remember the rows that it changes."""
         for violation in (*unentitled(tables, commit, self._now()), *dangling(commit, self.has_blob)):
             self.found(violation.invariant, violation.where, violation.what)
         runs = _touched(commit.changes)
@@ -134,7 +134,7 @@ class Watch:
         )
 
     def after(self, tables: Tables, commit: Commit) -> None:
-        """Check all that this commit may have broken."""
+        """Check the invariants that the commit may have broken."""
         assert self._old is not None
         self._tables = tables
         self._trace(commit)
@@ -174,7 +174,7 @@ class Watch:
                 self._hosts[change.session.id] = change.session.host
 
     def _guarded(self, changes: Iterable[Change]) -> None:
-        """S3: only who holds a job says how its attempt ended."""
+        """Check that the rows which end an attempt come from the holder of its job (S3)."""
         for change in changes:
             if not isinstance(change, AppendHistory) or change.row.type not in _ENDS:
                 continue
@@ -187,7 +187,7 @@ class Watch:
                 )
 
     def _fenced(self, commit: Commit) -> None:
-        """S3: whoever speaks of an epoch that is over changes nothing of the job."""
+        """Check that commands with an old epoch change nothing of the job (S3)."""
         held: dict[str, bool] = {}
         for job_id, epoch in _spoken_for(commit.sent):
             key = job_key(job_id)
@@ -198,18 +198,18 @@ class Watch:
             about = _job_of(change)
             if about is not None and held.get(about.text) is False:
                 if any(held.values()) and self._is_woken(change):
-                    continue  # by another attempt of the same commit: a step wakes its function, say
+                    continue  # another attempt of the same commit woke it, as a step wakes its function
                 self.found("S3", about.text, f"{described(change)}: by an attempt that did not hold it")
 
     def _is_woken(self, change: Change) -> bool:
-        """Whether a change only has a job wait that slept."""
+        """Return whether a change only queues a sleeping job."""
         if not isinstance(change, UpdateJob) or change.job.state is not JobState.QUEUED:
             return False
         known = self._old_jobs.get(change.job.run, {}).get(change.job.number)
         return known is not None and known.state is JobState.SLEEPING and known.epoch == change.job.epoch
 
     def _claimed(self, tables: Tables, changes: Iterable[Change]) -> None:
-        """S1: each epoch of a job is claimed once. C1: nothing of a run that has ended is."""
+        """Check that each epoch of a job is claimed once (S1), and no job of an ended or stopped run (C1)."""
         for change in changes:
             if not isinstance(change, UpdateJob | AddJob) or change.job.state is not JobState.LEASED:
                 continue
@@ -226,15 +226,15 @@ class Watch:
                 self.found("S1", job.key.text, f"epoch {job.epoch} is claimed by a session that is not open")
             self._rated(job)
             run = tables.runs[job.run]
-            if job.outlives_run:  # which an ended run pays, and a paused one
+            if job.outlives_run:  # deliveries and external cancels are due after the run's end, too
                 continue
             if run.status not in ACTIVE or run.status in (RunStatus.PAUSED, RunStatus.BLOCKED):
                 self.found("C1", job.key.text, f"it is claimed, and its run is {run.status}")
 
     def _rated(self, job: Job) -> None:
-        """S11: in no span of its period do more start than a rate limit says, whoever starts them.
+        """Check that no more attempts start within any period of a rate limit than it allows (S11).
 
-        A version with a longer period than any before it counts what these still counted.
+        A version with a longer period counts only the starts that the former period still counted.
         """
         if job.rate is None or job.rate_limit is None or job.rate_period is None or job.leased_at is None:
             return
@@ -251,7 +251,7 @@ class Watch:
             self.found("S11", job.key.text, what)
 
     def _on_time(self, tables: Tables, commit: Commit) -> None:
-        """T1: by the store's own clock nothing is woken, begun or ended before its time."""
+        """Check by the store's clock that nothing is woken, started or ended before its time (T1)."""
         now = self._now() + round(self.may_be_early(commit.process))
         old = self._old
         assert old is not None
@@ -290,7 +290,7 @@ class Watch:
     def answered(
         self, process: str, commands: Sequence[object], answers: Sequence[object], changed: int
     ) -> None:
-        """S3: an answer `fenced` means that nothing was changed."""
+        """Check that a dispatch whose answers are all `fenced` changed nothing (S3)."""
         fenced = sum(getattr(answer, "status", None) == "fenced" for answer in answers)
         self.fenced += fenced
         if (
@@ -304,7 +304,7 @@ class Watch:
     # Bodies ---------------------------------------------------------------------------------------------------------
 
     def body(self, process: str, job: str, epoch: int, what: str) -> None:
-        """S2: a body starts at most once for each claim of its job, where that was claimed."""
+        """Check that a body starts at most once for each claim of its job, in the process that claimed it (S2)."""
         self.trace.add(self._now(), process, f"BODY {what} {job[-8:]} e{epoch}")
         if (job, epoch) in self.started:
             self.found(
@@ -316,7 +316,7 @@ class Watch:
             self.found("S2", job, f"epoch {epoch} starts in {process}, and was claimed by {claimed_by}")
 
     def step(self, process: str, begun: Begun) -> None:
-        """S2, and what else must hold where a try of a step begins: only where its function is driven."""
+        """Check that an attempt of a step starts in the process that claimed its job (S2), and its number and time."""
         what = f"{begun.run_id} {begun.step} {begun.call} try {begun.attempt}"
         self.trace.add(self._now(), process, f"STEP {what} {begun.job[-8:]} e{begun.epoch}")
         claimed_by = self._claims.get((begun.job, begun.epoch))
@@ -333,7 +333,7 @@ class Watch:
     # Events ---------------------------------------------------------------------------------------------------------
 
     def took(self, sink: str, event: Event, process: str) -> None:
-        """O3: a run's events come in order. O4: each is a row of its history, as that was stored."""
+        """Check that the events of a run arrive in order (O3) and match its history rows (O4)."""
         self.trace.add(self._now(), process, f"EVENT {sink} {event.run[-6:]}/{event.number} {event.type}")
         tables = self._tables
         rows: Sequence[HistoryRow] = () if tables is None else tables.history.get(event.run, ())
@@ -353,12 +353,12 @@ class Watch:
 
 
 def _is_cancelling(change: Change) -> TypeGuard[AppendHistory]:
-    """Whether a change tells a function to end, which wakes it whenever that is."""
+    """Return whether a change cancels a function, which wakes it before its time."""
     return isinstance(change, AppendHistory) and change.row.type == "run.cancelling"
 
 
 def _unreadable(change: Change) -> Iterator[Violation]:
-    """R1: what is written is not taken for what can't be read."""
+    """Yield written values that are taken for unreadable (R1)."""
     match change:
         case CreateRun(run) | UpdateRun(run):
             where, found = run.key, unreadable_columns(Run, attrs.asdict(run, recurse=False))
@@ -375,7 +375,7 @@ def _unreadable(change: Change) -> Iterator[Violation]:
 
 
 def _blocked(row: HistoryRow) -> Iterator[Violation]:
-    """S6: a run is blocked for a reason that only people can mend: here, a blob that is not there for long."""
+    """Yield runs that were blocked for any reason but a missing or corrupt blob, the only valid one here (S6)."""
     if row.type == "run.blocked":
         facts = cast("dict[str, object]", parse(row.data or "{}"))
         if facts.get("code") not in _BLOCKS:
@@ -383,7 +383,7 @@ def _blocked(row: HistoryRow) -> Iterator[Violation]:
 
 
 def _touched(changes: Iterable[Change]) -> set[str]:
-    """Return the keys of the runs that changes are about."""
+    """Return the keys of the runs that the changes touch."""
     runs: set[str] = set()
     for change in changes:
         match change:
@@ -403,7 +403,7 @@ def _touched(changes: Iterable[Change]) -> set[str]:
 
 
 def _spoken_for(sent: Iterable[object]) -> Iterator[tuple[str, int]]:
-    """Yield the attempts, by job and epoch, that commands write for."""
+    """Yield the job and epoch of each attempt for which the commands write."""
     for command in sent:
         match command:
             case JobRecord() | JobSettle() | JobRelease():
@@ -428,7 +428,7 @@ def _job_of(change: Change) -> JobKey | None:
 
 def _is_held(job: Job, row: HistoryRow) -> bool:
     fits = (job.node, job.item) == (row.node, row.item) and row.epoch in (None, job.epoch)
-    if row.type in _OF_STEPS and (number := fact(row, "job")):  # it was in a queue
+    if row.type in _OF_STEPS and (number := fact(row, "job")):  # a queued step has a job of its own
         fits = (job.number, job.epoch) == (number, row.epoch)
     return fits and (job.state is JobState.LEASED or job.waits_for_child)
 

@@ -1,4 +1,4 @@
-"""A function with a step that kills its worker each time that it is called, beside others that do not."""
+"""A durable function with a poison step, which kills its worker at every attempt, beside harmless steps."""
 
 import asyncio
 from datetime import timedelta
@@ -15,7 +15,7 @@ from holdfast.testing.simulation.programs import Program, mixed
 
 
 def draw_poison(draw: Random, name: str) -> Program:
-    """Draw one: what it gives is known, for it goes on without what was lost for good."""
+    """Draw such a function. It catches `StepLostError`, so its result is known."""
     salt, is_queued = draw.randrange(1_000), draw.random() < 0.25
     kills = _step(draw, f"{name}.kills", salt, is_queued=is_queued, kills=True)
     others = [

@@ -1,4 +1,4 @@
-"""The ports of a simulated process: each call is two points at which something may go wrong."""
+"""The simulated ports of a process: a fault can fire before and after each call."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -25,18 +25,18 @@ R = TypeVar("R")
 
 
 class SimulatedClock:
-    """The clocks of the machine on which a process runs: its wall clock is wrong, and is set from time to time."""
+    """The clock of a process, with skew, jumps and drift."""
 
     def __init__(self, life: Life) -> None:
         self._life = life
 
     def now(self) -> datetime:
-        """Return what the wall clock shows."""
+        """Return the time of the process's wall clock, which may be wrong."""
         life = self._life
         return instant(life.hub.now + life.skew + round(life.gained * 1_000_000))
 
     def monotonic(self) -> float:
-        """Return the seconds that have passed; none pass while the process is frozen."""
+        """Return the seconds on the monotonic clock, which stops while the process is frozen."""
         life = self._life
         return (life.hub.now - START - life.frozen) / 1_000_000 + life.gained
 
@@ -46,18 +46,18 @@ class SimulatedClock:
 
 
 class SimulatedPersistence:
-    """A Persistence of one process."""
+    """A Persistence of one process, with faults."""
 
     def __init__(self, life: Life, store: SharedStore) -> None:
         self._life = life
         self._store = store
 
     def setup(self) -> None:
-        """The tables are there."""
+        """Do nothing: the tables exist."""
         self._life.meet(f.READ)
 
     def transact(self, work: Callable[[Transaction], R], /) -> R:
-        """Run `work`, or fail before, after, or twice."""
+        """Run `work` in a transaction. Faults: fails before, runs twice, is refused, or loses the response."""
         life, store = self._life, self._store
         kind = life.meet(f.WRITE)
         if kind is f.Kind.FAILS_BEFORE:
@@ -77,7 +77,7 @@ class SimulatedPersistence:
         yield begun(self._life, self._store, wanted)
 
     def read(self, query: Query[R], /) -> R:
-        """Answer, or fail."""
+        """Answer a query, or raise UnavailableError."""
         if self._life.meet(f.READ) is f.Kind.FAILS_BEFORE:
             raise UnavailableError("fault on purpose: nothing was read")
         answer = self._store.read(query)
@@ -85,23 +85,23 @@ class SimulatedPersistence:
         return answer
 
     def prune(self, before: Micros, /) -> int:
-        """Remove what is old."""
+        """Prune the store; return the number of pruned rows."""
         self._life.meet(f.READ)
         return self._store.prune(before)
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
 
 class SimulatedBlobs:
-    """A BlobStore of one process. A blob may be missing or torn for a while, as where replicas lag."""
+    """A BlobStore of one process. A blob may be missing or corrupt for a while, as with lagging replicas."""
 
     def __init__(self, life: Life, inner: MemoryBlobStore) -> None:
         self._life = life
         self._inner = inner
 
     def put(self, key: str, data: bytes, /) -> None:
-        """Store bytes, or fail, before or after."""
+        """Store a blob. May fail before or after."""
         if self._life.meet(f.BLOB_WRITE) in (f.Kind.FAILS_BEFORE, f.Kind.BLOB_FAILS):
             raise UnavailableError("fault on purpose: the blob was not stored")
         self._inner.put(key, data)
@@ -109,7 +109,7 @@ class SimulatedBlobs:
             raise UnavailableError("fault on purpose: the blob was stored")
 
     def get(self, key: str, /) -> bytes:
-        """Return bytes, or fail."""
+        """Return a blob's bytes, or fail."""
         kind = self._life.meet(f.BLOB_READ)
         check_blob_key(key)
         if kind is f.Kind.FAILS_BEFORE:
@@ -121,23 +121,23 @@ class SimulatedBlobs:
         return self._inner.get(key)
 
     def exists(self, key: str, /) -> bool:
-        """Return whether it is there."""
+        """Return whether a blob exists."""
         self._life.meet(f.READ)
         return self._inner.exists(key)
 
     def delete(self, key: str, /) -> None:
-        """Take it away."""
+        """Delete a blob."""
         self._life.meet(f.READ)
         self._inner.delete(key)
 
     def list(self, prefix: str, /) -> Iterator[str]:
-        """Yield the keys."""
+        """Yield the keys with a prefix."""
         self._life.meet(f.READ)
         return self._inner.list(prefix)
 
 
 class Inbox:
-    """The hints that are on their way to one process."""
+    """The hints that have arrived at one process."""
 
     def __init__(self, life: Life) -> None:
         self.life = life
@@ -145,31 +145,31 @@ class Inbox:
         self.arrived = Signal(life.hub)
 
     def put(self, hint: Hint) -> None:
-        """Let a hint arrive, now."""
+        """Add a hint, and wake the receiver."""
         self.hints.append(hint)
         self.arrived.set()
 
 
 class Wires:
-    """What carries hints: to each process that listens, and to the queue of the functions."""
+    """The network that carries hints to each listening process and to the queue of the serverless hosts."""
 
     def __init__(self, deliver_to_queue: Callable[[Hint], None] | None = None) -> None:
         self.inboxes: list[Inbox] = []
         self.to_queue = deliver_to_queue
 
     def open(self, life: Life) -> Inbox:
-        """Listen from now on."""
+        """Return a new inbox for a process."""
         inbox = Inbox(life)
         self.inboxes = [one for one in self.inboxes if not one.life.is_crashed]
         self.inboxes.append(inbox)
         return inbox
 
     def close(self, inbox: Inbox) -> None:
-        """Listen no more."""
+        """Deliver no more hints to an inbox."""
         self.inboxes = [one for one in self.inboxes if one is not inbox]
 
     def arrive(self, hint: Hint) -> None:
-        """Let a hint arrive everywhere."""
+        """Deliver a hint to all inboxes and the queue."""
         for inbox in self.inboxes:
             inbox.put(hint)
         if self.to_queue is not None:
@@ -177,7 +177,7 @@ class Wires:
 
 
 class SimulatedTransport:
-    """A JobTransport of one process: hints are lost, repeated, late, and overtake each other."""
+    """A JobTransport of one process. Hints may be lost, repeated, late and out of order."""
 
     def __init__(self, life: Life, wires: Wires) -> None:
         self._life = life
@@ -185,7 +185,7 @@ class SimulatedTransport:
         self._inbox: Inbox | None = None
 
     def announce(self, hints: Sequence[Hint], /) -> None:
-        """Send hints. Never fails; whoever sends may crash before."""
+        """Send hints. Never fails, but the sender may crash before."""
         life, wires = self._life, self._wires
         life.meet((f.Kind.CRASH,))
         for hint in hints:
@@ -201,7 +201,7 @@ class SimulatedTransport:
                 life.hub.at(again, partial(wires.arrive, hint))
 
     def receive(self, limit: int, wait: float, /) -> Sequence[Delivery]:
-        """Return what has arrived, or arrives soon."""
+        """Return hints that have arrived, waiting up to `wait` seconds for the first."""
         self._life.check()
         if self._inbox is None:
             self._inbox = self._wires.open(self._life)
@@ -214,22 +214,22 @@ class SimulatedTransport:
         return found
 
     def ack(self, receipt: str, /) -> None:
-        """Nothing is asked back."""
+        """Do nothing: hints need no acknowledgement."""
 
     def retry(self, receipt: str, delay: float, /) -> None:
-        """Nothing comes again."""
+        """Do nothing: hints are not redelivered."""
 
     def extend(self, receipt: str, by: float, /) -> None:
-        """Nothing comes again."""
+        """Do nothing: hints are not redelivered."""
 
     def close(self) -> None:
-        """Listen no more."""
+        """Close the inbox."""
         if self._inbox is not None:
             self._wires.close(self._inbox)
 
 
 class SharedSink:
-    """What takes events, and remembers which, whoever brings them. It refuses some, until it is mended."""
+    """The receiver of a sink's events, shared by all processes. It refuses some events until it is repaired."""
 
     def __init__(self, name: str, took: Callable[[str, Event, str], None]) -> None:
         self.name = name
@@ -238,17 +238,17 @@ class SharedSink:
         self._took = took
 
     def refuse(self, event: Event) -> None:
-        """Refuse an event from now on, unless it was mended meanwhile."""
+        """Refuse an event from now on, unless the receiver has been repaired."""
         if not self._is_repaired:
             self._refused.add((event.run, event.number))
 
     def repair(self) -> None:
-        """Refuse nothing any more."""
+        """Stop refusing events."""
         self._is_repaired = True
         self._refused.clear()
 
     def take(self, events: Sequence[Event], process: str) -> None:
-        """Take events up to the first that is refused. EventRefusedError."""
+        """Take events up to the first refused one, for which it raises EventRefusedError."""
         for event in events:
             if (event.run, event.number) in self._refused:
                 raise EventRefusedError(f"fault on purpose: {event.id} is refused")
@@ -263,7 +263,7 @@ class SimulatedSink:
         self._sink = sink
 
     def emit(self, events: Sequence[Event], /) -> None:
-        """Take events, or fail: before, after, or at one of them."""
+        """Deliver events. May fail before, after, or at one of them."""
         kind = self._life.meet(f.SINK)
         if kind is f.Kind.SINK_FAILS:
             raise UnavailableError("fault on purpose: the sink is away")

@@ -1,4 +1,4 @@
-"""One life of a simulated process: its clocks, and the points at which something may go wrong in it."""
+"""One life of a simulated process: its clocks, and the points at which a fault can fire."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -12,16 +12,16 @@ from holdfast.testing.simulation.trace import Trace
 SKEW_MAX: Final = 600_000_000
 JUMP_MAX: Final = 3_600_000_000
 DRIFT_MAX: Final = 0.03
-"""Seconds in each by which the clocks of a process run too fast or too slowly at most: more than any real ones do."""
+"""The largest drift of a process's clocks, in seconds per second: more than that of real clocks."""
 
 _SECOND: Final = 1_000_000
 
 
 class Life(Process):
-    """A process that meets faults. `lease` is in seconds: a pause lasts longer than that, mostly.
+    """A process in which faults fire. `lease` is in seconds; a pause mostly lasts longer.
 
-    `skew` is by how much its wall clock is wrong, in microseconds. Both of its clocks gain `drift` seconds in each, or
-    lose it where that is negative.
+    `skew` is the error of the wall clock in microseconds. Both clocks gain `drift` seconds per second, or lose them if
+    it is negative.
     """
 
     def __init__(
@@ -49,21 +49,21 @@ class Life(Process):
 
     @property
     def gained(self) -> float:
-        """By how many seconds its clocks are ahead by now, for they run too fast; negative if they run too slowly."""
+        """Seconds that the clocks have gained by drift so far; negative if they run too slowly."""
         return self.drift * (self.hub.now - self._born - self.frozen) / _SECOND
 
     def draw_drift(self, random: Random) -> None:
-        """Have the clocks run too fast or too slowly, if that is to be."""
+        """Draw the drift of the clocks, if the fault fires for this process."""
         if self._faults.from_birth(self.name, Kind.CLOCK_DRIFT, random, self.hub.now):
             self.drift = random.choice((GAIN_MAX, DRIFT_MAX)) * random.uniform(-1, 1)
 
     @property
     def may_be_early(self) -> float:
-        """How many microseconds before its time it may do something: nothing is promised for clocks as fast as that."""
+        """Microseconds by which it may be early: the part of the drift for which Holdfast promises nothing."""
         return max(0.0, self.drift - GAIN_MAX) * (self.hub.now - self._born)
 
     def passing(self, seconds: float) -> float:
-        """Return how many seconds pass while its clocks show that so many do."""
+        """Return the true seconds that pass while the clocks advance by `seconds`."""
         return seconds / (1 + self.drift)
 
     def log(self, what: str) -> None:
@@ -71,7 +71,7 @@ class Life(Process):
         self._trace.add(self.hub.now, self.name, what)
 
     def chance(self, among: Sequence[Kind]) -> Kind | None:
-        """Return what goes wrong at this point, without letting time pass."""
+        """Return the fault that fires at this point, without letting time pass."""
         self.check()
         self._points += 1
         kind = self._faults.next(self.name, self._points, self.random, among, self.hub.now)
@@ -80,7 +80,7 @@ class Life(Process):
         return kind
 
     def meet(self, among: Sequence[Kind]) -> Kind | None:
-        """Let some time pass, and whatever happens to the process as a whole; return what goes wrong at this point."""
+        """Let some time pass and apply faults of the whole process; return the fault that fires at this point."""
         kind = self.chance(among)
         drawn = self.random.random()
         if kind is Kind.CRASH:
@@ -99,7 +99,7 @@ class Life(Process):
         return kind
 
     def meet_idle(self) -> None:
-        """Meet what may happen to a process that has nothing to do: it is deployed anew, or ends, say."""
+        """Apply faults of an idle process: a deploy, a clock jump or a crash."""
         kind = self.chance(IDLE)
         if kind is Kind.DEPLOY:
             self.wants_to_end = True
@@ -109,7 +109,7 @@ class Life(Process):
             self.crash()
 
     def meet_poison(self) -> None:
-        """Die of what a step does, if it does."""
+        """Crash if a poison step kills its worker here."""
         self.check()
         self._points += 1
         if self._faults.kills(self.name, self._points, self.hub.now):
@@ -121,7 +121,7 @@ class Life(Process):
         self.skew += int((2 * drawn - 1) * JUMP_MAX)
 
     def crash(self) -> None:
-        """End here and now: what this raises if it is this process that calls."""
+        """Crash the process. Raises Crashed if the calling fiber belongs to it."""
         self.log("CRASHED")
         self._crashed(self)
         self.hub.crash(self)

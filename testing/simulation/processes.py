@@ -1,4 +1,4 @@
-"""The processes of a simulation: real hosts on simulated ports, driven by fibers in place of loops and threads."""
+"""The processes of a simulation: real hosts on simulated ports, with fibers in place of event loops and threads."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -55,7 +55,7 @@ _AGAIN: Final = 0.3
 
 
 class Observer:
-    """Put around every dispatch and every body of a process: tells what is sent, and what starts."""
+    """An interceptor that reports every dispatch and every start of a body or step to the `Watch`."""
 
     def __init__(self, life: Life, watch: Watch) -> None:
         self._life = life
@@ -63,7 +63,7 @@ class Observer:
 
     @contextmanager
     def dispatch(self, batch: Batch, /) -> Generator[None]:
-        """Note what is sent, for whoever looks at the commit."""
+        """Record the commands on the fiber, for the checks at the commit."""
         fiber = current()
         former, fiber.sent = fiber.sent, batch.commands
         commits = fiber.commits
@@ -75,7 +75,7 @@ class Observer:
 
     @contextmanager
     def body(self, call: BodyCall, /) -> Generator[None]:
-        """Note that a body starts. Of those of steps, what is in their place tells more: see `observed`."""
+        """Report the start of a body. Steps are reported with more detail by `observed`."""
         if call.step is not None:
             yield
             return
@@ -84,7 +84,7 @@ class Observer:
         yield
 
     def observed(self, body: Body) -> Body:
-        """Return the same body; if it drives a function, or is a step of one, with an eye on the steps that it does."""
+        """Return the body; if it drives a function or runs a step, its steps report their starts."""
         if body.attempt.kind not in (JobKind.WORKFLOW, JobKind.STEP):
             return body
         attempt, inner = body.attempt, body.parts.step
@@ -115,7 +115,7 @@ class Observer:
 
 @attrs.frozen(kw_only=True)
 class Surroundings:
-    """What all processes of a simulation share."""
+    """The environment that all processes of a simulation share."""
 
     store: SharedStore
     blobs: MemoryBlobStore
@@ -148,12 +148,12 @@ class Surroundings:
         return Engine(core, substitute=lambda body: observer.observed(stubs(body)))
 
     def sinks_of(self, life: Life) -> dict[str, EventSink]:
-        """Return the sinks as one process sees them."""
+        """Return the sinks for one process, by name."""
         return {name: SimulatedSink(life, sink) for name, sink in self.sinks.items()}
 
 
 def connect(life: Life, core: Core) -> None:
-    """Connect, however long it takes."""
+    """Connect to the store, with retries until it succeeds."""
     while True:
         try:
             core.connect()
@@ -165,7 +165,7 @@ def connect(life: Life, core: Core) -> None:
 
 @attrs.define
 class _Running:
-    """A body that runs, in a loop and a cancel scope of its own, once it has begun."""
+    """A running body with its event loop and, once it has started, its cancel scope."""
 
     loop: VirtualLoop
     scope: CancelScope | None = None
@@ -173,7 +173,7 @@ class _Running:
 
 
 class SimulatedWorker:
-    """A worker: the machine, its calls, and bodies, as in a process."""
+    """A worker: the real state machine and shell, with bodies in fibers."""
 
     def __init__(
         self, life: Life, engine: Engine, settings: Settings, *, lease: float, sinks: Mapping[str, EventSink]
@@ -196,7 +196,7 @@ class SimulatedWorker:
         self._drains = False
 
     def run(self) -> None:
-        """Work until told to end."""
+        """Run until drained."""
         connect(self._life, self._core)
         stores = self._core.stores
         listener = Listener(
@@ -285,7 +285,7 @@ class SimulatedWorker:
             running.loop.call_soon_threadsafe(running.scope.cancel)
 
     def _leave(self) -> None:
-        """End as a worker does that has drained, with a while for what is under way."""
+        """Leave as a drained worker does, with a grace period for calls and bodies that still run."""
         for attempt in list(self._running):
             self._cancel(attempt)
         self.shell.calls.stop_flushing()
@@ -298,7 +298,7 @@ class SimulatedWorker:
 
 
 class SimulatedFunction:
-    """A function that takes jobs from a queue, one message at a time, and is frozen in between."""
+    """A serverless function that handles job messages from a queue one at a time, and is frozen in between."""
 
     def __init__(
         self, life: Life, engine: Engine, queue: "Queue", *, time_limit: float, function_cache: int
@@ -308,7 +308,7 @@ class SimulatedFunction:
         self._host = ServerlessHost(engine, time_limit=time_limit, function_cache=function_cache)
 
     def run(self) -> None:
-        """Handle messages until told to end."""
+        """Handle messages until the process is to end."""
         while not self._life.wants_to_end:
             message = self._queue.take(self._life)
             if message is None:
@@ -321,7 +321,7 @@ class SimulatedFunction:
                 outcome = self._host.handle_job({"job_id": message.hint.job, "epoch": message.hint.epoch})
             except HoldfastError as error:
                 self._life.log(f"MESSAGE failed: {type(error).__name__}")
-                continue  # it comes again when it is visible again
+                continue  # the message is redelivered after its visibility timeout
             self._dealt_with(message, outcome)
             if self._life.random.random() < _EXTRA:
                 try:
@@ -338,7 +338,7 @@ class SimulatedFunction:
 
 
 class SimulatedTimer:
-    """Runs a serverless host's maintenance every so many seconds."""
+    """A cron trigger that runs the maintenance tick of a serverless host every `interval` seconds."""
 
     def __init__(
         self,
@@ -354,7 +354,7 @@ class SimulatedTimer:
         self._host = ServerlessHost(engine, time_limit=time_limit, sinks=sinks)
 
     def run(self) -> None:
-        """Tick until told to end."""
+        """Tick until the process is to end."""
         while not self._life.wants_to_end:
             try:
                 self._host.run_maintenance_tick()
@@ -365,7 +365,7 @@ class SimulatedTimer:
 
 @attrs.define
 class Message:
-    """A hint in a queue, from which it is taken, and to which it comes back unless it is removed."""
+    """A job hint in the queue; it is redelivered unless it is removed."""
 
     hint: JobHint
     visible_at: int
@@ -373,7 +373,7 @@ class Message:
 
 
 class Queue:
-    """A queue of messages for functions: at least once, in no order, and put aside after some deliveries."""
+    """A message queue like SQS: at-least-once delivery, unordered, and messages are dropped after some deliveries."""
 
     def __init__(self, hub: Hub, *, visibility: float, deliveries_max: int) -> None:
         self._hub = hub
@@ -383,13 +383,13 @@ class Queue:
         self._arrived = Signal(hub)
 
     def put(self, hint: Hint) -> None:
-        """Add a message; only those about jobs are any."""
+        """Add a message for a job hint; ignore other hints."""
         if isinstance(hint, JobHint):
             self._messages.append(Message(hint, self._hub.now))
             self._arrived.set()
 
     def take(self, life: Life) -> Message | None:
-        """Return the next message that is visible; None if none was for a while."""
+        """Return a random visible message. Without one, wait up to 5 s and return None."""
         life.check()
         self._messages = [one for one in self._messages if one.deliveries < self._deliveries_max]
         now = self._hub.now
@@ -403,21 +403,21 @@ class Queue:
         return message
 
     def remove(self, message: Message) -> None:
-        """Take a message out, for good."""
+        """Delete a message."""
         self._messages = [one for one in self._messages if one is not message]
 
     def show_in(self, message: Message, seconds: float) -> None:
-        """Have a message come again after so long. It does not count as a delivery."""
+        """Make a message visible again after some seconds, without counting the delivery."""
         message.deliveries -= 1
         message.visible_at = self._hub.now + round(seconds * 1_000_000)
 
 
 @attrs.frozen(kw_only=True)
 class Deed:
-    """What a client does at some time, in microseconds from the beginning. `what` names it.
+    """An action of a client, `at` microseconds after the start of the simulation. `what` is its unique name.
 
-    It is done again until it is answered, and some are done again after that: what is answered then must be the same,
-    if `is_keyed`. Errors that are answers are taken as such.
+    A client repeats it while the store is unavailable. If `is_keyed`, the action uses an idempotency key: some are
+    repeated after a reply, and the reply must be the same. Other errors count as replies.
     """
 
     at: int
@@ -427,7 +427,7 @@ class Deed:
 
 
 class SimulatedClient:
-    """A client that does one deed after the other, and remembers which it has done though it crashes."""
+    """A client that does its deeds in order. The deeds done are kept in the `Book`, which survives a crash."""
 
     def __init__(self, life: Life, engine: Engine, deeds: Sequence[Deed], book: "Book") -> None:
         self._life = life
@@ -437,7 +437,7 @@ class SimulatedClient:
         self._book = book
 
     def run(self) -> None:
-        """Do what is left to do."""
+        """Do the remaining deeds."""
         connect(self._life, self._core)
         for deed in self._deeds:
             if deed.what in self._book.done:
@@ -465,7 +465,7 @@ class SimulatedClient:
 
 
 class Book:
-    """What clients have done, and how they were answered."""
+    """The deeds that clients have done, with the replies."""
 
     def __init__(self, watch: Watch) -> None:
         self.done: set[str] = set()
@@ -473,7 +473,7 @@ class Book:
         self._answers: dict[str, str] = {}
 
     def answered(self, deed: Deed, answer: str, *, is_kept: bool) -> None:
-        """I1, I2: whoever repeats what has a key gets the same answer. Nothing is kept of what was refused."""
+        """Check that a repeated deed with an idempotency key gets the same reply (I1, I2). Errors are not kept."""
         if not deed.is_keyed:
             return
         known = self._answers.get(deed.what, answer)

@@ -1,4 +1,4 @@
-"""Random pipelines over everything that there is, with bodies that are pure, and what each of them must give."""
+"""Random pipelines that use every kind of stage, with pure bodies, and the expected result of each."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,12 +24,15 @@ from holdfast.testing.simulation.fibers import START, current, spend
 _MODULUS: Final = 1_000_003
 _BIG: Final = 70_000
 Model = Callable[[int], "int | None"]
-"""What a workflow gives for an input; None if that depends on what goes wrong."""
+"""A function from a workflow's input to its expected result; None if the result depends on faults."""
 
 
 @attrs.frozen(kw_only=True)
 class Manner:
-    """How a body behaves. Each attempt up to `fails` fails, as `how` says; one that runs takes `seconds`."""
+    """The behaviour of a body: the first `fails` attempts fail in the way `how`; an attempt takes `seconds`.
+
+    `reports` names the sorts of attempt output that it writes.
+    """
 
     salt: int
     seconds: float = 0.0
@@ -40,38 +43,43 @@ class Manner:
 
 @attrs.frozen(kw_only=True)
 class Elsewhere:
-    """Work that is done elsewhere, and takes `seconds` there; it may then have failed, if it `breaks`.
-
-    To hand it on `takes` seconds. The first attempts of a check fail, so many of them.
-    """
+    """The behaviour of external work. Times are in seconds."""
 
     salt: int
     seconds: float
+    """How long the external work takes."""
     check_after: float
+    """The delay before the first check."""
     fails: int
+    """The number of attempts of a check that fail first."""
     give_up_after: float | None
+    """The time until the stage's `give_up_at`; None: it has none."""
     takes: float
+    """How long submitting takes."""
     breaks: bool
+    """Whether the external work fails."""
 
 
 @attrs.frozen(kw_only=True)
 class Program:
-    """A workflow, and what it gives: `nodes` are the names of its stages, `children` of those that are runs.
-
-    Of a durable function, `receives` is how many messages it takes at most; if it `is_asked`, clients have it updated.
-    """
+    """A workflow and its expected result."""
 
     workflow: Pipeline[int, int] | Workflow[[int], int]
     model: Model
     nodes: tuple[str, ...]
+    """The names of all stages of a pipeline."""
     externals: tuple[str, ...] = ()
+    """The names of its external stages."""
     children: tuple[str, ...] = ()
+    """The names of its stages that are child runs."""
     receives: int = 0
+    """The most messages that a durable function receives."""
     takes_updates: bool = False
+    """Whether clients send updates to it."""
 
 
 def mixed(salt: int, number: int) -> int:
-    """Return what a body of this salt gives."""
+    """Return the result of a body with this salt."""
     return (number * 31 + salt) % _MODULUS
 
 
@@ -84,7 +92,7 @@ def draw_program(
     children: tuple[Program, ...] = (),
     parts: int = 4,
 ) -> Program:
-    """Draw a pipeline of some parts, each of a kind that is drawn."""
+    """Draw a pipeline of 1 to `parts` random parts."""
     defaults: dict[str, Any] = {"retry": draw_retry(random)}
     draft = _Draft(random, cast("Any", Pipeline(name, input=int, version=version, **defaults)), outside)
     makers: list[Callable[[], None]] = [
@@ -111,11 +119,11 @@ def draw_program(
 
 
 def draw_retry(random: Random) -> Retry:
-    """Draw how patiently bodies are tried again."""
+    """Draw a retry policy."""
     return Retry(
         attempts=random.choice((1, 2, 3, 3, 5, 10)),
         wait=timedelta(seconds=random.choice((0, 0, 0.5, 2, 6))),
-        wait_max=timedelta(seconds=8),  # nothing else happens while all wait, and that is slow to simulate
+        wait_max=timedelta(seconds=8),  # idle hosts are slow to simulate
         backoff=random.choice((1.0, 2.0)),
         jitter=random.choice((0.0, 0.5)),
         by_error={KeyError: Retry(attempts=4, wait=timedelta(seconds=1))} if random.random() < 0.2 else {},
@@ -123,7 +131,7 @@ def draw_retry(random: Random) -> Retry:
 
 
 class _Draft:
-    """A pipeline that grows, from number to number."""
+    """Builds a pipeline part by part, each from number to number."""
 
     def __init__(self, random: Random, pipeline: Pipeline[Any, Any], outside: Outside) -> None:
         self.pipeline: Pipeline[Any, Any] = pipeline
@@ -137,13 +145,13 @@ class _Draft:
     # Parts ----------------------------------------------------------------------------------------------------------
 
     def add_plain(self) -> None:
-        """A stage."""
+        """Add a stage."""
         manner, made = self._body()
         self.pipeline = self.pipeline.pipe(made)
         self._then(lambda number: mixed(manner.salt, number))
 
     def add_parallel(self) -> None:
-        """Two or three stages side by side, and one that joins what they give."""
+        """Add two or three parallel stages, and one that joins their results."""
         bodies = [self._body() for _ in range(self._random.randrange(2, 4))]
         nodes: list[Any] = [made for _, made in bodies]
         salts = [manner.salt for manner, _ in bodies]
@@ -154,11 +162,9 @@ class _Draft:
         self._then(lambda number: sum(mixed(salt, number) for salt in salts) % _MODULUS)
 
     def add_map(self) -> None:
-        """A list, a stage for each of its items, and one that adds up what these give."""
+        """Add a mapped stage over a list, and one that adds up the results."""
         random = self._random
-        manner, made = self._body(
-            seconds_max=1.0
-        )  # one after the other, some of them, and each is tried again
+        manner, made = self._body(seconds_max=1.0)  # items may run one after the other, each with retries
         more = Random(f"{made.name}/{manner.salt}")
         if more.random() < 0.3:
             made = self._elsewhere(manner.salt, more).options(name=made.name)
@@ -179,7 +185,7 @@ class _Draft:
             self._then(lambda _: None)
 
     def add_choice(self) -> None:
-        """A stage that is done if the number is odd, or else another, or none."""
+        """Add a stage for odd numbers, and for even ones another or none."""
         manner, made = self._body()
         salt = manner.salt
         if self._random.random() < 0.5:
@@ -191,10 +197,10 @@ class _Draft:
         self._then(lambda number: mixed(salt if number % 2 else other.salt, number))
 
     def add_external(self) -> None:
-        """A stage whose work is done elsewhere, and takes its time."""
+        """Add an external stage."""
         random = self._random
         salt, name = random.randrange(1_000), self._name("external")
-        more = Random(f"{name}/{salt}")  # what was added later moves nothing that was drawn before
+        more = Random(f"{name}/{salt}")  # a second stream: later additions do not change old seeds
         give_up_after = more.choice((None, None, 10.0, 30.0))
         work = Elsewhere(
             salt=salt,
@@ -211,20 +217,20 @@ class _Draft:
         self._then(lambda number: mixed(salt, number))
 
     def add_big(self) -> None:
-        """A value that is too large for a row, and what reads it."""
+        """Add a result that is too large for a row, and a stage that takes it."""
         self.pipeline = self.pipeline.pipe(_blow_up.options(name=self._name("blow_up"))).pipe(
             _shrink.options(name=self._name("shrink"))
         )
         self._then(lambda number: number % 10)
 
     def add_child(self, children: tuple[Program, ...]) -> None:
-        """A run of another workflow."""
+        """Add a child run."""
         child = self._random.choice(children)
         self.pipeline = self.pipeline.pipe(self._child(child))
         self._then(child.model)
 
     def add_child_map(self, children: tuple[Program, ...]) -> None:
-        """A run of another workflow for each item of a list."""
+        """Add a child run for each item of a list."""
         child, size = self._random.choice(children), self._random.randrange(1, 3)
         self.pipeline = (
             self.pipeline.pipe(_spread(size).options(name=self._name("spread")))
@@ -239,7 +245,7 @@ class _Draft:
         self._then(model)
 
     def _elsewhere(self, salt: int, random: Random) -> Any:
-        """A stage whose work is done elsewhere, for the items of a map."""
+        """Return an external stage for the items of a map."""
         work = Elsewhere(
             salt=salt,
             seconds=random.choice((1.0, 8.0, 20.0)),
@@ -311,9 +317,8 @@ class _Draft:
 
 
 def _draw_rate(manner: Manner, *, alone: bool) -> Rate | None:
-    random = Random(
-        f"{manner.salt}/{manner.seconds}/{manner.fails}"
-    )  # what was added later moves nothing before it
+    # A second stream: later additions do not change old seeds.
+    random = Random(f"{manner.salt}/{manner.seconds}/{manner.fails}")
     if random.random() > 0.15:
         return None
     span = timedelta(seconds=random.choice((0.5, 2, 5)))
@@ -394,7 +399,7 @@ def _report(manner: Manner, ctx: StageContext, number: int) -> None:
 
 
 def _keep_reporting(manner: Manner, ctx: StageContext, number: int) -> None:
-    """Say what a body says again and again. A host that stood still has some of it left for an attempt that is over."""
+    """Write output repeatedly. A host that was paused then holds buffered output of a fenced attempt."""
     if "heartbeat" in manner.reports and not _hangs(manner, ctx):
         ctx.heartbeat(number)
     if "log" in manner.reports:
@@ -437,7 +442,7 @@ def _external(work: Elsewhere, outside: Outside) -> ExternalStage[int, int, None
 def _cancelled(
     made: ExternalStage[int, int, None, list[int]], outside: Outside, random: Random
 ) -> ExternalStage[int, int, None, list[int]]:
-    """Give most stages what cancels their work, which may take its time, or fail."""
+    """Add a cancel function to most external stages; it may be slow or fail."""
     if random.random() < 0.2:
         return made
     takes, fails = random.choice((0.0, 0.0, 2.0, 8.0)), random.choice((0, 0, 0, 1, 2, 5))

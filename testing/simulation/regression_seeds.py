@@ -1,4 +1,4 @@
-"""Seeds that have found something. They are simulated before all others, always."""
+"""Regression seeds: seeds that once found a bug. They are simulated before all others."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -18,4 +18,4 @@ KEPT: Final[Mapping[int, str]] = {
     10266: "the rule of losses took what a fork had kept of a step's tries for tries that had never begun",
     4005060: "a try that was lost was not counted by a host with a clock that was behind, and begun again",
 }
-"""What each of them found, in the workload of that day. What is drawn for a seed changes with the workload."""
+"""The bug that each seed found, in the workload of that day. A seed draws other things when the workload changes."""

@@ -1,4 +1,4 @@
-"""Replays what durable functions have lived through: told the same rows, they ask for the same, and end the same."""
+"""The replay check: replaying a history must make the same requests and end with the same outcome."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from random import Random
@@ -40,13 +40,13 @@ from holdfast.testing.simulation.step_records import Begun
 from holdfast.testing.simulation.worlds import World
 
 _DECIDES: Final = frozenset({CLOCK_READ, FUNCTION_BEGAN, RESULT_REFUSED})
-"""The types of the rows that say how it went: whoever takes over before one of them may go otherwise."""
+"""The types of the rows that decide the course: a host that takes over before one of them may take another."""
 _PREFIXES: Final = 2
-"""At how many places of each history somebody else takes over in the replay, beside the beginning."""
+"""The number of rows of each history at which another host takes over in the replay."""
 
 
 def replayed(world: World, tables: Tables) -> Iterator[Violation]:
-    """D2: yield where functions that lived do not come to the same when their histories are replayed."""
+    """Replay the histories of all durable functions; yield where they come out differently (D2, S4, S6, M1, T1)."""
     functions = {
         (one.name, one.version): one for one in world.scenario.workflows if isinstance(one, Workflow)
     }
@@ -63,7 +63,7 @@ def replayed(world: World, tables: Tables) -> Iterator[Violation]:
 
 
 class _Replay:
-    """The history of one run, told to new machines."""
+    """Replays of one run's history in new machines."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class _Replay:
         self._payloads = payloads
 
     def wrong(self, begun: Mapping[str, Sequence[Begun]]) -> Iterator[tuple[str, str]]:
-        """Yield what is wrong, by invariant."""
+        """Yield the violations, each as invariant and message."""
         noted, drive = self._opened(self._rows)
         if drive.fault is not None:
             yield "D2", f"it can't be replayed past row {noted.row}: {drive.fault}"
@@ -105,12 +105,12 @@ class _Replay:
         return self._rows[self._run.first_row - 1 :]
 
     def _taken_over(self, requests_by_row: Mapping[int, Sequence[object]]) -> Iterator[tuple[str, str]]:
-        """Yield where somebody who takes over at some row waits for something else than who has gone on."""
+        """Yield rows after which a host that takes over waits for other calls than one that continues."""
         draw = Random(self._run.key)
         there = last_there(known_from(self._rows))
         for at in sorted(draw.sample(range(len(self._rows) + 1), min(_PREFIXES, len(self._rows) + 1))):
             if at < there or any(row.type in _DECIDES for row in self._rows[at:]):
-                continue  # before that it may read another time, give what may be kept, or begin with less
+                continue  # before a deciding row it may read another time, or start with fewer messages
             noted, drive = self._opened(self._rows[:at])
             waits, did = noted.requests_by_row[noted.row], requests_by_row[noted.row]
             if waits != did:
@@ -118,7 +118,7 @@ class _Replay:
             drive.close()
 
     def _of_end(self, drive: Drive) -> Iterator[tuple[str, str]]:
-        """S4: yield if a run ended otherwise than its function does. Those that were ended from outside may have."""
+        """Yield runs that ended otherwise than their function did in the replay (S4, S6); a cancelled one may."""
         ended, run = drive.ended, self._run
         types = {row.type for row in self._own}
         if "run.cancelled" in types and "step.completed" in types and "run.cancelling" not in types:
@@ -144,7 +144,7 @@ class _Replay:
                 yield "S6", f"it failed, with {run.error}, and its function raises {raised}"
 
     def _of_messages(self, received: Collection[int]) -> Iterator[tuple[str, str]]:
-        """M1: yield what the store takes for received and the function has not; or not, if that has ended."""
+        """Yield messages that the store counts as received and the function has not received, or vice versa (M1)."""
         unread = mailbox_from(self._run.mailbox).unread
         sent = {row.number for row in self._rows if row.type == SIGNAL_RECEIVED}
         known = sent.difference(unread)
@@ -156,13 +156,13 @@ class _Replay:
 
 
 class _Noted:
-    """A machine, of which is noted what it waits for after each row, and which timers have fired before their time."""
+    """A wrapper of a function machine that records its pending requests after each row, and timers fired early."""
 
     def __init__(self, machine: FunctionMachine) -> None:
         self._machine = machine
         self.row = 0
         self.requests_by_row: dict[int, list[object]] = {}
-        """What it waits for, by the row that it was told last. Arguments may hang on patches, which come in time."""
+        """The pending requests by the last row fed. Without arguments: these may depend on patches."""
         self.steps: dict[str, StepRequest] = {}
         self.early: list[tuple[str, str]] = []
 
@@ -216,7 +216,7 @@ class _Noted:
 def _not_requested(
     begun: Mapping[str, Sequence[Begun]], steps: Mapping[str, StepRequest]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the steps that were begun and are not asked for in the replay, or otherwise."""
+    """Yield steps that were started and that the replay does not request, or requests with other arguments."""
     for call, tries in begun.items():
         request = steps.get(call)
         for one in tries[:1]:
@@ -230,6 +230,6 @@ def _not_requested(
 
 
 def _is_own(run: Run) -> bool:
-    """Whether a run failed by what its function raised."""
+    """Return whether a run failed with an error that its function raised."""
     error = parse(run.error or "{}")
     return error.get("code") == "body_error" and error.get("stage") is not None

@@ -1,4 +1,4 @@
-"""What people read of a simulation that failed."""
+"""The report of a failed simulation."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _KEY = re.compile(r"[0-9A-Z]{26}")
 
 
 def report(outcome: Outcome, shrunk: Shrunk | None = None) -> Iterator[str]:
-    """Yield the lines of a report: what is wrong, which faults it takes, and what happened."""
+    """Yield the lines of a report: the violations, the faults of the shrunk schedule, and a timeline."""
     yield f"seed {outcome.seed}: {outcome.exit.name}"
     yield from (f"  {line}" for line in outcome.found)
     last = outcome if shrunk is None else shrunk.outcome
@@ -25,7 +25,7 @@ def report(outcome: Outcome, shrunk: Shrunk | None = None) -> Iterator[str]:
 
 
 def timeline(outcome: Outcome) -> list[str]:
-    """Return the lines of a trace that are about what is wrong, and those that tell what went wrong; the last ones."""
+    """Return the last lines of a trace that are about faults or about what the violations name."""
     named = {key[-6:] for line in outcome.found for key in _KEY.findall(line)}
     lines = [
         line

@@ -1,4 +1,4 @@
-"""What is simulated: code, what clients do, and where events go."""
+"""The input of a simulation: workflows, actions of clients, sinks, and the sizes of the world."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -14,17 +14,17 @@ from holdfast.testing.simulation.processes import Deed
 
 @attrs.frozen(kw_only=True)
 class Scenario:
-    """Everything that a simulation is about, besides what goes wrong in it.
+    """The input of a simulation besides its faults and sizes.
 
     Attributes:
-        workflows: All the code that there is. Clients have it all.
-        deploys: What code a worker may have at some time; by the time that faults have ceased they have all of it.
-        clients: What each client does, in order.
+        workflows: All definitions. Clients have them all.
+        deploys: The sets of definitions that a worker may have. In the healing phase every worker has all definitions.
+        clients: The actions of each client, in order.
         sinks: The names under which clients register sinks.
-        expected: Called with a run that was completed, its input and its result (plain JSON), returns what is wrong
-            with that; None if nothing is.
-        missing: Given all rows, returns what an operator does for runs that wait for what nobody has brought them.
-        at_end: Given all rows when all has ended, returns what is wrong with them.
+        expected: Called with a completed run, its input and its result (plain JSON); returns what is wrong with the
+            result, or None.
+        missing: Called with all rows; returns calls that an operator makes for runs that would wait for ever.
+        at_end: Called with all rows when everything has ended; returns what is wrong with them.
     """
 
     workflows: Sequence[Definition[object]]
@@ -38,21 +38,23 @@ class Scenario:
 
 @attrs.frozen(kw_only=True)
 class Sizes:
-    """How large a simulated world is, and how its hosts are set. Times in seconds.
-
-    `faults_for` is how long faults last, and `faults_until` at least how many points must have been passed by then.
-    """
+    """The numbers of hosts in a simulated world, and their settings. Times are in seconds."""
 
     workers: int = 2
     functions: int = 0
+    """The number of serverless hosts."""
     concurrency: int = 4
     lease: float = 10.0
     poll_interval: float = 1.0
     drain_grace: float = 5.0
     tick_interval: float = 10.0
+    """The interval of the serverless maintenance tick."""
     faults_for: float = 60.0
+    """The least duration of the fault phase."""
     faults_until: int = 600
+    """The least number of points that the fault phase passes."""
     heals_for: float = 3_600.0
+    """The time in which everything must end in the healing phase."""
     queues: Mapping[str, int] = attrs.field(factory=dict[str, int])
-    """As `Worker(queues=...)` takes them: how many bodies of each may run at once in a worker."""
+    """As in `Worker(queues=...)`: the most bodies of each queue that run at once in a worker."""
     function_cache: int = FUNCTIONS_KEPT

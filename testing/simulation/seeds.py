@@ -1,4 +1,4 @@
-"""One seed from its beginning to its end: what is drawn from it, the three phases, and what came of them."""
+"""The simulation of one seed: the draws, the three phases, and the outcome."""
 
 import gc
 import logging
@@ -19,30 +19,30 @@ from holdfast.testing.simulation.worlds import World
 
 
 class Exit(IntEnum):
-    """What a simulation comes to, as the exit code of the command line."""
+    """The result of a simulation, as the exit code of the command line."""
 
     FINE = 0
     CRASHED = 127
-    """The simulator or a host has raised what it must not."""
+    """The simulator or a host raised an unexpected exception."""
     STUCK = 128
-    """Not all had come to its end within the bound after faults had ceased, or a host got nowhere and did not rest."""
+    """Something had not ended within the bound after the faults, or a host was in a busy loop."""
     BROKEN = 129
     """An invariant did not hold."""
 
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """What one seed came to.
+    """The outcome of one seed.
 
     Attributes:
-        exit: Whether it went well, and if not, how badly.
-        found: What is wrong, in words, one line each.
-        trace: What happened, line by line.
-        hash: The sha256 of that.
-        points: At how many points something could have gone wrong.
-        fired: What did.
-        runs: How many runs there were.
-        virtual: How many virtual seconds passed until the end.
+        exit: Whether it succeeded, or how it failed.
+        found: The violations, one line each.
+        trace: The lines of the trace.
+        hash: The SHA-256 of the trace.
+        points: The number of points at which a fault could have fired.
+        fired: The faults that fired.
+        runs: The number of runs.
+        virtual: The virtual seconds from start to end.
     """
 
     seed: int
@@ -65,15 +65,15 @@ def simulate_seed(
     store: Callable[[], Persistence] | None = None,
     wastes_nothing: bool = True,
 ) -> Outcome:
-    """Simulate what `make` draws for a seed.
+    """Simulate the scenario that `make` draws for a seed.
 
     Args:
-        seed: All that happens is a function of it, and of the arguments.
-        make: Draws the scenario and the sizes of the world. Called twice, with generators that give the same numbers.
-        strengths: How likely each kind of fault is; drawn if left out.
-        schedule: Which of the faults are left out.
-        store: Makes the store; one in memory if left out.
-        wastes_nothing: Whether to do it all again without faults, and check that nothing is done in vain (W1).
+        seed: Determines the whole simulation, together with the other arguments.
+        make: Draws the scenario and the sizes of the world. Called twice, with equal random generators.
+        strengths: The probability of each kind of fault; drawn if omitted.
+        schedule: Restrictions on the faults; none if omitted.
+        store: Creates the store; one in memory if omitted.
+        wastes_nothing: Whether to simulate again without faults and check that no work is wasted (W1).
     """
     with _quiet(), unswept():
         drawn = draw_strengths(Random(f"{seed}/strengths"))
@@ -97,7 +97,7 @@ def _world(
 
 
 def _played(seed: int, world: World) -> Outcome:
-    """Go through the first two phases."""
+    """Run the fault and healing phases."""
     try:
         world.run_faults()
         finished = not world.watch.violations and world.heal()
@@ -112,7 +112,7 @@ def _played(seed: int, world: World) -> Outcome:
 
 
 def _faultless(seed: int, world: World, outcome: Outcome) -> Outcome:
-    """Go through the third phase: what it comes to, if that is not fine; else what the others came to."""
+    """Run the faultless phase; return its outcome if it failed, else the given one."""
     try:
         finished = world.run_faultless()
     except HostError as error:
@@ -143,7 +143,7 @@ def _outcome(seed: int, world: World, exit: Exit, found: tuple[str, ...]) -> Out
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """Keep hosts from logging each of some thousand faults that happen on purpose."""
+    """Disable logging: hosts would log each of some thousand injected faults."""
     logger = logging.getLogger("holdfast")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
@@ -155,9 +155,9 @@ def _quiet() -> Generator[None]:
 
 @contextmanager
 def unswept() -> Generator[None]:
-    """Keep the garbage collector from looking again and again at a world that becomes garbage all at once.
+    """Disable the garbage collector: a world becomes garbage all at once, and until then collections are wasted.
 
-    Functions of processes that have crashed are taken out of memory: nobody else would.
+    At the end, evict the functions of crashed processes, which nothing else would.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""Makes the schedule of a seed that fails as small as can be, so that a person can read why it does."""
+"""Shrinking of a failing seed: removes the faults that the failure does not need, so that the cause can be read."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,7 +12,7 @@ TRIES_MAX = 200
 
 @attrs.frozen
 class Shrunk:
-    """The smallest schedule that was found with which a seed fails in the same way, and what it comes to then."""
+    """The smallest schedule found with which a seed fails in the same way, and its outcome."""
 
     schedule: Schedule
     outcome: Outcome
@@ -29,7 +29,7 @@ class _Shrinker:
         self._tries_max = tries_max
 
     def try_with(self, schedule: Schedule) -> bool:
-        """Play with this schedule; keep it if that fails in the same way."""
+        """Simulate with a schedule; keep it if the seed fails in the same way."""
         if self.tries >= self._tries_max:
             return False
         self.tries += 1
@@ -44,7 +44,7 @@ class _Shrinker:
             self.try_with(attrs.evolve(self.schedule, without=self.schedule.without | {kind}))
 
     def drop_places(self) -> None:
-        """Keep only some of the places, by halves, quarters, and so on, and in the end one by one."""
+        """Drop single faults: halves first, then quarters, and so on to one by one."""
         kept = list(self.outcome.fired)
         size = max(1, len(kept) // 2)
         while kept:
@@ -61,12 +61,12 @@ class _Shrinker:
 
 
 def shrink(play: Callable[[Schedule], Outcome], outcome: Outcome, *, tries_max: int = TRIES_MAX) -> Shrunk:
-    """Leave out faults of a seed that fails, as long as it fails in the same way: whole kinds, then single ones.
+    """Remove faults from a failing seed as long as it fails in the same way: whole kinds, then single faults.
 
     Args:
-        play: Simulates the seed with some of its faults left out.
-        outcome: What it came to with all of them.
-        tries_max: How often it is simulated at most.
+        play: Simulates the seed with a schedule.
+        outcome: The outcome with all faults.
+        tries_max: The most simulations.
     """
     shrinker = _Shrinker(play, outcome, tries_max)
     shrinker.drop_kinds()
@@ -79,5 +79,5 @@ def _places(fired: Sequence[Fired]) -> frozenset[tuple[str, int]]:
 
 
 def _way(outcome: Outcome) -> tuple[object, str]:
-    """Return how a seed fails: the exit code, and the first invariant that does not hold."""
+    """Return how a seed fails: the exit code and the first violated invariant."""
     return outcome.exit, outcome.found[0].split(" ", 1)[0] if outcome.found else ""

@@ -1,4 +1,4 @@
-"""What simulated functions do outside and take back again: it outlives every process, and forgets nothing."""
+"""The side effects of simulated functions: charges, refunds, bookings and sleeps. They survive all crashes."""
 
 from datetime import timedelta
 from typing import Final, cast
@@ -17,7 +17,7 @@ _BEHIND_MAX: Final = BEHIND_MAX + round(1_000_000 * CLOCK_BEHIND_MAX)
 
 
 class Tally:
-    """A bank that honours keys: what was charged under one, and what was given back. What is given back stays so."""
+    """A bank with idempotency keys. A refund of a key also covers a charge that arrives later."""
 
     def __init__(self) -> None:
         self._charged: dict[str, set[str]] = {}
@@ -27,22 +27,22 @@ class Tally:
         self.naps: list[Naps] = []
 
     def book(self, run: str, key: str) -> None:
-        """Book something for a run, for a call of a step: in the transaction of its row, and so once."""
+        """Record the booking of a transactional step, which must be committed once for a call."""
         call = f"{run}/{key.rpartition('/')[2]}"
         if call in self._booked:
             self._repeated.append(f"step {call} was committed twice")
         self._booked.add(call)
 
     def charge(self, run: str, key: str) -> None:
-        """Charge for a run; again under the same key is once."""
+        """Charge for a run. Repeating it with the same key has no effect."""
         self._charged.setdefault(run, set()).add(key)
 
     def refund(self, run: str, key: str) -> None:
-        """Give back what was charged under a key, now and should somebody come late and charge it again."""
+        """Refund the charges of a key, including later ones."""
         self._refunded.setdefault(run, set()).add(key)
 
     def wrong(self, tables: Tables) -> list[str]:
-        """Return what is wrong when all has ended: runs that came to nothing and charged, and the other way round."""
+        """Return the violations once all runs have ended, such as failed runs with charges that were not refunded."""
         found = [*self._repeated, *self._unknown(tables), *(one for naps in self.naps for one in naps.short)]
         for run in tables.runs.values():
             charged = self._charged.get(run.key, set[str]())
@@ -58,7 +58,7 @@ class Tally:
         return found
 
     def _unknown(self, tables: Tables) -> list[str]:
-        """Return what was booked by steps that have no row."""
+        """Return bookings of steps that have no history row."""
         rows = (row for run in tables.runs for row in tables.history.get(run, ()))
         known = {_key(row) for row in rows if row.type == "step.completed"}
         booked = sorted(key for key in self._booked if key.partition("/")[0] in tables.runs)
@@ -66,7 +66,7 @@ class Tally:
 
 
 class Naps:
-    """How long functions sleep in one place, by the true time: of all the clocks that there are it needs none."""
+    """Measures the sleeps of one call site in true virtual time, whatever the clocks of the processes show."""
 
     def __init__(self, wait: timedelta) -> None:
         self.short: list[str] = []
@@ -74,10 +74,10 @@ class Naps:
         self._began: dict[int, Micros] = {}
 
     def begins(self, number: int, *, shown: Micros) -> None:
-        """A function that was given this number lies down; or it is replayed, and has lain down before.
+        """Record the start of the sleep of the function with this number, unless it is a replay.
 
-        If what it has waited for was stored by somebody who was lost, nobody knows whether it lay down then, or is told
-        of it now: it counts from then.
+        If a lost attempt stored the row before the sleep, the sleep counts from that commit: the lost attempt may have
+        started it.
         """
         fiber = getcurrent()
         if isinstance(fiber, Fiber):
@@ -85,13 +85,13 @@ class Naps:
             self._began.setdefault(number, min(hub.now, hub.stored_at.get(shown, hub.now)))
 
     def ends(self, number: int, *, shown: timedelta) -> None:
-        """It goes on: at least that much later, as what is recorded shows, too."""
+        """Check that the sleep lasted long enough, in true time and in the recorded time `shown`."""
         at = _true_time()
         if at is None:
             return
         slept = (
             at - self._began[number] + _BEHIND_MAX + DRIFT_MAX * (at - START)
-        )  # or a clock is as fast as that
+        )  # plus the most that a fast clock may have gained
         if slept < self._wait / timedelta(microseconds=1) or shown < self._wait:
             self.short.append(
                 f"sleep of {self._wait}: {slept / 1_000_000:.3f} s went by, and {shown} are shown"
@@ -99,7 +99,7 @@ class Naps:
 
 
 def _true_time() -> Micros | None:
-    """Return what no process knows; None where no process is: where a history is replayed to see that it can be."""
+    """Return the true time; None outside a process, as in the replay check."""
     fiber = getcurrent()
     return fiber.process.hub.now if isinstance(fiber, Fiber) else None
 
@@ -110,7 +110,7 @@ def _key(row: HistoryRow) -> str:
 
 
 def _must_compensate(run: Run, tables: Tables) -> bool:
-    """Whether a run has failed by itself, or was told to end: it has taken back what it did."""
+    """Return whether a run must have run its compensations: it failed or was cancelled, but not terminated."""
     ends = {row.type for row in tables.history.get(run.key, ())}
     if '"terminated"' in (run.error or "") or "run.terminated" in ends:
         return False

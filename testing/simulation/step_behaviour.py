@@ -1,4 +1,4 @@
-"""How the steps of simulated functions behave: how long they take, and how often they fail."""
+"""The behaviour of steps of simulated functions: how long they take and how often they fail."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,14 +16,14 @@ from holdfast.testing.simulation.fibers import spend
 from holdfast.testing.simulation.programs import mixed
 
 PATIENT: Final = Retry(attempts=60, wait=timedelta(seconds=0.3), backoff=1.5, wait_max=timedelta(seconds=4))
-"""So that lost workers never use up what a step has of tries: what a function gives is known then."""
+"""A retry policy with so many attempts that lost workers never use them up; so the result of a function is known."""
 driven: Final[ContextVar[str]] = ContextVar("driven", default="")
-"""The key of the run whose step is called here."""
+"""The key of the run whose step is called in this context."""
 
 
 @attrs.frozen(kw_only=True)
 class Calling:
-    """How the body of a step behaves. Each try up to `fails` fails, as `how` says; one that runs takes `seconds`."""
+    """The behaviour of a step: the first `fails` attempts fail in the way `how`; an attempt takes `seconds`."""
 
     salt: int
     seconds: float
@@ -31,7 +31,7 @@ class Calling:
     how: Literal["error", "retry_after", "hang"]
 
     def async_body(self) -> Callable[[int], Any]:
-        """Return a body that behaves so."""
+        """Return an async body with this behaviour."""
 
         async def body(number: int) -> int:
             await asyncio.sleep(3_600.0 if self._hangs else self.seconds)
@@ -41,7 +41,7 @@ class Calling:
         return body
 
     def sync_body(self) -> Callable[[int], Any]:
-        """Return a body that behaves so, in a thread."""
+        """Return a sync body with this behaviour."""
 
         def body(number: int) -> int:
             if self.seconds:
@@ -52,7 +52,7 @@ class Calling:
         return body
 
     def fail(self) -> None:
-        """Raise, if it is one of the first tries."""
+        """Raise in one of the first `fails` attempts."""
         if step_context().attempt > self.fails:
             return
         if self.how == "retry_after":
@@ -65,7 +65,7 @@ class Calling:
 
 
 def draw_calling(random: Random) -> Calling:
-    """Draw how a step behaves."""
+    """Draw the behaviour of a step."""
     return Calling(
         salt=random.randrange(1_000),
         seconds=random.choice((0.0, 0.0, 0.1, 1.0, 4.0)),
@@ -75,5 +75,5 @@ def draw_calling(random: Random) -> Calling:
 
 
 def run_key() -> str:
-    """Return the key of the run whose step calls. Tries of generations before may have had another."""
+    """Return the key of the run whose step calls this. Attempts of earlier generations may have had another."""
     return driven.get() or step_context().idempotency_key.partition("/")[0]

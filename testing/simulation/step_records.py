@@ -1,4 +1,4 @@
-"""What is known of the steps of durable functions: which tries have begun, and what is recorded of each call."""
+"""The record of steps in a simulation: the attempts that started, and the history rows of each call."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -13,16 +13,16 @@ from holdfast.ports.records import HistoryRow, Job, JobState, Micros, Run
 _ENDS: Final = frozenset({"step.completed", "step.failed", "step.cancelled", "timer.fired"})
 HOPELESS: Final = "never"
 HOPELESS_TRIES: Final = 3
-"""What a step raises each time that never succeeds, and how often it is tried."""
+"""The attempts of a step that never succeeds; `HOPELESS` is the message of its errors."""
 
 _OF_CALLS: Final = _ENDS | {"step.retrying", "step.queued"}
 
 
 @attrs.frozen(kw_only=True)
 class Begun:
-    """A try of a step that has begun: of which claim, of which call, the how-manieth, and with what.
+    """A started attempt of a step: its claim (job and epoch), call, number and arguments.
 
-    `is_queued`: as a job of its own, of which the claim is.
+    If `is_queued`, the step is a job of its own, and the claim is that of this job.
     """
 
     job: str
@@ -38,7 +38,7 @@ class Begun:
 
 @attrs.define
 class _Call:
-    """What is recorded of a call."""
+    """The state of a call according to its history rows."""
 
     is_undo: bool = False
     is_queued: bool = False
@@ -49,18 +49,18 @@ class _Call:
 
 
 class Steps:
-    """Knows all tries that have begun and all rows of calls in one simulation, and what of it must not be."""
+    """Records the started attempts and the rows of all calls in one simulation, and checks them."""
 
     def __init__(self) -> None:
         self.begun: dict[tuple[str, str], list[Begun]] = {}
-        """By run and call."""
+        """The started attempts by run and call."""
         self._known: set[tuple[str, int, str, int]] = set()
         self._calls: dict[tuple[str, str], _Call] = {}
         self._lost: set[tuple[str, int | None]] = set()
-        """The epochs that were lost, by run."""
+        """The runs and epochs of lost attempts."""
 
     def recorded(self, row: HistoryRow) -> Iterator[Violation]:
-        """S4: what was recorded of a call stays. S8: its tries are counted, each once."""
+        """Check that the outcome of a call does not change (S4) and that each attempt is counted once (S8)."""
         if row.type == "stage.lost":
             self._lost.add((row.run, row.epoch))
         if row.type not in _OF_CALLS:
@@ -90,11 +90,11 @@ class Steps:
         if row.type in _ENDS:
             call.ended = row.type
         else:
-            # What was lost is due at once, by whatever clock that was noted.
+            # A lost attempt is retried at once, whatever clock `retry_at` comes from.
             call.retry_at = 0 if "lost" in facts else cast("int", facts["retry_at"])
 
     def forked(self, run: Run, history: Iterable[HistoryRow]) -> None:
-        """Take over what is recorded of the calls that a run keeps of generations before: their tries count."""
+        """Apply the rows that a forked run keeps from earlier generations: their attempts count."""
         for row in history:
             if row.type == "run.created":
                 self._begin_again(run.key)
@@ -106,13 +106,13 @@ class Steps:
         self._begin_again(run.key)
 
     def _begin_again(self, run: str) -> None:
-        """Note that another generation begins: what was in a queue gets into it again."""
+        """Start another generation, in which queued steps are queued again."""
         for (key, _), call in self._calls.items():
             if key == run:
                 call.is_queued = False
 
     def begins(self, begun: Begun, job: Job | None, now: float) -> Iterator[Violation]:
-        """S2: each try begins once for a claim. Where that is held: none of what is recorded, and none too early."""
+        """Record a started attempt and check it: once per claim (S2), before the end (S4), number (S8), time (T1)."""
         before = self.begun.setdefault((begun.run, begun.call), [])
         uncounted = [one.epoch for one in before if one.attempt == begun.attempt and self._is_lost(one)]
         before.append(begun)
@@ -122,7 +122,7 @@ class Steps:
             yield Violation("S2", begun.job, f"{where} begins again in epoch {begun.epoch}")
         self._known.add(key)
         if job is None or job.state is not JobState.LEASED or job.epoch != begun.epoch:
-            return  # it was lost, and does not know
+            return  # the attempt is lost and will be fenced
         call = self._calls.get((begun.run, begun.call), _Call())
         if call.ended:
             yield Violation("S4", begun.job, f"{where} begins, and it is {call.ended}")
@@ -132,7 +132,7 @@ class Steps:
             yield Violation(
                 "S8", begun.job, f"{where} begins again: epoch {uncounted[0]} was lost, and not counted"
             )
-        if call.retry_at > now and not begun.is_queued:  # of a job of its own that is seen when it is woken
+        if call.retry_at > now and not begun.is_queued:  # queued: the wake-up of the job is checked
             early = (call.retry_at - now) / 1_000_000
             yield Violation("T1", begun.job, f"{where} begins {early:.3f} s before its time")
 
@@ -140,7 +140,7 @@ class Steps:
         return not begun.is_queued and (begun.run, begun.epoch) in self._lost
 
     def wasted(self) -> Iterator[Violation]:
-        """W1: where nothing goes wrong, each try of each call begins once."""
+        """Yield attempts that started more than once in a simulation without faults (W1)."""
         for (run, call), tries in self.begun.items():
             for attempt, times in Counter(one.attempt for one in tries).items():
                 if times > 1:

@@ -1,4 +1,4 @@
-"""The store that all simulated processes share: every commit is looked at by those who watch, before anybody else."""
+"""The store that all simulated processes share. A watcher sees every commit before any process does."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 @attrs.frozen(kw_only=True)
 class Commit:
-    """One transaction that was committed: who did it, and what it changed. `sent` is what asked for it."""
+    """A committed transaction: its process, its changes, and the commands (`sent`) that caused it."""
 
     process: str
     changes: Sequence[Change]
@@ -27,22 +27,22 @@ class Commit:
 
 
 class Watcher(Protocol):
-    """Looks at every commit."""
+    """An observer of every commit."""
 
     def before(self, tables: Tables, commit: Commit) -> None:
-        """Look at the rows as they were."""
+        """Observe a commit with the rows from before it."""
         ...
 
     def after(self, tables: Tables, commit: Commit) -> None:
-        """Look at the rows as they are."""
+        """Observe a commit with the rows from after it."""
         ...
 
 
 NEEDED: Final = "receipted"
-"""How steps are called that nothing can take back without what they gave: if that is refused, their run is blocked."""
+"""The name of steps whose compensation needs their result: a refused result would block their run."""
 
 CHARGES: Final = "charge"
-"""How other steps are called that are taken back when their run comes to nothing."""
+"""The name of the other steps that have a compensation."""
 
 _Value: TypeAlias = tuple[str, str | None, int | None, str, Payload | None]
 
@@ -50,21 +50,21 @@ _RESULT_ROWS: Final = frozenset({"child.completed", STAGE_COMPLETED, STEP_COMPLE
 
 
 class _RolledBack(Exception):  # noqa: N818  # it reports no error
-    """Makes a transaction be rolled back, on purpose."""
+    """Raised to roll a transaction back."""
 
 
 def _is_awaited(facts: Mapping[str, object]) -> bool:
-    """Whether more than its own run hangs on what is kept: a child gave it, or a step that is to be taken back."""
+    """Return whether a result matters beyond its row: that of a child run, or of a step with a compensation."""
     return "run" in facts or CHARGES in str(facts.get("step", ""))
 
 
 def _is_again(row: HistoryRow) -> bool:
-    """Whether a fork has it from the generation before, whose function was told of it."""
+    """Return whether a row repeats one of the generation before, as a fork's messages do."""
     return "again" in parse(row.data or "{}")
 
 
 class SharedStore:
-    """A store, and a copy of its rows in plain dictionaries that follows each commit."""
+    """A store with a copy of its rows in plain dictionaries, which is updated at each commit."""
 
     def __init__(self, inner: Persistence, now: Callable[[], Micros], watcher: Watcher) -> None:
         self.inner = inner
@@ -77,7 +77,7 @@ class SharedStore:
         self._refuses_next_awaited = False
 
     def transact(self, fiber: Fiber, work: Callable[[Transaction], R]) -> R:
-        """Carry out a transaction, at once."""
+        """Run a transaction, and pass its commit to the watcher."""
         recorded: list[_Recorder] = []
 
         def observed(tx: Transaction) -> R:
@@ -97,7 +97,7 @@ class SharedStore:
         return result
 
     def for_nothing(self, work: Callable[[Transaction], object]) -> None:
-        """Carry out a transaction and roll it back."""
+        """Run a transaction and roll it back."""
 
         def rolled_back(tx: Transaction) -> None:
             work(tx)
@@ -107,13 +107,13 @@ class SharedStore:
             self.inner.transact(rolled_back)
 
     def read(self, query: Query[R]) -> R:
-        """Answer a question. The store has a clock of its own: it is never wrong."""
+        """Answer a query. `StoreTime` returns the true virtual time."""
         if isinstance(query, StoreTime):
             return cast("R", self._now())
         return self.inner.read(query)
 
     def prune(self, before: Micros) -> int:
-        """Remove what is old: here, and from the copy."""
+        """Prune the store and the copy; return the number of pruned rows."""
         pruned = self.inner.prune(before)
         tables = self.tables
         for key in [key for key, reply in tables.replies.items() if reply.created_at < before]:
@@ -121,11 +121,11 @@ class SharedStore:
         return pruned
 
     def refuse_next(self) -> None:
-        """Refuse the next value that a body gave, now and for ever, and the next one that others hang on."""
+        """Refuse the next result for ever, and the next one that matters beyond its row."""
         self._refuses_next = self._refuses_next_awaited = True
 
     def check_refused(self, changes: Sequence[Change]) -> None:
-        """Raise RefusedError if one of these values is refused."""
+        """Raise RefusedError if one of the results in these changes is refused."""
         for change in changes:
             if not isinstance(change, AppendHistory) or change.row.type not in _RESULT_ROWS:
                 continue
@@ -151,7 +151,7 @@ class SharedStore:
 
 
 class _Recorder:
-    """A transaction that remembers what it was told to write."""
+    """A transaction that records its changes."""
 
     def __init__(self, tx: Transaction, store: SharedStore) -> None:
         self._tx = tx
@@ -162,7 +162,7 @@ class _Recorder:
         return getattr(self._tx, name)
 
     def apply(self, changes: Sequence[Change], /) -> None:
-        """Write, and remember it."""
+        """Apply the changes and record them."""
         self._store.check_refused(changes)
         self._tx.apply(changes)
         self.changes = tuple(changes)

@@ -1,4 +1,4 @@
-"""Stores on which simulations run: in memory, or a SQLite file of their own."""
+"""The stores for simulations: in memory, or a SQLite file for each."""
 
 import shutil
 from collections.abc import Callable, Generator
@@ -15,7 +15,7 @@ STORES = ("memory", "sqlite")
 
 @contextmanager
 def stores(name: str) -> Generator[Callable[[], Persistence]]:
-    """Give what makes empty stores, one after the other. ValueError for one that is not known."""
+    """Yield a factory of empty stores; each call closes the store before. Raises ValueError for an unknown name."""
     if name == "memory":
         yield MemoryPersistence
     elif name == "sqlite":

@@ -1,4 +1,4 @@
-"""What happened in a simulation, line by line, and its hash: the same for the same seed, always."""
+"""The trace of a simulation, line by line, with its hash. Equal seeds have equal hashes."""
 
 import hashlib
 import json
@@ -29,14 +29,14 @@ _SHORT: Final = 200
 
 
 class Trace:
-    """The lines of one simulation."""
+    """The trace of one simulation."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
     @property
     def hash(self) -> str:
-        """The sha256 of all lines so far, in hex."""
+        """The SHA-256 of all lines so far, in hex."""
         return hashlib.sha256("".join(self.lines).encode()).hexdigest()
 
     def add(self, now: int, who: str, what: str) -> None:
@@ -45,7 +45,7 @@ class Trace:
 
 
 def described(change: Change) -> str:
-    """Return a change in a line. Tracebacks are left out: they are of a machine and a Python."""
+    """Return a change as one line. Without tracebacks, which depend on the machine and the Python version."""
     match change:
         case UpdateRun(run):
             return _run("run", run)
@@ -125,7 +125,7 @@ def _without_traceback(text: str | None) -> str:
 
 
 def _stripped(value: object) -> object:
-    """Return a value of JSON without tracebacks, however deep: what failed in a step is within its row."""
+    """Return a JSON value without the tracebacks at any depth."""
     match value:
         case dict():
             facts = cast("dict[str, object]", value)

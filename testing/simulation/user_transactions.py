@@ -1,4 +1,4 @@
-"""Transactions that simulated steps share with the store: what they write happens when their own row is committed."""
+"""Transactions of simulated transactional steps: their writes take effect when the step's row is committed."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -14,31 +14,31 @@ R = TypeVar("R")
 
 
 class Rows:
-    """What the body of a step is given: what it writes happens with the commit, or not at all."""
+    """The connection that a transactional step gets. Its writes take effect with the commit, or not at all."""
 
     def __init__(self) -> None:
         self._written: list[Callable[[], None]] = []
 
     def in_transaction(self) -> bool:
-        """It always is."""
+        """Return True: it is always in a transaction."""
         return True
 
     def begin_nested(self) -> object:
-        """There are no parts."""
+        """Raise NotImplementedError: nested transactions are not simulated."""
         raise NotImplementedError
 
     def write(self, change: Callable[[], None]) -> None:
-        """Have something happen with the commit."""
+        """Add a write, made at the commit."""
         self._written.append(change)
 
     def commit(self) -> None:
-        """Have it happen."""
+        """Make the writes."""
         for change in self._written:
             change()
 
 
 class SimulatedTransaction:
-    """See `SharedTransaction`. All is committed when our row joins it, for nobody could see it between these."""
+    """A `SharedTransaction` that commits in `join`: no other process can see the state between the two."""
 
     def __init__(self, life: Life, store: SharedStore, given: Rows) -> None:
         self.given = given
@@ -47,7 +47,7 @@ class SimulatedTransaction:
         self._is_committed = False
 
     def join(self, work: Callable[[Transaction], R], /) -> R:
-        """See `SharedTransaction.join`. What writes nothing, for it is fenced, commits nothing."""
+        """See `SharedTransaction.join`. A fenced attempt writes and commits nothing."""
         if self._life.meet(f.WRITE) is f.Kind.FAILS_BEFORE:
             raise UnavailableError("fault on purpose: the transaction was lost before its commit")
         fiber = current()
@@ -71,7 +71,7 @@ class SimulatedTransaction:
 
 
 def begun(life: Life, store: SharedStore, wanted: type) -> SimulatedTransaction:
-    """Return a transaction that is open. NoTransactionError, UnavailableError."""
+    """Return an open transaction. Raises NoTransactionError or UnavailableError."""
     if wanted is not Rows:
         raise NoTransactionError("a simulation has rows of its own")
     if life.meet(f.READ) is f.Kind.FAILS_BEFORE:

@@ -1,4 +1,4 @@
-"""Waiting for runs in virtual time: whoever waits lets others go on, as no thread can that all of them are in."""
+"""Waits for runs in virtual time: a waiting fiber lets the others run, where a real wait would block the thread."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -15,28 +15,28 @@ _LOOK_MAX: Final = 3_600.0
 
 
 class Patience:
-    """Stands in for the thread that listens, in a process that is simulated."""
+    """A replacement of the listener thread in a simulated process."""
 
     def __init__(self, stores: Stores) -> None:
         self._stores = stores
 
     @property
     def waiting(self) -> int:
-        """See `Listening.waiting`: nobody waits but whoever asks for a result."""
+        """See `Listening.waiting`. Always 0: futures wait only while their result is read."""
         return 0
 
     def when_ended(self, run: str, /) -> "Future[Run]":
-        """See `Listening.when_ended`. Time passes when the future is asked for its result."""
+        """See `Listening.when_ended`. Time passes when the future's result is read."""
         return _Awaited(self._stores, run, lambda _: False)
 
     def when_past(self, run: str, row: int, /) -> "Future[Run]":
-        """See `Listening.when_past`. Time passes when the future is asked for its result."""
+        """See `Listening.when_past`. Time passes when the future's result is read."""
         return _Awaited(self._stores, run, lambda found: found.last_row > row)
 
     def add_worker(
         self, wake: Callable[[], None], ended: Callable[[frozenset[str]], None] = lambda _: None, /
     ) -> None:
-        """See `Listening.add_worker`. A worker that is simulated hears by itself."""
+        """See `Listening.add_worker`. Does nothing: a simulated worker has a listener of its own."""
         del wake, ended
 
     def remove_worker(self, wake: Callable[[], None], /) -> None:
@@ -48,7 +48,7 @@ class Patience:
 
 
 class _Awaited(Future[Run]):
-    """Lets time pass when it is asked for its result: until a hint comes, or, as hints are lost, ever longer."""
+    """A future whose `result` polls the store after each hint, and at growing intervals since hints get lost."""
 
     def __init__(self, stores: Stores, run: str, is_for: Callable[[Run], bool]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What is drawn for a seed: workflows, what clients do with their runs, sinks, and the sizes of the world."""
+"""The random workload of a seed: workflows, actions of clients, sinks, and the sizes of the world."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -26,7 +26,7 @@ _RUNS: Final = (2, 3, 4, 5, 6)
 
 
 def draw_workload(random: Random) -> tuple[Scenario, Sizes]:
-    """Draw everything but what goes wrong."""
+    """Draw everything but the faults."""
     outside = Outside()
     leaf = draw_program(random, "leaf", outside, parts=2)
     programs = [
@@ -57,7 +57,7 @@ def draw_workload(random: Random) -> tuple[Scenario, Sizes]:
     deeds.sort(key=lambda deed: deed.at)
     of_children.sort(key=lambda deed: deed.at)
     sizes = _draw_sizes(random)
-    functions = draw_functions(random)  # last: what was added later moves nothing before it
+    functions = draw_functions(random)  # last: so that it did not change the draws of old seeds
     sizes = attrs.evolve(sizes, function_cache=random.choice((0, 1, 2, 1_000)))
     known |= {(one.workflow.name, one.workflow.version): one for one in functions.programs}
     driven = functions.workflows
@@ -145,7 +145,7 @@ def _started(engine: SyncEngine, run: Planned, options: StartOptions) -> str:
 
 
 def _later(random: Random, run: Planned, what: str) -> list[Deed]:
-    """Draw what is done with a run after it was started."""
+    """Draw what clients do with a run after its start."""
     deeds: list[Deed] = []
     workflow = run.program.workflow
     nodes = (None, *run.program.nodes)
@@ -178,7 +178,7 @@ def _later(random: Random, run: Planned, what: str) -> list[Deed]:
 
 
 def _to_functions(functions: Functions, keys: Sequence[str]) -> list[Deed]:
-    """Draw what is done with runs of functions: all that is done with others, and messages are sent to them."""
+    """Draw what clients do with runs of durable functions: start, control, fork, and send messages."""
     deeds = list(functions.deeds)
     for number, run in enumerate(functions.runs):
         random = Random(f"{run.id}/{run.number}/{run.at}")
@@ -193,15 +193,15 @@ _LAST_FORKS: Final = 0.4
 
 
 def _forking(run: Planned, what: str) -> list[Deed]:
-    """Draw when a function is run again from some row of its history on: while it runs, and when it has ended."""
-    random = Random(f"{run.id}/{run.number}/{run.at}/forks")  # what was added later moves nothing before it
+    """Draw forks of a durable function from random history rows, while it runs and after its end."""
+    random = Random(f"{run.id}/{run.number}/{run.at}/forks")  # a stream of its own, for old seeds
     deeds: list[Deed] = []
     for _ in range(random.choice((0, 1, 2, 4))):
         at, part = run.at + random.randrange(40 * _SECOND), random.choice((random.random(), None))
         deeds.append(Deed(at=at, what=f"fork {what} at {at}", do=partial(_fork, run=run, part=part)))
     later = Random(f"{run.id}/{run.number}/{run.at}/last fork")
     if later.random() < _LAST_FORKS:
-        # Often nothing comes after it, so that what it has kept, runs say, is what the function goes on with.
+        # Mostly the last action on the run, so that the function continues with what the fork kept.
         at = run.at + later.randrange(5 * _SECOND, 60 * _SECOND)
         deeds = [one for one in deeds if one.at < at]
         deeds.append(Deed(at=at, what=f"last fork {what} at {at}", do=partial(_fork, run=run, part=None)))
@@ -209,8 +209,8 @@ def _forking(run: Planned, what: str) -> list[Deed]:
 
 
 def _cancelling_paused(run: Planned, what: str) -> list[Deed]:
-    """Draw when a function is paused, and cancelled before anybody has resumed it."""
-    random = Random(f"{run.id}/{run.number}/{run.at}/paused")  # what was added later moves nothing before it
+    """Draw a pause of a function, and a cancel while it is paused."""
+    random = Random(f"{run.id}/{run.number}/{run.at}/paused")  # a stream of its own, for old seeds
     if random.random() >= 0.25:
         return []
     at, workflow = run.at + random.randrange(2, 20) * _SECOND, run.program.workflow
@@ -230,7 +230,7 @@ def _cancelling_paused(run: Planned, what: str) -> list[Deed]:
 
 
 def _fork(engine: SyncEngine, *, run: Planned, part: float | None) -> object:
-    """Run a function again from some part of its history on; without one, from where it waits for a run, if it does."""
+    """Fork a function at a fraction `part` of its history; None: after the start of its last child run, if any."""
     handle = engine.handle(run.program.workflow, run.id)
     started = [] if part is not None else [row for row in handle.history() if row.type == "child.started"]
     last = handle.row().last_row
@@ -240,8 +240,8 @@ def _fork(engine: SyncEngine, *, run: Planned, part: float | None) -> object:
 
 
 def _to_children(run: Planned, leaf: Program) -> list[Deed]:
-    """Draw what is done with a run's children, over its head."""
-    random = Random(f"{run.id}/{run.number}/{run.at}")  # what was added later moves nothing before it
+    """Draw what clients do with the child runs of a run."""
+    random = Random(f"{run.id}/{run.number}/{run.at}")  # a stream of its own, for old seeds
     verbs: Mapping[str, Callable[[SyncEngine, str], object]] = {
         "rerun": lambda engine, child: (
             engine.handle(leaf.workflow, child).rerun_from(reason="again").generation
@@ -301,13 +301,13 @@ def _register(engine: SyncEngine, name: str) -> str:
 def _wrong(
     known: Mapping[tuple[str, str], Program], run: Run, input_value: object, output: object
 ) -> str | None:
-    """Return what is wrong with what a run gave, that was given this."""
+    """Return what is wrong with a run's output for this input; None if nothing is."""
     assert run.status is RunStatus.COMPLETED
     program = known[run.workflow, run.version]
     named = (
         cast("dict[str, object]", input_value) if isinstance(input_value, dict) else {"number": input_value}
     )
-    number = named.get("number")  # functions get what they are called with by name
+    number = named.get("number")  # the input of a durable function holds its arguments by name
     if not isinstance(number, int):
         return f"it was given {input_value!r}"
     expected = program.model(number)

@@ -1,4 +1,4 @@
-"""A world: the processes of one simulation, what they share, and who starts them again."""
+"""A world: the processes of one simulation, their shared environment, and their restarts."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -47,7 +47,7 @@ _OPERATOR_INTERVAL: Final = 5 * _SECOND
 
 
 class World:
-    """One world of one seed, from its beginning."""
+    """The simulated world of one seed."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class World:
         self._start(name)
 
     def _start(self, name: str) -> None:
-        """Begin a life of a process."""
+        """Start a new life of a process."""
         number = self._numbers[name] = self._numbers.get(name, 0) + 1
         random = Random(f"{self._seed}/{name}/{number}")
         life = Life(
@@ -121,7 +121,7 @@ class World:
         run()
         life.log("ends")
         self._crashed(name, life)
-        self.hub.crash(life)  # what it has left behind ends with it
+        self.hub.crash(life)  # ends the fibers that it left running
 
     def _crashed(self, name: str, life: Life) -> None:
         if name.startswith("client-") and all(
@@ -134,7 +134,7 @@ class World:
     # What the processes run -----------------------------------------------------------------------------------------
 
     def _code(self, life: Life) -> Sequence[Definition[object]]:
-        """Return what code a worker that starts now has."""
+        """Return the workflows of a worker that starts now; with deploys, perhaps not all."""
         deploys = self.scenario.deploys
         if not self.faults.is_on or not deploys or not self.faults.strengths.get(Kind.DEPLOY):
             return self.scenario.workflows
@@ -188,11 +188,11 @@ class World:
         def run() -> None:
             connect(life, engine.core)
             while True:
-                tables = self.store.tables  # people see what they need not ask for
+                tables = self.store.tables  # read directly: the operator needs no query to see the state
                 try:
                     if any(run.status is RunStatus.PAUSED for run in tables.runs.values()):
                         engine.resume_all()
-                    for run in tuple(tables.runs.values()):  # others go on meanwhile
+                    for run in tuple(tables.runs.values()):  # a copy: other processes change the rows
                         if run.status is RunStatus.BLOCKED:
                             engine.client.dispatch(RunResume(namespace=run.namespace, run_id=run.id))
                     for bring in self.scenario.missing(tables):
@@ -209,7 +209,7 @@ class World:
     # The phases -----------------------------------------------------------------------------------------------------
 
     def run_faults(self) -> None:
-        """Let things go wrong for a while, and until enough could have."""
+        """Run the fault phase until both its time and its number of points are reached."""
         until = START + round(self.sizes.faults_for * _SECOND)
 
         def is_over() -> bool:
@@ -219,24 +219,24 @@ class World:
         self.hub.run(is_over, until + round(self.sizes.heals_for * _SECOND))
 
     def heal(self) -> bool:
-        """Let nothing more go wrong; return whether all has come to its end within the bound."""
+        """Run the healing phase, without faults; return whether everything ended within the bound."""
         self.faults.is_on = False
         self.trace.add(self.hub.now, "-", "HEALING")
         for sink in self._around.sinks.values():
             sink.repair()
         for name, life in tuple(self.lives.items()):
             if name.startswith(("worker", "function")) and not life.is_crashed and not life.has_all_code:
-                life.wants_to_end = True  # it comes again with all the code
+                life.wants_to_end = True  # it restarts with all workflows
         self._add("operator", self._operator)
         return self.finish()
 
     def run_faultless(self) -> bool:
-        """Let nothing go wrong from the beginning; return whether all has come to its end within the bound."""
+        """Run everything without faults; return whether everything ended within the bound."""
         self._add("operator", self._operator)
         return self.finish()
 
     def finish(self) -> bool:
-        """Go on until all has come to its end, or the bound; return whether it has."""
+        """Run until everything has ended, or to the bound; return whether everything has."""
         checks = [0]
 
         def is_over() -> bool:
@@ -250,12 +250,12 @@ class World:
         return not self.left()
 
     def _goes_on(self) -> bool:
-        """Whether anything has not come to its end: mostly that is a run, and nothing else is looked at then."""
+        """Return whether anything has not ended. Checks runs first, which is cheap."""
         tables = self.store.tables
         return any(run.status in ACTIVE for run in tables.runs.values()) or bool(self.left())
 
     def left(self) -> list[str]:
-        """Return what has not come to its end."""
+        """Describe the runs, jobs, clients and deliveries that have not ended, one line each."""
         left = [
             f"client {number} has not done {deed.what}"
             for number, deeds in enumerate(self.scenario.clients)
@@ -279,7 +279,7 @@ class World:
 
 
 def _delivered(tables: Tables, sink: Sink, run: Run) -> int:
-    """Return up to which of a run's events a sink has got them; all, if it is to get none."""
+    """Return the number of the last event of a run that a sink has received; the last row if it is to get none."""
     if run.updated_at < sink.since:
         return run.last_row
     stream = tables.streams.get(StreamKey(sink.key, run.key))

@@ -15,7 +15,7 @@ from tests.benchmarks.peers.results import Data, load
 from tests.benchmarks.peers.rows import ALL
 from tests.benchmarks.peers.table import comparison, costs, line, ratio, short
 from tests.benchmarks.plots import Bars, Plot, below_each_other
-from tests.benchmarks.soaking import Soaked, load_soak
+from tests.benchmarks.soak_samples import Soaked, load_soak
 
 RESULTS: Final = Path(__file__).parent / "results"
 PAGE: Final = Path(__file__).parents[2] / "docs" / "explanation" / "performance.md"

@@ -27,7 +27,7 @@ from holdfast.ports.records import RunStatus
 from tests.benchmarks.floors import check
 from tests.benchmarks.processes import READY
 from tests.benchmarks.sites import postgres_store
-from tests.benchmarks.soaking import Beat, Soaked, save_soak
+from tests.benchmarks.soak_samples import Beat, Soaked, save_soak
 
 CONCURRENCY: Final = 200
 BACKLOG: Final = 1_000

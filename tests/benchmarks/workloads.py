@@ -31,7 +31,7 @@ from tests.benchmarks.meter import Meter, Sample, wait_until
 from tests.benchmarks.processes import helper, pauses
 from tests.benchmarks.programs import ALL, CHAIN, ELSEWHERE, FAN, LONG, ONE, STAGES
 from tests.benchmarks.sites import Before, Site
-from tests.integration.counts.calls import counting_engine
+from tests.integration.counts.call_counter import counting_engine
 
 CONCURRENCY: Final = 200
 _RESULT_SECONDS_MAX: Final = timedelta(seconds=60)

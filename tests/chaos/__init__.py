@@ -1,1 +1,1 @@
-"""Faults from outside: processes that are killed and stopped, servers that crash, connections that are cut."""
+"""Chaos tests: processes are killed and stopped, servers crash, connections are cut."""

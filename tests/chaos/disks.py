@@ -1,4 +1,4 @@
-"""A disk that is small enough to be filled: a file system in memory of a test's own."""
+"""A small disk for tests that fill it: a file system in memory."""
 
 import contextlib
 import os
@@ -15,11 +15,11 @@ _OWN: Final = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
 
 
 class NoDiskError(Exception):
-    """This machine lets us mount nothing."""
+    """This machine does not allow mounting file systems."""
 
 
 class SmallDisk:
-    """A folder that holds so many MiB and not a byte more. NoDiskError when it is entered, if there can't be one."""
+    """A folder with a fixed capacity in MiB. Entering it raises NoDiskError where it cannot be mounted."""
 
     def __init__(self, mib: int) -> None:
         self._mib = mib
@@ -29,12 +29,12 @@ class SmallDisk:
 
     @property
     def room(self) -> int:
-        """How many bytes are free."""
+        """Return the free bytes."""
         stat = os.statvfs(self.path)
         return stat.f_bavail * stat.f_frsize
 
     def fill(self) -> None:
-        """Take all the room there is, down to the last byte."""
+        """Fill the disk to the last byte."""
         with (self.path / "ballast").open("ab", buffering=0) as file:
             for piece in _PIECES:
                 with contextlib.suppress(OSError):
@@ -42,7 +42,7 @@ class SmallDisk:
                         pass
 
     def make_room(self) -> None:
-        """Give it back."""
+        """Free the space again."""
         (self.path / "ballast").unlink(missing_ok=True)
 
     def __enter__(self) -> Self:

@@ -28,7 +28,7 @@ from holdfast.ports.errors import CommandError
 from holdfast.ports.persistence import Persistence, Query, Transaction
 from holdfast.ports.records import Micros
 from holdfast.ports.user_transactions import SharedTransaction, SharesTransactions
-from tests.chaos.book import book
+from tests.chaos.execution_log import book
 
 R = TypeVar("R")
 
@@ -37,7 +37,7 @@ _SIGNALS: Final = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 
 @attrs.frozen
 class Fault:
-    """At the `nth` time that `point` is reached, `kill` or `stop` the process as a signal from outside would."""
+    """A fault: the `nth` time that `point` is reached, the process gets SIGKILL or SIGSTOP (`kill`, `stop`)."""
 
     point: str
     nth: int = 1
@@ -45,7 +45,7 @@ class Fault:
 
 
 class Faults:
-    """Counts what is reached, and strikes. Safe to use from several threads."""
+    """Counts the points reached, and fires the faults. Thread-safe."""
 
     def __init__(self, faults: Sequence[Fault] = ()) -> None:
         self._faults = tuple(faults)
@@ -56,7 +56,7 @@ class Faults:
         self.turn = threading.RLock() if any(fault.do == "stop" for fault in faults) else nullcontext()
 
     def reach(self, point: str) -> None:
-        """Take note that the process is at this point."""
+        """Count that the process reached this point."""
         with self._lock:
             self._reached[point] += 1
             nth = self._reached[point]
@@ -72,19 +72,19 @@ _own = [Faults()]
 
 
 def expect(faults: Sequence[Fault]) -> None:
-    """Let these happen to this process."""
+    """Set the faults of this process."""
     _own[0] = Faults(faults)
 
 
 def reach(point: str) -> None:
-    """Take note that this process is at this point: called by bodies."""
+    """Count that this process reached a point. Bodies call it."""
     _own[0].reach(point)
 
 
 class StrikingStore:
-    """A Persistence that reaches `inside` and `after` points; `reach` is told of them.
+    """A Persistence that reaches the `inside` and `after` points through `reach`.
 
-    `committed` is told how many transactions have changed something so far.
+    `committed` gets the number of transactions that changed something so far.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class StrikingStore:
             self._committed(self._commits)
 
     def _reach_all(self, result: object, moment: str) -> None:
-        """Reach the points of the commands that a kernel's transaction has answered."""
+        """Reach the points of the commands that a transaction of the kernel answered."""
         answers = cast("tuple[object, ...]", result)[0] if isinstance(result, tuple) and result else None
         kinds = map(_kind, cast("list[object]", answers)) if isinstance(answers, list) else ()
         for kind in dict.fromkeys(filter(None, kinds)):
@@ -148,7 +148,7 @@ class StrikingStore:
 
 
 class StrikingTransaction:
-    """A SharedTransaction that reaches `inside` and `after` points."""
+    """A SharedTransaction that reaches the `inside` and `after` points."""
 
     def __init__(self, inner: SharedTransaction, reach_all: Callable[[object, str], None]) -> None:
         self.given = inner.given
@@ -169,7 +169,7 @@ class StrikingTransaction:
 
 
 class StrikingKernel(Kernel):
-    """A kernel that reaches `before` points."""
+    """A kernel that reaches the `before` points."""
 
     @override
     def dispatch_many(self, commands: Sequence[Command[R]], /) -> list[R | CommandError]:
@@ -179,7 +179,7 @@ class StrikingKernel(Kernel):
 
 
 class StrikingCore(Core):
-    """Makes striking kernels."""
+    """Services that create such kernels."""
 
     @override
     def kernel_with(self, executor: Executor | None) -> Kernel:
@@ -194,7 +194,7 @@ class StrikingCore(Core):
 
 
 def striking_engine(url: str, workflows: Sequence[Definition[object]], clock: Clock | None = None) -> Engine:
-    """Return an engine whose process can be struck at every point, and may have a clock of its own."""
+    """Return an engine with faults at every point, optionally with a clock of its own."""
     stores = open_stores(url)
     persistence = StrikingStore(stores.persistence, committed=book().note_commits)
     stores = attrs.evolve(stores, persistence=persistence, clock=clock or stores.clock)

@@ -1,7 +1,7 @@
-"""How long these tests go on, and what they have counted.
+"""Sizes of the chaos tests, and the figures that they report.
 
-They have a short form for every day, and a full one with the numbers that the contract asks for (`make chaos`). What
-they count is shown at the end of the session, whether they pass or not: a fault that never fired has proved nothing.
+Each test has a short form for every day and a full one with the numbers that the contract asks for (`make chaos`). The
+figures are printed at the end of the session, pass or fail: a fault that never fired proves nothing.
 """
 
 import os
@@ -15,16 +15,16 @@ _reported: list[str] = []
 
 
 def pick(short: T, full: T) -> T:
-    """Return what the form that is asked for takes."""
+    """Return the value for the short or the full form."""
     return full if FULL else short
 
 
 def report(figures: object) -> None:
-    """Have what was counted shown under the name of the test that runs."""
+    """Report figures under the name of the running test."""
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition("::")[2].removesuffix(" (call)")
     _reported.append(f"{test}: {figures}")
 
 
 def reported() -> list[str]:
-    """Return what was counted so far."""
+    """Return the figures reported so far."""
     return list(_reported)

@@ -1,4 +1,4 @@
-"""The durable functions that are put through it. Their steps write down what they do (see `book`)."""
+"""The durable functions of the chaos tests. Their steps write to the execution log."""
 
 import asyncio
 import time
@@ -33,7 +33,7 @@ PATIENT: Final = Retry(attempts=50, wait=timedelta(0))
 
 @attrs.frozen(kw_only=True)
 class Call:
-    """A try of a step, as the book has attempts of stages: each call is a piece of work, each try is its own."""
+    """An attempt of a step in the terms of the log: each call is a unit of work."""
 
     run_id: str
     stage: str
@@ -44,7 +44,7 @@ class Call:
 
 
 def call_of(context: StepContext) -> Call:
-    """Return the try of which a step's body is one."""
+    """Return the attempt of the running step."""
     return Call(
         run_id=context.run_id,
         stage=f"{context.workflow}/{context.idempotency_key.rpartition('/')[2]}",
@@ -56,7 +56,7 @@ def call_of(context: StepContext) -> Call:
 
 @contextmanager
 def written_down() -> Generator[None]:
-    """Write down that the body of a step starts and, if it does not raise, that it ends."""
+    """Record the start of a step's body and, if it does not raise, its end."""
     call = call_of(step_context())
     book().write("start", call)
     yield
@@ -81,7 +81,7 @@ async def one_more_async(number: int) -> int:
 
 @workflow
 async def errand(number: int) -> int:
-    """Gives twice its input, and five."""
+    """Returns twice its input plus five."""
     number = await one_more(number)
     left, right = await asyncio.gather(one_more_async(number), one_more(number))
     await sleep(1.2)  # long enough to be parked
@@ -91,12 +91,12 @@ async def errand(number: int) -> int:
 ERRAND_STEPS: Final = 4
 
 SEATS: Final = table("test_seats", column("seat"))
-"""A table of the user's own, in the store's database."""
+"""A table of the application in the store's database."""
 
 
 @step(retry=PATIENT).in_transaction
 def take_seat(db: Connection, seat: str) -> str:
-    """Takes a seat, which can't be taken twice."""
+    """Takes a seat; each can be taken once."""
     with written_down():
         db.execute(insert(SEATS).values(seat=seat))
         reach("body")
@@ -113,7 +113,7 @@ async def booking(seat: str) -> str:
 
 @step(queue="far", retry=PATIENT, max_concurrency=2)
 async def square(number: int) -> int:
-    """Is done by whoever serves the queue, two at a time."""
+    """A queued step with at most two concurrent calls."""
     with written_down():
         reach("body")
         await anyio.sleep(work_seconds())
@@ -130,13 +130,13 @@ def double(number: int) -> int:
 
 @workflow
 async def trip(number: int) -> int:
-    """Gives twice the number after its input: a step here, and one in a queue."""
+    """Returns twice the number after its input, with an inline and a queued step."""
     return await double(await one_more(number))
 
 
 @workflow
 async def survey(width: int) -> list[int]:
-    """Steps in queues, steps here and runs of its own, all at once; and some that are given up."""
+    """Runs queued steps, inline steps and child runs concurrently; some are cancelled."""
     async with asyncio.TaskGroup() as group:
         squares = [group.create_task(square(number)) for number in range(width)]
         nexts = [group.create_task(one_more_async(number)) for number in range(width)]
@@ -147,7 +147,7 @@ async def survey(width: int) -> list[int]:
 
 
 def surveyed(width: int) -> list[int]:
-    """Return what a survey gives."""
+    """Return the expected result of a survey."""
     return [*(number * number for number in range(width)), *range(1, width + 1), 2, 4]
 
 
@@ -179,7 +179,7 @@ async def reminder(number: int) -> int:
 
 @workflow
 async def purchase(number: int) -> str:
-    """Pays, waits for somebody to approve it, and asks after a while; or pays back."""
+    """Pays, waits for an approval with a timeout, and pays back without one."""
     receipt = await pay(number)
     said = await select(approval, withdrawal, timeout=timedelta(days=30))
     if said is not True:
@@ -193,7 +193,7 @@ COINS: Final = 12
 
 
 class Purse:
-    """What others put money into."""
+    """An exposed object to which updates add money."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -201,7 +201,7 @@ class Purse:
 
     @update
     async def put(self, number: int) -> int:
-        """Add some, after a while."""
+        """Add money after a delay."""
         await asyncio.sleep(0.3)
         self.total += number
         return self.total
@@ -214,7 +214,7 @@ class Purse:
 
 @workflow
 async def saving(total: int = 0, seen: int = 0) -> int:
-    """Adds up coins, and what is put into the purse, over many generations."""
+    """Adds up coins and the money in the purse, over many generations."""
     purse = expose(Purse(total))
     for _ in range(3):
         if seen == COINS:

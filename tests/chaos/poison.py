@@ -1,4 +1,4 @@
-"""Durable functions whose steps kill their process, and others that are in the way."""
+"""Durable functions with poison steps, which kill their process, and others that run beside them."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ import anyio
 
 from holdfast import Retry, step, workflow
 from holdfast.ports.errors import StepLostError
-from tests.chaos.book import book, work_seconds
+from tests.chaos.execution_log import book, work_seconds
 from tests.chaos.functions import written_down
 
 STEP_TRIES: Final = 6
@@ -18,7 +18,7 @@ STEP_TRIES: Final = 6
 
 @step(retry=Retry(attempts=STEP_TRIES, wait=timedelta(0)))
 async def swallow_all() -> None:
-    """Be poison: what kills it is nothing that Python could clean up after."""
+    """Kill the process with a signal, so that Python cannot clean up."""
     with written_down():
         book().write_fault("poison")
         os.kill(os.getpid(), signal.SIGKILL)
@@ -38,7 +38,7 @@ async def live_on(number: int) -> int:
 
 @workflow
 async def swallow_beside(width: int) -> list[str]:
-    """Do something deadly, and harmless steps at the same time."""
+    """Run a poison step and harmless steps concurrently."""
 
     async def deadly() -> str:
         try:

@@ -1,4 +1,4 @@
-"""The workflows that are put through it. Their bodies write down what they do (see `book`)."""
+"""The pipelines of the chaos tests. Their bodies write to the execution log."""
 
 import os
 import time
@@ -15,11 +15,10 @@ from holdfast.workflows import Workflow
 from tests.chaos.book import book, work_seconds, written_down
 from tests.chaos.faults import reach
 from tests.chaos.functions import booking, errand, purchase, reminder, saving, survey, trip
-from tests.chaos.outside import Outside
 from tests.chaos.poison import live_on, swallow_beside
 
 PATIENT: Final = Retry(attempts=50, wait=timedelta(0))
-"""For runs that are to be completed however often their workers are killed."""
+"""A retry policy for runs that must complete however often their workers are killed."""
 THREE: Final = Retry(attempts=3, wait=timedelta(0))
 POLL: Final = 0.005
 POISON_CODE: Final = 9
@@ -68,12 +67,12 @@ CHAIN: Final = (
     .pipe(add_one_async.options(name="d"))
     .pipe(add_one.options(name="e"))
 )
-"""Five stages, sync and async: gives its input plus five."""
+"""Five stages, sync and async: returns its input plus five."""
 
 
 @stage
 def sign(ctx: StageContext, signed: list[int]) -> list[int]:
-    """Add the epoch of the attempt, so that what is stored tells whose it is."""
+    """Append the epoch of the attempt, so that the output shows which attempt was stored."""
     with written_down(ctx):
         time.sleep(work_seconds())
         return [*signed, ctx.epoch]
@@ -93,7 +92,7 @@ SIGNED: Final = (
     .pipe(sign.options(name="c"))
     .pipe(sign_async.options(name="d"))
 )
-"""Four stages: gives its input and the epochs of the attempts whose outputs were taken."""
+"""Four stages: returns its input and the epochs of the attempts whose outputs were stored."""
 STORM_STAGES: Final = 20
 
 
@@ -106,16 +105,16 @@ def _storm() -> Pipeline[int, int]:
 
 
 STORM: Final = _storm()
-"""Twenty stages, sync and async: gives its input plus twenty."""
+"""Twenty stages, sync and async: returns its input plus twenty."""
 FAN: Final = (
     Pipeline("fan", input=int, retry=PATIENT)
     .pipe(count_to)
     .map(add_one_async, limit=3)
     .parallel(total, largest)
 )
-"""A map over the numbers below its input: gives 1 + 2 + ... + input, and input."""
+"""A map over the numbers below its input: returns 1 + 2 + ... + input, and input."""
 FAN_BODIES: Final = 3
-"""How many bodies a fan has besides its items."""
+"""The number of bodies of a fan besides its items."""
 
 
 NARROW: Final = (
@@ -123,14 +122,14 @@ NARROW: Final = (
     .pipe(add_one.options(name="free"))
     .pipe(add_one.options(name="narrow", max_concurrency=1))
 )
-"""Two stages, of the second of which one body may run at a time: gives its input plus two."""
+"""Two stages, the second with `max_concurrency=1`: returns its input plus two."""
 
 
 # Bodies that wait -----------------------------------------------------------------------------------------------
 
 
 def gate_of(folder: Path, run: str) -> Path:
-    """Return the file that lets the bodies of this run go on, once it is there."""
+    """Return the file whose existence lets the bodies of this run continue."""
     return folder / f"open-{run}"
 
 
@@ -140,7 +139,7 @@ def _is_open(run: str) -> bool:
 
 @stage
 def stand(ctx: StageContext, number: int) -> int:
-    """Wait at the gate; go away if told to."""
+    """Wait at the gate; stop if cancelled."""
     with written_down(ctx):
         while not _is_open(ctx.run_id):
             if ctx.cancelled:
@@ -164,7 +163,7 @@ async def stand_async(ctx: StageContext, number: int) -> int:
 
 @stage
 def stand_deaf(ctx: StageContext, number: int) -> int:
-    """Wait at the gate, whatever one is told."""
+    """Wait at the gate, ignoring cancellation."""
     with written_down(ctx):
         while not _is_open(ctx.run_id):
             time.sleep(POLL)
@@ -179,7 +178,7 @@ GATE_BOTH: Final = Pipeline("gate_both", input=int, retry=THREE).parallel(stand,
 
 @stage
 def rest(ctx: StageContext, seconds: float) -> float:
-    """Be quiet for so long, in a thread."""
+    """Sleep in a thread without any output."""
     with written_down(ctx):
         time.sleep(seconds)
         return seconds
@@ -194,7 +193,7 @@ async def rest_async(ctx: StageContext, seconds: float) -> float:
 
 @stage
 async def block(ctx: StageContext, seconds: float) -> float:
-    """Hold up the event loop for so long, as no body should."""
+    """Block the event loop, as no body should."""
     with written_down(ctx):
         time.sleep(seconds)  # noqa: ASYNC251  # on purpose
         return seconds
@@ -206,7 +205,7 @@ BLOCK: Final = Pipeline("block", input=float).pipe(block)
 
 @stage(retry=Retry(attempts=3, wait=timedelta(milliseconds=200), jitter=0.0))
 def stumble(ctx: StageContext, number: int) -> int:
-    """Fail once."""
+    """Fail at the first attempt."""
     with written_down(ctx):
         if ctx.attempt == 1:
             raise ValueError("not yet")
@@ -221,7 +220,7 @@ STUMBLE: Final = Pipeline("stumble", input=int).pipe(stumble)
 
 @stage(retry=THREE, heartbeat_timeout=timedelta(seconds=5))
 def read_pages(ctx: StageContext, pages: int) -> list[int]:
-    """Read a page each tenth of a second, and say so; gives where it began and where it ended."""
+    """Read a page each tenth of a second, with heartbeats; returns the first and the last page."""
     with written_down(ctx):
         first = ctx.last_heartbeat(int, 0)
         for page in range(first, pages):
@@ -242,7 +241,7 @@ PAGES: Final = Pipeline("pages", input=int).pipe(read_pages)
 
 @stage(retry=THREE)
 def swallow(ctx: StageContext, number: int) -> int:
-    """Be poison: take the process with it, as a fault in a C extension does."""
+    """Kill the process, as a fault in a C extension does."""
     with written_down(ctx):
         book().write_fault("poison")
         os._exit(POISON_CODE)
@@ -293,7 +292,7 @@ LEAF: Final = (
     .pipe(handed_on)
 )
 TREE: Final = Pipeline("tree", input=int, retry=PATIENT).pipe(count_to).map(stage(LEAF), limit=3).pipe(total)
-"""A child for each number below its input: gives the sum of these, each with one added and one more if it is odd."""
+"""A child run for each number below its input: returns the sum of the numbers plus one, odd ones plus two."""
 
 
 @stage.external
@@ -317,7 +316,7 @@ def cancelled_outside(ctx: StageContext, job: str) -> None:
 
 
 ENDLESS: Final = Pipeline("endless", input=int, retry=THREE).pipe(cancelled_outside)
-"""Work that is never done, until somebody cancels it."""
+"""External work that is never done; it must be cancelled."""
 
 
 # A deploy -------------------------------------------------------------------------------------------------------
@@ -366,7 +365,7 @@ LETTER_2: Final = (
     .pipe(write_2.options(name="sign"))
     .pipe(write_2.options(name="post"))
 )
-"""One stage more, and every stage other code: each leaves its version's number."""
+"""The second version: one stage more, and changed code in every stage."""
 
 
 WORKFLOWS: Final[Mapping[str, Definition[Any]]] = {
@@ -407,6 +406,6 @@ WORKFLOWS: Final[Mapping[str, Definition[Any]]] = {
         trip,
     )
 }
-"""All of them, as `<name>@<version>`."""
+"""All workflows, by `<name>@<version>`."""
 FUNCTIONS: Final = frozenset(one.name for one in WORKFLOWS.values() if isinstance(one, Workflow))
-"""The names of those that are durable functions."""
+"""The names of the durable functions."""

@@ -1,4 +1,4 @@
-"""A database, the processes that work on it, and what must be true of both in the end."""
+"""A test site: a database, the processes that work on it, and the checks of both at the end."""
 
 import contextlib
 import signal
@@ -25,12 +25,12 @@ from holdfast.ports.json import parse
 from holdfast.ports.persistence import CountAll, FindRun, HistoryOf, JobsOfRun
 from holdfast.ports.records import STAGE_COMPLETED, TERMINAL, HistoryRow, Job, Run, RunName, RunStatus
 from holdfast.testing.snapshots import snapshot_of
-from tests.chaos.book import Book, Entry, effect_name, keep_book
 from tests.chaos.disks import NoDiskError, SmallDisk
+from tests.chaos.execution_log import Book, Entry, effect_name, keep_book
+from tests.chaos.execution_tables import Ledger
 from tests.chaos.faults import Fault
 from tests.chaos.figures import pick
-from tests.chaos.ledger import Ledger
-from tests.chaos.nursery import Nursery, Process, plan_of
+from tests.chaos.fork_server import ForkServer, Process, plan_of
 from tests.chaos.programs import CHAIN, FUNCTIONS, WORKFLOWS, gate_of
 from tests.postgres import PrivatePostgres
 
@@ -39,10 +39,10 @@ POLL_SECONDS = 0.01
 
 @attrs.frozen(kw_only=True)
 class Audit:
-    """What was found when all was over.
+    """The result of the final checks.
 
-    `starts` is how many bodies were started, `repeats` how many of these were not the first of their work; `lost` how
-    many attempts were lost with their worker.
+    `starts` counts started bodies, `repeats` those that were not the first of their work, and `lost` the attempts that
+    were lost with their worker.
     """
 
     runs: int
@@ -53,25 +53,25 @@ class Audit:
 
 @attrs.define
 class Site:
-    """One database of a test's own, an engine on it in the test's process, and processes."""
+    """A database for one test, an engine on it in the test's process, and other processes."""
 
     url: str
     folder: Path
-    nursery: Nursery
+    fork_server: ForkServer
     engine: SyncEngine
     book: Book
     processes: list[Process] = attrs.field(factory=list[Process])
     engines: list[SyncEngine] = attrs.field(factory=list[SyncEngine])
 
     def open_here(self, *, work_seconds: float = 0.0) -> SyncEngine:
-        """Return another engine, with connections of its own, whose bodies run in the test's process."""
+        """Return another engine with its own connections, whose bodies run in the test's process."""
         keep_book(self.book, work_seconds=work_seconds)
         engine = Engine.open(self.url, workflows=list(WORKFLOWS.values())).sync
         self.engines.append(engine)
         return engine
 
     def client(self, *, deadline: float) -> SyncEngine:
-        """Return an engine that starts runs, and whose patience with the database ends after so many seconds."""
+        """Return an engine for starting runs whose calls give up on the database after so many seconds."""
         stores = open_stores(self.url)
         stores = attrs.evolve(stores, persistence=SqlPersistence(self.url, deadline=deadline))
         engine = Engine.on(stores, workflows=list(WORKFLOWS.values())).sync
@@ -90,7 +90,7 @@ class Site:
         url: str | None = None,
         **options: object,
     ) -> Process:
-        """Start a worker for these workflows (`<name>@<version>`), or for all."""
+        """Start a worker process for these workflows (`<name>@<version>`), or for all."""
         options = {"lease": 1.0, "poll_interval": 0.1, **options}
         return self.process(
             "worker", name, *workflows, faults=faults, work_seconds=work_seconds, url=url, **options
@@ -106,7 +106,7 @@ class Site:
         url: str | None = None,
         **options: object,
     ) -> Process:
-        """Start a process that lives one of the lives in `lives`."""
+        """Start a process with one of the roles in `process_roles`."""
         plan = plan_of(
             kind=kind,
             name=name,
@@ -118,12 +118,12 @@ class Site:
             work_seconds=work_seconds,
             options=options,
         )
-        process = Process(self.nursery, self.nursery.fork(plan), name, self.folder)
+        process = Process(self.fork_server, self.fork_server.fork(plan), name, self.folder)
         self.processes.append(process)
         return process
 
     def open_gate(self, run: str = "all") -> None:
-        """Let the bodies that stand at the gate go on: those of one run, or all."""
+        """Open the gate for the bodies of one run, or of all."""
         gate_of(self.folder, run).touch()
 
     # Runs -------------------------------------------------------------------------------------------------------
@@ -157,16 +157,16 @@ class Site:
         return sum(count for status, count in counts.items() if RunStatus(status) not in TERMINAL)
 
     def result(self, id: str) -> object:
-        """Return what a run gave, or raise why it gave nothing. It has ended."""
+        """Return the result of an ended run, or raise its failure."""
         row = self.run(id)
         assert row.status in TERMINAL, f"run {id} is {row.status}"
         return self.engine.handle(WORKFLOWS[f"{row.workflow}@{row.version}"], id).output(row)
 
     @contextlib.contextmanager
     def busy(self, active_min: int, of: Callable[[int], Call[Any]] = CHAIN) -> Generator[dict[str, int]]:
-        """Start runs beside the block, so that there is always work: as many as end, and these at least.
+        """Keep starting runs within the block, so that there is always work: as many as end, and at least these.
 
-        Gives the numbers that they were started with, by id.
+        Yields their inputs by run id.
         """
         runs: dict[str, int] = {}
         done = threading.Event()
@@ -188,7 +188,7 @@ class Site:
     # Waiting ----------------------------------------------------------------------------------------------------
 
     def until(self, condition: Callable[[], object], what: str, seconds: float = 20.0) -> None:
-        """Wait until something is so. AssertionError, with what the processes have logged, if it does not come."""
+        """Wait until a condition holds. Raises AssertionError with the logs of the processes if it does not in time."""
         end = time.monotonic() + seconds
         while not condition():
             if time.monotonic() >= end:
@@ -203,7 +203,7 @@ class Site:
             pytest.fail(f"{error}\n{self._left()}")
 
     def _left(self) -> str:
-        """Say what there is of runs that have not ended, and who is there to go on with them."""
+        """Describe the runs that have not ended and the live processes."""
         snapshot = self.snapshot()
         now = datetime.now(UTC)
         left = [f"{key}: {run.status}" for key, run in snapshot.runs.items() if run.status not in TERMINAL]
@@ -219,7 +219,7 @@ class Site:
         return "\n".join((f"it is {micros(now)}", *left, *jobs, *sessions))
 
     def until_started(self, starts: int, run: str | None = None, seconds: float = 20.0) -> list[Entry]:
-        """Wait until so many bodies have been started, and return them."""
+        """Wait until so many bodies have started, and return their entries."""
         self.until(
             lambda: len(self.book.entries(run=run)) >= starts, f"{starts} bodies were started", seconds
         )
@@ -228,15 +228,14 @@ class Site:
     # In the end -------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        """Return all rows."""
+        """Return a snapshot of all rows."""
         return snapshot_of(self.engine.core.stores.persistence)
 
     def audit(self) -> Audit:
-        """Check what must be true after any fault, and return what was counted.
+        """Check the state after any fault, and return the counts.
 
-        The invariants hold; no body was started twice under one lease; what is completed was started under the lease
-        that completed it, and never again after that; there was one effect for each piece of work; nothing is to be
-        repaired, and nothing ever was.
+        The invariants hold; no body was started twice under one lease; a completed job was started under the lease that
+        completed it and not later; each unit of work had one effect; there is nothing to repair and nothing was.
         """
         snapshot = self.snapshot()
         assert check(snapshot) == []
@@ -261,7 +260,7 @@ class Site:
         )
 
     def repair(self) -> tuple[str, ...]:
-        """Have all runs looked at by `run.repair`, and return the ids of those that it had to mend."""
+        """Apply `run.repair` to all runs, and return the ids of the repaired ones."""
         mended: list[str] = []
         after: str | None = ""
         while after is not None:
@@ -271,7 +270,7 @@ class Site:
         return tuple(mended)
 
     def _check_effects(self, snapshot: Snapshot, starts: Sequence[Entry]) -> None:
-        """One key for each piece of work, the same for all of its attempts; and one effect for each key."""
+        """Check that each unit of work has one key in all attempts, and each key one effect."""
         keys = {start.work: start.key for start in starts}
         assert all(keys[start.work] == start.key for start in starts), "a key is not that of earlier attempts"
         assert len(set(keys.values())) == len(keys), "two pieces of work have one key"
@@ -314,37 +313,37 @@ def _tail(process: Process) -> str:
 
 
 @pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
-    """Where processes come from."""
-    with Nursery() as nursery:
-        yield nursery
+def fork_server() -> Iterator[ForkServer]:
+    """The fork server."""
+    with ForkServer() as fork_server:
+        yield fork_server
 
 
 class OpenSite(Protocol):
-    """Opens a site on a database, with a book of its own if none is given."""
+    """Opens a site on a database, with a log of its own unless one is passed."""
 
     def __call__(self, url: str, book: Book | None = None, /) -> Site:
-        """Return the site. Its processes are killed when the test is over."""
+        """Return the site. Its processes are killed at the end of the test."""
         ...
 
 
 @pytest.fixture
-def open_site(nursery: Nursery, tmp_path: Path) -> Iterator[OpenSite]:
-    """Opens sites, and in the end kills all their processes."""
+def open_site(fork_server: ForkServer, tmp_path: Path) -> Iterator[OpenSite]:
+    """Opens sites, and kills all their processes at the end."""
     with contextlib.ExitStack() as stack:
-        yield lambda url, book=None: stack.enter_context(_site(url, book or Book(tmp_path), nursery))
+        yield lambda url, book=None: stack.enter_context(_site(url, book or Book(tmp_path), fork_server))
 
 
 @pytest.fixture
 def server() -> Iterator[PrivatePostgres]:
-    """A server of the test's own, that it can crash."""
+    """A PostgreSQL server for one test, which may crash it."""
     with PrivatePostgres() as server:
         yield server
 
 
 @pytest.fixture
 def small_disk() -> Iterator[SmallDisk]:
-    """A disk that can be filled. The test is skipped where there can be none."""
+    """A small disk. The test is skipped where it cannot be mounted."""
     try:
         with SmallDisk(pick(short=256, full=1024)) as disk:
             yield disk
@@ -372,9 +371,9 @@ def site(request: pytest.FixtureRequest) -> Site:
 
 
 @contextlib.contextmanager
-def _site(url: str, book: Book, nursery: Nursery) -> Generator[Site]:
+def _site(url: str, book: Book, fork_server: ForkServer) -> Generator[Site]:
     with Engine.open(url, workflows=list(WORKFLOWS.values())).sync as engine:
-        site = Site(url=url, folder=book.folder, nursery=nursery, engine=engine, book=book)
+        site = Site(url=url, folder=book.folder, fork_server=fork_server, engine=engine, book=book)
         try:
             yield site
         finally:

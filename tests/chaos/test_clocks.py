@@ -1,4 +1,4 @@
-"""Real workers whose clocks are minutes off, or are set by an hour all the time: the database's is what counts."""
+"""Workers with clocks that are wrong by minutes or jump by hours: only the database's clock counts."""
 
 import signal
 import time
@@ -16,9 +16,9 @@ pytestmark = [pytest.mark.chaos, pytest.mark.service]
 
 RUNS: Final = 20
 STUMBLES: Final = 0.2
-"""Seconds that STUMBLE waits before it is tried again; bodies write down when they began by the machine's one clock."""
+"""Seconds until the retry of STUMBLE. Bodies record their start on the machine's monotonic clock."""
 SYNCED: Final = 0.1
-"""Seconds by which a worker's idea of the database's time may be wrong, with a busy machine between them."""
+"""The largest error, in seconds, of a worker's estimate of the database's time on a busy machine."""
 
 
 def test_wrong_clocks_make_nothing_early_nothing_twice_and_take_nothing_from_anybody(

@@ -1,4 +1,4 @@
-"""A hundred thousand events, and flushers that are killed all the time: none is missing, each run's are in order."""
+"""A hundred thousand events while flushers are killed: none is lost, and those of each run arrive in order."""
 
 import multiprocessing
 import random
@@ -17,14 +17,14 @@ from holdfast.ports.persistence import Persistence, SinksWithNews
 from holdfast.ports.records import Micros
 from holdfast.testing.conformance.builders import NAMESPACE, a_row, a_run
 from tests.chaos.figures import report
-from tests.chaos.flushing import NAME, flush_for_ever
+from tests.chaos.flusher_process import NAME, flush_for_ever
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 
 RUNS, ROWS = 1_000, 100
 FLUSHERS = 3
 LINE = 28
-"""How many bytes an event's line has at least."""
+"""The least number of bytes of an event's line."""
 EVENTS_A_KILL = 16_000
 KILLS_MIN = 5
 FAILURES_MIN = 3
@@ -50,7 +50,7 @@ def fill(store: Persistence) -> None:
 
 
 def everything_is_delivered(store: Persistence, heard: Path) -> bool:
-    """Whether the file has a line for each event, and no stream has anything left to do, now or later."""
+    """Return whether the file has a line for each event, and no stream has work left, now or later."""
     much_later: Micros = 2**62
     if not heard.exists() or heard.stat().st_size < RUNS * ROWS * LINE:
         return False
@@ -65,7 +65,7 @@ def test_killed_flushers_lose_nothing_and_keep_the_order(url: str, tmp_path: Pat
     engine.sync.register_sink(NAME, since=datetime(2020, 1, 1, tzinfo=UTC))
     heard = tmp_path / "heard"
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.chaos.flushing", "holdfast.adapters.sql.persistence"])
+    context.set_forkserver_preload(["tests.chaos.flusher_process", "holdfast.adapters.sql.persistence"])
     draw = random.Random(58)
     flushers: list[ForkServerProcess] = []
     kills, due = 0, EVENTS_A_KILL * LINE

@@ -1,4 +1,4 @@
-"""The disk under a SQLite file is full for longer than anybody's patience, and then there is room again."""
+"""The disk of a SQLite file is full for longer than any retry, and then has space again."""
 
 import time
 from hashlib import sha256
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.chaos
 
 RUNS = 40
 FULL_SECONDS = pick(short=4.0, full=40.0)
-"""In the full form longer than a worker's calls go on trying."""
+"""In the full form longer than a worker retries its calls."""
 GO_ON_WITHIN = 5.0
 
 

@@ -1,4 +1,4 @@
-"""Durable functions with all that there is lose their workers over and over: each gives what it must, once."""
+"""Durable functions that use every feature and lose their workers repeatedly: each has its result, once."""
 
 import random
 import signal
@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.errors import RunFailedError
 from tests.chaos.figures import pick, report
+from tests.chaos.fork_server import Process
 from tests.chaos.functions import (
     COINS,
     Purse,
@@ -20,7 +21,6 @@ from tests.chaos.functions import (
     surveyed,
     withdrawal,
 )
-from tests.chaos.nursery import Process
 from tests.chaos.site import Site
 
 pytestmark = pytest.mark.chaos
@@ -85,7 +85,7 @@ def _decide(site: Site, approved: dict[str, int], refused: list[str]) -> None:
 
 
 def _save(site: Site, run: str, replies: dict[str, int], draw: random.Random) -> None:
-    """Send coins, each of them twice, while money is put into the purse; in the end close it."""
+    """Send coins, each of them twice, with concurrent updates of the purse; close it at the end."""
     handle = site.engine.handle(saving, run)
     puts = threading.Thread(target=_put, args=(site, run))
     puts.start()
@@ -107,5 +107,5 @@ def _put(site: Site, run: str) -> None:
 
 
 def _paid_back(site: Site) -> set[str]:
-    """Return the runs that have taken back what they paid."""
+    """Return the runs that refunded their payment."""
     return {entry.run for entry in site.book.entries() if entry.stage.startswith("purchase/undo")}

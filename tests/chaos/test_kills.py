@@ -1,4 +1,4 @@
-"""Workers that do many things at once are killed at chosen moments, one after the other."""
+"""Workers with many concurrent jobs are killed at chosen points."""
 
 import random
 import signal

@@ -1,4 +1,4 @@
-"""The network between workers and their database is bad, in every way that a proxy can do."""
+"""A bad network between workers and their database: every fault that the proxy can inject."""
 
 import random
 import threading
@@ -26,12 +26,12 @@ BACK_WITHIN = 5.0
 ACTIVE_MIN = 20
 WORKERS, CONCURRENCY = 2, 4
 LEASE = 60.0
-"""Longer than any fault: nobody is taken for dead, and no body has a reason to be begun twice."""
+"""Longer than any fault, so that no worker is taken for dead and no body starts twice."""
 
 
 @attrs.define
 class Calls:
-    """What became of the calls of a client: how long each took, and how many failed."""
+    """The calls of a client: how long each took, and how many failed."""
 
     seconds: list[float] = attrs.field(factory=list[float])
     failed: int = 0
@@ -43,7 +43,7 @@ class Calls:
 
 @contextmanager
 def calling(url: str) -> Generator[Calls]:
-    """Ask the database something over and over, beside the block, with a deadline of a few seconds."""
+    """Query the database repeatedly within the block, with a deadline of a few seconds."""
     calls = Calls()
     over = threading.Event()
     store = SqlPersistence(url, deadline=DEADLINE)
@@ -69,7 +69,7 @@ def calling(url: str) -> Generator[Calls]:
 
 
 def work_through(proxy: Proxy, site: Site) -> Callable[[], int]:
-    """Start two workers beyond the proxy. Return what counts the bodies that they have begun."""
+    """Start two workers behind the proxy. Return a function that counts the bodies they have started."""
     for number in range(WORKERS):
         site.worker(f"far-{number}", url=proxy.url, concurrency=CONCURRENCY, work_seconds=0.02, lease=LEASE)
     site.until_started(4)
@@ -77,7 +77,7 @@ def work_through(proxy: Proxy, site: Site) -> Callable[[], int]:
 
 
 def until_work_goes_on(site: Site, count: Callable[[], int]) -> float:
-    """Wait until bodies are begun that nobody can have claimed before now; return how many seconds that took."""
+    """Wait until bodies start that were claimed after now; return the seconds that took."""
     began, so_far = time.monotonic(), count()
     site.until(lambda: count() > so_far + WORKERS * CONCURRENCY, "work goes on", 60)
     return time.monotonic() - began
@@ -86,7 +86,7 @@ def until_work_goes_on(site: Site, count: Callable[[], int]) -> float:
 def test_half_open_connections_are_given_up_and_work_goes_on(
     postgres_database: str, open_site: OpenSite
 ) -> None:
-    """They stay open, and nothing comes through any more: so it is when a firewall has forgotten them."""
+    """The connections stay open, but nothing gets through, as with a firewall that has dropped its state."""
     with Proxy(postgres_database) as proxy:
         site = open_site(postgres_database)
         with site.busy(ACTIVE_MIN) as runs, calling(proxy.url) as calls:
@@ -168,7 +168,7 @@ def test_connections_that_are_reset_all_the_time_lose_and_double_nothing(
 
 
 def test_a_slow_network_is_slow_and_nothing_else(postgres_database: str, open_site: OpenSite) -> None:
-    """Every answer comes half a second late."""
+    """Every response comes half a second late."""
     seconds = pick(short=10.0, full=60.0)
     with Proxy(postgres_database) as proxy:
         site = open_site(postgres_database)

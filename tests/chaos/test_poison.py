@@ -1,4 +1,4 @@
-"""A body that takes its process with it is tried as often as it may be, and then no more."""
+"""A body that kills its process is retried up to its limit of losses and then fails."""
 
 import json
 import signal
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.chaos
 
 ATTEMPTS = 3
 LOSSES = 5
-"""So often what kills is lost that may be tried so often: twice in whatever company, then alone."""
+"""The losses until a poison job with that many attempts fails: two in any company, the others alone."""
 NEIGHBOURS = 8
 FRAGILE_NEIGHBOURS = 4
 
@@ -44,7 +44,7 @@ def test_poison_is_given_up_after_its_losses_and_its_neighbours_live(site: Site,
 
 
 def test_poison_takes_no_neighbour_along_that_has_fewer_attempts(site: Site) -> None:
-    """What is lost uses up none of them."""
+    """Losses use up none of their attempts."""
     neighbours = [site.start(FRAGILE(number)) for number in range(2)]
     poison = site.start(POISON(0))
     neighbours += [site.start(FRAGILE(number)) for number in range(2, FRAGILE_NEIGHBOURS)]
@@ -63,7 +63,7 @@ def test_poison_takes_no_neighbour_along_that_has_fewer_attempts(site: Site) -> 
 
 
 def test_an_inline_step_that_kills_takes_no_other_along(site: Site) -> None:
-    """Beside steps of other runs, and of its own: in workers that are killed with SIGKILL."""
+    """Beside steps of other runs and of its own, in workers that are killed with SIGKILL."""
     neighbours = [site.start(live_on(number)) for number in range(NEIGHBOURS)]
     poison = [site.start(swallow_beside(3)) for _ in range(2)]
     deaths = supervise(site, work_seconds=0.4, code=-signal.SIGKILL)
@@ -97,7 +97,7 @@ def supervise(
     deaths_max: int = 20,
     code: int = POISON_CODE,
 ) -> int:
-    """Restart a worker whenever it dies, as a supervisor does, until all runs have ended. Return how often it died."""
+    """Restart a worker whenever it dies, until all runs have ended. Return how often it died."""
     deaths = 0
     worker = site.worker("worker-0", work_seconds=work_seconds, concurrency=concurrency)
     while True:

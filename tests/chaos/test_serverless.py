@@ -1,4 +1,4 @@
-"""A function is killed in the middle of a body: the next tick after its lease gives that back."""
+"""A serverless function is killed in a body: the first tick after its lease requeues the job."""
 
 import signal
 

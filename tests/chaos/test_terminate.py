@@ -1,4 +1,4 @@
-"""A run is terminated while its bodies run, in another process: they are told within seconds."""
+"""A run is terminated while its bodies run in another process: they are cancelled within seconds."""
 
 import signal
 import time

@@ -1,4 +1,4 @@
-"""Workers that are stopped for twice their lease and then go on, over and over, while there is work for all."""
+"""Workers are stopped for twice their lease and resume, repeatedly, while there is work for all."""
 
 import heapq
 import random
@@ -20,7 +20,7 @@ LEASE = 1.0
 WORK_SECONDS = 0.15
 STOPPED_AT_ONCE = 3
 STOPS = pick(short=15, full=200)
-"""One that is stopped within a transaction holds up, for a while, those who declare the others dead."""
+"""A worker stopped within a transaction blocks, for a while, those that reap the others."""
 REFUSED_MIN = pick(short=3, full=100)
 ACTIVE_MIN = 60
 

@@ -1,4 +1,4 @@
-"""A machine's clock that is off, and that somebody sets all the time."""
+"""A wrong machine clock that is also set from time to time."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -8,7 +8,7 @@ from holdfast.adapters.system.clock import SystemClock
 
 
 class WrongClock(SystemClock):
-    """See `Clock`. Wrong by `wrong_by` seconds; every `every` seconds it is set by `jumps`, and the next time back."""
+    """A `Clock` that is wrong by `wrong_by` seconds; every `every` seconds it is set by `jumps`, alternately back."""
 
     def __init__(self, *, wrong_by: float = 0.0, jumps: float = 0.0, every: float = 0.0) -> None:
         self._wrong_by = wrong_by
@@ -18,11 +18,11 @@ class WrongClock(SystemClock):
 
     @property
     def times_set(self) -> int:
-        """How often it was set so far."""
+        """Return how often it was set."""
         return int((self.monotonic() - self._began) / self._every) if self._every else 0
 
     @override
     def now(self) -> datetime:
-        """Return what it shows."""
+        """Return the time it shows."""
         wrong_by = self._wrong_by + (self._jumps if self.times_set % 2 else 0.0)
         return datetime.now(UTC) + timedelta(seconds=wrong_by)

@@ -1,4 +1,4 @@
-"""The adapters for AWS keep the promises of the ports, asked over HTTP."""
+"""Conformance of the AWS adapters, over HTTP."""
 
 import json
 from collections import Counter

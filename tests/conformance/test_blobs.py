@@ -1,4 +1,4 @@
-"""Stores of blobs keep the promises of the port."""
+"""Conformance of the blob stores."""
 
 from itertools import count
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Clocks and sources of ids keep the promises of the ports."""
+"""Conformance of the clocks and id generators."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Sinks of events keep the promises of the port, faulty ones too."""
+"""Conformance of the event sinks, faulty ones included."""
 
 from collections.abc import Iterator, Sequence
 from io import StringIO

@@ -1,4 +1,4 @@
-"""The store in memory keeps the promises of the port."""
+"""Conformance of the in-memory store."""
 
 from typing_extensions import override
 

@@ -1,4 +1,4 @@
-"""The adapters for NATS keep the promises of the ports, on a real server."""
+"""Conformance of the NATS adapters, on a real server."""
 
 import time
 from collections.abc import Iterator, Sequence

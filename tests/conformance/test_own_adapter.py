@@ -1,4 +1,4 @@
-"""The adapter that the documentation shows keeps the promises of its port."""
+"""Conformance of the adapter that the documentation shows."""
 
 from test_sqlite_blobs import TestSqliteBlobStore, test_runs_keep_large_values_in_it
 

@@ -1,4 +1,4 @@
-"""The store in PostgreSQL keeps the promises of the port."""
+"""Conformance of the PostgreSQL store."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,4 +1,4 @@
-"""Schedulers of wake-ups keep the promises of the port."""
+"""Conformance of the wake-up schedulers."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""The store in SQLite keeps the promises of the port."""
+"""Conformance of the SQLite store."""
 
 from collections.abc import Callable
 from itertools import count

@@ -1,4 +1,4 @@
-"""Carriers of hints keep the promises of the port, bad ones too."""
+"""Conformance of the job transports, unreliable ones included."""
 
 from datetime import timedelta
 

@@ -1,8 +1,8 @@
-"""Several workers and functions on one store in memory, for days of time that passes at once.
+"""A fleet of workers and serverless hosts on one in-memory store, in virtual time.
 
-Every worker is the real machine, with the real calls to the store and the real bodies; only who carries its actions
-out differs: here each is done as soon as it is asked for, and then time jumps to the next moment that is waited for.
-Every host has a clock of its own, which may be wrong; the true time is that of the store.
+Each worker is the real state machine with real store calls and bodies. Only the shell differs: actions are carried out
+at once, and then time jumps to the next timer. Each host has a clock of its own, which may be wrong; the store has the
+true time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -57,7 +57,7 @@ class ClockedStore(MemoryPersistence):
 
 
 class HostClock:
-    """The clock of one machine: it runs as fast as the true time, and shows something else."""
+    """The clock of one machine: it runs at the right speed but shows a wrong time."""
 
     def __init__(self, time: ManualClock, wrong_by: timedelta = timedelta()) -> None:
         self._time = time
@@ -74,7 +74,7 @@ class HostClock:
 
 
 class FleetWorker:
-    """One worker: the hands that a driver has too, with each call made at once."""
+    """A worker: the real shell, with each call made at once."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class FleetWorker:
         core.connect()
 
     def next_event(self) -> float:
-        """When it has something to do."""
+        """Return when it next has something to do."""
         at = self.machine.next_step()
         return min([self._renew_at, *(end for end, _ in self._runs.values()), *([] if at is None else [at])])
 
@@ -152,8 +152,8 @@ async def _outcomes(bodies: Sequence[Body]) -> list[Outcome]:
 class Fleet:
     """Hosts on one store, and the true time.
 
-    `lasts` says how many seconds the bodies of a stage take; they act at their end. A store without a clock of its own
-    has that of whoever asks, as a file has.
+    `lasts` has the seconds that the bodies of a stage take; they act at their end. A store without a clock of its own
+    uses the caller's, as a file does.
     """
 
     workflows: tuple[Definition[object], ...]
@@ -170,7 +170,7 @@ class Fleet:
         self.engine = self.open(self.time)
 
     def open(self, clock: ManualClock | HostClock, *workflows: Definition[object]) -> Engine:
-        """Return an engine of a process of its own, with this clock."""
+        """Return an engine of a separate process with this clock."""
         self._opened += 1
         stores = Stores(
             persistence=self.store,
@@ -188,7 +188,7 @@ class Fleet:
         sinks: Mapping[str, EventSink] | None = None,
         limits: Mapping[str, int] | None = None,
     ) -> FleetWorker:
-        """Start a worker on a machine whose clock is wrong by so much."""
+        """Start a worker on a machine whose clock is wrong by some seconds."""
         clock = HostClock(self.time, wrong_by)
         worker = FleetWorker(
             self.open(clock, *workflows).core, clock, self.lasts, sinks=sinks or {}, limits=limits or {}
@@ -198,11 +198,11 @@ class Fleet:
 
     @property
     def now(self) -> Micros:
-        """The true time."""
+        """Return the true time."""
         return micros(self.time.now())
 
     def pass_time(self, span: timedelta, between: Callable[[], None] = lambda: None) -> None:
-        """Let time pass, from event to event; `between` is called after each. The invariants hold all the time."""
+        """Let time pass from event to event; call `between` after each. The invariants are checked throughout."""
         until = self.time.monotonic() + span.total_seconds()
         while True:
             for worker in self.workers:
@@ -218,5 +218,5 @@ class Fleet:
         assert not found, "\n".join(map(str, found))
 
     def rows(self, kind: str) -> list[HistoryRow]:
-        """All rows of a type, of all runs."""
+        """Return all rows of a type, of all runs."""
         return [row for history in self.store.dump().history.values() for row in history if row.type == kind]

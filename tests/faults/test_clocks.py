@@ -1,7 +1,7 @@
-"""Workers' clocks that are minutes off, and are set by an hour while they work.
+"""Workers whose clocks are wrong by minutes, or are set by an hour while they work.
 
-What is due is due by the store's clock: nothing begins before that, nothing twice, nothing is forgotten, and nobody who
-is well loses what he holds.
+The store's clock decides what is due: nothing starts early, nothing starts twice, nothing is forgotten, and no healthy
+worker loses its jobs.
 """
 
 from collections import Counter
@@ -22,10 +22,10 @@ from tests.faults.fleet import LEASE, POLL, Fleet
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 LATE = 2 * POLL + 1
-"""Seconds within which maintenance finds what is due, and a worker claims it."""
+"""Seconds within which maintenance finds what is due and a worker claims it."""
 
 ran: list[tuple[str, str, int, float]] = []
-"""What was run, and when by the true time, in seconds since the beginning."""
+"""Return what ran, with the true time in seconds since the start."""
 fleets: list[Fleet] = []
 
 
@@ -35,7 +35,7 @@ def note(ctx: StageContext, what: str) -> None:
 
 @stage(retry=Retry(attempts=4, wait=7 * MINUTE, wait_max=7 * MINUTE, jitter=0.0))
 def stumble(ctx: StageContext, number: int) -> int:
-    """Fail three times; each time it is tried again after seven minutes."""
+    """Fail three times, with a retry after seven minutes each."""
     note(ctx, "stumble")
     if ctx.attempt < 4:
         raise ConnectionError("busy")
@@ -57,7 +57,7 @@ def handed_on(ctx: StageContext, number: int) -> int | NotYet:
 
 @stage(retry=Retry(attempts=1))
 def take_long(ctx: StageContext, number: int) -> int:
-    """It has one attempt: whoever takes it from a worker that is well ends its run."""
+    """A stage with one attempt: taking it from a healthy worker would end its run."""
     note(ctx, "take_long")
     return number
 
@@ -78,14 +78,14 @@ def open_fleet(*, has_clock: bool) -> Fleet:
 
 
 def start(fleet: Fleet, runs: int) -> None:
-    """Start runs, each of which begins a quarter of an hour after the one before."""
+    """Start runs at intervals of a quarter of an hour."""
     engine = fleet.engine.sync
     for number in range(runs):
         engine.start(ALL(number), id=f"r{number}", start_at=fleet.time.now() + number * 15 * MINUTE)
 
 
 def all_is_well(fleet: Fleet, runs: int) -> None:
-    """Nothing began early, twice or never, and nothing was taken from anybody."""
+    """Check that nothing started early, twice or never, and that no healthy worker lost a job."""
     rows = fleet.store.dump().runs.values()
     assert {run.status for run in rows} == {RunStatus.COMPLETED}
     assert len(rows) == runs
@@ -133,7 +133,7 @@ def test_clocks_that_are_off_and_are_set_change_nothing_where_the_store_has_one(
 
 @pytest.mark.parametrize("moment", [1.0, 61.0])
 def test_nobody_who_is_well_is_reaped_when_the_clock_of_a_file_is_set_forward(moment: float) -> None:
-    """A file has the clock of its machine. When that is set, what sleeps is due, but leases are as fresh as before."""
+    """A file has the clock of its machine. When that is set, sleeping jobs are due, but leases are as fresh as ever."""
     fleet = open_fleet(has_clock=False)
     workers = [fleet.worker() for _ in range(3)]
     start(fleet, 3)

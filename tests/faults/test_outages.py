@@ -1,4 +1,4 @@
-"""A sink that fails for an hour, all the time or most of the time: no event is lost, skipped, or put aside for it."""
+"""A sink that fails for an hour, always or mostly: no event is lost, skipped or dead-lettered."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -29,12 +29,12 @@ def add_one(ctx: StageContext, number: int) -> int:
 
 ADD = Pipeline("add", input=int).pipe(add_one.options(name="first")).pipe(add_one.options(name="second"))
 EVENTS_EACH: Final = 6
-"""The run is created; two stages say something and are completed; the run is completed."""
+"""The run is created; two stages publish and complete; the run completes."""
 
 
 @attrs.define
 class Receiver:
-    """Takes events, or fails as it is told; remembers what came, and when it was called."""
+    """A sink that takes events or fails as told; it records the events and the times of calls."""
 
     time: ManualClock
     came: list[Event] = attrs.field(factory=list[Event])
@@ -55,7 +55,7 @@ class Receiver:
 
 
 def away(draw: Random, share: float) -> Callable[[], Exception | None]:
-    """Fail that share of calls, in one way or another."""
+    """Fail a share of calls, in one way or another."""
 
     def fails() -> Exception | None:
         if draw.random() >= share:

@@ -1,4 +1,4 @@
-"""Databases that tests of several folders are given."""
+"""Databases for the tests of several folders."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.service)])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path, new_sqlite: Callable[[Path], str]) -> str:
-    """The URL of a database of each kind; of PostgreSQL that which the folder's tests share."""
+    """The URL of a database of each kind; on PostgreSQL the one that the folder's tests share."""
     if request.param == "postgres":
         found: str = request.getfixturevalue("shared_database")
         return found

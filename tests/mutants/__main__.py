@@ -1,8 +1,8 @@
-"""Hunts mutants, and says in a table what became of each. Ends with 1 if one survives.
+"""The command that hunts mutants and prints a table. Exits with 1 if one survives.
 
     make mutants [ONLY=name,name] [SEEDS=500] [JOBS=2] [WRITE=1]
 
-With WRITE the table takes the place of the one in docs/explanation/how-we-know.md.
+With WRITE the table replaces the one in docs/explanation/how-we-know.md.
 """
 
 import argparse
@@ -11,14 +11,14 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.mutants.hunting import SEEDS_MAX, Hunt, failing_anyway, hunt
-from tests.mutants.listed import BY_NAME, MUTANTS
+from tests.mutants.catalogue import BY_NAME, MUTANTS
+from tests.mutants.hunt import SEEDS_MAX, Hunt, failing_anyway, hunt
 from tests.mutants.mutant import Mutant
 from tests.mutants.table import summary, table, write
 
 
 def main() -> int:
-    """Hunt what is asked for."""
+    """Hunt the selected mutants."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants")
     parser.add_argument("--only", default="", help="names, separated by commas")
     parser.add_argument("--seeds", type=int, default=SEEDS_MAX, help="how many seeds a mutant may survive")

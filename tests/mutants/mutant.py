@@ -1,4 +1,4 @@
-"""What a planted bug is, and how it is planted: in a copy of the package, never in the checkout."""
+"""A planted bug, and the copy of the package in which it is planted; never the checkout."""
 
 import shutil
 from collections.abc import Mapping
@@ -12,12 +12,12 @@ PACKAGES: Final = ("adapters", "hosts", "kernel", "ports", "testing")
 
 
 class DoesNotApplyError(Exception):
-    """The code has changed: what a mutant replaces is not in it, or not once."""
+    """The code has changed: the text that a mutant replaces is missing or occurs more than once."""
 
 
 @attrs.frozen
 class Edit:
-    """One piece of text in one file, which occurs there exactly once, and what takes its place."""
+    """A replacement of a text that occurs exactly once in a file."""
 
     file: str
     old: str
@@ -26,13 +26,13 @@ class Edit:
 
 @attrs.frozen(kw_only=True)
 class Mutant:
-    """A bug.
+    """A planted bug.
 
     Attributes:
-        name: What it is called.
-        breaks: What the code does then, in a line.
-        caught_by: The invariants of which at least one must not hold then; L1 is that not all comes to its end.
-        edits: What makes the bug.
+        name: Its name.
+        breaks: The wrong behaviour, in a line.
+        caught_by: The invariants of which at least one must be violated; L1 means that not everything ends.
+        edits: The edits that plant it.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Mutant:
 
 
 def mutated(mutant: Mutant) -> Mapping[str, str]:
-    """Return the files of the checkout that a mutant changes, by path, with their changed text. DoesNotApplyError."""
+    """Return the files that a mutant changes, by path, with the changed text. Raises DoesNotApplyError."""
     texts: dict[str, str] = {}
     for edit in mutant.edits:
         text = texts.get(edit.file) or (ROOT / edit.file).read_text()
@@ -57,7 +57,7 @@ def mutated(mutant: Mutant) -> Mapping[str, str]:
 
 
 def plant(mutant: Mutant, folder: Path) -> None:
-    """Copy the package into a folder, as `holdfast`, with the bug in it. DoesNotApplyError."""
+    """Copy the package into a folder, as `holdfast`, with the bug planted. Raises DoesNotApplyError."""
     package = folder / "holdfast"
     for name in PACKAGES:
         shutil.copytree(ROOT / name, package / name)

@@ -1,9 +1,9 @@
-"""What became of each mutant, as a table for people, and its place in the docs."""
+"""The results of the hunt as a table, and its place in the documentation."""
 
 from collections.abc import Sequence
 from typing import Final
 
-from tests.mutants.hunting import Hunt
+from tests.mutants.hunt import Hunt
 from tests.mutants.mutant import ROOT
 
 PAGE: Final = ROOT / "docs" / "explanation" / "how-we-know.md"
@@ -30,7 +30,7 @@ def table(hunts: Sequence[Hunt]) -> str:
 
 
 def summary(hunts: Sequence[Hunt], seconds: float) -> str:
-    """Return what it comes to, in a sentence."""
+    """Return the summary in a sentence."""
     killed = [one.seed for one in hunts if one.is_killed and one.seed is not None]
     middle = sorted(killed)[len(killed) // 2] if killed else 0
     seeds = sum(one.seeds for one in hunts)
@@ -41,7 +41,7 @@ def summary(hunts: Sequence[Hunt], seconds: float) -> str:
 
 
 def write(hunts: Sequence[Hunt], seconds: float) -> None:
-    """Put the table into the docs, in place of the former one."""
+    """Replace the table in the documentation."""
     text = PAGE.read_text()
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
@@ -51,7 +51,7 @@ def write(hunts: Sequence[Hunt], seconds: float) -> None:
 
 
 def written() -> str:
-    """Return the table that is in the docs."""
+    """Return the table in the documentation."""
     _, _, rest = PAGE.read_text().partition(_BEGIN)
     found, _, _ = rest.partition(_END)
     return found

@@ -1,11 +1,11 @@
-"""Every planted bug is still one: what it replaces is in the code, once, and what comes of it is Python."""
+"""Every planted bug applies: the text that it replaces occurs once in the code, and the result is valid Python."""
 
 import ast
 from pathlib import Path
 
 import pytest
 
-from tests.mutants.listed import BY_NAME, MUTANTS
+from tests.mutants.catalogue import BY_NAME, MUTANTS
 from tests.mutants.mutant import ROOT, DoesNotApplyError, Edit, Mutant, mutated, plant
 from tests.mutants.table import written
 

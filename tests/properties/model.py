@@ -1,4 +1,4 @@
-"""What the kernel must come to, said again in the plainest way: dictionaries, and values instead of references."""
+"""A reference model of the kernel in the plainest form: dictionaries, and values instead of references."""
 
 from collections.abc import Iterator
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Pipelines to draw from."""
+"""Strategies that draw pipelines."""
 
 from attrs import evolve
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: slots are given out in order and never twice, and nobody waits for ever."""
+"""Concurrency slots under random events: given in order, never twice, and no run waits for ever."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias

@@ -1,4 +1,4 @@
-"""However often a function is run again, and from wherever: it ends as it did, and as its preview says."""
+"""Random forks: each ends as the run did and as its preview says."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""The checker of the invariants sees each of them broken, and nothing where nothing is."""
+"""The invariant checker finds each violation, and none in a valid history."""
 
 from collections import Counter
 from collections.abc import Callable

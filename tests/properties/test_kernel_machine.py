@@ -1,7 +1,7 @@
-"""Random pipelines, random interleavings of everything that can happen: the kernel does what a plain model does.
+"""Random pipelines and interleavings: the kernel agrees with a plain model.
 
-After every batch the store must keep the invariants, and its rows must be those that the model predicts. In the end all
-faults cease, one good worker drains the store, and every run must end.
+After every batch the store must keep the invariants and have the rows that the model predicts. At the end faults cease,
+one healthy worker drains the store, and every run must end.
 """
 
 import json

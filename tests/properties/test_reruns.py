@@ -1,4 +1,4 @@
-"""What a preview says of a rerun is exactly what runs; what it keeps is exactly what was given before."""
+"""A rerun runs exactly what its preview says, and keeps exactly the earlier outputs."""
 
 from typing import Any
 

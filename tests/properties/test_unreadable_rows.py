@@ -1,4 +1,4 @@
-"""Rows that can't be read, in every column of every table: their runs are blocked, and all others end."""
+"""Unreadable values in every column of every table: their runs are blocked, all others end."""
 
 import shutil
 import sqlite3

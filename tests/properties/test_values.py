@@ -1,4 +1,4 @@
-"""Whatever is accepted comes back equal and alike; whatever would not is refused, with its place."""
+"""Accepted values come back equal; all others are refused with their path."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from hypothesis import event, given, settings
 
 from holdfast.kernel.values import decode, encode
 from holdfast.ports.errors import DefinitionError, InvalidValueError, UnstorableValueError
-from tests.alike import are_alike, typed_values
+from tests.sample_values import are_alike, typed_values
 from tests.sizes import sized
 
 

@@ -1,1 +1,1 @@
-"""The simulator, and what it says of the engine."""
+"""Tests of the simulator, and of the engine with it."""

@@ -1,4 +1,4 @@
-"""Functions of all shapes whose worker is lost at every point: they end the same, with the same calls recorded."""
+"""Functions of all shapes whose worker is lost at every point: same results and recorded calls."""
 
 import asyncio
 import logging
@@ -28,8 +28,8 @@ from holdfast.testing.simulation.fibers import START
 from holdfast.testing.trials import RUN_ID, Subject, Trial, World
 from holdfast.testing.verdicts import is_excused, problems
 from tests.sizes import sized
-from tests.still import Again, tell
 from tests.unit.kernel.functions.corpus import CORPUS, WHEN_CANCELLED, WHEN_SENT, double, words
+from tests.virtual_time import Again, tell
 
 
 @workflow

@@ -1,4 +1,4 @@
-"""D1: what happens in a simulation is a function of its seed."""
+"""D1: a simulation is a function of its seed."""
 
 import json
 import os
@@ -12,11 +12,11 @@ from holdfast.ports.records import HistoryRow
 from holdfast.testing.simulation import simulate_seed
 from holdfast.testing.simulation.fibers import START
 from holdfast.testing.simulation.trace import described
-from tests.simulation.chain import chain
+from tests.simulation.chain_scenario import chain
 
 _PROGRAM = """
 from holdfast.testing.simulation import simulate_seed
-from tests.simulation.chain import chain
+from tests.simulation.chain_scenario import chain
 print(*(simulate_seed(seed, chain).hash for seed in range(1, 6)))
 """
 

@@ -1,4 +1,4 @@
-"""A worker that is lost after a commit, once for each that there is: of an order, and of a function that has it all."""
+"""A worker lost after each commit, one after the other, of a pipeline and of a function with every feature."""
 
 import asyncio
 import logging

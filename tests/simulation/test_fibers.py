@@ -1,4 +1,4 @@
-"""Processes and virtual time: who runs when, what a crash does, and async code in fibers."""
+"""Processes and virtual time: scheduling, crashes, and async code in fibers."""
 
 import asyncio
 from functools import partial

@@ -1,4 +1,4 @@
-"""Durable functions in the simulator: they are there, everything of theirs happens, and what breaks is seen."""
+"""Durable functions in the simulator: all their features occur, and violations are found."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Random workloads under random faults: every invariant holds, all comes to its end, and nothing is done in vain."""
+"""Random workloads under random faults: invariants hold, everything ends, and no work is wasted."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Documents become reports: the pipelines that the other files of this folder are checked against."""
+"""Documents become reports: the pipelines against which the other files of this folder are checked."""
 
 from datetime import timedelta
 

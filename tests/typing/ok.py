@@ -1,4 +1,4 @@
-"""What both type checkers must infer."""
+"""What both type checkers must infer of pipelines."""
 
 from collections.abc import Coroutine, Sequence
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""An order, as a durable function: what both type checkers must infer of it, and of its steps."""
+"""An order as a durable function: what both type checkers must infer of it and its steps."""
 
 import asyncio
 from collections.abc import Coroutine

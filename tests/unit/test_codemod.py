@@ -1,4 +1,4 @@
-"""The codemod finds a name where it is defined, and takes the texts of planted bugs along."""
+"""The codemod finds a name at its definition, and updates the texts of planted bugs."""
 
 from pathlib import Path
 

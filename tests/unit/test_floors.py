@@ -1,4 +1,4 @@
-"""What may be installed has a floor, above the holes that are known."""
+"""Dependencies have lower bounds above known vulnerabilities."""
 
 from tools.floors import floors
 

@@ -1,4 +1,4 @@
-"""What a user installs: the right files, and an import that is quick and brings no optional dependency."""
+"""The built package: its files, and a fast import without optional dependencies."""
 
 import os
 import subprocess
@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("adapters", "hosts", "kernel", "ports", "testing")
 OPTIONAL = ("alembic", "click", "hypothesis", "psycopg", "pydantic", "pytest", "rich")
 IMPORT_SECONDS_MAX = 0.5
-"""What no machine should take; what it costs is in what it imports, which is asked for exactly."""
-"""Of the processor: what else a machine does is not the import's fault."""
+"""An upper bound for any machine; the exact test is on the imported modules."""
+"""Processor time, so that other load on the machine does not matter."""
 
 SMOKE = f"""
 import sys, time
@@ -51,7 +51,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", params=["*.whl", "*.tar.gz"], ids=["wheel", "sdist"])
 def python(request: pytest.FixtureRequest, dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install what was built, alone, and return that environment's Python."""
+    """Install the wheel alone, and return that environment's Python."""
     (built,) = dist.glob(request.param)
     folder = tmp_path_factory.mktemp("venv")
     venv.create(folder, with_pip=True, symlinks=True)
@@ -109,7 +109,7 @@ def test_pytest_finds_the_plugin(python: Path, tmp_path: Path) -> None:
 
 
 def _package_files() -> set[str]:
-    """Return the files of the packages, from the root of the repository."""
+    """Return the files of the packages, relative to the repository."""
     return {
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
@@ -119,7 +119,7 @@ def _package_files() -> set[str]:
 
 
 def _run(*command: str, cwd: Path | None = None) -> str:
-    """Run a program, outside whatever environment we are in. Return what it prints."""
+    """Run a program outside the current environment, and return its output."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))
     }

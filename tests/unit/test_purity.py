@@ -1,4 +1,4 @@
-"""The folders keep to their rules, and the checker of the rules sees those who do not."""
+"""Import rules of the folders hold, and their checker finds violations."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""What has the wrong type is told where it is handed over, by a typed error that says what to do.
+"""Arguments of the wrong type raise a typed error at the call that says what to do.
 
-The type checkers find these too, so all of it is `Any` here.
+Type checkers find these too, so everything here is `Any`.
 """
 
 from collections.abc import Callable

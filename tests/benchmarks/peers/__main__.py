@@ -14,8 +14,8 @@ import attrs
 import psycopg
 
 from tests.benchmarks.peers.aging import finished
-from tests.benchmarks.peers.asking import PeerFailedError, Taken, take
 from tests.benchmarks.peers.environments import python_of, version_of
+from tests.benchmarks.peers.measurement import PeerFailedError, Taken, take
 from tests.benchmarks.peers.results import About, Result, result_of, save
 from tests.benchmarks.peers.rows import ALL, Row, rows
 from tests.benchmarks.peers.table import table

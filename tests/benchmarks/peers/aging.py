@@ -6,8 +6,8 @@ from typing import Any, Final
 import attrs
 import psycopg
 
-from tests.benchmarks.peers.asking import take
 from tests.benchmarks.peers.environments import HOLDFAST
+from tests.benchmarks.peers.measurement import take
 from tests.benchmarks.peers.rows import Row
 from tests.benchmarks.sites import Before, Site
 

@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 import cattrs
 
-from tests.benchmarks.peers.asking import Taken
+from tests.benchmarks.peers.measurement import Taken
 from tests.benchmarks.peers.rows import Row
 
 COSTS: Final = ("python_ms", "server_ms", "writes", "statements", "wal_bytes", "bytes")

@@ -1,1 +1,1 @@
-"""The Lambda path as a whole: a queue and a timer invoke functions that live on one database."""
+"""The whole Lambda path: a queue and a timer invoke functions on one database."""

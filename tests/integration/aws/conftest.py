@@ -1,4 +1,4 @@
-"""A region of AWS, and databases."""
+"""An AWS region and databases."""
 
 import secrets
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ def aws() -> Iterator[FakeAws]:
 
 @pytest.fixture(scope="session")
 def shared_database(postgres_url: str) -> Iterator[str]:
-    """A database for all these tests: each has a namespace of its own in it."""
+    """A database that these tests share: each has its own namespace in it."""
     with fresh_database(postgres_url) as url:
         yield url
 
 
 @pytest.fixture
 def namespace() -> str:
-    """A namespace of the test's own."""
+    """A namespace for one test."""
     return f"test-{secrets.token_hex(6)}"

@@ -1,4 +1,4 @@
-"""What is deployed, in the tests of Lambda's own runtime client."""
+"""The handlers that the tests of Lambda's runtime client deploy."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ served: Final[Counter[int]] = Counter()
 
 @stage
 async def where(number: int) -> list[int]:
-    """Give the process, and how many bodies its loop has run."""
+    """Return the pid, and the number of bodies that its loop has run."""
     served[id(asyncio.get_running_loop())] += 1
     return [os.getpid(), served[id(asyncio.get_running_loop())], number]
 

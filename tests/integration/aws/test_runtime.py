@@ -1,4 +1,4 @@
-"""The handlers under Lambda's own runtime client: its bootstrap, its events and contexts, its deadlines and its end."""
+"""The handlers under Lambda's own runtime client: bootstrap, events, contexts, deadlines, shutdown."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -13,9 +13,9 @@ from holdfast.kernel.commands import LeaseReapStale, SessionClose
 from holdfast.ports.persistence import FindRun, JobsOfRun
 from holdfast.ports.records import JobState, RunName
 from tests.aws import REGION, FakeAws
+from tests.event_source_mapping import EventSource
 from tests.integration.aws.functions import BLOCKS, WHERE, counts, open_engine
 from tests.postgres import plain_url
-from tests.pump import EventSource
 from tests.runtime_api import Answer, Function
 
 pytestmark = pytest.mark.service
@@ -47,7 +47,7 @@ def environment(
 def engine(
     environment: dict[str, str], shared_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Engine]:
-    """What starts runs, elsewhere."""
+    """The engine that starts runs, outside of the functions."""
     monkeypatch.setenv("DATABASE_URL", shared_database)
     engine = open_engine()
     with engine.sync:
@@ -80,7 +80,7 @@ def source_of(aws: FakeAws, invoke: Callable[[Any], Answer], batch: int = 10) ->
 def test_one_process_serves_batch_after_batch_and_is_frozen_between_them(
     aws: FakeAws, engine: Engine, start: Start, shared_database: str, namespace: str
 ) -> None:
-    """With one event loop and one connection, which listens to nothing."""
+    """With one event loop and one connection, without a listener."""
     function = start()
     source = source_of(aws, function.invoke, batch=2)
     runs = [engine.sync.start(WHERE(number), id=str(number)) for number in range(6)]

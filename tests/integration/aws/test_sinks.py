@@ -1,4 +1,4 @@
-"""Events reach a topic and a bus by way of the outbox, and those that are too large are parked with the reason."""
+"""Events reach an SNS topic and an EventBridge bus; those that are too large become dead letters."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -31,7 +31,7 @@ ONE = Pipeline("one", input=int).pipe(plain)
 
 @attrs.frozen
 class Fattened:
-    """A sink whose events of one run are larger than they are."""
+    """A sink that makes the events of one run larger."""
 
     inner: EventSink
     run_id: str

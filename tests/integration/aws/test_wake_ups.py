@@ -1,4 +1,4 @@
-"""What sleeps is woken by schedules of EventBridge, and by the timer where those are lost; both in virtual time."""
+"""EventBridge schedules wake sleeping jobs, and the timer does where schedules are lost; in virtual time."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -23,7 +23,7 @@ SLEEPS, STEPS = 10, 100
 EACH = timedelta(days=3) / SLEEPS
 
 steps: Counter[str] = Counter()
-"""How often a step's body began, by its idempotency key."""
+"""The number of starts of each step, by idempotency key."""
 
 
 @step
@@ -34,7 +34,7 @@ async def plus(x: int, y: int) -> int:
 
 @workflow
 async def days(number: int) -> int:
-    """Three days, and a hundred steps."""
+    """Three days and a hundred steps."""
     x = 0
     for _ in range(SLEEPS):
         for _ in range(number // SLEEPS):
@@ -54,7 +54,7 @@ RETRIED = Pipeline("retried", input=int).pipe(third_time)
 
 
 class Counted:
-    """Counts what a scheduler is asked for; how often each wake-up is sent is up to `times`."""
+    """Counts requests to a scheduler; `times` decides how often each wake-up is sent."""
 
     def __init__(self, inner: Scheduler, times: int) -> None:
         self._inner = inner
@@ -73,7 +73,7 @@ class Counted:
 
 
 class Clouds:
-    """Makes a cloud with a scheduler of EventBridge."""
+    """Creates clouds with an EventBridge scheduler."""
 
     def __init__(self, aws: FakeAws, url: str, namespace: str) -> None:
         self.aws = aws
@@ -113,7 +113,7 @@ def pumped(cloud: Cloud) -> None:
 
 
 def carried_out(clouds: Clouds, cloud: Cloud, an_hour: Callable[[], object]) -> int:
-    """Have a run of three days and a hundred steps carried out; return how many hours that took."""
+    """Carry out a run of three days and a hundred steps; return the hours that took."""
     run = cloud.engine.sync.start(days(STEPS))
     hours = 0
     while run.info().ended_at is None:
@@ -130,7 +130,7 @@ def carried_out(clouds: Clouds, cloud: Cloud, an_hour: Callable[[], object]) -> 
 
 @pytest.mark.slow
 def test_three_days_of_sleeps_need_no_round_of_the_timer(clouds: Clouds) -> None:
-    """Each sleep is a schedule, and an invocation when it is over."""
+    """Each sleep is a schedule, with an invocation at its end."""
     with closing(clouds.make(1)) as cloud:
         hours = carried_out(clouds, cloud, lambda: clouds.aws.send_due(clouds.group, cloud.clock.now()))
 
@@ -164,7 +164,7 @@ def test_where_all_wake_ups_are_lost_the_timer_wakes(clouds: Clouds) -> None:
 
 
 def test_a_retry_that_is_soon_due_comes_to_the_second(clouds: Clouds) -> None:
-    """It waits in the queue, and there is no round of the timer in between."""
+    """It waits in the queue, without a timer tick in between."""
     with closing(clouds.make(1)) as cloud:
         run = cloud.engine.sync.start(RETRIED(7))
         for _ in range(2):

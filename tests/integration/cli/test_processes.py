@@ -1,4 +1,4 @@
-"""Workers and commands as processes of their own, on one SQLite file: killed, drained, interrupted, watched."""
+"""Workers and commands as processes on one SQLite file: killed, drained, interrupted, watched."""
 
 import json
 import os
@@ -76,7 +76,7 @@ class Shop:
         return f"sqlite:///{self.folder}/shop.db"
 
     def start(self, workflow: str, id: str) -> None:
-        """Start a run from this process, which is quicker than another one."""
+        """Start a run from this process, which is faster than with a command."""
         module = runpy.run_path(str(self.folder / "shop.py"))
         with cast("Engine", module["engine"]).sync as engine:
             engine.start(module[workflow](), id=id)
@@ -122,7 +122,7 @@ class Shop:
 
     @contextmanager
     def worker(self, *options: str) -> Generator[subprocess.Popen[str]]:
-        """Run a worker that has told of its start."""
+        """Run a worker, and wait until it has logged its start."""
         with self.process("worker", "--json", *options) as process:
             assert process.stdout is not None
             started = json.loads(process.stdout.readline())
@@ -130,7 +130,7 @@ class Shop:
             yield process
 
     def wait_until_reached(self) -> None:
-        """Return when a body has come to the point that it tells of."""
+        """Wait until a body has reached the point that it reports."""
         # Opened for both ends, so that opening does not wait for a body that may never come.
         fifo = os.open(self.folder / "reached", os.O_RDWR)
         try:
@@ -231,7 +231,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(shop: Shop) -> None:
 
 
 def _read_until(controller: int, part: str | None) -> str:
-    """Read what a terminal shows until it shows `part`; until its program ends if None."""
+    """Read the output of a terminal up to `part`; to the end of its program if None."""
     shown = ""
     while part is None or part not in shown:
         try:

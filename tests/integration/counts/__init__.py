@@ -1,1 +1,1 @@
-"""What things cost, counted in statements and commits: never timed."""
+"""The costs of operations, counted in statements and commits, never timed."""

@@ -1,4 +1,4 @@
-"""Engines on both databases, and what they send to them."""
+"""Engines on both databases, with their statement counters."""
 
 import secrets
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.kernel.authoring.calls import Definition
-from tests.integration.counts.statements import Statements, count_statements
+from tests.integration.counts.statement_counter import Statements, count_statements
 from tests.postgres import fresh_database
 
 OpenEngine = Callable[..., Engine]
@@ -15,7 +15,7 @@ OpenEngine = Callable[..., Engine]
 
 @pytest.fixture(scope="session")
 def shared_database(postgres_url: str) -> Iterator[str]:
-    """A database for all these tests: each has a namespace of its own in it."""
+    """A database that these tests share: each has its own namespace in it."""
     with fresh_database(postgres_url) as url:
         yield url
 
@@ -28,19 +28,19 @@ def url(database_url: str) -> str:
 
 @pytest.fixture
 def namespace() -> str:
-    """A namespace of the test's own."""
+    """A namespace for one test."""
     return f"test-{secrets.token_hex(6)}"
 
 
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
-    """What is sent to the database."""
+    """The statements sent to the database."""
     return count_statements(monkeypatch)
 
 
 @pytest.fixture
 def open_engine(url: str, namespace: str, statements: Statements) -> Iterator[OpenEngine]:
-    """Opens engines on that database, with tables, whose statements are counted; closes them in the end."""
+    """Opens engines on that database, with tables and counted statements; closes them at the end."""
     opened: list[Engine] = []
 
     def open_one(*workflows: Definition[object]) -> Engine:

@@ -1,4 +1,4 @@
-"""What commands cost: one commit for a batch, and as many statements for five jobs as for five hundred."""
+"""The cost of commands: one commit for a batch, and as many statements for five jobs as for 500."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -48,7 +48,7 @@ from holdfast.ports.persistence import FindRun, Lane, RunsByKey
 from holdfast.ports.records import JobKind, Payload, Run, RunName
 from holdfast.testing.sink import MemorySink
 from tests.integration.counts.conftest import OpenEngine
-from tests.integration.counts.statements import Statements
+from tests.integration.counts.statement_counter import Statements
 from tests.sizes import sized
 
 pytestmark = pytest.mark.sized
@@ -103,7 +103,7 @@ FATAL = Failed(failure=Failure(code="oops", message="no", retryable=False))
 
 
 class Worked:
-    """An engine and a session: what a worker does, one command at a time."""
+    """An engine and a session that do a worker's work one command at a time."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -133,7 +133,7 @@ class Worked:
         said: tuple[AttemptOutput, ...] = (),
         take_next: str | None = None,
     ) -> list[Attempt]:
-        """Settle attempts, and return those that were taken with them."""
+        """Settle attempts, and return those that the settles claimed."""
         commands = [
             JobSettle(
                 namespace=self.namespace,
@@ -170,7 +170,7 @@ def worked(open_engine: OpenEngine) -> Worked:
 
 
 def costs(statements: Statements, do: Callable[[int], object]) -> Statements:
-    """What it costs to do something for few, when that is what it costs for many too."""
+    """Return the cost of an operation on few, and check that it is the same for many."""
     found: list[Statements] = []
     for number in (FEW, MANY):
         with statements.of() as within:
@@ -289,7 +289,7 @@ def test_settling_many_jobs_is_one_commit_and_costs_no_more_statements_than_sett
 def test_settles_that_take_the_next_jobs_are_one_commit_and_cost_one_statement_more(
     worked: Worked, statements: Statements
 ) -> None:
-    """The session is read. In return there is no claim, and nothing to be rewritten by one."""
+    """The extra statement reads the session. In return there is no separate claim."""
     worked.create(FEW + MANY, "long")
     attempts = iter([worked.claim(FEW), worked.claim(MANY)])
     taken: list[int] = []
@@ -406,7 +406,7 @@ def test_renewing_a_session_writes_one_row_whatever_it_holds(worked: Worked, sta
 
 
 def test_a_claim_that_finds_nothing_is_one_query(worked: Worked, statements: Statements) -> None:
-    """Not even its session is looked at; and on SQLite it keeps no writer out."""
+    """Not even the session is read; and on SQLite it blocks no writer."""
     with statements.of() as within:
         assert worked.claim(100) == ()
 
@@ -420,7 +420,7 @@ def test_a_claim_that_finds_nothing_is_one_query(worked: Worked, statements: Sta
 def test_settling_items_costs_the_same_however_wide_their_map_is(
     worked: Worked, statements: Statements
 ) -> None:
-    """And the run's row, which every settle writes, holds counters only."""
+    """The run's row, which every settle writes, holds counters only."""
     found: list[tuple[Statements, int]] = []
     for width in (200, 10_000):
         (run,) = worked.create(1, "wide")
@@ -562,7 +562,7 @@ def test_a_flush_costs_no_more_statements_for_many_runs_than_for_few(
 def test_running_again_costs_no_more_statements_for_a_run_of_many_items_than_for_one_of_ten(
     worked: Worked, statements: Statements, *, done: bool, most: int
 ) -> None:
-    """Whether they are open or done: what is open is closed, and what is done is kept, without looking at any."""
+    """Open items are closed and completed ones kept without reading them."""
     found: list[Statements] = []
     for width in (10, most):
         worked.create(1, "broad")
@@ -763,7 +763,7 @@ RATED = Pipeline("rated", input=int).pipe(rated)
 def test_a_rate_limit_costs_only_those_who_have_one(
     open_engine: OpenEngine, statements: Statements, pipeline: Pipeline[int, int]
 ) -> None:
-    """No statement about rates is sent for a stage without one, whatever becomes of it."""
+    """Stages without a rate limit send no statement about rates."""
     engine = open_engine(pipeline)
     for number in range(5):
         engine.sync.start(pipeline(number))

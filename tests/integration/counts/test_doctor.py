@@ -1,4 +1,4 @@
-"""What a look through the whole store costs: a page of many runs no more than a page of few, and nothing is locked."""
+"""The cost of `holdfast doctor`: a page of many runs costs no more than a page of few, and locks nothing."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.hosts.maintenance.doctor import scan
 from tests.integration.counts.conftest import OpenEngine
-from tests.integration.counts.statements import Statements
+from tests.integration.counts.statement_counter import Statements
 from tests.integration.counts.test_commands import COMPLETED, FEW, LONG, MANY, SHORT, Worked
 from tests.postgres import fresh_database
 
@@ -17,7 +17,7 @@ PAGE = 50
 
 @pytest.fixture(scope="module")
 def shared_database(postgres_url: str) -> Iterator[str]:
-    """A database for these tests alone: what others leave in theirs would be looked at, and what is broken twice."""
+    """A database for these tests alone: runs of other tests would be scanned, too."""
     with fresh_database(postgres_url) as url:
         yield url
 

@@ -1,4 +1,4 @@
-"""What durable functions cost: a commit for each step of a chain, one for many runs at once, no more for a wake-up."""
+"""The cost of durable functions: one commit for each step of a chain, one for many runs at once."""
 
 from datetime import timedelta
 from typing import Any
@@ -27,7 +27,7 @@ from holdfast.ports.json import canonical
 from holdfast.ports.persistence import HistoryOf, Lane
 from holdfast.ports.records import Payload
 from tests.integration.counts.conftest import OpenEngine
-from tests.integration.counts.statements import Statements
+from tests.integration.counts.statement_counter import Statements
 from tests.sizes import sized
 
 pytestmark = pytest.mark.sized
@@ -97,7 +97,7 @@ async def chain_elsewhere(steps: int) -> int:
 def test_a_step_of_a_queue_is_two_rows_and_six_commits(
     open_engine: OpenEngine, statements: Statements, steps: int
 ) -> None:
-    """Recorded and parked, claimed and settled, and its function claimed again; the session is opened around them."""
+    """Recorded and parked, claimed and settled, and its function claimed again; plus opening the session."""
     engine = open_engine(chain_elsewhere)
     engine.sync.start(chain_elsewhere(steps), id="x")
     host = ServerlessHost(engine)
@@ -120,7 +120,7 @@ def test_steps_of_many_runs_share_commits(open_engine: OpenEngine, statements: S
 
 
 class Driven:
-    """Runs of a function that are driven, one command at a time."""
+    """Runs of a function that are driven one command at a time."""
 
     def __init__(self, kernel: Kernel, namespace: str, runs: int) -> None:
         self.kernel, self.namespace = kernel, namespace
@@ -161,7 +161,7 @@ class Driven:
 
 
 def costs(open_engine: OpenEngine, statements: Statements, what: str, runs: int) -> tuple[int, int]:
-    """Return how many statements and commits it takes to do something of so many runs."""
+    """Return the statements and commits of an operation on so many runs."""
     engine = open_engine(nap)
     driven = Driven(engine.kernel, engine.core.namespace, runs)
     if what == "record again":

@@ -1,4 +1,4 @@
-"""What replays cost a store: a wake-up one reading of the history, a check of open runs nothing but readings."""
+"""The cost of replays: a wake-up reads the history once, an upgrade check only reads."""
 
 from datetime import timedelta
 
@@ -14,7 +14,7 @@ from holdfast.kernel.commands import Attempt, FunctionWaiting, JobRecord, Outcom
 from holdfast.ports.json import canonical
 from holdfast.ports.records import Payload
 from tests.integration.counts.conftest import OpenEngine
-from tests.integration.counts.statements import Statements
+from tests.integration.counts.statement_counter import Statements
 from tests.integration.counts.test_commands import Worked
 
 BATCH = 500
@@ -35,7 +35,7 @@ async def chain(length: int) -> int:
 
 
 def recorded(worked: Worked, length: int) -> Attempt:
-    """An attempt at a run of which so many steps are recorded already."""
+    """Return an attempt at a run with so many recorded steps."""
     worked.create(1, "chain", {"length": length})
     (attempt,) = worked.claim(1)
     for first in range(0, length, BATCH):

@@ -1,4 +1,4 @@
-"""What a run leaves behind when it has ended: so many rows and bytes, and nothing in the tables of work."""
+"""The storage that an ended run takes: rows and bytes, and nothing in the tables of open work."""
 
 import contextlib
 import sqlite3
@@ -14,7 +14,7 @@ from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.steps import step
 from tests.integration.counts.conftest import OpenEngine
-from tests.integration.counts.statements import Statements
+from tests.integration.counts.statement_counter import Statements
 
 RUNS: Final = 50
 STEPS: Final = 20
@@ -42,9 +42,9 @@ GROWN: Final = Pipeline("grown", input=int).pipe(grow)
 
 
 def left(url: str, namespace: str) -> tuple[Mapping[str, int], float]:
-    """Return how many rows there are in the tables that have any, and bytes in them all, for each of the runs.
+    """Return the number of rows by table and of bytes in all tables, for each run.
 
-    Bytes are what PostgreSQL says of rows; SQLite does not say.
+    PostgreSQL reports the bytes of rows; SQLite does not.
     """
     of_run = "IN (SELECT key FROM holdfast_runs WHERE namespace = 'NAMESPACE')".replace(
         "NAMESPACE", namespace
@@ -133,7 +133,7 @@ def test_a_run_of_one_stage_leaves_one_row_and_its_three_events(
 def test_a_step_writes_two_rows_beside_what_its_run_does(
     open_engine: OpenEngine, statements: Statements
 ) -> None:
-    """Its own, and that of the run, which counts them."""
+    """Its own row, and that of the run, which counts it."""
     engine = open_engine(chain)
     with statements.of() as within:
         engine.sync.start_all([chain(STEPS) for _ in range(RUNS)])

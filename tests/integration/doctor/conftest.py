@@ -1,4 +1,4 @@
-"""A database of each kind with runs at every stage of their lives, and a hand that writes to it beside Holdfast."""
+"""Databases with runs at every stage of their lives, and a connection that writes past Holdfast."""
 
 import secrets
 import shutil
@@ -37,7 +37,7 @@ from holdfast.kernel.commands import Suspended as HandedOn
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import Lane
 from holdfast.ports.records import Payload
-from tests.pace import look_often
+from tests.poll_intervals import look_often
 from tests.postgres import fresh_database
 
 HOUR: Final = 3_600_000_000
@@ -136,7 +136,7 @@ class Scene:
         self.kernel.dispatch(JobSettle(job=attempt.job, epoch=attempt.epoch, outcome=outcome))
 
     def set_up(self) -> None:
-        """Have runs in all kinds of places; each is alone when it is worked on."""
+        """Create runs in all states; each is driven alone."""
         engine = self.engine
         engine.register_sink("audit")
         engine.start(SIMPLE(1), id="done", idempotency_key="k")
@@ -165,7 +165,7 @@ class Scene:
     # What Holdfast does not know of.
 
     def sql(self, sql: str) -> list[tuple[Any, ...]]:
-        """Carry out a statement in a transaction of its own. `{done}` and the like are the keys of runs."""
+        """Run a statement in a transaction of its own. `{done}` and the like are keys of runs."""
         if "{" in sql:
             keys = self._ask("SELECT id, generation, key FROM holdfast_runs ORDER BY generation")
             names = {f"{name}_{generation}": key for name, generation, key in keys}
@@ -187,12 +187,12 @@ class Scene:
     # What the doctor says.
 
     def found(self, *, repair: bool = False, blobs: bool = False) -> set[tuple[str, str]]:
-        """Return each finding as its code and the run, or what else it is about."""
+        """Return each finding as its code and the run or other subject."""
         return said(self.engine.doctor(repair=repair, blobs=blobs))
 
 
 def said(diagnosis: Diagnosis) -> set[tuple[str, str]]:
-    """Return each finding as its code and the run, or what else it is about; what is repaired with a mark."""
+    """Return each finding as its code and subject, with a mark if it was repaired."""
     return {
         (f"{one.code}{'*' if one.repaired else ''}", one.run_id or one.key or "")
         for one in diagnosis.findings
@@ -203,7 +203,7 @@ def said(diagnosis: Diagnosis) -> set[tuple[str, str]]:
 def model(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, Path]]:
-    """A database of each kind that is set up once, with the folder of its blobs. Tests work on copies."""
+    """A prepared database of each kind, with its blob folder. Tests work on copies."""
     folder = tmp_path_factory.mktemp("model")
     with ExitStack() as stack:
         if request.param == "postgres":
@@ -218,7 +218,7 @@ def model(
 
 @pytest.fixture
 def scene(model: tuple[str, Path], tmp_path: Path) -> Iterator[Scene]:
-    """Runs in all kinds of places."""
+    """Runs in all states."""
     url, folder = model
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     with ExitStack() as stack:
@@ -231,7 +231,7 @@ def scene(model: tuple[str, Path], tmp_path: Path) -> Iterator[Scene]:
 
 @pytest.fixture
 def empty(scene: Scene) -> Scene:
-    """An engine on a database with tables only."""
+    """An engine on a database with empty tables."""
     kept = {"holdfast_version", "holdfast_sessions"}
     sql = "SELECT name FROM sqlite_master WHERE type = 'table'"
     if not scene.url.startswith("sqlite"):
@@ -244,7 +244,7 @@ def empty(scene: Scene) -> Scene:
 
 @contextmanager
 def _copied(url: str) -> Generator[str]:
-    """Copy a database that nobody is connected to, and drop the copy in the end."""
+    """Copy a database without connections, and drop the copy at the end."""
     name = f"{urlsplit(url).path[1:]}_{secrets.token_hex(4)}"
     server = urlunsplit(urlsplit(url)._replace(path="/postgres"))
     with psycopg.connect(server, autocommit=True) as connection:
@@ -258,7 +258,7 @@ def _copied(url: str) -> Generator[str]:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let workers look after bodies, sessions and the store more often than every few seconds."""
+    """Shorten the intervals at which workers check bodies, sessions and the store."""
     look_often(monkeypatch)
 
 

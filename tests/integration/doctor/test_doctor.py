@@ -1,4 +1,4 @@
-"""What the doctor looks at beside single runs, how it is asked, and that it sees nothing where nothing is."""
+"""The doctor's checks beyond single runs, its options, and no findings in a healthy store."""
 
 import threading
 from datetime import UTC, datetime, timedelta
@@ -26,7 +26,7 @@ BUSY_FOR: Final = 3.0
 
 
 def test_rows_of_a_run_that_is_gone_are_seen(scene: Scene) -> None:
-    """They are left alone: who knows what they are good for."""
+    """They are left alone: their value is unknown."""
     ((key,),) = scene.sql("SELECT key FROM holdfast_runs WHERE id = 'new'")
     scene.sql("DELETE FROM holdfast_runs WHERE key = '{new}'")
 
@@ -72,7 +72,7 @@ def test_dead_letters_are_seen(scene: Scene) -> None:
 
 
 def test_a_sink_that_takes_nothing_is_seen(scene: Scene) -> None:
-    """Only where workers live, and after a while: everything may fail once."""
+    """Only where workers run, and after a while: any delivery may fail once."""
     scene.sql("UPDATE holdfast_sinks SET failures = 3, error = 'down'")
     assert scene.found() == set()
     scene.sql("UPDATE holdfast_sinks SET created_at = 1")
@@ -102,7 +102,7 @@ def test_nothing_is_late_where_nobody_works(scene: Scene) -> None:
 
 
 def _blob(scene: Scene) -> Path:
-    """The one that there is."""
+    """Return the only blob."""
     (path,) = [path for path in scene.blobs.rglob("*") if path.is_file() and path.stat().st_size > len(LARGE)]
     return path
 
@@ -131,7 +131,7 @@ def test_an_engine_without_blobs_can_not_say_that_they_are_there(scene: Scene) -
 
 @pytest.mark.parametrize(("version", "what"), [("0001", "db upgrade"), ("9999", "newer")])
 def test_tables_of_another_version_are_all_that_is_told(scene: Scene, version: str, what: str) -> None:
-    """Nothing is read from them, and they are not upgraded: others may be at work."""
+    """Nothing is read from them, and they are not upgraded: other processes may use them."""
     ((newest,),) = scene.sql("SELECT version_num FROM holdfast_version")
     scene.sql(f"UPDATE holdfast_version SET version_num = '{version}'")
     other = Engine.open(scene.url, workflows=ALL)
@@ -203,7 +203,7 @@ def test_an_event_loop_can_ask(scene: Scene) -> None:
 def test_what_is_broken_is_found_on_whatever_page_it_is(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Runs hang on runs of other pages, and histories have pages of their own."""
+    """Runs may depend on runs of other pages, and histories have pages of their own."""
     monkeypatch.setattr(scan, "PAGE_RUNS", 2)
     monkeypatch.setattr(scan, "PART_ROWS", 3)
     monkeypatch.setattr(scan, "ROWS_AT_ONCE", 2)
@@ -223,7 +223,7 @@ def test_what_is_broken_is_found_on_whatever_page_it_is(
 
 @pytest.mark.slow
 def test_a_busy_database_is_sound(empty: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is in motion while it is looked at: it is looked at again and again, in small pages."""
+    """Rows that change during the scan are checked again, in small pages."""
     monkeypatch.setattr(scan, "PAGE_RUNS", 7)
     engine = empty.engine
     engine.register_sink("audit")

@@ -1,4 +1,4 @@
-"""Reads the pages of the documentation: their links, headings and blocks of code."""
+"""A reader of the documentation's pages: links, headings and code blocks."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ _HEADING: Final = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 @attrs.frozen
 class Block:
-    """A fenced block of a page. `shown` is the text block right after it: what it prints."""
+    """A fenced block of a page. `shown` is the text block right after it, its output."""
 
     language: str
     code: str
@@ -44,12 +44,12 @@ def prose(page: Path) -> str:
 
 
 def links(page: Path) -> list[str]:
-    """Return where the links of a page lead."""
+    """Return the targets of the links of a page."""
     return _LINK.findall(prose(page))
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the names by which the headings of a page can be reached."""
+    """Return the anchors of the headings of a page."""
     plain = (
         re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in _HEADING.findall(prose(page))
     )

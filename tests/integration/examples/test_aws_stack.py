@@ -1,4 +1,4 @@
-"""The stack for AWS: what is deployed is what the handlers need, and no more; and it works."""
+"""The AWS stack deploys what the handlers need, and no more; and it works."""
 
 import importlib
 import os
@@ -15,9 +15,9 @@ import pytest
 from holdfast import Engine
 from holdfast.adapters.sql.persistence import SqlPersistence
 from tests.aws import REGION, FakeAws, fake_aws
+from tests.event_source_mapping import EventSource
 from tests.integration.examples.pages import DOCS
 from tests.lambdas import FakeContext, failures
-from tests.pump import EventSource
 
 STACK: Final = DOCS / "examples" / "aws"
 TEMPLATE: Final = STACK / "template.yaml"
@@ -28,7 +28,7 @@ def read_template() -> Any:
     yaml: Any = importlib.import_module("yaml")
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        """Knows the short forms of CloudFormation's functions."""
+        """A YAML loader for the short forms of CloudFormation's functions."""
 
     def short(loader: Any, tag: str, node: Any) -> dict[str, Any]:
         value: Any
@@ -53,7 +53,7 @@ def functions(template: Any) -> dict[str, Any]:
 
 
 def statements(template: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What anybody is allowed."""
+    """Return the statements of all policies."""
     for name, one in template["Resources"].items():
         properties = one.get("Properties", {})
         documents = [
@@ -125,7 +125,7 @@ def aws() -> Iterator[FakeAws]:
 
 @pytest.fixture
 def app(aws: FakeAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """What is deployed, with the environment that the template gives it."""
+    """The deployed application, with the environment from the template."""
     url = f"sqlite:///{tmp_path}/app.db"
     store = SqlPersistence(url)
     store.setup()

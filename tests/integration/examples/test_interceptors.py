@@ -1,4 +1,4 @@
-"""The examples of interceptors do what their pages say."""
+"""The interceptor examples do what their pages say."""
 
 import runpy
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""The pages say what is so: their code runs, their links lead somewhere, and what they list is complete."""
+"""The pages are right: code runs, links resolve, lists are complete."""
 
 import contextlib
 import io
@@ -31,7 +31,7 @@ from holdfast.ports.json import parse
 from tests.aws import REGION, fake_aws
 from tests.integration.examples.pages import DOCS, PAGES, ROOT, anchors, blocks, links, prose, table
 from tests.nats import private_nats
-from tests.pace import look_often
+from tests.poll_intervals import look_often
 
 PROMISES = (
     "State changes happen exactly once",
@@ -67,7 +67,7 @@ def _nats() -> Generator[str]:
 
 @contextlib.contextmanager
 def _surroundings(page: Path, patched: pytest.MonkeyPatch) -> Generator[None]:
-    """What a page takes for granted."""
+    """The environment that a page presupposes."""
     if page.name == "nats.md":
         with _nats() as url:
             patched.setenv("NATS_URL", url)

@@ -1,4 +1,4 @@
-"""The parts of the demo: what is measured, and the page that is made of it."""
+"""The parts of the demo: its measurements, and the page made from them."""
 
 import sysconfig
 from html.parser import HTMLParser
@@ -159,7 +159,7 @@ def _module(
 
 
 class _Reader(HTMLParser):
-    """Reads a page, and keeps what must fit together."""
+    """An HTML parser that checks a page's structure."""
 
     def __init__(self) -> None:
         super().__init__()

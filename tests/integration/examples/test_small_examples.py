@@ -1,4 +1,4 @@
-"""The small examples are run as their users run them."""
+"""The small examples, run as users run them."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ def test_hello_says_so_and_says_it_again(example: str, tmp_path: Path) -> None:
 
 
 class TripWorker:
-    """A worker of the trips in this folder, and what its bodies have printed."""
+    """A worker of the trips in this folder, with the output of its bodies."""
 
     def __init__(self, folder: Path) -> None:
         command = [sys.executable, "-m", "holdfast.hosts.cli.main", "worker", "trip:engine", "--lease", "1"]
@@ -38,7 +38,7 @@ class TripWorker:
         self._out = self._process.stdout
 
     def read_until(self, text: str) -> list[str]:
-        """Return the lines up to the one that has this text."""
+        """Return the lines up to the one that contains this text."""
         lines: list[str] = []
         for line in self._out:
             lines.append(line.rstrip())
@@ -47,7 +47,7 @@ class TripWorker:
         raise AssertionError(lines)
 
     def kill(self) -> None:
-        """End it as `kill -9` does."""
+        """End it with `kill -9`."""
         self._process.kill()
         self._process.wait()
         self._out.close()

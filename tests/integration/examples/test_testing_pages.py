@@ -1,4 +1,4 @@
-"""The pages about testing: their tests pass, as their readers would run them."""
+"""The pages about testing: their tests pass as readers would run them."""
 
 import importlib
 import os
@@ -15,7 +15,7 @@ from holdfast.testing import conformance, pytest_plugin
 from tests.integration.examples.pages import DOCS, blocks, table
 
 PLUGIN = ("-p", "no:holdfast", "-p", "holdfast.testing.pytest_plugin", "-p", "no:cacheprovider")
-"""The plugin, whether this environment has it registered or not."""
+"""The plugin, registered in this environment or not."""
 
 
 def run_pytest(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -32,7 +32,7 @@ def run_pytest(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[st
 
 @pytest.fixture
 def page(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """The code of a page, as a module of tests."""
+    """Return the code of a page as a test module."""
     code = [block.code for block in blocks(DOCS / request.param) if block.language == "python"]
     (tmp_path / "test_page.py").write_text("\n".join(code))
     return tmp_path
@@ -90,7 +90,7 @@ def test_the_page_of_adapters_names_every_suite_and_what_it_wants_to_be_told() -
 
 @pytest.mark.slow
 def test_the_tests_of_the_example_of_the_simulator_pass(tmp_path: Path) -> None:
-    """Also those that do not see the bug; the simulation must see it, and must not see it where it is mended."""
+    """Also those that miss the bug; the simulation must find it, and must not report it once fixed."""
     code = blocks(DOCS / "howto/simulate.md")
     (tmp_path / "test_page.py").write_text(
         "\n".join(block.code for block in code if block.language == "python")

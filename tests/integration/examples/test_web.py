@@ -1,4 +1,4 @@
-"""The web application of the page: run as its readers run it, with a worker in a process of its own."""
+"""The web application example, run as readers run it, with a worker in its own process."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ FOLDER = DOCS / "examples" / "web"
 
 
 class Shop:
-    """The application behind a real HTTP server, and what starts its worker."""
+    """The application behind a real HTTP server, and a way to start its worker."""
 
     def __init__(self, folder: Path, server: "subprocess.Popen[str]", url: str) -> None:
         self._folder = folder
@@ -29,7 +29,7 @@ class Shop:
         return _start(self._folder, "holdfast.hosts.cli.main", "worker", "shop:engine")
 
     def wait(self, id: str, status: str) -> dict[str, Any]:
-        """Ask for an order until it has this status."""
+        """Poll an order until it has this status."""
         while (shown := self.client.get(f"/orders/{id}").json())["status"] != status:
             pass
         return dict(shown)

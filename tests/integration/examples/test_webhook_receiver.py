@@ -1,4 +1,4 @@
-"""The receiver of the page on webhooks stands what anybody may send it."""
+"""The webhook receiver of the documentation withstands arbitrary requests."""
 
 import io
 import socket
@@ -21,7 +21,7 @@ TEXTS = ("", "v1,", "v1,é", "\xff\xfe", "v1, v1,", "," * 200, "v1," + "A" * 9_0
 
 @pytest.fixture
 def page() -> Iterator[dict[str, Any]]:
-    """What the page's first two programs define. Its server runs until the end."""
+    """The names that the page's first two programs define. Its server runs until the end."""
     found: dict[str, Any] = {"__name__": "page"}
     for block in blocks(DOCS / "howto" / "webhooks.md")[:2]:
         exec(compile(block.code, "webhooks.md", "exec"), found)

@@ -1,1 +1,1 @@
-"""The faults that a test can have in less than three seconds. The longer ones are in tests/chaos."""
+"""Faults that a test can inject in less than three seconds. The longer ones are in tests/chaos."""

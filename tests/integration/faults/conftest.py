@@ -1,16 +1,16 @@
-"""What the tests in this folder share with those in tests/chaos."""
+"""Fixtures shared with tests/chaos."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.chaos.site import nursery, open_site, postgres_site, site, sqlite_site
+from tests.chaos.site import fork_server, open_site, postgres_site, site, sqlite_site
 
-__all__ = ["nursery", "open_site", "postgres_site", "site", "sqlite_site"]
+__all__ = ["fork_server", "open_site", "postgres_site", "site", "sqlite_site"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run these with the other real processes, not in the default suite: they wait for the clock."""
+    """Run these with the other process tests, not in the default suite: they wait for real time."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker("chaos")

@@ -1,4 +1,4 @@
-"""A worker that is told to stop: once, and it ends what it can; twice, and it goes."""
+"""A worker gets SIGTERM: the first drains it, the second ends it."""
 
 import signal
 import time
@@ -44,7 +44,7 @@ def test_what_ends_within_the_grace_is_settled_and_the_rest_costs_no_attempt(sit
 
 
 def test_a_second_signal_stops_at_once(site: Site) -> None:
-    """Whatever the bodies do: one obeys, one does not even listen."""
+    """Whatever the bodies do: one stops, one ignores it."""
     runs = [site.start(GATE_ASYNC(1)), site.start(GATE_DEAF(2))]
     worker = site.worker("stopped", drain_grace=60.0)
     site.until_started(2)

@@ -1,4 +1,4 @@
-"""A worker that is killed -9 around every commit of a durable function: it ends the same, each step recorded once."""
+"""A worker is killed (-9) around every commit of a durable function: same result, each step recorded once."""
 
 import signal
 from collections import Counter
@@ -12,7 +12,7 @@ from tests.chaos.functions import ERRAND_STEPS, SEATS, booking, errand
 from tests.chaos.site import Site
 
 RECORDS = 4
-"""One for each time that it goes on: after the first step, the two at once (in one record or two), the sleep."""
+"""One for each drive of the function: after the first step, the two concurrent ones (one record or two), the sleep."""
 
 PHASES = (
     ("job.claim:inside", 1),

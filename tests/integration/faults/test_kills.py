@@ -1,4 +1,4 @@
-"""A worker that is killed -9 at each phase of a job: what was in flight is done again, and nothing else."""
+"""A worker is killed (-9) at each phase of a job: only the work in flight is repeated."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""Several workers are killed, and several processes' maintenance finds that out at the same moment."""
+"""Several workers are killed, and several processes reap them at the same moment."""
 
 import signal
 from datetime import timedelta
@@ -45,7 +45,7 @@ def test_what_lost_workers_held_is_freed_once_however_many_reap(site: Site) -> N
 
 
 def _until_expired(site: Site) -> int:
-    """Wait until all sessions have expired and their grace is over; return how many there are."""
+    """Wait until all sessions have expired with their grace; return their number."""
     sessions = site.snapshot().sessions.values()
     end = instant(max(session.expires_at for session in sessions)) + timedelta(seconds=LEASE / 10 + 0.05)
     site.engine.core.sync_clock()

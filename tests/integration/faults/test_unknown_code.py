@@ -1,4 +1,4 @@
-"""Workers that know different workflows, on one database: each does what it knows and leaves the rest alone."""
+"""Workers with different workflows on one database: each runs its own and leaves the others alone."""
 
 from holdfast.ports.records import JobState
 from tests.chaos.programs import DEPLOYED_1, DEPLOYED_2, ONE

@@ -1,4 +1,4 @@
-"""Durable functions that use anyio: each gives what is compared with what it gives outside of one, and in replays."""
+"""Durable functions that use anyio; each result is compared with that of plain code and of replays."""
 
 import math
 from collections.abc import AsyncGenerator
@@ -80,7 +80,7 @@ async def failing() -> list[str]:
 
 @workflow
 async def cancels_siblings() -> list[str]:
-    """Have many cancelled at once, each in a scope of its own: scopes are kept in sets by their addresses."""
+    """Cancel many tasks at once, each in its own scope: anyio keeps scopes in sets by address."""
     said: list[str] = []
 
     async def linger(name: str) -> None:

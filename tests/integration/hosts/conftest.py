@@ -11,7 +11,7 @@ from holdfast.hosts.client.engine import Engine
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.kernel.authoring.steps import Step
 from holdfast.testing.ledger import Ledger
-from tests.pace import look_often
+from tests.poll_intervals import look_often
 from tests.postgres import fresh_database
 
 OpenEngine = Callable[..., Engine]
@@ -19,7 +19,7 @@ OpenEngine = Callable[..., Engine]
 
 @pytest.fixture(scope="session")
 def shared_database(postgres_url: str) -> Iterator[str]:
-    """A database for all these tests: each has a namespace of its own in it."""
+    """A database that these tests share: each has its own namespace in it."""
     with fresh_database(postgres_url) as url:
         yield url
 
@@ -35,16 +35,16 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, new_sqlite: Callable[[Pa
 
 @pytest.fixture
 def namespace() -> str:
-    """A namespace of the test's own."""
+    """A namespace for one test."""
     return f"test-{secrets.token_hex(6)}"
 
 
 @pytest.fixture
 def open_engine(url: str, namespace: str, tmp_path: Path) -> Iterator[OpenEngine]:
-    """Opens engines on that store, with a folder for large values, and closes them in the end.
+    """Opens engines on that store, with a blob folder, and closes them at the end.
 
-    Before that, all durable functions that they have run are replayed, at every prefix of their histories: live and
-    replayed they see the same, and ask for the same.
+    Before closing, all durable functions that ran are replayed at every prefix of their histories: live and replayed
+    they must make the same calls.
     """
     opened: list[Engine] = []
     ledger = Ledger()
@@ -67,5 +67,5 @@ def open_engine(url: str, namespace: str, tmp_path: Path) -> Iterator[OpenEngine
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let workers look after bodies, sessions and the store more often than every few seconds."""
+    """Shorten the intervals at which workers check bodies, sessions and the store."""
     look_often(monkeypatch)

@@ -1,4 +1,4 @@
-"""Runs that wait for their turn, and stages of which so many bodies run at a time, on every store."""
+"""Runs that wait for a concurrency key, and stages with a concurrency limit, on every store."""
 
 import threading
 import time
@@ -34,12 +34,12 @@ WAITS = Retry(attempts=2, wait=timedelta(seconds=3600))
 
 @pytest.fixture
 def no_maintenance(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a first round there is none: what goes on, goes on by itself."""
+    """Disable maintenance after a first tick: everything must continue without it."""
     monkeypatch.setattr(worker_module, "MAINTENANCE_INTERVAL", 3_600.0)
 
 
 class Gauge:
-    """How many bodies are under way, and how many ever were at once."""
+    """The current and the highest number of running bodies."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -106,7 +106,7 @@ def test_an_end_from_outside_lets_the_next_one_in(open_engine: OpenEngine, how: 
 
 
 def test_what_was_lost_is_found_by_maintenance(open_engine: OpenEngine) -> None:
-    """Here nobody sends what a start sends after it: as if its process had been killed in between."""
+    """The hint that follows a start is suppressed here, as if its process had been killed before sending it."""
     engine = open_engine(SIMPLE)
     created = engine.kernel.dispatch(engine.client.create(SIMPLE(3), {"concurrency_key": "k"}))
     assert created.status is RunStatus.PENDING
@@ -171,7 +171,7 @@ def test_a_run_that_takes_too_long_fails_and_its_body_is_cancelled(
 
 
 def test_a_start_that_is_repeated_with_its_key_is_the_same_start(open_engine: OpenEngine) -> None:
-    """A deadline counts from the first one, whenever the second is sent."""
+    """A deadline counts from the first start, whenever the second is sent."""
     engine = open_engine(SIMPLE)
     options: dict[str, Any] = {
         "idempotency_key": "once",
@@ -241,10 +241,10 @@ def test_an_id_is_used_again_as_the_start_says(open_engine: OpenEngine) -> None:
 @pytest.mark.usefixtures("no_maintenance")
 @pytest.mark.parametrize("most", [1, 3])
 def test_no_more_bodies_of_a_stage_run_than_may(open_engine: OpenEngine, most: int) -> None:
-    """Over runs, items of a map, and workers; with failures that are tried again at once among them."""
+    """Over runs, map items and workers, with failures that are retried at once."""
     gauge = Gauge()
     met = threading.Event()
-    """Set once as many bodies run as may: until then those that run wait for the others."""
+    """Set once as many bodies run as the limit allows: until then running ones wait for the others."""
     failed: set[int] = set()
 
     @stage(max_concurrency=most, retry=Retry(attempts=3, wait=timedelta(0)))

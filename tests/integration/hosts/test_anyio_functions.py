@@ -1,4 +1,4 @@
-"""anyio in durable functions: all of it but what reaches out of them. `open_engine` replays each at every prefix."""
+"""anyio in durable functions. `open_engine` replays each function at every prefix of its history."""
 
 from typing import cast
 

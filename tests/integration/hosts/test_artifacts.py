@@ -20,7 +20,7 @@ from holdfast.ports.errors import (
 from holdfast.testing.blobs import MemoryBlobStore
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.pipelines import SIMPLE
-from tests.unit.hosts.bench import Bench
+from tests.unit.hosts.attempt_harness import Bench
 
 pytestmark = pytest.mark.anyio
 SOON = timedelta(seconds=20)

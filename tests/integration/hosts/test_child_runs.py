@@ -1,4 +1,4 @@
-"""Functions start runs of other workflows, wait for them, or let them go."""
+"""Durable functions start child runs, wait for them, or abandon them."""
 
 import asyncio
 from datetime import timedelta
@@ -27,7 +27,7 @@ from holdfast.ports.errors import (
 from holdfast.ports.records import RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
-from tests.integration.hosts.waiting import until
+from tests.integration.hosts.polling import until
 
 SOON = 20
 
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about stores; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 

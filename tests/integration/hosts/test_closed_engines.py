@@ -1,4 +1,4 @@
-"""An engine that was closed refuses everything, and works as before once it is opened again."""
+"""A closed engine refuses every call, and works again once it is reopened."""
 
 import time
 from collections.abc import Callable
@@ -129,7 +129,7 @@ async def test_it_is_closed_after_its_last_worker(open_engine: OpenEngine) -> No
 
 
 class OnceOnly:
-    """A transport of somebody's, which can't be opened again."""
+    """A user's transport that cannot be reopened."""
 
     def __init__(self, inner: object) -> None:
         self._inner = inner

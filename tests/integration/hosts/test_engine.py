@@ -1,4 +1,4 @@
-"""The application's side, on every store."""
+"""The engine and its handles, on every store."""
 
 import sqlite3
 import threading
@@ -42,10 +42,10 @@ from holdfast.ports.errors import (
 from holdfast.ports.persistence import CountAll, FindRun, Persistence, Query, StoreCounts, Transaction
 from holdfast.ports.records import Payload, RunStatus
 from holdfast.testing.conformance.threads import in_threads
-from tests.integration.counts.calls import counting_engine
+from tests.integration.counts.call_counter import counting_engine
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.pipelines import FAILING, SIMPLE, TEXT, WIDE
-from tests.integration.hosts.waiting import until
+from tests.integration.hosts.polling import until
 
 R = TypeVar("R")
 
@@ -296,7 +296,7 @@ def test_starting_twice_with_one_key_starts_once(open_engine: OpenEngine, text: 
 
 
 def test_many_are_started_together_each_as_it_would_be_alone(open_engine: OpenEngine) -> None:
-    """More than fit in one transaction, in their order, of several workflows."""
+    """More than fit in one transaction, in order, of several workflows."""
     engine = open_engine(SIMPLE, TEXT)
     calls: list[Call[int]] = [SIMPLE(number) for number in range(700)]
     handles = engine.sync.start_all([*calls, TEXT(LARGE)], attributes={"batch": "7"}, priority=2)
@@ -486,7 +486,7 @@ async def test_when_the_engine_is_closed_nobody_waits_on(open_engine: OpenEngine
 
 
 class Counting:
-    """A store that counts the questions it is asked."""
+    """A store that counts queries."""
 
     def __init__(self, inner: Persistence) -> None:
         self._inner = inner
@@ -514,7 +514,7 @@ class Counting:
 async def test_five_hundred_wait_at_once_without_asking_again_and_again(
     url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While nothing happens there is one question in each interval for all of them together."""
+    """While nothing happens there is one query in each interval for all of them together."""
     monkeypatch.setattr(hint_listener, "POLL_FLOOR", 0.1)
     stores: Stores = open_stores(url)
     counting = Counting(stores.persistence)

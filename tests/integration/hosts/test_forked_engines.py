@@ -1,4 +1,4 @@
-"""An engine that was used before a fork is used in the children too: by programs that fork for real."""
+"""An engine that was used before a fork works in the children too: programs that really fork."""
 
 import subprocess
 import sys
@@ -51,7 +51,7 @@ def _run(*arguments: str) -> str:
 def test_children_use_the_engine_that_their_parent_goes_on_using(url: str, namespace: str) -> None:
     if url == "memory://":
         pytest.skip("it lives in one process")
-    out = _run("-m", "tests.integration.hosts.forking", url, namespace, str(CHILDREN))
+    out = _run("-m", "tests.integration.hosts.forking_program", url, namespace, str(CHILDREN))
     runs, completed = [int(word) for word in out.split() if word.isdigit()]
     assert runs == completed >= 2 + 3 * CHILDREN
 

@@ -1,4 +1,4 @@
-"""Durable functions are run again from a step on, on every kind of store, by workers."""
+"""Forks of durable functions from a step, on every store, by workers."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ from holdfast.ports.errors import RerunRefusedError, RunCancelledError, RunFaile
 from holdfast.ports.records import RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
-from tests.integration.hosts.waiting import until
+from tests.integration.hosts.polling import until
 
 SOON = 20
 words = Channel("words", str)
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about stores; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 

@@ -1,4 +1,4 @@
-"""Functions that wait stay in memory and go on from there: nobody can tell, but by how little it takes."""
+"""The function cache: waiting functions resume from memory, with the same results at lower cost."""
 
 import asyncio
 import subprocess
@@ -22,7 +22,7 @@ from holdfast.kernel.invariants import check
 from holdfast.ports.records import RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
-from tests.integration.hosts.waiting import until
+from tests.integration.hosts.polling import until
 
 SOON = 20
 MESSAGES = 4
@@ -31,13 +31,13 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 
 go = Channel("go", int)
 BEGUN: list[str] = []
-"""The runs whose functions were called, again and again: what a replay does, and nobody else."""
+"""The runs whose functions were called, once for each call: after the first only a replay calls them."""
 EFFECTS: list[str] = []
 
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about what is kept; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
@@ -75,7 +75,7 @@ async def sums(name: str) -> int:
 
 @workflow
 async def tidy(name: str) -> None:
-    """Waits in tasks and in a generator, and would give money back wherever it is closed."""
+    """Waits in tasks and in a generator, and would pay money back wherever it is closed."""
     BEGUN.append(name)
 
     async def numbers() -> AsyncIterator[int]:
@@ -100,7 +100,7 @@ async def tidy(name: str) -> None:
 
 
 def driven(host: ServerlessHost) -> int:
-    """Drive all that is to be driven, until it rests; return how many were."""
+    """Drive everything until nothing is due; return the number of driven jobs."""
     return host.process_available_jobs(max_jobs=10).processed
 
 
@@ -239,7 +239,7 @@ async def both() -> None:
 async def test_a_paused_run_with_a_step_under_way_waits_for_it_and_does_nothing_else(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another step of it is due to be tried again: that it may not be is nothing to go round and round for."""
+    """Another step of it is due for a retry, which the pause forbids: that must not cause a busy loop."""
     RUNS.clear()
     waits: list[int] = []
     wait = driver._Driver._wait  # pyright: ignore[reportPrivateUsage]

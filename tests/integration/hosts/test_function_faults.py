@@ -1,4 +1,4 @@
-"""What a function, or a step of it, does wrong is its own run's trouble, and no other's."""
+"""Faulty functions and steps affect only their own runs."""
 
 import asyncio
 import gc
@@ -29,7 +29,7 @@ from holdfast.ports.errors import RunFailedError, UnavailableError
 from holdfast.ports.records import Payload, RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
-from tests.integration.hosts.waiting import until
+from tests.integration.hosts.polling import until
 
 SOON = 20
 ONCE = Retry(attempts=1)
@@ -39,13 +39,13 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
 @pytest.fixture
 def url() -> str:
-    """Whatever the store is: this is about what is before it."""
+    """One store is enough: the faults are in front of it."""
     return "memory://"
 
 
@@ -129,7 +129,7 @@ async def two() -> list[int]:
 async def test_a_blob_store_that_is_away_for_a_moment_has_nothing_recorded_twice(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two results are recorded together; the function is told the first, and the second can't be read yet."""
+    """Two results are recorded together; the function gets the first, and the second cannot be read yet."""
     asked: list[Payload] = []
 
     def drive(machine: FunctionMachine, text: Callable[[Payload], str]) -> Drive:
@@ -168,7 +168,7 @@ async def reads_what_is_large() -> int:
 async def test_a_value_that_is_gone_blocks_its_run_whatever_else_its_history_has(
     open_engine: OpenEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What can be read, before it in the history, does not make it be asked for again for ever."""
+    """Readable values before it in the history must not cause repeated reads."""
     monkeypatch.setattr(store_retries, "MISREAD_MAX", 2)
     engine = open_engine(reads_what_is_large)
     async with Worker(engine, function_cache=0):
@@ -242,7 +242,7 @@ async def test_a_function_whose_opening_is_given_up_is_not_kept_in_memory(
 
 
 class _Kernel:
-    """Answers once it may."""
+    """A kernel that answers on command."""
 
     def __init__(self) -> None:
         self.clock = SystemClock()

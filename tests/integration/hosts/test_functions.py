@@ -23,8 +23,8 @@ from holdfast.ports.errors import RunFailedError
 from holdfast.ports.records import RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
-from tests.integration.hosts.waiting import until
-from tests.pace import rest_at_once
+from tests.integration.hosts.polling import until
+from tests.poll_intervals import rest_at_once
 
 SOON = timedelta(seconds=20)
 
@@ -33,12 +33,12 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about stores; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
 class DeclinedError(Exception):
-    """The bank said no."""
+    """The bank declined."""
 
 
 DONE: list[str] = []

@@ -1,4 +1,4 @@
-"""Bodies that are heard from live, those that are not are lost, and the next attempt knows how far the last one was."""
+"""Heartbeats of bodies: missing ones end the attempt, and the next attempt reads the last details."""
 
 import time
 from datetime import timedelta
@@ -27,7 +27,7 @@ left: list[int] = []
 
 @stage(retry=AT_ONCE)
 async def hangs_once(ctx: StageContext, pages: int) -> list[int]:
-    """Say which page it is at; at page 3 of the first attempt, hang."""
+    """Send heartbeats with the page; hang at page 3 of the first attempt."""
     first = ctx.last_heartbeat(int, 0)
     for page in range(first, pages):
         ctx.heartbeat(page)
@@ -42,7 +42,7 @@ async def hangs_once(ctx: StageContext, pages: int) -> list[int]:
 
 @stage(retry=AT_ONCE)
 def hangs_in_a_thread(ctx: StageContext, pages: int) -> list[int]:
-    """The same in a thread, which can only be told."""
+    """The same in a thread, which can only be asked to stop."""
     first = ctx.last_heartbeat(int, 0)
     for page in range(first, pages):
         ctx.heartbeat(page)

@@ -1,4 +1,4 @@
-"""Steps of queues under limits: no more are under way, and no more start, however many workers there are."""
+"""Limits of queued steps: concurrency and rate, across any number of workers."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ from holdfast.kernel.invariants import check
 from holdfast.ports.records import RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
-from tests.integration.hosts.waiting import until
+from tests.integration.hosts.polling import until
 from tests.sizes import sized
 
 SOON = 30
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about stores; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
@@ -59,7 +59,7 @@ async def index(upto: int) -> int:
 
 @workflow
 async def search(upto: int) -> int:
-    """Asks the same step, and stops waiting for what takes too long."""
+    """Calls the same step several times, with a timeout."""
     first = asyncio.create_task(embed(100))
     await sleep(0.01)
     first.cancel()

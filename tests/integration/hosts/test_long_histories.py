@@ -1,4 +1,4 @@
-"""Histories that get long are marked, and then their functions begin nothing more, but to clean up."""
+"""Long histories are marked, and beyond the limit their functions start only cleanup."""
 
 import logging
 from datetime import timedelta
@@ -18,7 +18,7 @@ from holdfast.ports.errors import RunCancelledError
 from holdfast.ports.records import RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
-from tests.integration.hosts.waiting import until
+from tests.integration.hosts.polling import until
 
 SOON = 20
 
@@ -27,19 +27,19 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick", "short")]
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about stores; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
 @pytest.fixture
 def url() -> str:
-    """The rules are the same on every store."""
+    """One store is enough: the rules are the same on all."""
     return "memory://"
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long is what has six rows, and full what has ten."""
+    """Six rows make a history long, ten full."""
     monkeypatch.setattr(limits, "ROWS_LONG", 6)
     monkeypatch.setattr(limits, "ROWS_MAX", 10)
     monkeypatch.setattr(limits, "ROWS_MORE", 4)

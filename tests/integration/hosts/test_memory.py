@@ -1,4 +1,4 @@
-"""A worker that has done 100,000 runs takes no more memory than one that has done a fifth of them."""
+"""The memory of a worker does not grow from 20,000 to 100,000 runs."""
 
 import gc
 import itertools
@@ -31,14 +31,14 @@ from tests.integration.hosts.conftest import OpenEngine
 
 RUNS: Final = pick(30_000, 100_000)
 WARM: Final = RUNS // 5
-"""By then whatever is kept for those who come next is there: plans, connections, statements, threads."""
+"""Runs until all caches are filled: plans, connections, statements, threads."""
 BATCH: Final = 500
 SOON: Final = timedelta(milliseconds=1)
 
 BLOCKS_A_RUN: Final = 0.25
-"""Whatever is kept of a run takes at least a block of Python's memory."""
+"""Anything kept for a run takes at least one block of Python's allocator."""
 GROWTH_MAX: Final = 16 * 1024 * 1024
-"""What allocators and the database's own caches may take: some 600 bytes a run in the shorter form."""
+"""The growth allowed for allocators and the database's own caches: some 600 bytes a run in the shorter form."""
 
 
 @attrs.frozen
@@ -87,7 +87,7 @@ MIX: Final = (*[PLAIN] * 5, MAP, AGAIN, ELSEWHERE, PARENT, PLAIN)
 
 
 class CountingSink:
-    """Keeps how many events there were, and none of them."""
+    """Counts events without keeping them."""
 
     def __init__(self) -> None:
         self.events = 0
@@ -98,7 +98,7 @@ class CountingSink:
 
 @attrs.frozen
 class Memory:
-    """How much is taken: blocks of Python's own memory, and bytes of the whole process."""
+    """Memory in use: blocks of Python's allocator, and bytes of the whole process."""
 
     blocks: int
     bytes: int
@@ -137,7 +137,7 @@ def test_a_worker_s_memory_does_not_grow_with_the_runs_that_it_has_done(
 
 
 def do_some(numbers: "itertools.count[int]", engine: SyncEngine, worker: Worker) -> int:
-    """Have a batch of runs done, and wait for the last few as whoever started them does. Return how many there were."""
+    """Complete a batch of runs, and wait for the last few. Return the number of runs."""
     drawn = list(itertools.islice(numbers, BATCH))
     commands = [
         RunCreate(
@@ -163,12 +163,12 @@ def do_some(numbers: "itertools.count[int]", engine: SyncEngine, worker: Worker)
 
 
 def changed(number: int) -> tuple[StageOverride, ...]:
-    """Give some runs plans of their own, of which there are few in all: how many are kept is bounded elsewhere."""
+    """Give some runs one of a few plans of their own: the number of cached plans is bounded elsewhere."""
     return (StageOverride(stage="second_try", config=f'{{"plus":{number % 7}}}'),)
 
 
 def taken(sink: CountingSink) -> Memory:
-    """Measure when nothing happens any more."""
+    """Measure once nothing happens any more."""
     seen = -1
     while seen != sink.events:
         seen = sink.events
@@ -178,6 +178,6 @@ def taken(sink: CountingSink) -> Memory:
 
 
 def resident() -> int:
-    """Return how many bytes of this process are in memory."""
+    """Return the resident bytes of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize()

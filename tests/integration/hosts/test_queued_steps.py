@@ -1,4 +1,4 @@
-"""Steps of queues are jobs of their own: who serves the queue does them, and the function is told, on every store."""
+"""Queued steps are jobs of their own: a worker of the queue runs them, and the function gets the result."""
 
 import asyncio
 from collections.abc import Generator
@@ -22,7 +22,7 @@ from holdfast.ports.errors import DefinitionError, RunCancelledError, RunFailedE
 from holdfast.ports.records import Job, JobKind, JobState, RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
-from tests.integration.hosts.waiting import until
+from tests.integration.hosts.polling import until
 
 SOON = 20
 
@@ -35,7 +35,7 @@ go = Channel("go", str)
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about stores; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
@@ -46,7 +46,7 @@ def _nothing_done() -> None:
 
 
 class NoSuchTextError(Exception):
-    """There is nothing to embed."""
+    """There is no such text to embed."""
 
 
 @step(queue="gpu", retry=Retry(attempts=3, wait=timedelta(milliseconds=10)))
@@ -403,7 +403,7 @@ async def test_the_next_attempt_knows_what_the_last_one_said(open_engine: OpenEn
 
 
 class Around:
-    """Notes what interceptors are told of bodies."""
+    """An interceptor that records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[BodyCall] = []

@@ -1,4 +1,4 @@
-"""A worker that is replaced leaves sleepers: whoever comes wakes them when they are due, by its idle claims."""
+"""A worker that is replaced leaves sleeping jobs: another one wakes them when due, by its idle claims."""
 
 from datetime import timedelta
 
@@ -12,13 +12,13 @@ from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.ports.persistence import FindRun, JobsOfRun
 from holdfast.ports.records import JobState, RunName
 from tests.integration.hosts.conftest import OpenEngine
-from tests.integration.hosts.waiting import until
+from tests.integration.hosts.polling import until
 
 pytestmark = pytest.mark.anyio
 LONG = timedelta(seconds=1.5)
 POLL = 0.2
 LEASE = 36_000.0
-"""A worker's rounds of maintenance are a third of its lease apart, if that is not longer than they are anyway."""
+"""The interval of a worker's maintenance is a third of its lease, up to the default."""
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True)
 def _no_maintenance(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for the round with which each worker begins, there is none that could wake anybody."""
+    """Except for the tick with which each worker starts, no maintenance could wake anything."""
     monkeypatch.setattr(worker_module, "MAINTENANCE_INTERVAL", 3_600.0)
 
 
@@ -53,7 +53,7 @@ pipe = Pipeline("pipe", input=int).pipe(flaky)
 
 
 async def test_a_sleeper_goes_on_with_the_worker_that_comes(open_engine: OpenEngine) -> None:
-    """A function that sleeps, and a stage that waits for its next attempt: the first worker alone knew of them."""
+    """A sleeping function and a stage that waits for a retry: only the first worker knew of them."""
     tries.clear()
     async with open_engine(naps, pipe) as engine:
         runs = [await engine.start(naps(1), id="nap"), await engine.start(pipe(2), id="flaky")]

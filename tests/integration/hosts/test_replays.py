@@ -1,4 +1,4 @@
-"""Recorded histories are replayed by other code, and open runs of a store are looked at before it is deployed."""
+"""Replays of recorded histories by changed code, and the check of open runs before a deploy."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -32,7 +32,7 @@ from holdfast.ports.errors import (
     UnknownWorkflowError,
     UnreadableValueError,
 )
-from tests.integration.hosts.waiting import until
+from tests.integration.hosts.polling import until
 
 DONE: list[str] = []
 MONTH = timedelta(days=30)
@@ -75,13 +75,13 @@ async def refuse(order: str) -> str:
 
 
 def code(name: str, body: Callable[..., Coroutine[Any, Any, Any]]) -> Workflow[..., Any]:
-    """The workflow of this name, as other code has it."""
+    """Return the workflow of this name in another version of the code."""
     return workflow(name=name)(body)
 
 
 @pytest.fixture(scope="module")
 def recorded() -> dict[str, RunHistory]:
-    """Histories of runs: one that has returned, one that waits, one that has failed."""
+    """Histories of a run that returned, one that waits, and one that failed."""
 
     async def run() -> dict[str, RunHistory]:
         async with Engine.open("memory://", workflows=[fulfil, remind, refuse]) as engine:
@@ -318,7 +318,7 @@ def test_what_is_no_history_is_refused() -> None:
 
 @pytest.fixture(scope="module")
 def store() -> Stores:
-    """A store with runs that have not ended: three that sleep, and one of a pipeline that nobody works on."""
+    """A store with open runs: three that sleep, and a pipeline without a worker."""
     stores = open_stores("memory://", None, None, 30)
     one = Pipeline("pipeline", input=str).pipe(stage(name="one")(measure))
     calls: list[tuple[str, Call[Any]]] = [(f"waits-{at}", remind(f"{at}")) for at in range(3)]

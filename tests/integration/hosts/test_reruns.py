@@ -1,4 +1,4 @@
-"""Runs are run again by workers with better code, on every store."""
+"""Reruns by workers with corrected code, on every store."""
 
 import threading
 import time
@@ -33,7 +33,7 @@ LARGE = "x" * 100_000
 
 
 class Code:
-    """A deploy of a pipeline: what its bodies have run is counted. Its third stage has a bug, or has it no more."""
+    """A deploy of a pipeline, with a count of its executed bodies. Its third stage has a bug or not."""
 
     def __init__(self, *, fixed: bool) -> None:
         ran: Counter[str] = Counter()
@@ -84,7 +84,7 @@ def failed(open_engine: OpenEngine) -> tuple[Code, Engine]:
 
 
 def again(url: str, engine: Engine, code: Code, open_engine: OpenEngine) -> Engine:
-    """An engine with other code, on the same rows."""
+    """An engine with other code on the same rows."""
     return (
         Engine.on(engine.core.stores, workflows=[code.pipeline], namespace=engine.core.namespace)
         if url == "memory://"

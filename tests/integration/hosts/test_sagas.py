@@ -1,4 +1,4 @@
-"""Functions that fail, or are cancelled, clean up and take back what they have done."""
+"""Functions that fail or are cancelled run their cleanup and compensations."""
 
 import asyncio
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from holdfast.ports.errors import RunCancelledError, RunFailedError
 from holdfast.ports.records import RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
-from tests.integration.hosts.waiting import until
+from tests.integration.hosts.polling import until
 
 SOON = 20
 ONCE = Retry(attempts=1)
@@ -30,13 +30,13 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 
 DONE: list[str] = []
 TROUBLE: list[str] = []
-"""Each name in it has the next call of that step fail."""
+"""Each name in it makes the next call of that step fail."""
 go = Channel("go", bool)
 
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about stores; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
@@ -271,7 +271,7 @@ async def test_a_function_that_goes_on_all_the_same_has_its_result(open_engine: 
 
 
 async def test_a_run_past_its_deadline_takes_back_what_it_has_done_and_fails(open_engine: OpenEngine) -> None:
-    """Whoever paid is paid back: a deadline tells a function to end as a cancellation does."""
+    """The deadline ends a function like a cancellation: it runs its compensations."""
     engine = open_engine(waits)
     async with Worker(engine):
         run = await engine.start(waits("a"), id="x", deadline=timedelta(seconds=1))

@@ -1,4 +1,4 @@
-"""Jobs carried out where a process lives for seconds, on every store."""
+"""Jobs in serverless hosts, whose processes live for seconds, on every store."""
 
 import threading
 import time
@@ -59,19 +59,19 @@ def started(engine: Engine, call: Call[object], id: str = "x") -> JobMessage:
 
 
 def message(engine: Engine, id: str = "x") -> JobMessage:
-    """The message of a run's one job."""
+    """Return the message of a run's only job."""
     (job,) = jobs_of(engine, id)
     return JobMessage(job_id=job.key.text, epoch=job.epoch)
 
 
 def lose_session(engine: Engine, session: str) -> None:
-    """Let a session be declared dead, and what it held be freed, as happens to a function that is frozen for long."""
+    """Expire a session and release its jobs, as happens to a function that is frozen for long."""
     engine.kernel.dispatch(SessionClose(namespace=engine.core.namespace, session=session))
     engine.kernel.dispatch(LeaseReapStale(namespace=engine.core.namespace))
 
 
 class Called(Protocol):
-    """Calls sync code, from outside an event loop or from inside of one."""
+    """Calls sync code from outside or inside an event loop."""
 
     def __call__(self, call: Callable[[], T], /) -> T: ...
 
@@ -105,7 +105,7 @@ def test_a_message_s_job_is_carried_out(open_engine: OpenEngine, called: Called)
 
 
 def test_a_run_is_carried_out_message_by_message(open_engine: OpenEngine) -> None:
-    """Each told by a mapping or a text, as queues deliver them."""
+    """Messages are mappings or texts, as queues deliver them."""
     engine = open_engine(WIDE)
     host = ServerlessHost(engine)
     engine.sync.start(WIDE(5), id="x")
@@ -226,7 +226,7 @@ def test_code_that_a_host_lacks_is_left_to_another(open_engine: OpenEngine, url:
 
 
 def test_a_stage_that_a_host_lacks_is_given_back(open_engine: OpenEngine, url: str) -> None:
-    """Its workflow was changed without a new version."""
+    """Its workflow changed without a new version."""
     if url == "memory://":
         pytest.skip("two engines in memory are two stores")
     old = Pipeline("simple", input=int).pipe(double.options(name="gone"))
@@ -256,7 +256,7 @@ def test_a_body_that_is_poison_is_a_failed_attempt(open_engine: OpenEngine, call
 
 
 def session_of(engine: Engine, id: str = "x") -> str:
-    """The session that holds a run's one job."""
+    """Return the session that holds a run's only job."""
     (job,) = jobs_of(engine, id)
     assert job.session is not None
     return job.session
@@ -289,7 +289,7 @@ def test_a_host_that_was_frozen_between_calls_works_on_under_a_new_session(
 def test_a_host_that_was_frozen_while_its_body_ran_comes_too_late_and_says_so(
     open_engine: OpenEngine,
 ) -> None:
-    """What the body gave is not taken; the job is there for others."""
+    """The result is fenced; the job is available to others."""
 
     @stage
     def body(ctx: StageContext, x: int) -> int:
@@ -393,14 +393,14 @@ def test_several_hosts_process_every_job_once(open_engine: OpenEngine, url: str)
 
 @pytest.fixture
 def beating(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask after bodies more often than every two seconds."""
+    """Shorten the interval at which hosts check bodies."""
     monkeypatch.setattr(attempt_executor, "HEARTBEAT_INTERVAL", 0.02)
 
 
 @pytest.mark.usefixtures("beating")
 @pytest.mark.parametrize("sync", [False, True], ids=["async", "sync"])
 def test_cancelling_a_run_reaches_its_body(open_engine: OpenEngine, sync: bool, called: Called) -> None:
-    """Also that of one among others, of which some have ended before it began."""
+    """Also a run among others, some of which have ended before."""
     ended = threading.Event()
 
     @stage(name="body")
@@ -534,7 +534,7 @@ def test_maintenance_goes_on_until_nothing_is_left_or_it_is_told_to_stop(open_en
 def test_a_job_that_could_not_be_settled_is_not_kept_by_a_host_that_lives_on(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """Its session is renewed no more, so the job comes free when that expires."""
+    """Its session is not renewed any more, so the job is released at its expiry."""
     engine = open_engine(SIMPLE)
     host = ServerlessHost(engine)
     told = started(engine, SIMPLE(4))
@@ -566,7 +566,7 @@ def test_a_job_that_could_not_be_settled_is_not_kept_by_a_host_that_lives_on(
 
 
 def expirations(engine: Engine, session: str) -> list[int]:
-    """Until when a session lasts."""
+    """Return the expiry of each session."""
     return engine.core.stores.persistence.transact(
         lambda tx: [found.expires_at for found in tx.sessions([session], lock=False)]
     )

@@ -1,4 +1,4 @@
-"""Functions hand work on, start children and make tests, message by message, on every store."""
+"""External work, child runs and conditions in serverless hosts, message by message, on every store."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -34,7 +34,7 @@ def jobs_of(engine: Engine, id: str) -> Sequence[Job]:
 
 
 def message(engine: Engine, id: str = "x") -> JobMessage:
-    """The message of a run's one job."""
+    """Return the message of a run's only job."""
     (job,) = jobs_of(engine, id)
     return JobMessage(job_id=job.key.text, epoch=job.epoch)
 

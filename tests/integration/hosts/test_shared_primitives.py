@@ -1,4 +1,4 @@
-"""What asyncio has for tasks of one loop is not for several runs: each has a loop of its own."""
+"""asyncio primitives belong to one loop and cannot be shared by runs: each run has its own loop."""
 
 import asyncio
 import contextlib
@@ -80,7 +80,7 @@ async def pause() -> None:
 
 
 class Shared:
-    """What can't be seen by looking at code."""
+    """An object that hides a primitive from static checks."""
 
     def __init__(self) -> None:
         self.event = asyncio.Event()

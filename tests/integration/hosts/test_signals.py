@@ -1,4 +1,4 @@
-"""Messages reach functions wherever they are: before they begin, while they are parked, while steps run."""
+"""Signals reach functions in every state: before the start, while they wait, while steps run."""
 
 import asyncio
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ from holdfast.ports.errors import (
 )
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
-from tests.integration.hosts.waiting import until
-from tests.pace import rest_at_once
+from tests.integration.hosts.polling import until
+from tests.poll_intervals import rest_at_once
 
 SOON = 20
 
@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about stores; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
@@ -268,5 +268,5 @@ async def test_what_is_not_of_the_channel_is_passed_over_with_a_row(open_engine:
 
 @workflow
 async def makes_its_channel() -> str:
-    """Receive from what nobody can know who only looks at the code."""
+    """Receive from a channel that static analysis cannot find."""
     return (await Channel("approval", Decision).receive()).by

@@ -1,4 +1,4 @@
-"""Steps that are heard from live, those that are not are lost, and the next try knows how far the last one was."""
+"""Heartbeats of steps: missing ones end the attempt, and the next attempt reads the last details."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import Step, step
 from holdfast.ports.errors import DefinitionError, StepLostError, UnstorableValueError
 from tests.integration.hosts.conftest import OpenEngine
-from tests.pace import rest_at_once
+from tests.poll_intervals import rest_at_once
 
 SOON = timedelta(seconds=20)
 SHORT = timedelta(milliseconds=300)
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about stores; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
@@ -40,7 +40,7 @@ def _nothing_done() -> None:
 
 
 def short(made: Step[[int], list[int]]) -> Step[[int], list[int]]:
-    """Return a step with a timeout shorter than one can be told, so that tests need not wait for long."""
+    """Return a step with a shorter timeout than the API allows, so that tests are fast."""
     return attrs.evolve(made, heartbeat_timeout=SHORT)
 
 

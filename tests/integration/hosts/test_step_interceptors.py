@@ -1,4 +1,4 @@
-"""Interceptors are put around the bodies of steps, too, and know which try of which step it is."""
+"""Interceptors around the bodies of steps, with the step and attempt."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ SEEN: ContextVar[str] = ContextVar("seen", default="nothing")
 
 
 class House:
-    """Notes bodies; raises what it was given, on the way in or in place of the body's own error."""
+    """An interceptor that records bodies and raises on command, before the body or in place of its error."""
 
     def __init__(self, *, on_way_in: Exception | None = None, in_place: Exception | None = None) -> None:
         self.calls: list[BodyCall] = []

@@ -1,4 +1,4 @@
-"""A row that can't be read blocks its run, which is named in one log line; all others go on, in every host."""
+"""An unreadable row blocks its run and is logged once; all other runs continue, in every host."""
 
 import logging
 import sqlite3
@@ -37,7 +37,7 @@ KINDS: Final = {
     ),
     "epoch": ("holdfast_jobs", "epoch", f"UPDATE holdfast_jobs SET epoch = {2**63 - 1} WHERE run = {{key}}"),
 }
-"""What is done to the rows of a run, and what is then said to be unreadable."""
+"""Damage to a run's rows, and the column then reported as unreadable."""
 
 
 @stage
@@ -56,7 +56,7 @@ pipe = Pipeline("pipe", input=int).pipe(one)
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.service)])
 def url(request: pytest.FixtureRequest, tmp_path: Path, new_sqlite: Callable[[Path], str]) -> str:
-    """The URL of a store that is a database: in memory no row can be damaged from outside."""
+    """The URL of a database: in memory no row can be damaged from outside."""
     if request.param == "postgres":
         found: str = request.getfixturevalue("shared_database")
         return found
@@ -65,7 +65,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, new_sqlite: Callable[[Pa
 
 @pytest.fixture
 def damage(url: str) -> Callable[[Run, str], None]:
-    """Carries out a statement about a run's rows, beside Holdfast."""
+    """Runs a statement on a run's rows, past Holdfast."""
 
     def carry_out(run: Run, sql: str) -> None:
         said = sql.format(key=f"'{run.key}'")
@@ -80,7 +80,7 @@ def damage(url: str) -> Callable[[Run, str], None]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Return when the condition holds; fail if it does not for 20 seconds."""
+    """Wait until a condition holds; fail after 20 seconds."""
     until = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < until
@@ -194,7 +194,7 @@ def test_a_run_goes_on_by_itself_once_its_rows_can_be_read(
 def test_a_run_that_is_blocked_by_its_own_value_says_so(
     open_engine: OpenEngine, damage: Callable[[Run, str], None]
 ) -> None:
-    """What is no column's fault is named as well: what failed, and how."""
+    """An error without a column is reported with what failed and how."""
     opened = open_engine(pipe, naps)
     with opened.sync as engine:
         run = engine.start(pipe(1))

@@ -1,4 +1,4 @@
-"""The world asks functions: what is, which no worker is needed for, and to change something, which is recorded."""
+"""Queries, which need no worker, and updates, which are recorded."""
 
 import asyncio
 import threading
@@ -39,7 +39,7 @@ from holdfast.ports.persistence import JobsOfRun
 from holdfast.ports.records import JobState, Payload
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
-from tests.integration.hosts.waiting import until
+from tests.integration.hosts.polling import until
 
 SOON = 20
 
@@ -48,12 +48,12 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick")]
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """They are about stores; workers are tested on both backends elsewhere."""
+    """One backend is enough: workers are tested on both elsewhere."""
     return "asyncio"
 
 
 class TooFarError(Exception):
-    """A piece can't move so far."""
+    """A piece cannot move so far."""
 
     def __init__(self, by: int) -> None:
         super().__init__(by)
@@ -67,7 +67,7 @@ async def weigh(field: str) -> int:
 
 @dataclass
 class Board:
-    """What the world may ask of a game."""
+    """The object that a game exposes."""
 
     at: str = "a1"
     moves: list[str] = field(default_factory=list[str])
@@ -134,7 +134,7 @@ async def game(start: str = "a1") -> list[str]:
 
 
 def beside(engine: Engine, *workflows: Definition[object]) -> Engine:
-    """Return an engine on the same stores, with other code."""
+    """Return an engine on the same stores with other code."""
     core = engine.core
     return Engine(
         Core(core.stores, workflows, namespace=core.namespace, migrate=False, listener=core.listener)
@@ -194,7 +194,7 @@ async def test_what_a_query_must_not_do(open_engine: OpenEngine) -> None:
 
 @define
 class Other:
-    """Something that no function here exposes."""
+    """An object that no function here exposes."""
 
     @query
     def status(self) -> str:
@@ -310,7 +310,7 @@ async def test_what_has_become_wrong_meanwhile_is_rejected_when_it_is_carried_ou
 
 
 async def asked(engine: Engine, run: RunHandle[object], call: UpdateCall[object]) -> Reply:
-    """Ask for an update, and do not wait for the reply."""
+    """Send an update without waiting for the reply."""
     return await anyio.to_thread.run_sync(engine.sync.handle(game, run.id).ask_update, call)
 
 
@@ -492,7 +492,7 @@ async def test_a_query_is_not_answered_on_the_caller_s_event_loop(open_engine: O
 
 
 class Where:
-    """Says where it is asked."""
+    """An object whose query returns the process that answers it."""
 
     @query
     def thread(self) -> int:

@@ -1,4 +1,4 @@
-"""A worker in process, on every store."""
+"""A worker in this process, on every store."""
 
 import threading
 from collections import Counter
@@ -26,7 +26,7 @@ from holdfast.ports.records import HistoryRow, OutputRow, Run, RunName, RunStatu
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.pipelines import FAILING, SIMPLE, double, total, up_to
-from tests.integration.hosts.waiting import until
+from tests.integration.hosts.polling import until
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +36,7 @@ AT_ONCE = Retry(attempts=3, wait=timedelta(0))
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """The unit tests run the worker on trio too."""
+    """One backend is enough: the unit tests run the worker on trio too."""
     return "asyncio"
 
 
@@ -55,7 +55,7 @@ def notes(engine: Engine, id: str) -> Sequence[OutputRow]:
 
 
 async def done(engine: Engine, call: Call[object], **options: object) -> str:
-    """Carry a run out; return its id."""
+    """Complete a run; return its id."""
     handle = await engine.start(call, **options)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await handle.result(timeout=SOON)
     return handle.id
@@ -464,7 +464,7 @@ async def test_workers_that_share_a_store_do_every_job_once(open_engine: OpenEng
 
 
 async def test_what_one_process_starts_another_s_worker_is_told_of(open_engine: OpenEngine, url: str) -> None:
-    """And the other way round: by a hint, long before the poll interval is over."""
+    """And in the other direction: by a hint, long before the poll interval is over."""
     if url == "memory://":
         pytest.skip("a store in memory has one process")
     ours, theirs = open_engine(SIMPLE), open_engine(SIMPLE)

@@ -1,4 +1,4 @@
-"""A NATS server is killed, stays away and comes back; a stream is not there, is full, or is deleted."""
+"""A NATS server is killed and comes back; a stream is missing, full or deleted."""
 
 import logging
 import threading
@@ -41,7 +41,7 @@ def server() -> Iterator[PrivateNats]:
 
 
 class Admin:
-    """Makes streams and looks into them, on a connection of its own each time."""
+    """Creates and reads streams, with a new connection for each operation."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -203,7 +203,7 @@ def test_a_receiver_that_waits_is_told_of_an_outage_and_hears_again_after_it(ser
 def test_a_connection_that_was_cut_is_made_again_when_something_is_to_be_done_and_not_before(
     server: PrivateNats,
 ) -> None:
-    """The client's own reconnecting would send what is told of as failed, after what came later."""
+    """The client's own reconnect would send messages reported as failed after later ones."""
     admin = Admin(server.url)
     admin.make("events")
     with Proxy(server.url) as proxy:
@@ -221,7 +221,7 @@ def test_a_connection_that_was_cut_is_made_again_when_something_is_to_be_done_an
 
 @pytest.mark.parametrize("after", [0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.2])
 def test_a_transport_can_be_closed_at_any_moment_of_a_wait(server: PrivateNats, after: float) -> None:
-    """While it connects, while it looks for its stream, while it waits: who receives gets nothing, and no error."""
+    """While it connects, looks up its stream or waits: the receiver gets nothing, and no error."""
     for _ in range(5):
         transport = NatsJobTransport(server.url)
         with ThreadPoolExecutor(1) as thread:
@@ -334,7 +334,7 @@ doubling = (
 
 @pytest.mark.anyio
 async def test_runs_complete_though_the_server_is_killed_again_and_again(server: PrivateNats) -> None:
-    """It carries hints only: what it loses, workers find."""
+    """It carries hints only: workers find by polling what it loses."""
     transport = NatsJobTransport(server.url)
     kills = 0
     async with (

@@ -1,1 +1,1 @@
-"""The SQL store against real databases, and what can go wrong between us and them."""
+"""The SQL store against real databases, with faults of the connection."""

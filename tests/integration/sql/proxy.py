@@ -1,4 +1,4 @@
-"""A TCP proxy that fails on command, between a store and its PostgreSQL."""
+"""A TCP proxy between a store and its PostgreSQL that fails on command."""
 
 import contextlib
 import socket
@@ -27,12 +27,12 @@ TRICKLE_SECONDS = 1.0
 
 
 class Proxy:
-    """Passes bytes on, until it is told otherwise. Faults at a commit happen `times` times, then all is well again.
+    """Forwards bytes until a fault is set. Faults at a commit happen `times` times, then everything works again.
 
-    "cut before commit": the server does not get it. "cut after commit": the server carries it out, and its answer is
-    lost. "swallow commit": as before, but the connection stays open and silent. "blackhole": nothing is passed on
-    any more, in either direction. "refuse": new connections are closed at once. "delay": what the server says comes
-    half a second later. "trickle": it comes byte by byte, one a second.
+    "cut before commit": the server does not get it. "cut after commit": the server commits, and the response is lost.
+    "swallow commit": as before, but the connection stays open and silent. "blackhole": nothing is forwarded any more in
+    either direction. "refuse": new connections are closed at once. "delay": responses come half a second late.
+    "trickle": they come byte by byte, one a second.
     """
 
     def __init__(self, url: str) -> None:
@@ -43,9 +43,9 @@ class Proxy:
         self.url = urlunsplit(parts._replace(netloc=f"{user}127.0.0.1:{self._socket.getsockname()[1]}"))
         self.connections = 0
         self.fired = Counter[str]()
-        """How often each fault has struck: a commit, a connection that was cut or stranded, bytes held back."""
+        """The number of times each fault struck: a commit, a connection cut or stranded, bytes held back."""
         self.round_trips = 0
-        """How often the client has sent something after it was answered; fit for one connection at a time."""
+        """The number of requests after a response; valid for one connection at a time."""
         self._is_answered = True
         self._mode: Mode = "pass"
         self._times = 0
@@ -59,12 +59,12 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def fail(self, mode: Mode, times: int = 1, then: Mode = "pass") -> None:
-        """Misbehave from now on; after so many faults at commits do the next thing."""
+        """Set a fault; after so many faults at commits apply the next one."""
         with self._lock:
             self._mode, self._times, self._then = mode, times, then
 
     def heal(self) -> None:
-        """Pass everything on again, on new connections."""
+        """Forward everything again, on new connections."""
         with self._lock:
             self._mode = "pass"
 
@@ -76,7 +76,7 @@ class Proxy:
             _close(victim)
 
     def reset(self) -> None:
-        """End all connections as a machine does that has forgotten them."""
+        """Reset all connections, as a machine does that has lost their state."""
         with self._lock:
             victims, self._open = self._open, []
             self.fired["reset"] += len(victims) // 2
@@ -88,7 +88,7 @@ class Proxy:
             victim.close()
 
     def strand(self) -> None:
-        """Keep all connections open and forward nothing on them any more, for ever; new ones are well."""
+        """Keep all connections open without forwarding anything on them; new ones work."""
         with self._lock:
             self._stranded.update(self._open)
             self.fired["strand"] += len(self._open) // 2
@@ -161,7 +161,7 @@ class Proxy:
         _close(server)
 
     def _carry_out(self, server: socket.socket, data: bytes) -> None:
-        """Let the server commit, and keep its answer from the client."""
+        """Let the server commit, and withhold the response."""
         with self._lock:
             self._mute.add(server)
             server.sendall(data)
@@ -173,7 +173,7 @@ class Proxy:
             self._answer.notify_all()
 
     def _trickle(self, client: socket.socket, data: bytes) -> bytes:
-        """Pass bytes on one by one while that is the mode; return the rest."""
+        """Forward single bytes while that is the mode; return the rest."""
         while len(data) > 1 and self._mode == "trickle":
             self.fired["trickle"] += 1
             client.sendall(data[:1])

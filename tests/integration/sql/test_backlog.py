@@ -1,4 +1,4 @@
-"""What is asleep, held, or of code that a worker lacks costs a claim nothing, however much of it there is."""
+"""Sleeping, paused and foreign jobs cost a claim nothing, however many there are."""
 
 import json
 import re
@@ -71,7 +71,7 @@ def check_claims(store: SqlPersistence) -> None:
 
 
 def rows_touched(plan: dict[str, Any]) -> float:
-    """How many rows the tables' scans gave or threw away."""
+    """Return the number of rows that the tables' scans returned or discarded."""
     own = 0.0
     if "Relation Name" in plan:
         own = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
@@ -110,7 +110,7 @@ def test_postgres_reads_no_row_that_it_does_not_give(
 def test_a_plan_of_a_claim_that_postgres_has_kept_since_there_were_no_jobs_reads_no_row_that_it_does_not_give(
     postgres_with_tables: str, open_store: OpenStore
 ) -> None:
-    """It is made for any parameters. Nobody analyzes the table until there is a backlog, nor then."""
+    """It is a generic plan. Nobody analyses the table before the backlog comes, nor after."""
     store = open_store(postgres_with_tables)
     settings = connection_settings(postgres_with_tables)
     with psycopg.connect(**settings, autocommit=True) as connection:
@@ -138,7 +138,7 @@ def test_a_plan_of_a_claim_that_postgres_has_kept_since_there_were_no_jobs_reads
 
 
 def kept(connection: psycopg.Connection[Any]) -> str:
-    """Return a call of the one statement that the server keeps for a connection, for lanes as in `parameters`."""
+    """Return a call of the connection's only prepared statement, for the queues in `parameters`."""
     answer = connection.execute("SELECT name, statement FROM pg_prepared_statements").fetchall()
     ((name, statement),) = answer
     given = parameters(5)
@@ -150,7 +150,7 @@ def kept(connection: psycopg.Connection[Any]) -> str:
 
 
 def index_scans(plan: dict[str, Any]) -> list[str]:
-    """Return what a table's rows are found by in a plan, "" for no index."""
+    """Return the index by which a plan finds a table's rows; "" for none."""
     own = [plan.get("Index Name", "")] if "Relation Name" in plan else []
     return own + [name for part in plan.get("Plans", []) for name in index_scans(part)]
 

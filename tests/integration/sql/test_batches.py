@@ -1,4 +1,4 @@
-"""A batch costs as many statements, and round trips, for one row as for many."""
+"""A batch takes the same number of statements and round trips for one row and for many."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -41,14 +41,14 @@ from holdfast.testing.conformance.builders import (
     a_run,
     a_session,
 )
-from tests.integration.counts.statements import watch_statements
+from tests.integration.counts.statement_counter import watch_statements
 from tests.integration.sql.proxy import Proxy
 
 OpenStore = Callable[..., SqlPersistence]
 
 
 def everything(numbers: range) -> list[Change]:
-    """A change of each kind for each number."""
+    """Return one change of each kind for each number."""
     changes: list[Change] = []
     for number in numbers:
         changes += [
@@ -161,7 +161,7 @@ def test_a_transaction_that_only_adds_is_one_round_trip(proxy: Proxy, open_store
 def test_what_was_not_locked_is_looked_for_before_the_commit(
     postgres_database: str, open_store: OpenStore
 ) -> None:
-    """An update of a row that is not there goes nowhere, which only the number of rows tells."""
+    """An update of a missing row changes nothing, which only the row count shows."""
     store = open_store(postgres_database)
     store.setup()
     store.transact(lambda tx: tx.apply([CreateRun(a_run(1))]))

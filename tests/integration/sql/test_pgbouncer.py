@@ -52,7 +52,7 @@ pooled = Pipeline("pooled", input=int).pipe(numbers).map(double).pipe(total)
 
 @contextmanager
 def pgbouncer(url: str) -> Generator[str]:
-    """Start a PgBouncer before a server; give the URL that goes through it."""
+    """Start a PgBouncer in front of a server; yield the URL through it."""
     server = urlsplit(url)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -93,7 +93,7 @@ def _wait_for(port: int) -> None:
 @needs_pgbouncer
 @pytest.mark.anyio
 async def test_runs_go_through_a_pooler_in_transaction_mode(postgres_database: str) -> None:
-    """The tables are made, and runs started, worked on and waited for, with two server connections for all."""
+    """Migrations, starts, work and waits share two server connections."""
     with pgbouncer(postgres_database) as url:
         async with Engine.open(url, workflows=[pooled]) as engine, Worker(engine, concurrency=50):
             runs = [await engine.start(pooled(count)) for count in range(20)]
@@ -118,7 +118,7 @@ async def summed(count: int) -> int:
 
 @needs_pgbouncer
 def test_functions_go_through_a_pooler_in_transaction_mode(postgres_database: str) -> None:
-    """Several at once, for a message each, and the timer: nothing of theirs is kept in a session of the server."""
+    """Several concurrent ones, each for a message, and the timer: none keeps session state on the server."""
     with pgbouncer(postgres_database) as url:
         engines = [Engine.open(url, workflows=[pooled, summed]) for _ in range(5)]
         runs = engines[0].sync

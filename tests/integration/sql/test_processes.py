@@ -69,14 +69,14 @@ sys.exit(any([os.waitpid(child, 0)[1] for child in children]))
 
 
 def run(program: str, *arguments: str) -> None:
-    """Run a program in a process of its own; what goes wrong is shown."""
+    """Run a program in a process of its own, and print its errors."""
     command = [sys.executable, "-c", program, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
 
 
 def run_together(program: str, *arguments: Sequence[object]) -> None:
-    """Call the program's `main` with each list of arguments, all at the same time, each in a process of its own."""
+    """Call the program's `main` with each list of arguments, concurrently, each in its own process."""
     run(program + TOGETHER, json.dumps(arguments))
 
 

@@ -1,4 +1,4 @@
-"""What the database asks to be tried again is tried again; what work itself raises is not."""
+"""Transactions are retried when the database asks for it, and not when the work raises."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The tables that migrations make are those that the code goes by."""
+"""The tables that the migrations create are those that the code uses."""
 
 import sqlite3
 import threading

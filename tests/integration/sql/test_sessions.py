@@ -1,4 +1,4 @@
-"""What must be ours in a session of PostgreSQL, whatever URL, environment and role say; and who is let in."""
+"""Settings of PostgreSQL sessions that Holdfast sets, whatever URL, environment and role say; authentication."""
 
 import re
 import time
@@ -75,7 +75,7 @@ async def journey() -> list[str]:
 
 @contextmanager
 def a_role(url: str, **settings: str) -> Generator[tuple[str, psycopg.Connection]]:
-    """A role that may do all in a database, with settings; the URL with it, and a connection of the server's owner."""
+    """A role with settings and all rights in a database: its URL, and a connection of the server's owner."""
     name = f"role_{uuid4().hex}"
     parts = urlsplit(url)
     database = parts.path.strip("/")
@@ -93,7 +93,7 @@ def a_role(url: str, **settings: str) -> Generator[tuple[str, psycopg.Connection
 
 
 def with_evil_settings(url: str) -> dict[str, str]:
-    """The URL with the settings, each way in which a URL can have them."""
+    """Return the URL with the settings, in each way in which a URL can have them."""
     words = " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in EVIL.items())
     long_words = " ".join(f"--{name}={value.replace(' ', chr(92) + ' ')}" for name, value in EVIL.items())
     return {

@@ -1,4 +1,4 @@
-"""What SQLite is told on every connection: without one of these a promise is not kept."""
+"""SQLite settings of every connection: without one of them a guarantee would not hold."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Hints by what the databases offer."""
+"""Hints by LISTEN/NOTIFY and by watching the SQLite file."""
 
 import time
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class TestSqliteTransport(JobTransportContract):
 
 @pytest.mark.service
 class TestPostgresTransport(JobTransportContract):
-    """By way of the server."""
+    """Through the server."""
 
     @pytest.fixture(autouse=True)
     def own_server(self, postgres_database: str) -> None:
@@ -50,7 +50,7 @@ class TestPostgresTransport(JobTransportContract):
 
 
 def listening(transport: PostgresTransport) -> None:
-    """Wait until it hears itself."""
+    """Wait until it receives its own hint."""
     until = time.monotonic() + 10
     while time.monotonic() < until:
         transport.announce([RunHint(run="hello")])

@@ -1,4 +1,4 @@
-"""However many stages wait, and however many runs are children: what is looked for is found by an index."""
+"""Look-ups use indexes however many stages wait and however many child runs there are."""
 
 import json
 import sqlite3
@@ -51,7 +51,7 @@ FOUND: Sequence[Change] = (
 
 
 class Asked:
-    """A link to no database, which keeps what it was asked."""
+    """A connection to no database that records its queries."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Parameters]] = []
@@ -63,7 +63,7 @@ class Asked:
 
 
 def questions(dialect: Dialect) -> Sequence[tuple[str, Parameters, str, int]]:
-    """Each question with its parameters, the index that it goes by, and how many rows it looks at."""
+    """Each query with its parameters, its index, and the number of rows it reads."""
     asked: list[tuple[str, Parameters, str, int]] = [
         (
             reads_for(dialect).external_jobs,
@@ -102,7 +102,7 @@ def check_found(store: SqlPersistence) -> None:
 
 
 def indexes(plan: dict[str, Any]) -> set[str]:
-    """The indexes that a plan of PostgreSQL goes by."""
+    """Return the indexes that a plan of PostgreSQL uses."""
     own = {plan["Index Name"]} if "Index Name" in plan else set[str]()
     return own.union(*map(indexes, plan.get("Plans", [])))
 
@@ -151,7 +151,7 @@ RATED = f"""
 
 
 def rate_questions(dialect: Dialect) -> Sequence[tuple[str, Parameters, str, int]]:
-    """What an idle worker's maintenance asks, and what a claim does, however many wait under a rate limit."""
+    """Yield the queries of idle maintenance and of a claim, which must not grow with the runs under a rate limit."""
     jobs = waiting_for(dialect)[Waiting.JOBS]
     place = encode_rows(("namespace", "key"), [(NAMESPACE, "w/bill")])
     wanted = encode_rows(("namespace", "key", "most"), [(NAMESPACE, "w/bill", 3)])

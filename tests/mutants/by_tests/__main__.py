@@ -1,4 +1,4 @@
-"""Hunts the mutants of the second list with the fast tests. Ends with 1 if one survives that is not explained.
+"""The command that hunts the second list with the fast tests. Exits with 1 on an unexplained survivor.
 
 make mutants-tests [ONLY=name,name] [JOBS=2]
 """
@@ -13,14 +13,14 @@ from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 
+from tests.mutants.by_tests.catalogue import BY_NAME, MUTANTS, SURVIVORS
 from tests.mutants.by_tests.hunt import Checkout, TestHunt
-from tests.mutants.by_tests.listed import BY_NAME, MUTANTS, SURVIVORS
 from tests.mutants.mutant import Mutant
 from tests.postgres import PrivatePostgres
 
 
 def main() -> int:
-    """Hunt what is asked for."""
+    """Hunt the selected mutants."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.by_tests")
     parser.add_argument("--only", default="", help="names, separated by commas; others are left out")
     parser.add_argument("--jobs", type=int, default=2, help="how many are hunted at once")
@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def hunt_all(mutants: Sequence[Mutant], jobs: int) -> list[TestHunt]:
-    """Hunt mutants, some at once, each in a copy of the checkout. In their order."""
+    """Hunt mutants, several at once, each in a copy of the checkout; results are in order."""
     free: SimpleQueue[Checkout] = SimpleQueue()
 
     def one(mutant: Mutant) -> TestHunt:

@@ -1,4 +1,4 @@
-"""Hunts a mutant with tests: in a copy of the checkout that has the bug, the tests that are named for it run."""
+"""The hunt of a mutant with tests: the tests named for it run in a copy of the checkout with the bug."""
 
 import os
 import re
@@ -14,14 +14,14 @@ import attrs
 from tests.mutants.mutant import ROOT, Mutant, mutated
 
 SECONDS_MAX: Final = 300
-"""How long the tests of one mutant may take. A test that hangs has caught it, too."""
+"""The time limit for one mutant's tests. A test that hangs has caught it, too."""
 _FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 _PASSED: Final = re.compile(r"\b(\d+) passed\b")
 
 
 @attrs.frozen(kw_only=True)
 class TestHunt:
-    """How a hunt went. `caught` is the test that failed, "" if none did."""
+    """The result of a hunt. `caught` is the test that failed, "" if none did."""
 
     mutant: Mutant
     caught: str
@@ -29,15 +29,15 @@ class TestHunt:
 
     @property
     def is_killed(self) -> bool:
-        """Whether a test has failed."""
+        """Whether a test failed."""
         return bool(self.caught)
 
 
 class Checkout:
-    """A copy of the checkout, in which one mutant after the other is planted."""
+    """A copy of the checkout in which mutants are planted one after the other."""
 
     def __init__(self, folder: Path, postgres_url: str) -> None:
-        """Copy what git knows, and what is new. The tests use the server at `postgres_url`."""
+        """Copy tracked and new files. The tests use the server at `postgres_url`."""
         self._folder = folder
         self._environment = {
             **os.environ,
@@ -58,7 +58,7 @@ class Checkout:
                 shutil.copy2(source, target, follow_symlinks=False)
 
     def hunt(self, mutant: Mutant) -> TestHunt:
-        """Plant a mutant, run its tests until one fails, and take the mutant out again. DoesNotApplyError."""
+        """Plant a mutant, run its tests until one fails, and restore the code. Raises DoesNotApplyError."""
         started = time.monotonic()
         texts = mutated(mutant)
         try:
@@ -71,7 +71,7 @@ class Checkout:
         return TestHunt(mutant=mutant, caught=caught, seconds=time.monotonic() - started)
 
     def passes(self, tests: tuple[str, ...]) -> bool:
-        """Return whether tests pass without a mutant: if they don't, they catch nothing."""
+        """Return whether tests pass without a mutant; otherwise a failure proves nothing."""
         return not self._run(tests)
 
     def _write(self, file: str, text: str) -> None:
@@ -81,7 +81,7 @@ class Checkout:
             stale.unlink()
 
     def _run(self, tests: tuple[str, ...]) -> str:
-        """Run tests; return the one that failed, "" if all passed. RuntimeError if there were none."""
+        """Run tests; return the one that failed, "" if all passed. Raises RuntimeError if there were none."""
         # A mutant's name must not be needed to find tests: `file.py -k words` is one entry.
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", ""]
         for one in tests:

@@ -1,11 +1,11 @@
-"""Every bug of the second list can be planted, and names tests that there are; some are hunted."""
+"""Every bug of the second list can be planted and names existing tests; some are hunted."""
 
 import ast
 
 import pytest
 
 from tests.mutants.by_tests.__main__ import hunt_all
-from tests.mutants.by_tests.listed import BY_NAME, MUTANTS, SURVIVORS
+from tests.mutants.by_tests.catalogue import BY_NAME, MUTANTS, SURVIVORS
 from tests.mutants.mutant import ROOT, Mutant, mutated
 
 SAMPLE = (

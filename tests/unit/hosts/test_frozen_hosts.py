@@ -1,4 +1,4 @@
-"""A host that stood still, with its monotonic clock: a laptop that was shut, a machine that was moved."""
+"""A host that stood still together with its monotonic clock, like a suspended laptop."""
 
 from datetime import timedelta
 
@@ -10,7 +10,7 @@ from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import FunctionWaiting
 from holdfast.ports.clock import micros
 from holdfast.testing.clock import ManualClock
-from tests.unit.hosts.bench import Bench, StoreWithClock
+from tests.unit.hosts.attempt_harness import Bench, StoreWithClock
 
 pytestmark = pytest.mark.anyio
 A_WHILE = timedelta(seconds=20)
@@ -35,7 +35,7 @@ async def pays(order: str) -> str:
 
 
 async def slept(bench: Bench, body: Body, there: ManualClock) -> float:
-    """Have a body run on a host that has just stood still; return for how many seconds its function sleeps."""
+    """Run a body on a host that has just stood still; return the seconds that its function sleeps."""
     there.advance(A_WHILE)
     bench.clock.jump(A_WHILE)
     outcome = await bench.run(body)

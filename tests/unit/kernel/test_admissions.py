@@ -1,4 +1,4 @@
-"""Pending runs: they begin when their time has come and there is a slot, and end when their deadline passes."""
+"""Pending runs: admitted when due and a slot is free; ended at their deadline."""
 
 from typing import Any, cast
 
@@ -50,7 +50,7 @@ def statuses(world: World, *ids: str) -> list[str]:
 
 
 def finish(world: World, session: str) -> None:
-    """Claim all there is and complete it, until there is no more."""
+    """Claim and complete jobs until none is left."""
     while attempts := world.claim(session):
         world.send(*map(completing, attempts))
 
@@ -162,7 +162,7 @@ def test_the_highest_priority_is_first_and_then_the_oldest(world: World) -> None
 
 
 def test_nobody_overtakes_the_first_who_waits(world: World) -> None:
-    """A run with a greater limit does not pass by one with a lower limit that came before it."""
+    """A run with a greater limit does not overtake one with a lower limit that came before it."""
     create(world, "one", concurrency_key="k", concurrency_limit=1)
     assert claim_pending(world, "k").admitted == 1
     create(world, "narrow", concurrency_key="k", concurrency_limit=1)
@@ -193,7 +193,7 @@ def test_a_place_to_go_on_from_must_be_one(world: World) -> None:
 
 
 def test_commands_of_one_batch_see_each_other(world: World) -> None:
-    """An end frees its slot for the admission after it; two admissions do not give one slot out twice."""
+    """An end frees its slot for a later admission; two admissions do not use one slot twice."""
     create(world, "x", concurrency_key="k")
     create(world, "y", concurrency_key="k")
     claim = RunClaimPending(keys=("k",))
@@ -484,7 +484,7 @@ NAMING = [one for one in REPLIES if "admits_jobs" in attrs.fields_dict(one)]
 
 @pytest.mark.parametrize("reply", NAMING, ids=lambda one: one.__name__)
 def test_every_reply_that_names_stages_has_them_let_in(reply: type[Any]) -> None:
-    """What a reply names, and nobody heeds, waits until maintenance comes by."""
+    """A reply that a host ignores leaves them waiting until the next maintenance tick."""
     made = cast("object", object.__new__(reply))
     for name in {"admits_runs", "admits_jobs"} & attrs.fields_dict(reply).keys():
         object.__setattr__(made, name, (name,))

@@ -1,4 +1,4 @@
-"""Stages that are runs of another pipeline: created with the settle that starts them, waited for, told, closed."""
+"""Child runs as stages: created with the settle that starts them, awaited, delivered, closed."""
 
 from collections.abc import Sequence
 
@@ -48,7 +48,7 @@ def _world(*plans: Plan) -> World:
 
 
 def _started(world: World, *, child: str = "x/k") -> str:
-    """A run that waits for its child; return a session."""
+    """Start a run that waits for its child; return a session."""
     world.create(input="in")
     session = world.open()
     world.start_child(world.claim_one(session), child, "in")
@@ -61,7 +61,7 @@ def _waiting(world: World) -> Job:
 
 
 def _of(attempts: Sequence[Attempt], world: World, id: str) -> Attempt:
-    """The one attempt of a run."""
+    """Return the only attempt of a run."""
     (attempt,) = [one for one in attempts if one.run == world.run(id).key]
     return attempt
 
@@ -259,7 +259,7 @@ def test_a_stage_fails_whose_child_fails_and_says_why() -> None:
 
 
 def test_a_stage_fails_whose_child_has_lost_what_it_gave() -> None:
-    """Rather than to wait for ever for what will never be there again."""
+    """Instead of waiting for ever for a result that is gone."""
     world = _world()
     session = _started(world)
     world.complete(world.claim_one(session), 1)
@@ -587,7 +587,7 @@ def _lose(world: World) -> None:
 
 
 def test_a_child_that_has_ended_stays_as_it_is_when_it_is_taken_over() -> None:
-    """But for the job that is told of its end, which is owed once more."""
+    """Except for the job that delivers its end, which is pending once more."""
     world = _world()
     session = _started(world)
     world.complete(world.claim_one(session), "gave")

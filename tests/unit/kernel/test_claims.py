@@ -1,4 +1,4 @@
-"""Jobs are leased: to one session at a time, in order, no oftener than allowed."""
+"""Claims: jobs are leased to one session at a time, in order, no more often than allowed."""
 
 from itertools import pairwise
 
@@ -176,7 +176,7 @@ def test_a_session_that_closes_in_a_batch_claims_nothing_after(world: World) -> 
 
 
 def test_nothing_is_asked_about_the_session_where_there_is_nothing_to_claim(world: World) -> None:
-    """So that the claim of an idle worker is one query."""
+    """So the claim of an idle worker is one query."""
     assert world.claim("unknown") == ()
 
 
@@ -197,7 +197,7 @@ def test_a_negative_limit_is_refused(world: World, limit: int, of_lane: int) -> 
 
 
 def test_a_job_without_attempts_left_is_never_claimed(world: World) -> None:
-    """No kernel leaves one in the queue; if there is one, it is not run a fourth time."""
+    """No kernel leaves one in the queue; if there is one, it does not run a fourth time."""
     world.create()
     session = world.open()
     (job,) = world.jobs()
@@ -357,7 +357,7 @@ def test_of_two_messages_about_a_job_in_a_batch_one_gets_it(world: World) -> Non
 
 
 def test_a_job_can_be_claimed_and_settled_in_one_batch(world: World) -> None:
-    """By who knows what the epoch will be."""
+    """By a caller that knows the next epoch."""
     world.create()
     session = world.open()
     (job,) = world.jobs()

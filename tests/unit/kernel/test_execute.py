@@ -1,4 +1,4 @@
-"""job.execute: one message about a job, from claim to settle."""
+"""job.execute: one job message, from claim to settle."""
 
 import attrs
 import pytest

@@ -1,4 +1,4 @@
-"""Driven functions: what their calls come to is recorded, they rest while they wait, and are blocked when they must."""
+"""Driven functions: calls are recorded; functions wait, and are blocked when they must be."""
 
 import attrs
 import pytest
@@ -28,12 +28,12 @@ from tests.unit.kernel.world import SECOND, World, payload, pipeline, stage
 
 
 def function(name: str = "f") -> World:
-    """A world with a workflow that is a function."""
+    """A world with a durable function."""
     return World(pipeline(attrs.evolve(stage(name, attempts=1), function=True)))
 
 
 def driven(world: World) -> Attempt:
-    """Start a run, and claim what drives it."""
+    """Start a run, and claim its driving job."""
     world.create(input={"order": 1})
     return world.claim_one(world.open())
 
@@ -200,7 +200,7 @@ def test_a_function_of_a_paused_run_is_held_where_it_parks() -> None:
 def test_a_message_to_a_paused_function_is_heard_as_soon_as_the_run_is_resumed(
     wakes_in: int | None,
 ) -> None:
-    """And not when the timeout is over for which it slept."""
+    """And not only when the timeout for which it slept is over."""
     world = function()
     attempt = driven(world)
     wake_at = None if wakes_in is None else world.now + wakes_in * SECOND
@@ -283,7 +283,7 @@ def driven_with_a_deadline(world: World) -> Attempt:
 
 
 def test_a_function_past_its_deadline_is_told_and_fails_when_it_has_cleaned_up() -> None:
-    """It is a failure by its deadline, and told once, however long it takes."""
+    """It fails by its deadline, and is told once, however long the cleanup takes."""
     world = function()
     parked(world, driven_with_a_deadline(world), seen=1, seconds=3_600)
     world.wait(29)

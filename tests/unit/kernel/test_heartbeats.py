@@ -1,4 +1,4 @@
-"""A body that is to be heard from, and is not, is taken for lost; one that is heard from is left alone."""
+"""Heartbeats: a body without them is lost, a body with them is not."""
 
 import attrs
 import pytest
@@ -36,7 +36,7 @@ def world() -> World:
 
 
 def beat(world: World, attempt: Attempt, details: str = "null", kind: str = "heartbeat") -> tuple[str, ...]:
-    """Pass on what a body says; return what is lost."""
+    """Send a body's heartbeat; return the lost attempts."""
     said = AttemptOutput(kind="heartbeat" if kind == "heartbeat" else "progress", at=world.now, data=details)
     return world.do(
         JobHeartbeat(attempts=(HeldAttempt(job=attempt.job, epoch=attempt.epoch, outputs=(said,)),))

@@ -1,4 +1,4 @@
-"""Hints: what is announced after a commit, and only then."""
+"""Hints: announced after a commit, and only then."""
 
 import pytest
 
@@ -107,7 +107,7 @@ def test_what_changes_nothing_announces_nothing(world: World) -> None:
 
 
 def test_a_wide_map_announces_each_of_its_items() -> None:
-    """Where a function is called for each message, what is not announced waits for the next round of a timer."""
+    """Where each message invokes a function, a job without a hint waits for the next timer tick."""
     world = World(pipeline(each("m")))
     world.create()
     attempt = world.claim_one(world.open())
@@ -124,7 +124,7 @@ def test_a_batch_announces_once_and_nothing_twice(world: World) -> None:
 
 
 def test_an_end_in_a_batch_is_announced_with_all_that_came_before(world: World) -> None:
-    """A hint about a job that is gone does no harm."""
+    """A hint about a deleted job does no harm."""
     world.create()
     attempt = world.claim_one(world.open())
     _heard(world)

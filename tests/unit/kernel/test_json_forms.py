@@ -1,4 +1,4 @@
-"""Commands and replies as JSON: a public contract, so each form is written out here."""
+"""The JSON forms of commands and replies: a public contract, so each is written out here."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Steps of queues with a priority, so many under way at a time, or so many starts in a time: as stages have them."""
+"""Queued steps with priority, concurrency limit and rate limit, as stages have them."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def call(number: int, how: Queued, step: str = "embed") -> Recorded:
 
 
 def asked(*hows: Queued, step: str = "embed") -> World:
-    """A function that rests, with these steps in a queue."""
+    """A sleeping function with these queued steps."""
     world = function()
     attempt = driven(world)
     record(world, attempt, *(call(number, how, step) for number, how in enumerate(hows, 1)))

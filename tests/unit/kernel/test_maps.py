@@ -1,4 +1,4 @@
-"""Maps: one body for each item, a bounded number at once, outputs in the order of the items."""
+"""Maps: one job for each item, bounded concurrency, outputs in the order of the items."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def _over(items: int, *, payloads: int = 1) -> Outcome:
 
 
 def _doing(world: World, items: int) -> None:
-    """Do all that there is to do; maps go over so many items; each body gives what it got, in brackets."""
+    """Do all jobs; maps have so many items; each body returns its input in brackets."""
 
     def give(attempt: Attempt) -> Outcome:
         if attempt.kind is JobKind.EXPAND_MAP:

@@ -1,4 +1,4 @@
-"""Maps that are done without all of their items: enough of them are done, or few enough have failed."""
+"""Maps that complete without all items: enough succeeded, or few enough failed."""
 
 from math import floor
 from typing import Any, cast
@@ -30,7 +30,7 @@ FATAL = failed(retryable=False)
 
 
 def _world(items: int, enough: Enough | None, *, limit: int = 1_000, attempts: int = 3) -> tuple[World, str]:
-    """A run of a map that has been expanded, with a stage after it."""
+    """A run with an expanded map and a stage after it."""
     world = World(pipeline(each("m", limit=limit, attempts=attempts, enough=enough), stage("z")))
     world.create()
     session = world.open()
@@ -43,14 +43,14 @@ def _claimed(world: World, session: str) -> dict[int, Attempt]:
 
 
 def _gave(world: World, session: str) -> object:
-    """What the stage after the map gets."""
+    """Return the input of the stage after the map."""
     attempt = world.claim_one(session)
     assert attempt.node == "z"
     return world.value(attempt.run, attempt.input)
 
 
 def _drain(world: World, fails: set[int], *, items: int = 3) -> list[str]:
-    """Do all that is left; these items fail. Return what was done."""
+    """Do all remaining jobs; these items fail. Return what was done."""
     bodies: list[str] = []
 
     def give(attempt: Attempt) -> Outcome:
@@ -409,7 +409,7 @@ def test_a_rerun_keeps_what_a_map_gave_however_it_ended(items: int, enough: Enou
 
 
 def test_a_rerun_takes_no_list_for_what_may_have_gaps() -> None:
-    """What a map gave that could lose no items is of no use to one that can, of a newer version."""
+    """The output of a map without lost items does not fit a newer version whose map may lose some."""
     newer = pipeline(each("m", enough=Enough(tolerated=1)), stage("z"), version="2")
     world = World(pipeline(each("m"), stage("z")), newer)
     world.do(RunCreate(workflow="w", version="1", id="x", input=payload(0)))
@@ -430,7 +430,7 @@ def test_a_rerun_takes_no_list_for_what_may_have_gaps() -> None:
 def test_any_map_in_any_order(
     total: int, fails: set[int], places: list[int], limit: int, enough: Enough
 ) -> None:
-    """It gives what was done and what was lost until that was enough, in the order of items; or its run fails."""
+    """It returns completed and failed items up to the decision, in the order of items; or its run fails."""
     world, session = _world(total, enough, limit=limit)
     may_fail = max(enough.tolerated, floor(enough.share * total))
     if enough.at_least is not None:

@@ -1,4 +1,4 @@
-"""A paused run accepts results and starts nothing; resumed, it goes on where it is."""
+"""A paused run accepts results and starts nothing; once resumed, it continues where it was."""
 
 import attrs
 import pytest

@@ -91,7 +91,7 @@ def test_a_plan_comes_back_from_its_text(plan: Plan) -> None:
 
 
 def test_this_is_the_text_of_a_plan() -> None:
-    """It is stored with every run, so that an old one must still be read."""
+    """It is stored with every run, so an old one must stay readable."""
     plan = pipeline(stage("a"), (each("m", over="a", limit=5), stage("b")))
     retry = '"retry":{"attempts":3,"backoff":2.0,"jitter":0.0,"wait_max_us":300000000,"wait_us":0}'
 
@@ -108,7 +108,7 @@ def test_this_is_the_text_of_a_plan() -> None:
 
 
 def test_a_stage_says_no_more_than_it_has_to() -> None:
-    """Otherwise every plan would get another fingerprint with each thing that stages can be told."""
+    """Otherwise each new option of stages would change the fingerprint of every plan."""
     plan = pipeline(
         StagePlan(
             name="a",

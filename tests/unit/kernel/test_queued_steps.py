@@ -1,4 +1,4 @@
-"""Steps of queues: each is a job beside that of its function, which is told how it ends, in the same commit."""
+"""Queued steps: each is a job beside that of its function, which gets the result in the same commit."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -65,7 +65,7 @@ def claim(world: World, *, step: str = "embed") -> Attempt:
 
 
 def resting(*rows: Recorded) -> World:
-    """A function that waits for a step in a queue."""
+    """A function that waits for a queued step."""
     world = function()
     attempt = driven(world)
     record(world, attempt, *(rows or (queue(),)))

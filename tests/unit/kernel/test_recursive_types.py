@@ -1,4 +1,4 @@
-"""Types that hold themselves: classes, and unions, lists and dicts of them."""
+"""Recursive types: classes, and unions, lists and dicts of them."""
 
 import os
 import subprocess
@@ -100,7 +100,7 @@ def test_what_is_wrong_deep_in_it_is_told_with_its_place() -> None:
 
 @pytest.mark.parametrize("text", ['{"left":{"value":1},"right":{"value":2}}', '{"value":1}'])
 def test_classes_are_told_apart_by_what_data_must_have_with_any_seed_of_hashes(text: str) -> None:
-    """A field with a default may be missing: `others` says nothing of which class it is."""
+    """A field with a default may be missing: `others` does not identify the class."""
     program = (
         "from tests.unit.kernel.test_recursive_types import HINTS\n"
         f"from holdfast.kernel.values import decode; print(type(decode({text!r}, HINTS['tree'])).__name__)"

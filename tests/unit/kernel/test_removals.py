@@ -1,4 +1,4 @@
-"""Runs are removed whole: with all generations, and only when nobody is to hear of them any more."""
+"""Removal of runs: with all generations, and only when no other run or sink needs them."""
 
 import pytest
 
@@ -57,7 +57,7 @@ def test_all_generations_go_at_once_and_the_id_is_free() -> None:
 
 
 def test_the_blobs_of_inputs_are_named() -> None:
-    """Of every generation, each once: whoever keeps blobs deletes them."""
+    """Of every generation, each once: the caller that keeps the blobs deletes them."""
     world = World(PLAN)
     blob = Payload(blob="default/somewhere/input/0/" + "0" * 64)
     world.do(RunCreate(id="x", workflow="w", input=blob))
@@ -156,7 +156,7 @@ def test_a_run_is_not_removed_before_every_sink_has_all_its_events() -> None:
 
 
 def test_a_sink_that_has_yet_to_look_for_what_was_before_keeps_it_too() -> None:
-    """It was registered when the run had ended, for events from before."""
+    """It was registered after the run ended, for events from before."""
     world = World(PLAN)
     _done(world)
     world.do(SinkRegister(sink="late", since=0))

@@ -1,4 +1,4 @@
-"""Repair gives runs the jobs back that a fault has taken, and has nothing to do without one."""
+"""Repair restores lost jobs of runs, and does nothing in a healthy store."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ from tests.unit.kernel.world import (
 
 
 def _repair(world: World, *, expected: tuple[str, ...] = ("x",)) -> None:
-    """Repair, and find nothing to repair afterwards."""
+    """Repair, and check that nothing is left to repair."""
     assert world.do(RunRepair()).repaired == expected
     with world.unchanged():
         assert world.do(RunRepair()).repaired == ()
@@ -280,7 +280,7 @@ def test_what_a_batch_repairs_before_a_settle_is_as_good_as_new() -> None:
 
 
 def _mend(world: World, id: str = "x") -> None:
-    """Repair one run whose row gives no cause; then it is sound, and there is nothing more to repair."""
+    """Repair a run whose row shows no cause; check that it is healthy afterwards."""
     key = world.run(id).key
     assert check(world.tables())
     assert world.kernel.dispatch(RunRepair(run=key)).repaired == (id,)
@@ -290,7 +290,7 @@ def _mend(world: World, id: str = "x") -> None:
 
 
 def _half(world: World) -> str:
-    """Work until a map of four has one item done, and two under way."""
+    """Work until a map of four has one completed item, and two running ones."""
     world.create()
     session = world.open()
     world.expand(world.claim_one(session), range(4))
@@ -303,7 +303,7 @@ def _row(world: World, **fields: Any) -> None:
 
 
 def _counters(world: World, *numbers: int) -> None:
-    """Set total, next, done and the number of those failed of the map."""
+    """Set total, next, done and the number of failed items of the map."""
     total, following, done, failed = numbers
     progress = parse(world.run().progress)
     stored = progress["nodes"]["m"]["map"]
@@ -324,7 +324,7 @@ def test_a_sound_run_that_is_named_is_left_alone() -> None:
 
 
 def test_a_job_that_nobody_counts_any_more_is_given_back() -> None:
-    """The sweep goes by the count, which agrees; who is named is looked at itself."""
+    """The sweep compares counters, which agree; a run given by name is checked itself."""
     world = World(pipeline((stage("a"), stage("b"))))
     world.create()
     _lose_jobs(world, world.jobs()[0])
@@ -348,7 +348,7 @@ def test_a_run_that_has_not_begun_only_counts_again() -> None:
 
 
 def test_a_job_that_nothing_needs_is_taken_away() -> None:
-    """Of two for one item the first is kept, and of two for a stage the one that the run knows."""
+    """Of two for one item the first is kept, and of two for a stage the one in the run's row."""
     world = World(pipeline((stage("a"), each("m", limit=2)), stage("z")))
     world.create()
     session = world.open()
@@ -410,7 +410,7 @@ def test_a_group_that_the_history_says_is_done_goes_on() -> None:
 
 
 def test_a_run_that_has_done_everything_completes() -> None:
-    """Nothing is told after its end."""
+    """Nothing is announced after its end."""
     world = World(pipeline(stage("a")))
     world.create()
     (job,) = world.jobs()
@@ -487,7 +487,7 @@ def test_a_job_that_nobody_would_take_can_be_taken(fields: dict[str, Any]) -> No
 
 @pytest.mark.parametrize("row", ["expanded", "tested", "completed"])
 def test_a_run_whose_history_is_further_than_its_row_is_left_alone(row: str) -> None:
-    """What its map goes over, or what its test said, is not found out a second time."""
+    """The items of its map and the result of its condition are not computed a second time."""
     tested = when(stage("t"), stage("u"))
     world = World(pipeline(stage("a"), tested if row == "tested" else each("m"), stage("z")))
     world.create()
@@ -524,7 +524,7 @@ def test_what_goes_on_in_a_paused_run_is_held() -> None:
 
 
 def test_a_job_leased_to_nobody_is_an_attempt_that_was_lost() -> None:
-    """It counts; and once it was lost too often, the stage has failed as it would have with any lost worker."""
+    """It counts as a loss; after too many the stage fails as with any lost worker."""
     world = World(pipeline(stage("a", attempts=2)))
     world.create()
     for losses in range(1, LOSSES_MIN + 1):
@@ -566,7 +566,7 @@ def test_a_child_of_a_job_that_is_taken_away_is_told() -> None:
 
 
 def test_an_end_that_nobody_tells_any_more_is_told_again() -> None:
-    """Once; and only by a run that has ended, to a job that waits."""
+    """Once, and only by an ended run to a waiting job."""
     world = World(pipeline(child("k"), stage("z")), pipeline(stage("a"), workflow="c"))
     world.create()
     session = world.open()
@@ -609,7 +609,7 @@ def test_a_run_without_its_plan_is_blocked_and_others_are_repaired() -> None:
 
 
 def test_work_that_was_handed_on_is_asked_about_as_its_body_had_said() -> None:
-    """With the key that wakes it, as often, and until it is to be given up."""
+    """With the same wake key, interval and deadline as its body had set."""
     world = World(pipeline(each_of(external("e"), limit=2)))
     world.create()
     session = world.open()

@@ -1,4 +1,4 @@
-"""Bodies fail: they are tried again, patiently, and not for ever."""
+"""Failing bodies are retried with backoff, up to their limit."""
 
 import sys
 from itertools import pairwise
@@ -188,7 +188,7 @@ RULED = StagePlan(
 
 
 def failing(world: World, rule: int | None = None, retry_after: int | None = None) -> JobSettled:
-    """Claim the one job, and let it fail under this rule."""
+    """Claim the only job, and fail it under this rule."""
     world.wait(3600)
     world.wake_due()
     failure = Failure(code="E", message="no", rule=rule, retry_after=retry_after)
@@ -483,7 +483,7 @@ def test_jitter_spreads_the_waits_of_many_jobs() -> None:
 
 @pytest.mark.parametrize("factor", [1e6, sys.float_info.max])
 def test_a_wait_too_long_to_count_is_the_longest(factor: float) -> None:
-    """It must not be an error: that would be met inside a settle, with other settles in the same batch."""
+    """It must not raise: that would happen inside a settle, with other settles in the same batch."""
     policy = RetryPolicy(attempts=100, wait_us=SECOND, backoff=factor, wait_max_us=60 * SECOND, jitter=0.0)
 
     assert {backoff(policy, JobKey("run", 1), attempt) for attempt in (3, 60, 100)} == {60 * SECOND}
@@ -508,7 +508,7 @@ def test_a_failure_can_be_settled_with_the_last_of_one_attempt() -> None:
 
 
 def test_a_job_that_fell_asleep_again_within_the_batch_is_not_woken() -> None:
-    """What was found to be due when the batch began is looked at again."""
+    """Jobs found due at the start of the batch are checked again."""
     world = World(pipeline(stage("a")))
     world.create()
     session = world.open()

@@ -1,4 +1,4 @@
-"""What becomes of a create whose id is taken: refused, given the run that is there, or a new generation."""
+"""Creating a run with an existing id: refused, the existing run, or a new generation."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Runs are created, looked after, and ended."""
+"""The lifecycle of runs: create, status, end."""
 
 from datetime import timedelta
 
@@ -161,7 +161,7 @@ def test_a_plan_is_stored_once(world: World) -> None:
 
 
 def test_a_run_keeps_the_plan_that_it_was_created_with(world: World) -> None:
-    """A deploy changes the pipeline, even under the same version, while the run is on its way."""
+    """A deploy may change the pipeline, even under the same version, while the run is open."""
     world.create()
     session = world.open()
     world.complete(world.claim_one(session))
@@ -311,7 +311,7 @@ def test_a_run_goes_on_that_was_created_in_the_same_batch(world: World) -> None:
 
 
 def _stall(world: World, node: str) -> None:
-    """Make the run look as if a settle had not gone on after completing a node: something that no kernel writes."""
+    """Make the run look as if a settle had stopped after completing a node, which no kernel does."""
     run = world.run()
     (job,) = world.jobs()
     row = HistoryRow(
@@ -375,7 +375,7 @@ def test_runs_of_different_workflows_do_not_meet() -> None:
 
 
 def test_a_run_never_goes_back_in_time(world: World) -> None:
-    """The next host's clock is behind: what it stores is not earlier than what was stored before it."""
+    """The next host's clock may be behind: its rows are not earlier than those stored before."""
     world.create("x")
     attempt = world.claim_one(world.open())
     began = world.now

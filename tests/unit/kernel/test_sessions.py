@@ -1,4 +1,4 @@
-"""Sessions hold leases; the reaper takes them from the dead."""
+"""Sessions hold leases; the reaper takes the leases of dead ones."""
 
 import pytest
 
@@ -109,7 +109,7 @@ def test_a_session_is_reaped_only_after_its_end_and_the_grace(world: World) -> N
 
 
 def test_reaping_a_session_does_not_touch_its_jobs(world: World) -> None:
-    """First it is declared dead, and that is stored; only then can no claim or renewal of its follow."""
+    """The death is stored first; after that no claim or renewal can succeed."""
     world.create()
     session = world.open()
     attempt = world.claim_one(session)
@@ -261,7 +261,7 @@ def test_no_more_jobs_are_freed_than_asked() -> None:
 def test_a_job_that_kills_every_worker_is_given_up_once_it_was_lost_so_often(
     attempts: int, most: int
 ) -> None:
-    """What may be tried once is never started twice; anything else is lost as a suspect, and more than once."""
+    """A job with one attempt is never started twice; any other is lost as a suspect, and more than once."""
     world = World(pipeline(stage("a", attempts=attempts)))
     world.create()
     deaths: list[LeasesReaped] = []
@@ -281,7 +281,7 @@ def test_a_job_that_kills_every_worker_is_given_up_once_it_was_lost_so_often(
 
 
 def test_losses_use_up_no_attempt(world: World) -> None:
-    """A node that dies three times leaves three attempts for what goes wrong with the body itself."""
+    """A node lost three times keeps three attempts for errors of the body itself."""
     world.create()
     for _ in range(3):
         world.claim_one(world.open())
@@ -299,7 +299,7 @@ def test_losses_use_up_no_attempt(world: World) -> None:
 
 
 def test_failures_leave_as_many_losses_as_there_were(world: World) -> None:
-    """What has failed once and is lost then is a suspect as late as what has not."""
+    """A job that failed once becomes a suspect after as many losses as one that did not."""
     world.create()
     world.fail(world.claim_one(world.open()))
     world.wait(3600)
@@ -344,7 +344,7 @@ def test_a_heartbeat_tells_what_was_reaped(world: World) -> None:
 
 
 def test_a_session_opened_by_the_same_host_is_another(world: World) -> None:
-    """A process that starts again does not get back what it held before."""
+    """A restarted process does not get its former jobs back."""
     world.create()
     old = world.open(host="me")
     attempt = world.claim_one(old)
@@ -389,7 +389,7 @@ def _lost_once(world: World, *runs: str) -> None:
 
 
 def _names(world: World, attempts: tuple[Attempt, ...]) -> list[str]:
-    """The runs of these attempts, in their order."""
+    """Return the runs of these attempts, in order."""
     names = {run.key: run.id for run in world.tables().runs.values()}
     return [names[attempt.run] for attempt in attempts]
 
@@ -450,7 +450,7 @@ def test_a_job_that_was_lost_once_is_no_suspect(world: World) -> None:
 
 
 def test_a_suspect_that_fails_stays_one(world: World) -> None:
-    """Its worker lived to tell, this time; what kills now and then is found all the same."""
+    """Its worker survived this time; an intermittent killer must be found all the same."""
     _suspects(world, 1)
     world.fail(world.claim_one(world.open()))
 
@@ -525,7 +525,7 @@ def test_a_suspect_that_is_given_back_stays_one(world: World) -> None:
 
 
 def test_neighbours_of_a_job_that_kills_do_not_die_with_it(world: World) -> None:
-    """Else a worker that runs ten at once would use up the attempts of nine that did nothing wrong."""
+    """Otherwise a worker with ten jobs would use up the attempts of nine innocent ones."""
     for place in range(10):
         world.create(f"r{place}")
     poison = world.run("r4").key
@@ -549,7 +549,7 @@ def test_neighbours_of_a_job_that_kills_do_not_die_with_it(world: World) -> None
 def test_neighbours_with_fewer_attempts_than_a_job_that_kills_do_not_die_with_it(
     concurrency: int, poison_first: bool
 ) -> None:
-    """It would take them with it if they ran beside it again and again."""
+    """Running beside it repeatedly would lose them too often."""
     world = World(pipeline(stage("a", attempts=2)), pipeline(stage("a", attempts=7), workflow="poison"))
     for run in ("p", "n0", "n1", "n2", "n3") if poison_first else ("n0", "n1", "n2", "n3", "p"):
         world.create(run, workflow="poison" if run == "p" else "w")
@@ -581,7 +581,7 @@ def test_neighbours_with_fewer_attempts_than_a_job_that_kills_do_not_die_with_it
 
 
 def test_a_job_that_found_a_living_holder_before_the_reap_in_one_batch_is_left_to_it(world: World) -> None:
-    """The reaper looks for jobs of the dead without locks: by the time it has them, others may hold them."""
+    """The reaper finds jobs of dead sessions without locks: other sessions may lease them first."""
     world.create()
     session, living = world.open(), world.open()
     attempt = world.claim_one(session)

@@ -1,4 +1,4 @@
-"""Updates of functions: what is wanted is a row, which wakes the function, and what comes of it is another."""
+"""Updates: the request is a history row that wakes the function, the answer another."""
 
 import pytest
 

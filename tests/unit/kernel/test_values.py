@@ -1,4 +1,4 @@
-"""Values and their JSON: what is stored comes back equal, and what can't be stored says where and why."""
+"""Values as JSON: accepted values round-trip, others are refused with path and reason."""
 
 import dataclasses
 import enum

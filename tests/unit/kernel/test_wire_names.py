@@ -1,4 +1,4 @@
-"""Names that outlive a release: what is stored and sent has names of its own, written out here, whatever classes do."""
+"""Wire names outlive releases: each is written out here, whatever the classes are called."""
 
 from enum import StrEnum
 from typing import get_args

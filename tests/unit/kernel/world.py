@@ -1,4 +1,4 @@
-"""A kernel on a store in memory, under a clock that stands still, with the invariants checked after every command."""
+"""A kernel on an in-memory store with a manual clock; invariants are checked after every command."""
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
@@ -78,7 +78,7 @@ def stage(
     queue: str | None = None,
     priority: int | None = None,
 ) -> StagePlan:
-    """A stage that is tried again at once, or after so long."""
+    """A stage that is retried at once, or after so long."""
     return StagePlan(
         name=name,
         queue=queue,
@@ -95,21 +95,21 @@ def each(
     attempts: int = 3,
     enough: Enough | None = None,
 ) -> MapPlan:
-    """A map whose bodies are tried again at once."""
+    """A map whose bodies are retried at once."""
     return MapPlan(stage=stage(name, attempts=attempts), over=over, limit=limit, enough=enough)
 
 
 def each_of(node: StagePlan, *, limit: int = 1_000, enough: Enough | None = None) -> MapPlan:
-    """A map of a stage that is not an ordinary one."""
+    """A map of a stage of a special kind."""
     return MapPlan(stage=node, limit=limit, enough=enough)
 
 
 def external(
     name: str, *, attempts: int = 3, checks: int = 3, cancels: int = 0, wait_us: int = 0
 ) -> StagePlan:
-    """A stage that is suspended, with a check that is tried again at once, or after so long.
+    """An external stage whose check is retried at once, or after so long.
 
-    With `cancels` there is something that cancels its work, tried so often and as patiently.
+    `cancels` sets the attempts and the retry delay of its cancel function.
     """
     retry = attrs.evolve(NO_WAIT, attempts=checks, wait_us=wait_us)
     cancel = CancelPlan(retry=attrs.evolve(retry, attempts=cancels)) if cancels else None
@@ -119,13 +119,13 @@ def external(
 def child(
     name: str, *, workflow: str = "c", close_policy: ClosePolicy = ClosePolicy.CANCEL, attempts: int = 3
 ) -> StagePlan:
-    """A stage that is a run of another workflow."""
+    """A stage that is a child run."""
     plan = ChildPlan(workflow=workflow, version="1", close_policy=close_policy)
     return attrs.evolve(stage(name, attempts=attempts), child=plan)
 
 
 def when(node: NodePlan, otherwise: NodePlan | None = None) -> Group:
-    """A group of which one node is done, or none."""
+    """A conditional group."""
     return Group(nodes=(node,) if otherwise is None else (node, otherwise), test="test")
 
 
@@ -154,7 +154,7 @@ def payload(value: object) -> Payload:
 
 @attrs.define
 class Heard:
-    """A JobTransport that only remembers what was announced."""
+    """A JobTransport that only records the announced hints."""
 
     hints: list[Hint] = attrs.field(factory=list[Hint])
 
@@ -178,7 +178,7 @@ class Heard:
 
 
 class World:
-    """A kernel, its store, and a few verbs. What is put into the store beside the kernel is not checked."""
+    """A kernel, its store, and helpers. Rows that are put past the kernel are not checked."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class World:
         executor: Executor | None = None,
         recorder: Callable[[Recording], None] | None = None,
     ) -> None:
-        """`wrap` is what stands between kernel and store: faults, say."""
+        """Create a world; `wrap` wraps the store, for example with faults."""
         self.clock = ManualClock()
         self.store = MemoryPersistence()
         self.heard = Heard()
@@ -229,11 +229,11 @@ class World:
         return self.tables().history[self.run(id, generation=generation).key]
 
     def events(self, id: str = "x") -> list[str]:
-        """The types of a run's history rows."""
+        """Return the types of a run's history rows."""
         return [row.type for row in self.history(id)]
 
     def value(self, run: str, reference: str) -> object:
-        """What a stored reference stands for."""
+        """Return the value of a stored reference."""
         return self._resolved(run, reference_from(reference))
 
     def result(self, id: str = "x") -> object:
@@ -253,7 +253,7 @@ class World:
 
     @contextmanager
     def unchanged(self) -> Generator[None]:
-        """Assert that not one row is changed within."""
+        """Assert that the block changes no row."""
         before = self.tables()
         yield
         assert self.tables() == before
@@ -261,11 +261,11 @@ class World:
     # What is done.
 
     def put(self, *changes: Change) -> None:
-        """Change rows beside the kernel, as only a fault can."""
+        """Change rows past the kernel, as only a fault can."""
         self.store.transact(lambda tx: tx.apply(changes))
 
     def send(self, *commands: Command[R]) -> list[R | CommandError]:
-        """Carry out commands in one batch."""
+        """Dispatch commands in one batch."""
         before = self.tables()
         answers = self.kernel.dispatch_many(commands)
         after = self.tables()
@@ -275,7 +275,7 @@ class World:
         return answers
 
     def do(self, command: Command[R]) -> R:
-        """Carry out one command; raise if it is refused."""
+        """Dispatch one command; raise if it is refused."""
         (answer,) = self.send(command)
         if isinstance(answer, CommandError):
             raise answer
@@ -298,7 +298,7 @@ class World:
         return self.do(JobClaim(session=session, lanes=self.lanes(), limit=limit)).attempts
 
     def claim_one(self, session: str) -> Attempt:
-        """Claim the only job that can be claimed."""
+        """Claim the only available job."""
         (attempt,) = self.claim(session)
         return attempt
 
@@ -320,7 +320,7 @@ class World:
         give_up_in: float | None = None,
         key: str = "key",
     ) -> JobSettled:
-        """Hand the work of an attempt on; times in seconds from now."""
+        """Suspend an attempt; times in seconds from now."""
         give_up_at = None if give_up_in is None else self.now + round(give_up_in * SECOND)
         outcome = Suspended(
             state=payload(state), check_after=round(after * SECOND), give_up_at=give_up_at, key=key
@@ -328,12 +328,12 @@ class World:
         return self.settle(attempt, outcome)
 
     def start_child(self, attempt: Attempt, id: str, input: object = 0, *, workflow: str = "c") -> JobSettled:
-        """Create the run that a stage is."""
+        """Create the child run of a stage."""
         started = ChildRunStarted(run_id=id, workflow=workflow, version="1", input=payload(input))
         return self.settle(attempt, started)
 
     def deliver(self) -> list[RunDelivered]:
-        """Tell who waits for runs of their ends, until nothing is owed. Children of ended runs are left alone."""
+        """Deliver ended runs to their parents until nothing is pending, without closing children of ended runs."""
         delivered: list[RunDelivered] = []
         while owed := self.store.read(OwedJobs()):
             for job in owed:
@@ -354,7 +354,7 @@ class World:
         return self.do(JobWakeDue()).woken
 
     def lose(self) -> LeasesReaped:
-        """Let all sessions expire, and free what they held."""
+        """Expire all sessions, and release their jobs."""
         self.wait(3_600)
         self.do(SessionReap(grace=0))
         return self.do(LeaseReapStale())
@@ -365,7 +365,7 @@ class World:
         return self.do(RunRerunFrom(run_id=id, stage=stage, reason=reason, generation=generation))
 
     def drain(self, give: Callable[[Attempt], Outcome], *, limit: int = 1_000) -> None:
-        """Work like one good worker until there is nothing to claim or to wait for."""
+        """Work like one healthy worker until there is nothing to claim or to wait for."""
         session = self.open(lease=365 * 24 * 3_600 * SECOND)
         while True:
             attempts = self.claim(session, limit=limit)
@@ -381,22 +381,22 @@ class World:
 
 
 def settling(attempt: Attempt, outcome: Outcome) -> JobSettle:
-    """The command that settles an attempt."""
+    """Return the command that settles an attempt."""
     return JobSettle(job=attempt.job, epoch=attempt.epoch, outcome=outcome)
 
 
 def completing(attempt: Attempt, output: object = None) -> JobSettle:
-    """The command that settles an attempt as completed; by default, with the name of its stage and its item."""
+    """Return the command that completes an attempt; the default value names its stage and item."""
     if output is None:
         output = attempt.node if attempt.item is None else [attempt.node, attempt.item]
     return settling(attempt, Completed(output=payload(output)))
 
 
 def failed(*, retryable: bool = True, code: str = "oops") -> Failed:
-    """A body's failure."""
+    """Return a body's failure."""
     return Failed(failure=Failure(code=code, message="it broke", retryable=retryable))
 
 
 def field(answer: object, name: str) -> object:
-    """One field of an answer, whatever it is: the answers of a mixed batch have no common type."""
+    """Return one field of a reply of any type: the replies of a mixed batch have no common type."""
     return getattr(answer, name)

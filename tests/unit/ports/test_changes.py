@@ -1,4 +1,4 @@
-"""Changes: their effect one by one, and their net effect, which must be the same."""
+"""Changes: applied one by one and as a net effect, which must be equal."""
 
 from collections.abc import Sequence
 
@@ -50,7 +50,7 @@ _KINDS = st.sampled_from((JobKind.STAGE, JobKind.POLL, JobKind.CANCEL))
 
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[Tables, list[Change]]:
-    """Draw rows that are there, and changes that a kernel could make to them: no number is given out twice."""
+    """Draw existing rows, and changes that a kernel could make to them: numbers are never reused."""
     tables = Tables()
     changes: list[Change] = []
     for run in draw(st.sets(st.sampled_from(RUNS))):

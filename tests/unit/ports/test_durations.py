@@ -1,4 +1,4 @@
-"""Lengths of time: a timedelta, or a number of seconds."""
+"""Durations: a timedelta, or a number of seconds."""
 
 import math
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Errors: one root, a code for each, and a text that says what to do."""
+"""Errors: one root class, a code for each, and a text that says what to do."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""Which types of events there are."""
+"""The list of event types."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ PORTS = KERNEL.parent / "ports"
 
 
 def test_all_that_the_kernel_writes_are_known() -> None:
-    """A sink is not registered for a type that is not: who adds one adds it to EVENT_TYPES."""
+    """Sinks cannot be registered for unknown types: a new type must be added to EVENT_TYPES."""
     commands = {rule.type for rule in RULES}
     written = {
         word

@@ -1,4 +1,4 @@
-"""The one text form of values: what it is, and that everything is read that was ever JSON."""
+"""The canonical JSON text of values; the parser accepts any valid JSON."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ VALUES = st.recursive(
 
 @given(value=VALUES)
 def test_canonical_text_is_what_the_library_writes(value: object) -> None:
-    """It is made in another way, which takes less time."""
+    """It is produced differently, in less time."""
     assert canonical(value) == json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     assert parse(canonical(value)) == value
 

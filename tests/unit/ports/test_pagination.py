@@ -1,4 +1,4 @@
-"""Places in lists are handed on as texts."""
+"""Pagination cursors round-trip as text."""
 
 import pytest
 from hypothesis import given

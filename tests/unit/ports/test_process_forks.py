@@ -1,4 +1,4 @@
-"""What is renewed in forked children, and paused while their parents fork."""
+"""State that is renewed in forked children and paused while the parent forks."""
 
 import os
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from holdfast.ports.process_forks import Pausable, Renewable, renew_in_forks
 
 
 class Noting:
-    """Notes in which order it is asked what. It can be paused, or not."""
+    """Records the order of its calls; pausing is optional."""
 
     def __init__(self, *, can_pause: bool) -> None:
         self.seen: list[str] = []

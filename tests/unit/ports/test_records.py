@@ -1,4 +1,4 @@
-"""Records: keys that name jobs, payloads that are in one place, instants in microseconds."""
+"""Records: job keys, payloads that are either inline or a blob, instants in microseconds."""
 
 from datetime import UTC, datetime, timedelta, timezone
 

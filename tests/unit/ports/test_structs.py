@@ -1,4 +1,4 @@
-"""Classes that only the type checkers keep from being changed are otherwise as those of attrs."""
+"""Structs, which only type checkers keep frozen, otherwise behave like attrs classes."""
 
 from typing import Any
 

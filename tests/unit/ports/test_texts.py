@@ -1,4 +1,4 @@
-"""What of a text is printed, and what is escaped."""
+"""Text for output: what is printed and what is escaped."""
 
 import sys
 import unicodedata
@@ -10,7 +10,7 @@ from holdfast.ports.texts import escape_line, escape_text
 
 
 def test_all_that_is_invisible_or_commands_is_escaped_and_nothing_else_of_letters() -> None:
-    """By the tables of this Python: characters that are newer than ours would be found here."""
+    """By this Python's Unicode tables, so new characters would be found."""
     wrong: list[str] = []
     for code in range(sys.maxunicode + 1):
         char = chr(code)

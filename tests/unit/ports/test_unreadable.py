@@ -1,4 +1,4 @@
-"""What of a row can't be read: every column is looked at, and what is written by Holdfast is never found."""
+"""Unreadable rows: every column is checked, and rows that Holdfast wrote always pass."""
 
 from enum import StrEnum
 from typing import get_args
@@ -36,7 +36,7 @@ RECORDS = (FULL_RUN, FULL_JOB, a_run(), a_job(), a_row(), a_page())
 
 
 def columns_of(record: attrs.AttrsInstance) -> dict[str, object]:
-    """Return the columns in which a record is stored."""
+    """Return the columns of a record."""
     columns: dict[str, object] = dict(attrs.asdict(record, recurse=False))
     return columns | {"payload": None, "blob": None} if isinstance(record, HistoryRow) else columns
 
@@ -136,7 +136,7 @@ SHARED = (a_session(), a_sink(), a_stream(), RateWindow(namespace="n", name="r",
 def test_rows_that_many_share_are_always_readable(
     record: Session | Sink | Stream | RateWindow, data: st.DataObject
 ) -> None:
-    """Whatever stands in columns that are no names: the others stay as they are, and what is mended is readable."""
+    """Columns that are not names stay as they are, and a repaired value is readable."""
     columns = columns_of(record)
     hurt = data.draw(st.dictionaries(st.sampled_from(sorted(columns)), any_value, min_size=1))
     found = replace_unreadable(type(record), columns | hurt)

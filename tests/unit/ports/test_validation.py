@@ -1,4 +1,4 @@
-"""What callers hand to public functions is checked where it comes in."""
+"""Arguments of public functions are validated at the call."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is recorded of a run stays the same until the workflow changes."""
+"""Recorded histories stay the same until the workflow changes."""
 
 import json
 import logging

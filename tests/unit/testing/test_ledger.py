@@ -1,4 +1,4 @@
-"""A ledger finds out when a function does not ask for the same in each of its lives."""
+"""The ledger finds functions that make different calls in different lives."""
 
 from collections.abc import Iterator
 from itertools import count

@@ -1,4 +1,4 @@
-"""The plugin does what its users need, in a pytest of its own."""
+"""The pytest plugin, in a pytest of its own."""
 
 import json
 import os
@@ -23,7 +23,7 @@ PIPELINE = Pipeline("doubling", input=int).pipe(double)
 
 
 def run_pytest(folder: Path, code: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Run pytest on a file, with the plugin alone, whether this environment has it registered or not."""
+    """Run pytest on a file with only the plugin, registered in this environment or not."""
     (folder / "test_it.py").write_text(WORKFLOW + code)
     plugins = ("-p", "no:holdfast", "-p", "holdfast.testing.pytest_plugin", "-p", "no:cacheprovider")
     return subprocess.run(

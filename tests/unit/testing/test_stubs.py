@@ -1,4 +1,4 @@
-"""What stands in for stages is treated as they are."""
+"""Stubs are treated like the stages that they replace."""
 
 import logging
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A simulation finds what crashes do to a workflow, and nothing where there is nothing."""
+"""A simulation finds crash bugs of a workflow, and reports none where there is none."""
 
 import asyncio
 from collections.abc import Callable
@@ -108,7 +108,7 @@ ALL = line("all").pipe(stumble).pipe(stage(CHILD)).pipe(many).map(charge_by_key)
 
 
 def seeds(found: Callable[[int], object], tries: int) -> int:
-    """How many of so many seeds find something."""
+    """Return how many of so many seeds find something."""
     wrong = 0
     for seed in range(1, tries + 1):
         try:
@@ -333,7 +333,7 @@ def test_effects_are_counted_and_with_a_key_happen_once() -> None:
 
 @pytest.mark.parametrize("seeds", [0, -1, [], ()])
 def test_a_simulation_of_nothing_is_refused(seeds: object) -> None:
-    """It would pass, whatever the workflow does."""
+    """It would pass whatever the workflow does."""
     with pytest.raises(ValueError, match="nothing would be tried"):
         simulate(Pipeline("w", input=int).pipe(charge)(1), seeds=seeds)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 

@@ -1,4 +1,4 @@
-"""A world does what workers do, and its time passes only when it is let."""
+"""A test world does the work of workers, and its time passes only when told."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""A world drives durable functions as workers do, and their time passes only when it is let."""
+"""A test world drives durable functions like workers, in controlled time."""
 
 import asyncio
 import logging
@@ -37,7 +37,7 @@ class Order:
 
 
 class DeclinedError(Exception):
-    """The bank said no."""
+    """The bank declined."""
 
 
 @step(retry=Retry(attempts=3, wait=DAY, backoff=2.0, wait_max=10 * DAY, jitter=0.0))

@@ -1,4 +1,4 @@
-"""How entries are put together, sent again and given up, whatever the service."""
+"""The batch sender: batching, retries and giving up, for any AWS service."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,7 +16,7 @@ def entries(run: str, many: int, size: int = 10) -> list[Entry[str]]:
 
 
 class Service:
-    """Takes what `says` has nothing against. Each request takes `seconds`."""
+    """A service that takes the entries to which `says` does not object. Each request takes `seconds`."""
 
     def __init__(self, says: Callable[[str], Failure | None] = lambda _: None, seconds: float = 0.0) -> None:
         self.says = says

@@ -1,4 +1,4 @@
-"""What services may answer when something is wrong, over HTTP, and what the adapters make of it."""
+"""Error responses of AWS services over HTTP, and how the adapters treat them."""
 
 import json
 import logging
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
 Answer: TypeAlias = tuple[int, bytes, int]
-"""Status, body, and how long the body is said to be."""
+"""Status, body, and the announced length of the body."""
 
 SESSION: Any = boto3.Session()
-"""One for all: each knows all of AWS."""
+"""One session for all tests: each loads the description of all of AWS."""
 DATA = b"some bytes"
 KEY = f"default/run/{sha256(DATA).hexdigest()}"
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -57,7 +57,7 @@ def says(status: int, code: str = "", message: str = "") -> Answer:
 
 @contextmanager
 def serving(*answers: Answer) -> Generator[tuple[str, list[str]]]:
-    """A server that gives these answers in turn, and closes the connection when there are none left."""
+    """A server that gives these responses in turn, and then closes connections."""
     waiting, asked = list(answers), list[str]()
 
     class Handler(BaseHTTPRequestHandler):
@@ -82,7 +82,7 @@ def serving(*answers: Answer) -> Generator[tuple[str, list[str]]]:
 
         @override
         def log_message(self, format: str, *args: Any) -> None:
-            """Nobody reads it."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
@@ -320,14 +320,14 @@ def a_sink(service: str, url: str) -> EventSink:
 
 
 def put(code: str = "") -> Answer:
-    """What a bus answers about one event."""
+    """Return the result of sending one event to a bus."""
     said = f'"ErrorCode":"{code}","ErrorMessage":"so it is"' if code else '"EventId":"1"'
     body = f'{{"FailedEntryCount":{int(bool(code))},"Entries":[{{{said}}}]}}'.encode()
     return 200, body, len(body)
 
 
 def published(code: str = "", *, answered: bool = True) -> Answer:
-    """What a topic answers about one event."""
+    """Return the result of publishing one event to a topic."""
     failed = f"<member><Id>0</Id><Code>{code}</Code><Message>so it is</Message><SenderFault>true</SenderFault></member>"
     taken = "<member><Id>0</Id><MessageId>1</MessageId></member>"
     body = (

@@ -1,4 +1,4 @@
-"""What is special about blobs in files: crashes, links, other processes, and what is on the disk."""
+"""Blobs in files: crashes, links, other processes, and the layout on disk."""
 
 import os
 import shutil
@@ -42,7 +42,7 @@ def _run(code: str, *arguments: str) -> "subprocess.Popen[str]":
 
 @pytest.fixture
 def world(tmp_path: Path) -> Path:
-    """A folder with a root in its depths, and things beside it that must not be touched."""
+    """A folder with a nested root, and files beside it that must not be touched."""
     (tmp_path / "x" / "root").mkdir(parents=True)
     (tmp_path / "x" / "secret").write_bytes(b"secret")
     (tmp_path / "etc").mkdir()
@@ -278,7 +278,7 @@ def test_a_disk_that_fails_to_sync_leaves_nothing_behind(root: Path) -> None:
 
 
 def test_a_folder_that_vanishes_during_a_put_is_made_again(root: Path) -> None:
-    """As if another process deleted the last blob of the folder, and pruned it."""
+    """As if another process deleted the last blob of the folder and pruned it."""
     vanished: list[str] = []
 
     def sync(file: int) -> None:
@@ -296,7 +296,7 @@ def test_a_folder_that_vanishes_during_a_put_is_made_again(root: Path) -> None:
 
 
 def test_a_root_that_vanishes_is_unavailable(root: Path) -> None:
-    """What was in it is lost: an operator must know, so it is not made anew in silence."""
+    """Its blobs are lost: an operator must know, so the root is not recreated silently."""
     store = FileBlobStore(root)
     store.put(KEY, b"data")
     shutil.rmtree(root)
@@ -399,7 +399,7 @@ print("done", flush=True)
 
 @pytest.fixture
 def killed_root(root: Path) -> tuple[Path, list[str]]:
-    """A root in which three writers were killed at some moment, and the keys that they had reported."""
+    """A root in which three writers were killed, and the keys that they had reported."""
     reported: list[str] = []
     for after in (3, 8, 15):
         with _run(_WRITER, str(root)) as writer:

@@ -1,4 +1,4 @@
-"""A webhook is over in time, whatever its receiver does, and says how far it came."""
+"""A webhook delivery ends in time whatever its receiver does, and reports how far it got."""
 
 import re
 import socket
@@ -25,14 +25,14 @@ from tests.sinks import Answer, Request, a_receiver
 
 WITHIN: Final = 0.4
 LATE: Final = 1.2
-"""Far from the 3 seconds for which each of these receivers goes on."""
+"""Far from the 3 seconds for which each of these receivers keeps a request."""
 
 _Serves = Callable[[socket.socket], None]
 
 
 @contextmanager
 def a_server(serves: _Serves, context: ssl.SSLContext | None = None) -> Generator[int]:
-    """A server that does what it likes with a connection, once it has read what is there; its port."""
+    """A server with arbitrary behaviour once it has read a request; its port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve(raw: socket.socket) -> None:

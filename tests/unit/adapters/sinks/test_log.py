@@ -1,4 +1,4 @@
-"""What a log of events looks like."""
+"""The format of the log sink."""
 
 import json
 from io import StringIO

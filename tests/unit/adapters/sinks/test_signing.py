@@ -1,4 +1,4 @@
-"""How webhooks are signed, and which secrets there may be."""
+"""Signatures of webhooks, and valid secrets."""
 
 import hmac
 from base64 import b64decode, b64encode

@@ -1,4 +1,4 @@
-"""Which addresses are internal."""
+"""The addresses that count as internal."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a webhook sends, and what it makes of the answers."""
+"""The requests of a webhook sink, and its treatment of responses."""
 
 import json
 import socket
@@ -28,7 +28,7 @@ from tests.sinks import Answer, Receiver, Request, a_receiver
 
 
 def a_webhook(url: str, **options: Any) -> WebhookSink:
-    """One that goes to receivers on this machine."""
+    """A webhook sink for receivers on this machine."""
     return WebhookSink(url, allow_internal=True, **options)
 
 
@@ -84,7 +84,7 @@ def test_many_events_are_few_lists_on_one_connection(receiver: Receiver) -> None
 
 
 def test_a_body_does_not_wait_for_the_acknowledgement_of_its_head(receiver: Receiver) -> None:
-    """By itself TCP would let each of them wait for forty milliseconds."""
+    """Without TCP_NODELAY each would wait for forty milliseconds."""
     began = time.monotonic()
     a_webhook(receiver.url, batch=1).emit([an_event(1, number) for number in range(1, 76)])
 
@@ -212,7 +212,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
 def signed(request: Request, secret: str = SECRET) -> bool:
-    """Whether one of a request's signatures is right."""
+    """Return whether one of a request's signatures is valid."""
     said = Signer("x", secret).headers(
         request.headers["webhook-id"], int(request.headers["webhook-timestamp"]), request.body.encode()
     )
@@ -343,7 +343,7 @@ def test_a_name_that_means_something_else_a_moment_later_leads_nowhere_else(rece
     asked: list[tuple[str, int]] = []
 
     def resolve(host: str, port: int) -> list[str]:
-        """The name is known to nobody else: if it is looked up again it leads nowhere."""
+        """Resolve a name that no DNS server has: a second look-up would fail."""
         asked.append((host, port))
         return ["127.0.0.1"] if len(asked) == 1 else ["10.255.255.1"]
 
@@ -403,6 +403,6 @@ def test_a_server_that_says_nothing_is_given_up_in_time() -> None:
 
 
 def here(host: str, port: int) -> list[str]:
-    """Whatever the name, it is this machine."""
+    """Resolve every name to this machine."""
     del host, port
     return ["127.0.0.1"]

@@ -1,4 +1,4 @@
-"""What the databases' errors are taken to mean."""
+"""The mapping of database errors to Holdfast's."""
 
 import sqlite3
 

@@ -1,4 +1,4 @@
-"""Hints on their way: put together into messages, and waiting to be received."""
+"""Hints in transit: batching into messages, and the queue of received ones."""
 
 import time
 from threading import Timer

@@ -1,4 +1,4 @@
-"""What must be ours in a connection to SQLite, whatever a step's body has set; and files that can't be one."""
+"""Settings of a SQLite connection that hold whatever a step's body has set; files that are no database."""
 
 import os
 import sqlite3

@@ -1,4 +1,4 @@
-"""URLs of databases, and what of them reaches the driver."""
+"""Database URLs, and the options that reach the driver."""
 
 import subprocess
 import sys

@@ -9,7 +9,7 @@ from holdfast.testing.conformance.threads import in_threads
 
 
 def _at(*milliseconds: int) -> UlidIds:
-    """Return a source whose clock shows these times, and then the last of them for ever."""
+    """Return an id generator whose clock shows these times, and then the last of them for ever."""
     times = iter(
         (*(each * 1_000_000 for each in milliseconds), *repeat(milliseconds[-1] * 1_000_000, 100_000))
     )

@@ -1,4 +1,4 @@
-"""A command line in this process, on an engine in memory that outlives each command."""
+"""The command line in this process, on an in-memory engine that outlives each command."""
 
 import asyncio
 import os
@@ -158,7 +158,7 @@ NEGATE = Pipeline("negate", input=int).pipe(negate)
 
 @attrs.frozen
 class Answer:
-    """What a command came to."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -174,7 +174,7 @@ class Answer:
 
 
 class CommandLine:
-    """Runs commands. Each of them imports `shop`, whose engine is a new one on the same rows."""
+    """Runs commands. Each imports `shop` with a new engine on the same rows."""
 
     def __init__(self, module: ModuleType, captured: pytest.CaptureFixture[str]) -> None:
         self._module = module
@@ -205,7 +205,7 @@ class CommandLine:
         return id
 
     def finish(self, *ids: str) -> None:
-        """Let a worker run until these runs have ended."""
+        """Run a worker until these runs have ended."""
         engine = self.engine()
 
         async def work() -> None:
@@ -219,7 +219,7 @@ class CommandLine:
 
     @contextmanager
     def working(self) -> Generator[None]:
-        """Let a worker run beside what is done in the block."""
+        """Run a worker beside the block."""
         engine = self.engine()
         over = threading.Event()
 

@@ -1,4 +1,4 @@
-"""What the command line says of runs that wait for their turn, and how they are started."""
+"""Pending runs and concurrency keys in the command line."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""`--all`: many runs are cancelled, paused, resumed and run again; without `--yes` they are only counted."""
+"""`--all`: cancel, pause, resume and rerun of many runs; without `--yes` it only counts them."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.unit.hosts.cli.conftest import CommandLine
 
 @pytest.fixture
 def three(holdfast: CommandLine) -> CommandLine:
-    """Three runs that are active, one that failed, and one of another workflow."""
+    """Three active runs, a failed one, and one of another workflow."""
     holdfast.start("broken", id="bad")
     holdfast.finish("bad")
     for name in ("a", "b", "c"):

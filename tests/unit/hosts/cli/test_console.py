@@ -1,4 +1,4 @@
-"""What people read: lengths of time, instants, texts from anywhere; and what is logged."""
+"""Output for people: durations, instants, untrusted text, and logging."""
 
 import logging
 from datetime import UTC, timedelta, timezone

@@ -29,7 +29,7 @@ def test_a_sound_store_is_ok(holdfast: CommandLine) -> None:
 
 
 def test_what_is_broken_is_told_and_repaired(holdfast: CommandLine) -> None:
-    """The code says that there is something left to do."""
+    """The exit code says that something is left to do."""
     holdfast.start("a", id="x\u202ed")
     holdfast.start("a", id="y")
     _lose_jobs(holdfast, "x\u202ed")

@@ -1,4 +1,4 @@
-"""Which engine or store a command is about, and `holdfast db`."""
+"""The engine or store of a command, and `holdfast db`."""
 
 import sqlite3
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Help without the engine: it says what the commands themselves would say, and is there at once."""
+"""Help without importing the engine: it equals that of the commands, and is fast."""
 
 import subprocess
 import sys

@@ -95,7 +95,7 @@ def test_codes_can_be_left_out(holdfast: CommandLine) -> None:
 
 
 def test_what_cannot_be_read_ends_with_code_2(holdfast: CommandLine, tmp_path: Path) -> None:
-    """The rest is looked at all the same."""
+    """The other files are checked all the same."""
     (tmp_path / "broken.py").write_text("workflow = (\n")
     answer = holdfast("lint")
     assert (answer.code, len(answer.out.splitlines())) == (Exit.USAGE, 2)

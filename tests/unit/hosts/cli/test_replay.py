@@ -48,7 +48,7 @@ AFTER = BEFORE.replace("await charge(order)", "await pack(order)").replace("[ful
 def shop(
     holdfast: CommandLine, tmp_path: Path, new_sqlite: Callable[[Path], str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[CommandLine]:
-    """Two modules, before and after a change, and a store with a run of each workflow that was begun before it."""
+    """Two modules, before and after a change, and a store with a run of each workflow from before it."""
     url = new_sqlite(tmp_path / "shop.db")
     (tmp_path / "before.py").write_text(BEFORE.replace("URL", url))
     (tmp_path / "after.py").write_text(AFTER.replace("URL", url))

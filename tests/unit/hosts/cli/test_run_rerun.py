@@ -1,4 +1,4 @@
-"""`holdfast run rerun`, and what `run show` says of generations."""
+"""`holdfast run rerun`, and generations in `run show`."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.unit.hosts.cli.conftest import CommandLine
 
 @pytest.fixture
 def done(holdfast: CommandLine) -> CommandLine:
-    """A command line, and a run that has completed."""
+    """A command line, and a completed run."""
     holdfast.start("a", "b")
     holdfast.finish("order-1")
     return holdfast

@@ -20,7 +20,7 @@ ENGINE = "shop:engine"
 
 
 def park(holdfast: CommandLine, id: str) -> None:
-    """Let a sink refuse the first event of a run as often as it takes."""
+    """Dead-letter the first event of a run: its sink refuses it as often as needed."""
     holdfast.start("a", id=id)
     core = holdfast.engine().core
     for _ in range(PARK_AFTER):

@@ -1,4 +1,4 @@
-"""What the command line tells of durable functions: their steps, and why they do not go on."""
+"""Durable functions in the command line: their steps, and why they wait."""
 
 import re
 import time
@@ -19,7 +19,7 @@ def start(holdfast: CommandLine, workflow: str, arguments: str = "{}") -> None:
 
 
 def shown_when(holdfast: CommandLine, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Let a worker run until the run is so, and return it."""
+    """Run a worker until the run satisfies a condition, and return its output."""
     until = time.monotonic() + 20
     with holdfast.working():
         while time.monotonic() < until:

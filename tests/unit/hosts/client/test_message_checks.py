@@ -1,4 +1,4 @@
-"""Which channels the code of a function names, and what its sender is told who knows that code."""
+"""Channels that a function's code uses, and errors for a sender that knows the code."""
 
 from dataclasses import dataclass
 from functools import partial

@@ -1,4 +1,4 @@
-"""Commands of many threads go together while others are under way; each gets its own answer."""
+"""The start batcher: commands of several threads share a transaction; each gets its own reply."""
 
 import signal
 import threading
@@ -18,7 +18,7 @@ SOON = 20
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds. AssertionError if it does not in time."""
+    """Wait until a condition holds. Raises AssertionError if it does not in time."""
     end = time.monotonic() + SOON
     while not holds():
         assert time.monotonic() < end
@@ -30,7 +30,7 @@ def command(name: str) -> Command[Any]:
 
 
 class Store:
-    """Answers each command with its run's id, once it may; `refused` are answered with errors."""
+    """A store that answers commands with the run's id, on command; `refused` ones get errors."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -62,7 +62,7 @@ Begin = Callable[[str], "Future[object]"]
 
 @pytest.fixture
 def begin(group: GroupCommit) -> Iterator[Begin]:
-    """Dispatches in a thread."""
+    """Dispatch a command in a thread."""
     with ThreadPoolExecutor(2 * COMMANDS_MAX) as threads:
 
         def submit(name: str) -> "Future[object]":
@@ -81,7 +81,7 @@ def _gathered(group: GroupCommit, commands: int) -> bool:
 
 
 def busy(store: Store, group: GroupCommit, begin: Begin, *names: str) -> list["Future[object]"]:
-    """Have as many transactions under way as there may be, and these commands wait."""
+    """Fill all transactions with commands, and let these commands wait."""
     first: list[Future[object]] = []
     for number in range(UNDER_WAY_MAX):
         first.append(begin(f"first {number}"))
@@ -152,7 +152,7 @@ def test_the_next_one_is_begun_when_as_many_wait_as_went_with_the_last(
 
 
 def interrupt_who_waits(group: GroupCommit) -> None:
-    """Press Ctrl-C once the main thread waits: a signal that comes just before that ends no wait."""
+    """Send Ctrl-C once the main thread waits: a signal just before that would not interrupt the wait."""
     until(partial(_gathered, group, 1))
     time.sleep(0.1)
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)

@@ -1,4 +1,4 @@
-"""What has happened to runs comes to sinks: all of it, in order, once if nothing fails."""
+"""Events reach sinks: all of them, in order, and once if nothing fails."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ ONE = Pipeline("one", input=int).pipe(plain)
 
 
 class Picky:
-    """A sink that fails as told, and keeps what it took."""
+    """A sink that fails as told, and records what it took."""
 
     def __init__(self) -> None:
         self.memory = MemorySink()
@@ -65,7 +65,7 @@ class Picky:
 
 
 class World:
-    """An engine without workers on a store in memory, under a clock that stands still."""
+    """An engine without workers on an in-memory store with a manual clock."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -493,7 +493,7 @@ def test_a_flush_stops_when_it_is_told_to(world: World) -> None:
 def test_a_flush_says_how_far_it_has_come_before_it_is_over(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So little comes again if its process is killed."""
+    """So few events are repeated if its process is killed."""
     monkeypatch.setattr(flusher, "ROWS_AT_ONCE", 2)
     world.register()
     for number in range(10):

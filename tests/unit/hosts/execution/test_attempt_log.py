@@ -1,4 +1,4 @@
-"""What a host logs of its attempts: one line for each try that failed, one for each run that failed or is blocked."""
+"""A host's log of attempts: one line for each failed attempt and for each failed or blocked run."""
 
 import asyncio
 import re
@@ -128,7 +128,7 @@ def test_failures_are_logged_with_their_run_step_and_error(
     expected: list[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """By default: a newcomer sees on the worker's screen what went wrong, and where."""
+    """By default: a newcomer sees on the worker's terminal what failed, and where."""
     host(call)
     logged = [" ".join(line) for line in lines(caplog)]
     assert len(logged) == len(expected)

@@ -1,4 +1,4 @@
-"""What a running attempt can reach."""
+"""The runtime of a running attempt: the services that its context reaches."""
 
 import threading
 from datetime import timedelta
@@ -39,7 +39,7 @@ from holdfast.ports.json import parse
 from holdfast.ports.persistence import LastHeartbeat
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.conformance.nasty_keys import NASTY_KEYS
-from tests.unit.hosts.bench import Bench
+from tests.unit.hosts.attempt_harness import Bench
 
 
 @stage
@@ -75,7 +75,7 @@ def context_of(body: Body) -> StageContext[Any]:
 
 
 def waiting(blobs: MemoryBlobStore | None = None) -> tuple[Bench, Body]:
-    """A run of which the last stage, which takes a context, is about to begin."""
+    """A run whose last stage, which takes a context, is about to start."""
     pipeline = Pipeline("w", input=int).pipe(last)
     bench = Bench(pipeline, blobs=blobs)
     bench.start(pipeline(1))
@@ -84,7 +84,7 @@ def waiting(blobs: MemoryBlobStore | None = None) -> tuple[Bench, Body]:
 
 @pytest.fixture
 def bench() -> Bench:
-    """A bench with a run of the whole pipeline, at its beginning."""
+    """A bench with a run of the whole pipeline, at its start."""
     bench = Bench(PIPELINE)
     bench.start(PIPELINE(3))
     return bench
@@ -185,7 +185,7 @@ async def test_outputs_of_wide_maps_are_read_with_two_questions() -> None:
 
 @pytest.mark.anyio
 async def test_an_async_body_awaits_what_earlier_stages_gave_and_blobs() -> None:
-    """The loop goes on meanwhile: only what a sync body calls reads the store on its own thread."""
+    """The event loop keeps running meanwhile: only calls from sync bodies read the store on their own thread."""
     threads: list[int] = []
 
     class Watched(MemoryBlobStore):
@@ -270,7 +270,7 @@ async def test_a_large_output_of_an_async_body_is_stored_off_the_loop() -> None:
 
 
 def said_by(body: Body) -> list[tuple[str, Any]]:
-    """What was said, without who said it."""
+    """Return the output without its origin."""
     told: list[tuple[str, Any]] = [(said.kind, parse(said.data)) for said in body.runtime.take_outputs()]
     for _, data in told:
         assert (data.pop("stage", "last"), data.pop("attempt", 1)) == ("last", 1)
@@ -446,7 +446,7 @@ def test_what_no_database_can_keep_is_replaced_in_what_is_said() -> None:
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 def test_a_number_that_json_does_not_have_can_be_logged(number: float) -> None:
-    """To note that a loss became NaN must not be what fails the stage."""
+    """Logging that a loss became NaN must not fail the stage."""
     _, body = waiting()
     context_of(body).log("loss", value=number)
 
@@ -521,7 +521,7 @@ def test_bytes_are_put_away_and_had_back() -> None:
 
 
 def test_bytes_of_another_run_of_the_namespace_can_be_had() -> None:
-    """A reference is a value like any other: it may have come with the input."""
+    """A reference is a value like any other: it may come with the input."""
     blobs = MemoryBlobStore()
     ref = runtime_with(blobs).blobs.put("picture", b"bytes")
 

@@ -1,4 +1,4 @@
-"""Ends are told, and what ended runs have left behind is closed, however it is spread over them."""
+"""Maintenance delivers results to parents and closes the children of ended runs, page by page."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -19,7 +19,7 @@ from holdfast.ports.persistence import OwedJobs, Query, RunsByKey
 from holdfast.ports.records import ClosePolicy, JobKind, JobState, RunStatus
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.conformance.builders import a_job, a_key, a_run
-from tests.unit.hosts.bench import Bench, CountingPersistence
+from tests.unit.hosts.attempt_harness import Bench, CountingPersistence
 from tests.unit.hosts.wiring.test_input_loader import SIMPLE
 
 R = TypeVar("R")
@@ -49,7 +49,7 @@ TWO_PARENT = Pipeline("two-parent", input=int).pipe(stage(TWO))
 
 
 async def _run_next(bench: Bench, name: str) -> Body:
-    """Run the body of the one job of this stage, and settle it."""
+    """Run the body of the only job of this stage, and settle it."""
     (body,) = [body for body in bench.prepare() if body.attempt.node == name]
     bench.settle(body, await bench.run(body))
     return body
@@ -76,7 +76,7 @@ async def test_a_stage_fails_whose_child_has_lost_what_it_gave(loss: str) -> Non
 
 
 class _AwayBlobs(MemoryBlobStore):
-    """Blobs of which some can't be read for now."""
+    """Blobs of which some are temporarily unreadable."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class _AwayBlobs(MemoryBlobStore):
 
 @pytest.mark.anyio
 async def test_ends_that_can_not_be_told_yet_hold_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many they are, and though the others come after them."""
+    """However many they are, and though the others come later."""
     monkeypatch.setattr(child_results, "AT_ONCE", 2)
     blobs = _AwayBlobs()
     bench = Bench(WIDENS, WIDE_PARENT, blobs=blobs)
@@ -113,7 +113,7 @@ async def test_ends_that_can_not_be_told_yet_hold_up_no_other(monkeypatch: pytes
 
 
 class _NobodyIsTold(CountingPersistence):
-    """A store that can't be asked what is owed."""
+    """A store whose query for pending deliveries fails."""
 
     @override
     def read(self, query: Query[R], /) -> R:
@@ -138,7 +138,7 @@ _ENDS: list[Callable[[SyncEngine], object]] = [
 @pytest.mark.anyio
 @pytest.mark.parametrize("end", _ENDS)
 async def test_whatever_ends_a_run_closes_its_children_at_once(end: Callable[[SyncEngine], object]) -> None:
-    """Nobody has to wait for maintenance."""
+    """Without waiting for maintenance."""
     bench = Bench(TWO, TWO_PARENT)
     bench.start(TWO_PARENT(10))
     await _run_next(bench, "two")
@@ -178,7 +178,7 @@ async def test_a_child_that_was_run_again_gives_what_its_generations_gave_togeth
 def test_the_children_of_many_runs_are_closed_some_at_a_time(
     monkeypatch: pytest.MonkeyPatch, widths: tuple[int, ...], policy: ClosePolicy
 ) -> None:
-    """Three at once, of whichever runs they are; then nobody owes anything."""
+    """Three at once, of any runs; at the end no delivery is pending."""
     monkeypatch.setattr(child_results, "CHILDREN_AT_ONCE", 3)
     bench = Bench(SIMPLE)
     plan = SIMPLE.plan().fingerprint

@@ -1,4 +1,4 @@
-"""Calls into an event loop from other threads, whichever kind it is."""
+"""Calls into an event loop from other threads, on each kind of loop."""
 
 import threading
 from contextvars import ContextVar, copy_context

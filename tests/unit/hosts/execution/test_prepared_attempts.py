@@ -1,4 +1,4 @@
-"""Whatever a body gives or raises becomes an outcome: the worker that runs it never comes to harm."""
+"""Every result or exception of a body becomes an outcome and never harms the worker."""
 
 import asyncio
 import threading
@@ -31,7 +31,7 @@ from holdfast.ports.errors import (
 )
 from holdfast.ports.json import parse
 from holdfast.testing.blobs import MemoryBlobStore
-from tests.unit.hosts.bench import Bench, items, value
+from tests.unit.hosts.attempt_harness import Bench, items, value
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +57,7 @@ class Unprintable(Exception):  # noqa: N818
 
 
 class OutOfTheWay(BaseException):
-    """As libraries have, to get past `except Exception`."""
+    """A BaseException, as some libraries have to bypass `except Exception`."""
 
 
 # What bodies give -----------------------------------------------------------------------------------------------
@@ -384,7 +384,7 @@ async def test_the_class_nearest_to_an_error_says_how_it_is_treated(
 
 
 async def test_a_validation_error_within_a_body_is_an_error_like_any_other() -> None:
-    """What a model answered did not parse: the next answer may."""
+    """A model's response did not parse: the next one may."""
 
     class Answer(pydantic.BaseModel):
         score: int
@@ -426,7 +426,7 @@ def test_what_to_wait_is_a_timedelta_or_seconds() -> None:
 
 
 async def test_a_rule_is_found_by_name_in_a_plan_that_is_older_than_the_code() -> None:
-    """A run keeps the plan that it began with; the code may have got other rules since."""
+    """A run keeps its plan; later code may have other retry rules."""
 
     def pipeline_with(*errors: type[Exception]) -> Pipeline[int, int]:
         @stage(name="body", retry=Retry(by_error={error: Retry() for error in errors}))
@@ -590,7 +590,7 @@ async def test_a_body_that_turns_its_timeout_into_an_error_fails_with_that_error
 
 @pytest.mark.parametrize("stubborn", [False, True])
 async def test_when_its_runner_is_cancelled_a_body_gives_no_outcome(stubborn: bool) -> None:
-    """Even one that makes something else of its cancellation."""
+    """Even one that converts its cancellation into something else."""
     begun = anyio.Event()
 
     @stage

@@ -1,4 +1,4 @@
-"""Sync bodies run in threads that are used again, and that nobody waits for."""
+"""Sync bodies run in reused threads that no shutdown waits for."""
 
 import contextvars
 import threading

@@ -1,4 +1,4 @@
-"""Histories as documents: what is written is read again as it was, and what is none is refused with a reason."""
+"""History documents: they round-trip, and invalid ones are refused with a reason."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""What runs can be asked for by is checked before the store is asked."""
+"""Filters of runs are validated before the store is queried."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
@@ -32,7 +32,7 @@ SHOP = Pipeline("shop", version="2").pipe(nothing)
 
 
 class Unasked:
-    """A store that nobody may ask."""
+    """A store that must not be queried."""
 
     def __getattr__(self, name: str) -> Callable[..., object]:
         raise AssertionError(f"the store was asked: {name}")

@@ -1,4 +1,4 @@
-"""Why a run is where it is: each thing that can hold it up is said, in words that name it."""
+"""`why`: each cause that can hold up a run is reported by name."""
 
 from typing import Any
 
@@ -199,7 +199,7 @@ def test_a_child_is_told_by_its_id_and_its_status() -> None:
 
 
 def test_a_child_that_nobody_can_start_is_told_with_the_code_that_is_missing() -> None:
-    """As far as the store knows: what was refused is in the log of the worker that gave it back."""
+    """As far as the store knows: the log of the worker that released it has the error."""
     asleep = job(kind=JobKind.CHILD, state=JobState.SLEEPING, wake_at=NOW + 20 * SECOND, epoch=3)
     code, text = one(asleep, starts={"bill": "bills@2"})
     assert code == "code"

@@ -1,4 +1,4 @@
-"""Runs are removed with their blobs, one, many, or by age."""
+"""Removal of runs with their blobs: one, many, or by age."""
 
 import logging
 from datetime import timedelta
@@ -21,7 +21,7 @@ from holdfast.ports.errors import (
     RunNotFoundError,
 )
 from holdfast.testing.blobs import MemoryBlobStore
-from tests.unit.hosts.bench import Bench
+from tests.unit.hosts.attempt_harness import Bench
 
 LARGE = 100_000
 DAY = timedelta(days=1)
@@ -83,7 +83,7 @@ async def test_what_was_got_under_an_idempotency_key_stays() -> None:
 
 
 async def test_children_keep_what_they_got_from_a_parent_that_is_removed() -> None:
-    """And the parent keeps what it got from children that are."""
+    """And the parent keeps the results of removed children."""
     blobs = MemoryBlobStore()
     bench = Bench(WIDE, PARENT, blobs=blobs)
     bench.start(PARENT(["p" * LARGE, "p" * LARGE]), id="p")
@@ -144,7 +144,7 @@ async def test_those_that_ended_lately_are_kept() -> None:
 
 
 async def test_maintenance_removes_what_is_kept_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some in each round, oldest first, and goes on from there at once; then it rests."""
+    """Some in each tick, oldest first, and at once again; then it pauses."""
     monkeypatch.setattr(retention, "AT_ONCE", 2)
     monkeypatch.setattr(retention, "PAGES_MAX", 2)
     bench = await _bench(MemoryBlobStore(), *map(str, range(7)))
@@ -163,7 +163,7 @@ async def test_maintenance_removes_what_is_kept_no_longer(monkeypatch: pytest.Mo
 
 
 async def test_a_run_is_kept_from_its_end_on_and_not_from_its_creation() -> None:
-    """One that took a year is there for as long as one that took a second."""
+    """A run that took a year is kept as long as one that took a second."""
     bench = Bench(WIDE, blobs=MemoryBlobStore())
     bench.start(WIDE("slow"), id="slow")
     bench.clock.advance(400 * DAY)

@@ -1,4 +1,4 @@
-"""What maintenance removes by itself, and how often: both sides of each bound."""
+"""Pruning by the maintenance tick, on both sides of each bound."""
 
 from datetime import timedelta
 
@@ -11,7 +11,7 @@ from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.ports.changes import StoreReply
 from holdfast.ports.clock import micros
 from holdfast.testing.conformance.builders import a_reply
-from tests.unit.hosts.bench import Bench
+from tests.unit.hosts.attempt_harness import Bench
 
 
 @stage
@@ -24,7 +24,7 @@ WEEK = timedelta(days=7)
 
 
 def test_replies_are_kept_for_a_week() -> None:
-    """A caller that sends again within it gets the first answer."""
+    """A caller that repeats a command within it gets the first reply."""
     assert timedelta(microseconds=KEPT_FOR) == WEEK
 
 
@@ -51,6 +51,6 @@ def test_what_is_kept_no_longer_is_looked_for_every_ten_minutes() -> None:
 
 
 def store(bench: Bench, age: timedelta) -> None:
-    """Store a reply that is as old as this."""
+    """Store a reply of this age."""
     reply = attrs.evolve(a_reply(), created_at=micros(bench.clock.now() - age))
     bench.store.transact(lambda tx: tx.apply([StoreReply(reply)]))

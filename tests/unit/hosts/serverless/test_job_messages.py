@@ -1,4 +1,4 @@
-"""What counts as a message: a job and an epoch, and nothing else."""
+"""The format of a job message: a job and an epoch, nothing else."""
 
 import json
 from collections.abc import Mapping
@@ -70,7 +70,7 @@ def test_what_is_not_even_of_the_declared_types_is_refused_too(message: object) 
 
 
 def test_a_message_that_is_refused_costs_no_question_to_the_store() -> None:
-    """Nothing listens at this address."""
+    """There is no server at this address."""
     host = ServerlessHost(Engine.open("postgresql://nobody@127.0.0.1:1/nothing"))
 
     with pytest.raises(InvalidMessageError):

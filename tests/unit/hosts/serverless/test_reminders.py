@@ -1,4 +1,4 @@
-"""Which jobs are announced again, how many, and how often."""
+"""Reminders: which jobs are announced again, how many, and how often."""
 
 from datetime import timedelta
 
@@ -12,7 +12,7 @@ from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import JobRelease
 from holdfast.ports.persistence import QueuedJobs
 from holdfast.ports.transport import Delivery, JobHint
-from tests.unit.hosts.bench import Bench
+from tests.unit.hosts.attempt_harness import Bench
 
 MINUTE = timedelta(minutes=1)
 MOMENT = timedelta(microseconds=1)
@@ -34,7 +34,7 @@ WIDE = Pipeline("wide", input=list[int]).map(double)
 
 
 class World:
-    """A host on a bench, and what has been announced."""
+    """A host on a bench, and the announced jobs."""
 
     def __init__(self) -> None:
         self.bench = Bench(SIMPLE, FAILING, WIDE)
@@ -42,7 +42,7 @@ class World:
         self.transport = self.bench.core.stores.transport
 
     def heard(self) -> list[str]:
-        """The jobs that were announced since this was last asked, each as often as it was."""
+        """Return the jobs announced since the last call, with repetitions."""
         deliveries: list[Delivery] = []
         while received := self.transport.receive(1_000, 0.0):
             deliveries += received
@@ -51,7 +51,7 @@ class World:
         return [delivery.hint.job for delivery in deliveries if isinstance(delivery.hint, JobHint)]
 
     def tick(self, after: timedelta) -> tuple[int, list[str]]:
-        """Let time pass and do a tick; return what it counted, and what was announced."""
+        """Let time pass and do a tick; return its counts and the announced jobs."""
         self.bench.clock.advance(after)
         self.heard()
         return self.host.run_maintenance_tick().reminded, self.heard()
@@ -74,7 +74,7 @@ def test_a_job_whose_message_was_lost_is_announced_again_after_a_minute(world: W
 
 
 def test_the_message_that_is_sent_again_is_that_of_the_job_as_it_is_now(world: World) -> None:
-    """So a host carries it out, and it is announced no more."""
+    """So a host accepts it, and it is not announced again."""
     world.bench.start(SIMPLE(4))
     (attempt,) = world.bench.claim()
     world.bench.engine.kernel.dispatch(JobRelease(job=attempt.job, epoch=attempt.epoch))
@@ -106,7 +106,7 @@ def test_a_job_that_sleeps_is_not_announced_before_it_is_woken_and_then_once(wor
 
 
 def test_jobs_of_a_run_that_goes_on_are_not_announced(world: World) -> None:
-    """They were opened a moment ago, or others of the run are done one after the other."""
+    """They were opened a moment ago, or other jobs of the run are being done."""
     world.bench.start(WIDE([1, 2, 3]))
     world.host.process_available_jobs(max_jobs=1)
     world.bench.clock.advance(MINUTE)

@@ -1,4 +1,4 @@
-"""A round of maintenance is not held up by a sink for longer than one call of it may take."""
+"""A slow sink delays a maintenance tick by at most one call."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Who is woken by what is heard, and what happens if nothing is."""
+"""The hint listener: who is woken by a hint, and what happens without hints."""
 
 import queue
 import threading
@@ -23,16 +23,16 @@ from holdfast.ports.transport import Delivery, Hint, JobHint, JobTransport, RunH
 from holdfast.testing.conformance.builders import a_key, a_run
 from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence
 from holdfast.testing.transport import FaultyTransport
-from tests.unit.hosts.bench import CountingPersistence
+from tests.unit.hosts.attempt_harness import CountingPersistence
 
 SOON: Final = 10.0
-"""Seconds that a test waits for what ought to happen at once."""
+"""Seconds that a test waits for what should happen at once."""
 
 A_JOB: Final = JobHint(job="run.1", epoch=0, queue="default")
 
 
 class Scripted:
-    """A JobTransport that delivers what a test says. An empty delivery is what comes when nobody has said anything."""
+    """A JobTransport that delivers as told. An empty delivery is a timeout."""
 
     def __init__(self) -> None:
         self._said: queue.SimpleQueue[Sequence[Hint | None] | Exception] = queue.SimpleQueue()
@@ -50,7 +50,7 @@ class Scripted:
         self._said.put(error)
 
     def settled(self) -> None:
-        """Wait until everything that was said so far has been dealt with."""
+        """Wait until everything delivered so far has been handled."""
         self.say(RunHint(run="nobody waits for it"))
         while self.acknowledged.get(timeout=SOON) != str(self.last_receipt):
             pass
@@ -92,7 +92,7 @@ class World:
     def open(
         self, *, persistence: Persistence | None = None, transport: JobTransport | None = None
     ) -> Listener:
-        """A listener on another store or another transport."""
+        """A listener on another store or transport."""
         self._opened.append(Listener(persistence or self.store, transport or self.transport))
         return self._opened[-1]
 
@@ -107,12 +107,12 @@ class World:
 
     @property
     def asked(self) -> list[set[str]]:
-        """The runs that each question to the store asked for."""
+        """The runs of each query to the store."""
         return [set(query.keys) for query in self.store.asked if isinstance(query, RunsByKey)]
 
     @property
     def is_listening(self) -> bool:
-        """Whether there is a listener's thread that was not there before."""
+        """Return whether there is a new listener thread."""
         started = set(threading.enumerate()) - self._before
         return any(thread.name == "holdfast-listener" for thread in started)
 
@@ -189,7 +189,7 @@ def test_a_hint_that_was_lost_is_made_up_for_when_nothing_was_heard_for_a_while(
 def test_a_hint_that_was_lost_is_made_up_for_however_much_else_is_heard(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A busy system is never silent."""
+    """A busy system never times out waiting for hints."""
     monkeypatch.setattr(listener_module, "POLL_FLOOR", 0.05)
     world.create(1)
     waiting = world.listener.when_ended(a_key(1))
@@ -262,7 +262,7 @@ def test_on_a_bad_carrier_everybody_is_told_in_the_end(world: World, monkeypatch
 
 
 def heard_by(world: World) -> "Callable[[], int]":
-    """Add a worker; the function tells how often it was woken."""
+    """Add a worker; the returned function counts its wake-ups."""
     woken: list[None] = []
     world.listener.add_worker(lambda: woken.append(None))
     return lambda: len(woken)
@@ -319,7 +319,7 @@ def test_a_worker_that_was_removed_is_not_woken(world: World) -> None:
 
 
 class Queue(Scripted):
-    """A carrier that gives each hint to one receiver, of all processes."""
+    """A queue that gives each hint to one receiver of all processes."""
 
     tells_of_runs = False
 
@@ -438,7 +438,7 @@ def test_closing_interrupts_a_real_transport_s_wait() -> None:
 
 
 class _ClosedByAnother(MemoryTransport):
-    """A transport that is closed while a listener listens to it, and counts how often it is asked."""
+    """A transport that is closed while a listener receives from it, and counts the receives."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What attempts get: values put together from their parts, inline or from blobs that are checked."""
+"""Inputs of attempts: assembled from references, inline values and verified blobs."""
 
 from collections.abc import Callable
 
@@ -36,7 +36,7 @@ from holdfast.ports.references import (
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.conformance.builders import a_completed_row, a_failed_row, a_key, a_row, a_run
 from holdfast.testing.faults import Fault, FaultPlan, FaultyBlobStore
-from tests.unit.hosts.bench import Bench
+from tests.unit.hosts.attempt_harness import Bench
 
 PLACE = Place(namespace="default", run="r", stage="s", epoch=3)
 LARGE = '"' + "x" * INLINE_MAX + '"'
@@ -122,7 +122,7 @@ def test_two_attempts_never_share_a_blob() -> None:
 
 
 def bench_with_values() -> Bench:
-    """A run with three outputs of a map, in an order that is not that of its items, and a page of items."""
+    """A run with three outputs of a map, stored in another order than its items, and a page of items."""
     bench = Bench(SIMPLE)
     rows = [
         a_completed_row(1, 1, output="10", node="first"),
@@ -160,7 +160,7 @@ def test_a_value_is_put_together_from_its_parts(reference: Reference, value: obj
 
 
 def bench_with_failures() -> Bench:
-    """A run, and its next generation, whose map `bill` gave some and lost some, in other orders than its items'."""
+    """A run and its next generation, whose map `bill` has completed and failed items, in mixed orders."""
     bench = Bench(SIMPLE)
     rows = [
         a_row(1, 1, payload=Payload(inline="10")),
@@ -328,7 +328,7 @@ def test_beside_a_stage_that_takes_none_only_what_others_take_is_read() -> None:
 
 
 def test_an_input_that_is_not_of_the_stage_s_type_blocks_the_run() -> None:
-    """The code of a stage may have changed since the run began."""
+    """The code of a stage may have changed since the start of the run."""
 
     @stage(name="double")
     def was(x: str) -> int:
@@ -353,7 +353,7 @@ def test_an_input_that_is_not_of_the_stage_s_type_blocks_the_run() -> None:
 
 
 class BrokenBlobs(MemoryBlobStore):
-    """A BlobStore of a user's own, with errors of its own."""
+    """A user's BlobStore with errors of its own."""
 
     @override
     def get(self, key: str, /) -> bytes:

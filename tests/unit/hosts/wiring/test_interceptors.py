@@ -1,4 +1,4 @@
-"""Interceptors see what is dispatched and what runs, can refuse it, and can lose nothing."""
+"""Interceptors see every dispatch and body, can refuse them, and cannot lose anything."""
 
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -51,7 +51,7 @@ SLEEPS = Pipeline("sleeps", input=int).pipe(sleeps)
 
 @attrs.define
 class Recorder:
-    """Writes down what it sees, and raises where it is told to."""
+    """Records what it sees, and raises where told."""
 
     name: str = "a"
     seen: list[str] = attrs.field(factory=list[str])

@@ -1,4 +1,4 @@
-"""What Holdfast logs of others' texts is one line, whatever handlers a program has."""
+"""Untrusted text in Holdfast's logs stays on one line, whatever handlers a program has."""
 
 import io
 import logging
@@ -19,7 +19,7 @@ FORGED = "no\n2026-01-01 00:00:00,000 INFO worker stopped\r\x1b[2J\u202e\u2028\x
 
 @pytest.fixture
 def written() -> Iterator[io.StringIO]:
-    """What a program's own handler writes, as `logging.basicConfig` makes one."""
+    """The output of a program's own handler, as `logging.basicConfig` creates one."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
@@ -31,7 +31,7 @@ def written() -> Iterator[io.StringIO]:
 
 
 def test_all_loggers_are_known() -> None:
-    """A logger that is not among them would write lines as others have put them."""
+    """A logger missing there would write unescaped lines."""
     found = {
         name
         for folder in ("adapters", "hosts", "testing")
@@ -93,7 +93,7 @@ def test_a_worker_shows_a_record_of_anybody_as_no_line_of_its_own(capsys: pytest
 
 
 def test_whatever_is_printed_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    """Also where a command forgot to say so."""
+    """Also where a command forgot to escape."""
     screen = Screen()
     screen.write(f"a {FORGED}")
     screen.note(FORGED)

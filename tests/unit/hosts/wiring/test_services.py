@@ -1,4 +1,4 @@
-"""From a call and its options to the command that starts a run."""
+"""The start command made from a call and its options."""
 
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ from holdfast.ports.errors import (
 from holdfast.ports.persistence import Query, StoreTime
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.clock import ManualClock
-from tests.unit.hosts.bench import Bench, StoreWithClock
+from tests.unit.hosts.attempt_harness import Bench, StoreWithClock
 
 R = TypeVar("R")
 
@@ -159,14 +159,14 @@ def test_a_namespace_that_can_not_be_part_of_a_blob_s_key_is_refused_at_once(nam
 
 @pytest.mark.parametrize("namespace", ["a", "_", "Tenant-7", "team@example.com", "a.b=c+d", "x" * 200])
 def test_any_other_namespace_can_have_blobs(namespace: str) -> None:
-    """Even of the longest names that there are."""
+    """Even of the longest name."""
     Engine.open("memory://", namespace=namespace)
 
     check_blob_key(Place(namespace=namespace, run="f" * 64, stage="s" * 128, epoch=2**63).key("f" * 64))
 
 
 def test_a_client_whose_machine_slept_asks_the_store_for_its_time_before_it_starts_something() -> None:
-    """Else a run that may take a minute would have been over an hour ago."""
+    """Otherwise a run with a deadline of a minute would have ended an hour ago."""
     machine, there = ManualClock(), ManualClock()
     bench = Bench(PIPELINE, persistence=StoreWithClock(there), clock=machine)
     bench.engine.sync.start(PIPELINE("a"), id="before")
@@ -192,9 +192,9 @@ def test_a_client_asks_the_store_for_its_time_every_few_seconds_and_not_each_tim
 
 
 class SlowStore(StoreWithClock):
-    """A store that looks at its clock at once, and whose first answers are on their way for five seconds each.
+    """A store that reads its clock at once, and whose first responses take five seconds each.
 
-    Or this machine stands still for as long: then its monotonic clock does, too.
+    The same holds for a machine that stands still for as long, with its monotonic clock.
     """
 
     def __init__(self, clock: ManualClock, *, slow: int, stands_still: bool = False) -> None:
@@ -215,7 +215,7 @@ class SlowStore(StoreWithClock):
 def test_a_store_whose_answer_took_long_is_asked_again_but_not_for_ever(
     slow: int, asked: int, behind: int, *, stands_still: bool
 ) -> None:
-    """Else a function that begins to sleep would do so five seconds ago."""
+    """Otherwise a function's sleep would have started five seconds ago."""
     clock = ManualClock()
     store = SlowStore(clock, slow=slow, stands_still=stands_still)
     core = Bench(PIPELINE, persistence=store, clock=clock).core

@@ -1,4 +1,4 @@
-"""The steps of queues that a function mentions are found without anybody listing them, and without a call."""
+"""Queued steps that a function uses are found without a list and without a call."""
 
 import types
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The host's idea of the store's time."""
+"""A host's estimate of the store's time."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -53,7 +53,7 @@ def test_it_is_not_ahead_of_the_store_though_the_machine_s_clock_runs_too_fast(
 def test_it_is_not_ahead_of_the_store_however_slow_the_question_was(
     machine: ManualClock, clock: StoreClock
 ) -> None:
-    """The store was asked for seconds before it looked at its clock."""
+    """The request took seconds before the store read its clock."""
     machine.advance(seconds(4))
     clock.sync(micros(STORE))
 
@@ -61,7 +61,7 @@ def test_it_is_not_ahead_of_the_store_however_slow_the_question_was(
 
 
 def test_an_answer_that_took_long_does_not_set_it_back(machine: ManualClock, clock: StoreClock) -> None:
-    """The store looked at its clock eight seconds ago, or just now: nobody knows."""
+    """The store read its clock eight seconds ago or just now: the host cannot know."""
     clock.sync(micros(STORE))
     machine.advance(seconds(10))
     shown = clock.now()

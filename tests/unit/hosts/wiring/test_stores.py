@@ -1,4 +1,4 @@
-"""From URLs to adapters, without a connection."""
+"""The adapters for each URL, without a connection."""
 
 from datetime import date
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a scheduler is asked for after commits, and what becomes of it when it fails."""
+"""Wake-ups requested from a scheduler after commits, and failures of the scheduler."""
 
 import logging
 from collections.abc import Sequence
@@ -42,12 +42,12 @@ JOB: Final = Job(
 
 
 def before() -> datetime:
-    """It is an hour before any of them is due."""
+    """The clock is an hour before any of them is due."""
     return instant(NOON) - timedelta(hours=1)
 
 
 class Noted(MemoryScheduler):
-    """Counts what it is asked for; fails if it is away."""
+    """A scheduler that counts requests, and fails while it is away."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ def test_a_wake_up_that_is_of_no_use_any_more_is_taken_back_once(scheduler: Note
 
 
 def test_a_wake_up_whose_time_has_come_is_not_taken_back(scheduler: Noted) -> None:
-    """It was sent, or is about to be: that would be a request for nothing."""
+    """It was sent, or is about to be: the request would be wasted."""
     wake_ups = WakeUps(scheduler, lambda: instant(NOON))
     wake_ups.follow([UpdateJob(JOB)])
     wake_ups.follow([DeleteJob(JOB.key)])

@@ -1,4 +1,4 @@
-"""How much room a worker has, and what its claims ask for."""
+"""A worker's capacity, and the claims made from it."""
 
 from holdfast.hosts.worker.capacity import Capacity
 from holdfast.hosts.worker.machine_protocol import Claim

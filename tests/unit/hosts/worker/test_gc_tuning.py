@@ -1,4 +1,4 @@
-"""A worker that owns its process has Python look for garbage seldom, and leaves all as it was."""
+"""A worker that owns its process makes garbage collections rare, and restores the settings."""
 
 import gc
 from collections.abc import Generator

@@ -1,4 +1,4 @@
-"""What a worker decides, under a clock of the test's own: no store, no thread, no loop."""
+"""The worker's state machine under a test's clock: no store, no thread, no event loop."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -96,7 +96,7 @@ def ended(*done: Attempt) -> list[Ended]:
 
 
 def only(actions: list[Action], kind: type[A]) -> A:
-    """The one action of a kind."""
+    """Return the only action of a kind."""
     (found,) = [action for action in actions if isinstance(action, kind)]
     return found
 
@@ -106,7 +106,7 @@ def kinds(actions: list[Action]) -> list[type]:
 
 
 class Driven:
-    """A machine and its clock. After every step it is asked when it wants the next: never at once."""
+    """A machine and its clock. Checks after every step that the next is not due at once."""
 
     def __init__(self, **changes: Any) -> None:
         self.machine = WorkerMachine(attrs.evolve(SETTINGS, **changes))
@@ -120,13 +120,13 @@ class Driven:
         return actions
 
     def until_next(self) -> list[Action]:
-        """Let time pass until it wants to be asked again."""
+        """Let time pass until its next timer."""
         due = self.machine.next_step()
         assert due is not None
         return self.step(after=due - self.now)
 
     def ready(self) -> list[Action]:
-        """Give it a session, and let it do its first sweep."""
+        """Give it a session, and complete its first sweep."""
         self.step()
         actions = self.step(SessionReady())
         self.step(SweepDone(more=False))
@@ -200,7 +200,7 @@ def test_without_a_session_nothing_is_asked_of_bodies_that_take_long_to_end() ->
 
 
 def test_what_ends_without_a_session_is_settled_all_the_same() -> None:
-    """The store decides whether it comes too late."""
+    """The store decides whether it is fenced."""
     driven = Driven()
     claim = only(driven.ready(), Claim)
     driven.step(SessionLost(), after=IDLE)
@@ -237,7 +237,7 @@ def test_an_idle_worker_that_is_told_of_work_asks_at_once_and_only_once() -> Non
 
 
 def test_word_of_work_that_comes_during_a_claim_leads_to_another() -> None:
-    """The claim may have looked before the work was there."""
+    """The claim may have read before the job was there."""
     driven = Driven()
     claim = only(driven.ready(), Claim)
     driven.step(Woken())
@@ -283,7 +283,7 @@ def test_with_a_backlog_a_little_room_is_filled_after_a_moment() -> None:
 
 
 def test_what_has_ended_and_is_not_settled_takes_up_room() -> None:
-    """Otherwise a store that does not answer would let results pile up without end."""
+    """Otherwise results would pile up without bound while the store does not answer."""
     driven = Driven()
     driven.running(*attempts(1, 2, 3))
 
@@ -342,7 +342,7 @@ SUSPECT, LOST = attempt(1, epoch=3, losses=2), attempt(2, epoch=2, losses=1)
 def test_beside_a_job_that_was_lost_no_job_is_asked_for_that_must_not_run_beside_it(
     lost: Attempt, pass_over: PassOver
 ) -> None:
-    """And that until it is settled: what ended a moment ago would still be lost with the worker."""
+    """Until it is settled: a job that has just ended would still be lost with the worker."""
     driven = Driven()
     claim = only(driven.ready(), Claim)
     assert claim.pass_over is PassOver.NOTHING
@@ -358,7 +358,7 @@ def test_beside_a_job_that_was_lost_no_job_is_asked_for_that_must_not_run_beside
 
 
 def test_a_claim_follows_at_once_on_one_that_found_jobs_that_were_lost() -> None:
-    """Some of what it found may not have been taken, though others behind it could have been."""
+    """Some of the jobs found may not have been taken, though others behind them could have been."""
     driven = Driven()
     claim = only(driven.ready(), Claim)
 
@@ -367,7 +367,7 @@ def test_a_claim_follows_at_once_on_one_that_found_jobs_that_were_lost() -> None
 
 
 def test_a_job_that_comes_again_while_its_lost_attempt_still_runs_is_started_and_settled() -> None:
-    """A body may be slow to obey its cancellation, while its job is already this worker's once more."""
+    """A body may be slow to react to its cancellation while its job is leased to this worker again."""
     driven = Driven()
     driven.running(attempt(1, epoch=1))
     driven.step(SessionLost(), after=IDLE)
@@ -583,7 +583,7 @@ def test_a_cancelled_body_that_gives_nothing_is_not_counted_as_late() -> None:
 
 
 def test_an_answer_about_a_body_that_has_ended_changes_nothing() -> None:
-    """The attempt may have been settled between the question and the answer."""
+    """The attempt may have been settled between the query and the answer."""
     driven = Driven(poll_interval=100.0)
     driven.running(attempt(1))
     driven.step(after=BEAT)
@@ -614,7 +614,7 @@ def test_a_heartbeat_that_failed_is_sent_again() -> None:
 
 
 def test_bodies_of_a_run_that_is_said_to_have_ended_are_asked_about_at_once() -> None:
-    """However short a time they have run; and once for each time that it is said."""
+    """However short a time they have run; and once for each notification."""
     driven = Driven(poll_interval=100.0)
     driven.running(*attempts(1, 2))
 
@@ -633,7 +633,7 @@ def test_the_end_of_runs_of_others_makes_it_ask_nothing() -> None:
 
 
 def test_what_is_said_while_it_asks_makes_it_ask_again() -> None:
-    """The answer that is on its way may be from before the run ended."""
+    """The pending answer may be from before the run ended."""
     driven = Driven(poll_interval=100.0)
     driven.running(attempt(1))
     driven.step(after=BEAT)
@@ -710,7 +710,7 @@ def test_every_retry_is_woken_when_it_is_due_and_those_of_one_moment_together() 
     ],
 )
 def test_who_waits_under_a_rate_limit_is_woken_when_there_is_room(told: Input) -> None:
-    """By whoever learnt of it. What is due in more than a while is left to the sweeps."""
+    """By the worker that learnt of it. Jobs due later are left to the sweeps."""
     driven = Driven(poll_interval=100.0, maintenance_interval=200.0)
     driven.idle()
     driven.step(told)
@@ -823,7 +823,7 @@ def test_while_it_drains_bodies_may_end_and_are_settled_and_nothing_is_claimed()
 
 
 def test_while_it_drains_bodies_are_still_asked_about() -> None:
-    """They may have been cancelled, and what they say is still wanted."""
+    """They may have been cancelled, and their output is still needed."""
     driven = Driven()
     driven.running(attempt(1))
     driven.step(Drain())
@@ -936,9 +936,9 @@ def test_a_worker_that_drains_can_be_stopped_at_once() -> None:
 
 
 def test_an_idle_worker_calls_the_store_less_than_once_in_a_poll_interval() -> None:
-    """Claims and sweeps of a minute, and what a lease of 30 seconds adds.
+    """Claims and sweeps of a minute, and the work for a lease of 30 seconds.
 
-    Six renewals, each of which also asks for the store's time; and three times the duty of maintenance is taken anew.
+    Six renewals, each with a query of the store's time; and three acquisitions of the leader lease.
     """
     driven = Driven()
     calls = 0

@@ -1,4 +1,4 @@
-"""What a worker does when slots are freed that others wait for."""
+"""The worker's state machine when slots are freed for which runs wait."""
 
 from holdfast.hosts.worker.machine import Phase
 from holdfast.hosts.worker.machine_protocol import (
@@ -18,7 +18,7 @@ JOBS = JobAdmit(keys=("w/a",))
 
 
 def admits(driven: Driven) -> list[Admit]:
-    """What it wants let in, with nothing else happening."""
+    """Return the admissions that it requests, with nothing else happening."""
     return [action for action in driven.step() if isinstance(action, Admit)]
 
 

@@ -1,4 +1,4 @@
-"""Whatever happens to a worker, in whatever order: nothing is lost, no limit is exceeded, and it ends when told to."""
+"""The worker's state machine under random events: nothing lost, no limit exceeded, and it ends."""
 
 from collections import Counter
 from typing import Final, TypeAlias
@@ -35,7 +35,7 @@ Lease: TypeAlias = tuple[str, int]
 
 
 class AWorkersLife(RuleBasedStateMachine):
-    """A store with a few jobs, bodies that end when they like, and calls that are answered in any order, or fail."""
+    """A store with a few jobs, bodies that end at any time, and calls that are answered in any order, or fail."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -209,7 +209,7 @@ class AWorkersLife(RuleBasedStateMachine):
     @precondition(lambda self: self.calls and not self.is_finished)
     @rule()
     def all_calls_are_answered(self) -> None:
-        """As it mostly goes."""
+        """All calls are answered, the usual case."""
         calls, self.calls = self.calls, []
         self.step(*(self.answer(call, more=False) for call in calls))
 
@@ -236,7 +236,7 @@ class AWorkersLife(RuleBasedStateMachine):
     @precondition(lambda self: self.is_live and self.running and not self.is_finished)
     @rule()
     def the_session_is_lost(self) -> None:
-        """Its jobs are queued again, while their bodies may go on for as long as they like."""
+        """Its jobs are queued again, while their bodies may run on."""
         self.is_live = False
         leased = self.claimed - self.settled - self.released
         for job, epoch in sorted(leased):
@@ -266,7 +266,7 @@ class AWorkersLife(RuleBasedStateMachine):
 
     @override
     def teardown(self) -> None:
-        """In the end the store answers, bodies end, and the worker is told to drain."""
+        """At the end the store answers, bodies end, and the worker drains."""
         if self.drained_at is None and not self.is_finished:
             self.it_is_told_to_drain()
         healed_at = self.now

@@ -1,4 +1,4 @@
-"""Sessions are renewed from a thread of their own, and a blocked loop is found out."""
+"""Session renewal in a thread of its own, and the detection of a blocked event loop."""
 
 import logging
 import threading
@@ -20,7 +20,7 @@ from holdfast.ports.errors import UnavailableError
 from holdfast.ports.persistence import Query, StoreTime
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence
-from tests.unit.hosts.bench import Bench, StoreWithClock
+from tests.unit.hosts.attempt_harness import Bench, StoreWithClock
 
 R = TypeVar("R")
 
@@ -28,7 +28,7 @@ LEASE = 0.03
 
 
 class Renewed:
-    """A store with sessions, and what renews them, every 10 ms."""
+    """A store with sessions, and their renewal every 10 ms."""
 
     def __init__(self, plan: FaultPlan | None = None) -> None:
         self.store = MemoryPersistence()
@@ -46,7 +46,7 @@ class Renewed:
         return opened.session
 
     def is_renewed(self, session: str) -> bool:
-        """Whether it comes to be renewed, within a while."""
+        """Return whether it is renewed within a while."""
         began = self.store.dump().sessions[session].expires_at
         until = time.monotonic() + 5.0
         while time.monotonic() < until:
@@ -59,7 +59,7 @@ class Renewed:
 
 @pytest.fixture(autouse=True)
 def _no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is no loop to watch, do not wait for it."""
+    """Do not wait for an event loop where there is none to watch."""
     monkeypatch.setattr(renewal_module, "BLOCKED_AFTER", 0.0)
 
 
@@ -181,7 +181,7 @@ async def test_a_loop_that_turns_is_not_complained_about(
 
 
 class DeafStore(StoreWithClock):
-    """A store that says what time it is once, and then is too busy to."""
+    """A store that answers the time once, and then is too busy."""
 
     @override
     def read(self, query: Query[R], /) -> R:
@@ -208,7 +208,7 @@ def test_a_store_that_does_not_say_what_time_it_is_costs_no_lease() -> None:
 
 
 def test_a_host_that_stood_still_asks_what_time_it_is_before_it_renews() -> None:
-    """Else its lease would be over as soon as it is renewed."""
+    """Otherwise its lease would expire as soon as it is renewed."""
     there, machine = ManualClock(), ManualClock()
     store = StoreWithClock(there)
     renewal, session = _opened(store, machine)

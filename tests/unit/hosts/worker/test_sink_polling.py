@@ -1,4 +1,4 @@
-"""When a worker that ends has nothing more to bring to its sinks."""
+"""When a worker that drains has no more events to deliver."""
 
 import attrs
 

@@ -1,4 +1,4 @@
-"""A worker brings events to its sinks, whatever these do."""
+"""A worker delivers events to its sinks, whatever these do."""
 
 import threading
 import time
@@ -33,7 +33,7 @@ def until(holds: Callable[[], bool], seconds: float = 10.0) -> float:
 
 
 class Hanging:
-    """A sink that takes nothing until it is let go."""
+    """A sink that blocks until released."""
 
     def __init__(self) -> None:
         self.entered = threading.Event()

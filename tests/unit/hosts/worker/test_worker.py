@@ -1,4 +1,4 @@
-"""The worker on a store in memory, on both kinds of event loop."""
+"""The worker on an in-memory store, on both kinds of event loop."""
 
 import asyncio
 import logging
@@ -70,7 +70,7 @@ OPENED: list[Engine] = []
 
 @pytest.fixture(autouse=True)
 def _closed() -> Iterator[None]:
-    """Leave no engine open."""
+    """Check that every engine was closed."""
     yield
     while OPENED:
         OPENED.pop().core.close()
@@ -78,7 +78,7 @@ def _closed() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look after bodies and sessions more often than every few seconds."""
+    """Shorten the intervals at which workers check bodies and sessions."""
     monkeypatch.setattr(worker_module, "Settings", partial(Settings, heartbeat_interval=0.05))
     monkeypatch.setattr(worker_module, "MAINTENANCE_INTERVAL", 0.05)
 
@@ -99,7 +99,7 @@ def engine_on(
 
 @asynccontextmanager
 async def at_work(engine: Engine, **options: float) -> AsyncGenerator[Worker]:
-    """An engine and a worker of it, for a test that must not take long."""
+    """An engine and its worker, with a time limit for the test."""
     with anyio.fail_after(20):
         async with engine, Worker(engine, **options) as worker:  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
             yield worker
@@ -406,7 +406,7 @@ async def test_when_its_session_is_lost_it_begins_another_and_does_the_work_agai
 
 
 async def test_a_body_that_is_slow_to_obey_does_not_keep_its_job_from_being_done_again() -> None:
-    """By the very same worker, while the lost attempt still runs."""
+    """By the same worker, while the lost attempt still runs."""
     obey = anyio.Event()
     epochs: list[int] = []
 
@@ -437,7 +437,7 @@ async def test_a_body_that_is_slow_to_obey_does_not_keep_its_job_from_being_done
 
 @pytest.mark.sized
 async def test_a_store_that_fails_now_and_then_delays_and_loses_nothing() -> None:
-    """Nor does it keep a job that was leased by a claim whose answer was lost."""
+    """Nor does it keep a job that was leased by a claim whose response was lost."""
     plan = FaultPlan(Random(3).choices([None, *Fault], weights=[6, 1, 1, 1], k=sized(40, 80)))
     patient = Pipeline("patient", input=int).pipe(double.options(retry=Retry(attempts=50)))
     store = MemoryPersistence()
@@ -481,7 +481,7 @@ async def test_jobs_of_a_claim_whose_answer_was_lost_are_done_while_other_bodies
 
 
 async def test_a_job_that_was_taken_by_a_settle_whose_answer_was_lost_is_done_all_the_same() -> None:
-    """The settle is not stored twice, and the job that it leased is not held for ever by a session that lives."""
+    """The settle is stored once, and a live session does not hold the job for ever."""
     chain = Pipeline("chain", input=int).pipe(double).pipe(double.options(name="again"))
     store = LosesAnAnswer()
     store.lose_next_settle.set()
@@ -494,7 +494,7 @@ async def test_a_job_that_was_taken_by_a_settle_whose_answer_was_lost_is_done_al
 
 
 class LosesAnAnswer(MemoryPersistence):
-    """A store that, when told to, does not answer the next claim, or the next settle, which leased jobs."""
+    """A store that, when told, loses the response of the next claim or settle that leased jobs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -512,7 +512,7 @@ class LosesAnAnswer(MemoryPersistence):
 
 
 async def serve_whatever_happens(worker: Worker) -> None:
-    """To connect may fail too, and is then to be tried again by whoever runs the worker."""
+    """Connecting may fail too, and is then retried by the caller."""
     while True:
         try:
             return await worker.serve()
@@ -548,7 +548,7 @@ async def test_an_error_of_a_sync_program_is_raised_as_it_is() -> None:
 
 
 class Unreachable(MemoryPersistence):
-    """A store that can't be reached."""
+    """A store that cannot be reached."""
 
     @override
     def setup(self) -> None:
@@ -556,7 +556,7 @@ class Unreachable(MemoryPersistence):
 
 
 class BreakingClock(SystemClock):
-    """A clock that fails once in the thread that it is told to fail in."""
+    """A clock that fails once, in a chosen thread."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -640,7 +640,7 @@ async def test_an_error_that_ends_it_later_is_raised_when_a_sync_block_ends_unle
 
 
 async def drain_in_the_middle(engine: Engine, begun: anyio.Event, go_on: anyio.Event) -> None:
-    """Have a worker drain once a body has begun, which ends when it is told to go on after that."""
+    """Drain a worker while a body runs that ends only when told after that."""
     worker = Worker(engine)
     async with anyio.create_task_group() as group:
         group.start_soon(worker.serve)
@@ -718,7 +718,7 @@ async def test_what_does_not_end_in_time_is_given_back_and_costs_no_attempt() ->
 
 
 async def test_an_error_beside_it_is_raised_as_it_is() -> None:
-    """Not in a group, of which the user of an `async with` knows nothing."""
+    """Not in a group, which users of a plain `async with` do not expect."""
     with pytest.raises(RunFailedError):
         async with at_work(engine := engine_on(FAILING)):
             await engine.run(FAILING(1))
@@ -756,7 +756,7 @@ async def test_when_it_is_cancelled_what_runs_is_given_back() -> None:
 
 
 class Gate(MemoryPersistence):
-    """A store whose next transaction that finds jobs to claim is stored, and answered when the gate opens."""
+    """A store that commits the next claim with jobs, and responds when the gate opens."""
 
     def __init__(self) -> None:
         super().__init__()

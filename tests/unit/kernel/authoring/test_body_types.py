@@ -1,4 +1,4 @@
-"""What a body takes and gives, and which type may go where another is declared."""
+"""Input and output types of bodies, and their compatibility."""
 
 import enum
 import types
@@ -128,7 +128,7 @@ def method(self: object, page: Page) -> int:
 
 
 def without(annotation: str, body: Callable[..., object]) -> types.FunctionType:
-    """Return the body as if one annotation had not been written."""
+    """Return the body as if one annotation was missing."""
     assert isinstance(body, types.FunctionType)
     bare = types.FunctionType(body.__code__, body.__globals__, body.__name__)
     bare.__annotations__ = {name: form for name, form in body.__annotations__.items() if name != annotation}

@@ -1,4 +1,4 @@
-"""The arguments of a call as they are stored: those of most calls are written in a way of their own."""
+"""The stored form of a call's arguments, with its fast path."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ ANYTHING = st.recursive(
 
 
 class Some(IntEnum):
-    """An int, and more than that."""
+    """A subclass of int."""
 
     ONE = 1
 
@@ -35,7 +35,7 @@ def one(anything: object) -> None: ...
 
 
 def simple(z: int, é: str, flag: bool, nothing: None, count: Annotated[int, "of what"]) -> None:  # noqa: PLC2401
-    """Take what is written at once if it is just of its type, under names that are sorted as they are."""
+    """Take arguments of simple types, whose names are in sorted order: the fast path."""
 
 
 def none() -> None: ...

@@ -1,4 +1,4 @@
-"""A call by itself does nothing, and says where it must go."""
+"""A call object does nothing alone, and its error says where to pass it."""
 
 import asyncio
 from collections.abc import Coroutine

@@ -1,4 +1,4 @@
-"""Stages that are pipelines: what they take and give, what can be said of them, and which code an engine has then."""
+"""Pipelines as stages: types, options, and the definitions that an engine needs."""
 
 from datetime import timedelta
 from typing import Any
@@ -72,7 +72,7 @@ def test_a_pipeline_can_be_a_stage_twice_under_two_names() -> None:
 
 
 def test_a_pipeline_s_timeout_says_nothing_about_its_children() -> None:
-    """It is for attempts, and a run that a stage waits for is none."""
+    """It applies to attempts, and the run of a waiting stage is not one."""
     outer = Pipeline("p", input=str, timeout=timedelta(seconds=5), retry=Retry(attempts=9), queue="q")
 
     found = outer.pipe(stage(inner)).plan().nodes["inner"]

@@ -1,4 +1,4 @@
-"""Maps that may lose items: what is enough, and what they give."""
+"""Completion policies of maps: how many items must succeed, and the result type."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What steps say of their queues: a priority, how many calls at a time, how many in a time."""
+"""Options of queued steps: priority, concurrency limit, rate limit."""
 
 from collections.abc import Callable
 from datetime import timedelta

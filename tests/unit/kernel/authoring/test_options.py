@@ -1,4 +1,4 @@
-"""What can be said about bodies and runs, and what is refused."""
+"""Options of bodies and runs, and their validation."""
 
 from collections.abc import Callable
 from datetime import timedelta

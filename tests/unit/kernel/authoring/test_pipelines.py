@@ -1,4 +1,4 @@
-"""Pipelines: what goes together, what is refused while it is put together, and the plan that comes of it."""
+"""Pipelines: composition, its errors, and the resulting plan."""
 
 from collections.abc import Callable
 from datetime import timedelta

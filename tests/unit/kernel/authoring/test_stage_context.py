@@ -1,4 +1,4 @@
-"""What a stage asks its context, answered by a host that keeps everything in memory."""
+"""The stage context on an in-memory host."""
 
 import hashlib
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Stages: made from functions, told how to be treated, called by hand."""
+"""Stages: made from functions, with options, called directly."""
 
 import asyncio
 import functools

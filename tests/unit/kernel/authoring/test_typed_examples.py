@@ -1,4 +1,4 @@
-"""The examples that the type checkers read also run."""
+"""The examples for the type checkers also run."""
 
 import asyncio
 import importlib

@@ -1,4 +1,4 @@
-"""Many commands in one transaction: in order, in bounds, and no one harmed by another."""
+"""Batches of commands in one transaction: in order, bounded, and independent of each other."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
@@ -62,14 +62,14 @@ POISON = "poison"
 
 
 class Choosy:
-    """A Persistence that counts its transactions, and refuses to store what contains a word."""
+    """A Persistence that counts its transactions, and refuses to store a word."""
 
     def __init__(self, inner: Persistence) -> None:
         self._inner = inner
         self.batches: list[int] = []
         self.refused = 0
         self.calm_with: int | None = None
-        """How many runs a transaction may create before others are always there first."""
+        """The number of runs that a transaction may create without a conflict."""
 
     def setup(self) -> None:
         self._inner.setup()
@@ -280,7 +280,7 @@ def test_a_split_batch_still_goes_in_order() -> None:
 
 @pytest.mark.parametrize("calm_with", [1, 3])
 def test_a_batch_that_meets_others_all_the_time_is_split(calm_with: int) -> None:
-    """Large batches of commands whose keys everybody uses: in each try others were first, until it is small."""
+    """Large batches whose keys are contended conflict at every attempt until they are small."""
     world = World(pipeline(stage("a")), wrap=Choosy)
     _choosy(world).calm_with = calm_with
     commands = [attrs.evolve(_create(), idempotency_key=f"k{number}") for number in range(8)]
@@ -333,7 +333,7 @@ def test_it_takes_no_more_tries_than_halving_needs() -> None:
 
 
 def test_what_a_child_gave_that_the_store_refuses_fails_the_stage_that_waits_and_no_other() -> None:
-    """Rather than to be told again for ever."""
+    """Instead of delivering it again for ever."""
     leaf = pipeline(stage("a"), workflow="c")
     world = World(pipeline(child("k")), leaf, wrap=Choosy)
     session = world.open()
@@ -383,7 +383,7 @@ def test_another_command_that_the_store_refuses_gets_the_error_alone() -> None:
 
 
 def test_a_failure_that_the_store_refuses_is_an_error() -> None:
-    """There is nothing left of it that could be stored instead."""
+    """Nothing is left of it that could be stored instead."""
     world = World(pipeline(stage("a")), wrap=Choosy)
     world.create()
     attempt = world.claim_one(world.open())

@@ -1,4 +1,4 @@
-"""Every text of every command has a maximum: what is longer is refused before anything is stored."""
+"""Every text of every command has a maximum length, checked before anything is stored."""
 
 from collections.abc import Iterator
 from enum import Enum
@@ -20,7 +20,7 @@ Path = tuple[str, ...]
 
 
 def paths(kind: object, path: Path = ()) -> Iterator[Path]:
-    """Yield the paths of all texts in a type: names of fields."""
+    """Yield the paths of all texts in a type, as names of fields."""
     if kind is str:
         yield path
     elif isinstance(kind, type) and attrs.has(kind):
@@ -32,7 +32,7 @@ def paths(kind: object, path: Path = ()) -> Iterator[Path]:
 
 
 def sample(kind: object, path: Path, text: str) -> object:
-    """Return a value of a type in which the text at a path is this one."""
+    """Return a value of a type with this text at a path."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is str:
         return text if not path else "1"
@@ -79,7 +79,7 @@ def test_every_text_of_every_command_has_a_maximum(kind: type[Command[Any]], pat
 
 
 def _text(path: Path, length: int) -> str:
-    """Return a text of this length: JSON, where a value is to be."""
+    """Return a text of this length: JSON where a value is expected."""
     return f'"{"a" * (length - 2)}"' if path[-1] == "value" else "a" * length
 
 

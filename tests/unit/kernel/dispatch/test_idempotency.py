@@ -1,4 +1,4 @@
-"""One idempotency key: one effect, one reply."""
+"""Idempotency keys: one effect, one reply."""
 
 from collections.abc import Iterator
 from typing import TypeVar
@@ -100,7 +100,7 @@ def world() -> World:
 
 
 def _every_command(world: World) -> Iterator[Command[object]]:
-    """A fitting command of each class but run.terminate, which is as run.cancel; what there must be for it is done."""
+    """Return a valid command of each class except run.terminate (like run.cancel), with its preconditions met."""
     yield _create(None)
     session, other = world.open(), world.open()
     yield SessionOpen(host="h", lease=SECOND)
@@ -325,7 +325,7 @@ def test_a_command_that_was_not_begun_is_carried_out_when_it_comes_again() -> No
 
 
 def test_without_a_key_a_lost_answer_may_mean_a_second_run() -> None:
-    """That is what keys are for."""
+    """Keys exist to prevent that."""
     world = _faulty(Fault.LOST_ANSWER)
     with pytest.raises(UnavailableError):
         world.kernel.dispatch(_create(None))
@@ -358,7 +358,7 @@ def test_a_settle_with_a_key_whose_answer_was_lost_is_answered_as_settled() -> N
 
 
 def test_work_that_is_run_again_comes_to_one_effect_and_one_announcement() -> None:
-    """As after a deadlock: what the first try came to must be forgotten, drawn ids and plans included."""
+    """As after a deadlock: the results of the first execution must be forgotten, drawn ids and plans included."""
     world = _faulty(*[Fault.RUNS_AGAIN] * 10)
     created = world.do(_create(id="x"))
     assert len(world.heard.hints) == 1

@@ -1,4 +1,4 @@
-"""Rows that can't be read: the kernel blocks their runs, and does what it was asked to do for the others."""
+"""Unreadable rows: the kernel blocks their runs and carries out the commands for all others."""
 
 from collections.abc import Callable
 from typing import Any
@@ -87,7 +87,7 @@ def test_a_blocked_run_is_logged_once() -> None:
 
 
 def test_a_search_passes_over_the_run_and_goes_on() -> None:
-    """What is lost of the others is freed, though a job of the run was lost with them."""
+    """The jobs of the other runs are released, though a job of this run was lost with them."""
     world = a_world()
     for name in ("x", "y"):
         world.create(name)
@@ -124,7 +124,7 @@ def test_a_repair_of_others_is_made() -> None:
 
 
 def test_a_history_that_goes_on_beyond_the_last_row_blocks_the_run() -> None:
-    """Its next row has the number of one that is there: nothing could be added to it, ever."""
+    """Its next row has the number of an existing one: no row could ever be added."""
     world = a_world()
     world.create("y")
     (attempt,) = world.claim(world.open())
@@ -191,7 +191,7 @@ def test_a_run_without_its_plan_is_ended_by_terminate() -> None:
 
 
 def test_what_is_claimed_is_what_can_be_read() -> None:
-    """A job whose input is none is claimed, as claims look at no input: who runs it blocks its run."""
+    """A job with an invalid input is claimed, as claims do not read inputs: its worker blocks the run."""
     world = a_world()
     for name in ("x", "y"):
         world.create(name)

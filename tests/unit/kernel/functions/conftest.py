@@ -1,4 +1,4 @@
-"""After each test all functions are taken out of memory, as a program does before it ends."""
+"""A fixture that evicts all functions after each test, as a program does before it ends."""
 
 from collections.abc import Iterator
 

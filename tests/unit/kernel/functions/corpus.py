@@ -1,4 +1,4 @@
-"""Durable functions of all shapes: what asyncio offers, used as people use it."""
+"""A corpus of durable functions that use asyncio in all the usual ways."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -24,7 +24,7 @@ from holdfast.kernel.functions.protocol import Cancelling, HistoryEvent, SignalR
 
 
 class DeclinedError(Exception):
-    """The bank said no."""
+    """The bank declined."""
 
     def __init__(self, code: int, why: str) -> None:
         super().__init__(code, why)
@@ -673,4 +673,4 @@ WHEN_SENT: list[tuple[Call[Any], list[tuple[float, HistoryEvent]]]] = [
     (saga_that_is_cancelled(), [(0, Cancelling(reason="enough")), (9, _word("too late"))]),
     (goes_on_with_messages(2), [(1, _word("one")), (1.2, _word("two")), (1.5, _word("three")), (9, _YES)]),
 ]
-"""Functions with what they are told from outside, and when."""
+"""Functions with the external events that they get, and when."""

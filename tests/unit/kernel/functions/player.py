@@ -1,4 +1,4 @@
-"""Plays a durable function against its machine: steps are called at once, time passes when nothing else can happen."""
+"""A player that runs a durable function against its machine: steps at once, time only when nothing else can happen."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ _SECOND = 1_000_000
 
 @attrs.define
 class Played:
-    """What came of playing: the rows, what was waited for after each, and the end."""
+    """The result of playing: the rows, the pending requests after each, and the end."""
 
     rows: list[Row] = attrs.field(factory=list[Row])
     waited: list[tuple[Request, ...]] = attrs.field(factory=list[tuple[Request, ...]])
@@ -44,7 +44,7 @@ class Played:
 
     @property
     def value(self) -> object:
-        """The JSON text that was returned; AssertionError if it was not."""
+        """The JSON text that was returned. Raises AssertionError if it failed."""
         assert isinstance(self.ended, Returned), self.ended
         return self.ended.output
 
@@ -62,9 +62,9 @@ def new_machine(call: Any) -> FunctionMachine:
 
 
 def play(call: Any, *, seed: int = 0, then: Sequence[tuple[float, HistoryEvent]] = ()) -> Played:
-    """Play a call to its end. Which of what is asked for comes next is drawn from the seed.
+    """Play a call to its end. The order of pending results is drawn from the seed.
 
-    `then` is what else happens: so many seconds after the beginning.
+    `then` lists external events with their time, in seconds since the start.
     """
     random = Random(seed)
     played = Played()
@@ -96,7 +96,7 @@ def play(call: Any, *, seed: int = 0, then: Sequence[tuple[float, HistoryEvent]]
 def replay(
     call: Any, rows: Sequence[Row], patches: Sequence[tuple[str, ...]] = ()
 ) -> tuple[FunctionMachine, Played]:
-    """Feed a new machine these rows. `patches` are those that were recorded, after each."""
+    """Feed these rows to a new machine. `patches` are those recorded after each row."""
     machine, played = new_machine(call), Played(rows=list(rows))
     recorded = [name for of_turn in patches for name in of_turn]
     _note(played, machine, machine.begin(more=bool(rows), patches=recorded))
@@ -106,7 +106,7 @@ def replay(
 
 
 def done(asked: StepRequest, played: Played | None = None) -> HistoryEvent:
-    """Call a step's body, and return what is told of that."""
+    """Call a step's body, and return the resulting event."""
     step = cast("Step[..., object]", asked.definition)
     given = step.form.decode(asked.arguments)
     if played is not None:
@@ -135,7 +135,7 @@ def _note(played: Played, machine: FunctionMachine, turn: Turn) -> None:
 
 
 def same_end(one: Ended | None, other: Ended | None) -> bool:
-    """Whether two ends are alike: errors are compared by what they say."""
+    """Return whether two ends are equal; errors are compared by their text."""
     if isinstance(one, Failed) and isinstance(other, Failed):
         return repr(one.error) == repr(other.error)
     return one == other

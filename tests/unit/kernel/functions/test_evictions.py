@@ -1,4 +1,4 @@
-"""A function is taken out of memory without any code of its having an effect."""
+"""Eviction of a function from memory without side effects of its code."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""Histories that were made once, on one Python, are replayed alike by every release on every Python."""
+"""Golden function histories, recorded on one Python, replay on every release and Python."""
 
 import json
 from pathlib import Path

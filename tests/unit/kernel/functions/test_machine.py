@@ -1,4 +1,4 @@
-"""What a function is told, what it may not do, and what its history must be about."""
+"""The function machine: inputs, forbidden calls, and histories that do not fit."""
 
 import asyncio
 import json
@@ -65,7 +65,7 @@ async def watches_the_clock() -> list[float]:
 
 @pytest.mark.parametrize("seconds", [(2, 1, 3), (5, 5, -1), (-3, -2, -1)])
 def test_the_clock_of_a_function_never_goes_back(seconds: tuple[int, ...]) -> None:
-    """Rows are written by hosts whose clocks differ: one may be earlier than that before it."""
+    """Hosts with different clocks write the rows: one may be earlier than the row before it."""
     machine = new_machine(watches_the_clock())
     machine.begin()
     turn = None
@@ -331,7 +331,7 @@ def test_it_is_not_driven_where_a_loop_runs() -> None:
 
 
 def test_functions_in_memory_cost_a_new_one_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is one set of all tasks in asyncio. Tasks that hash alike there would each be compared with all others."""
+    """The one set of all tasks in asyncio: tasks with equal hashes there would be compared with each other."""
     compared: list[object] = []
 
     def is_same(self: object, other: object) -> bool:
@@ -359,7 +359,7 @@ async def leaves_its_child() -> int:
 
 
 def test_the_end_of_a_run_that_nobody_waits_for_any_more_changes_nothing() -> None:
-    """It is told once more, say, because what the function gave was refused: then other rows have come behind."""
+    """It may come again after the function's result was refused, behind other rows."""
     machine = new_machine(leaves_its_child())
     machine.begin()
     (asked,) = machine.feed(row(ChildStarted(call="1", workflow="errand", run="x/1"))).requests

@@ -1,4 +1,4 @@
-"""D2: a function that is replayed comes to the same as the one that lived, at every point of its history."""
+"""D2: a replayed function behaves as the live one did, at every point of its history."""
 
 import asyncio
 from typing import Any
@@ -51,7 +51,7 @@ def done_elsewhere() -> None: ...
 
 @workflow
 async def says() -> bool:
-    """Come to something else than that it waits for a step, after one that does."""
+    """Record other things between the steps: a patch and a published value."""
     await greet("a")
     has = patched("new")
     await greet("b")
@@ -94,7 +94,7 @@ def test_results_of_steps_that_are_told_in_one_go_come_to_the_same() -> None:
 
 
 def is_told_alike(call: Call[Any], played: Played, past: int) -> tuple[int, int]:
-    """Tell one machine the rows one by one, and another the results of steps together, up to a row."""
+    """Feed one machine row by row and another step results in batches, up to a row, and compare."""
     known = [known_row(row) for row in played.rows]
     recorded = [name for of_turn in played.patches[:past] for name in of_turn]
     one, other = new_machine(call), new_machine(call)
@@ -129,7 +129,7 @@ def is_told_alike(call: Call[Any], played: Played, past: int) -> tuple[int, int]
 
 
 def known_row(row: Row) -> Known:
-    """Return a row as stores have it, and what it tells: only of what steps gave that is all there is."""
+    """Return a row in the form in which stores have it; complete only for results of steps."""
     told = row.event
     if not isinstance(told, StepCompleted):
         return HistoryRow(run="r", number=row.number, type="other", at=row.at), {}

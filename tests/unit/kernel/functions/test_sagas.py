@@ -1,4 +1,4 @@
-"""What is taken back of a step that has failed for good: all that may have happened, and nothing else."""
+"""Compensations of a step that failed for good: for all that may have happened, and nothing else."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Exceptions of steps on their way to the history and back into the function."""
+"""Step exceptions: stored in the history and raised again in the function."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,10 +17,10 @@ from tests.unit.kernel.functions.player import BEGAN_AT, new_machine, play
 
 
 class WithNewError(Exception):
-    """Its `__new__` wants an argument."""
+    """Its `__new__` requires an argument."""
 
     def __new__(cls, code: int) -> Self:  # pyright: ignore[reportInconsistentConstructor]
-        """Make one, which a look-up can't."""
+        """Create an instance, which a look-up cannot do."""
         return super().__new__(cls, code)
 
 

@@ -1,4 +1,4 @@
-"""Rate limits: in no span of the period do more jobs start than the limit says, and who waits is let in then."""
+"""Rate limits: never exceeded in any period, and waiting jobs start as soon as allowed."""
 
 import hashlib
 from bisect import bisect_left
@@ -63,7 +63,7 @@ def claimed(world: World, session: str) -> JobsClaimed:
 
 
 def woken(world: World) -> int:
-    """Wake what is due, and let in what follows."""
+    """Wake due jobs, and admit waiting ones."""
     reply = world.do(JobWakeDue())
     answers: list[object] = [reply]
     while commands := admissions("default", answers):
@@ -167,7 +167,7 @@ def test_jobs_that_are_queued_and_not_claimed_have_their_room(world: World) -> N
 
 
 def test_a_claim_asks_again_whether_there_is_room(world: World) -> None:
-    """A job that was queued under another limit, or by a clock that is ahead, waits again."""
+    """A job queued under another limit, or by a clock that is ahead, waits again."""
     start(world, "x1", "x2", "x3")
     admit(world)
     session = world.open()
@@ -337,7 +337,7 @@ def test_a_map_of_many_items_goes_at_its_rate_in_the_order_of_the_items() -> Non
 
 @pytest.mark.slow
 def test_a_long_window_is_kept_in_few_instants() -> None:
-    """Beyond a hundred starts a hundredth of the period is one instant, which is its end: never too early."""
+    """Beyond a hundred starts a hundredth of the period counts as one instant, its end: never too early."""
     world = World(pipeline(rated(limit=120)))
     world.send(*(RunCreate(workflow="w", id=f"x{number}", input=payload(0)) for number in range(180)))
     session = world.open()
@@ -373,7 +373,7 @@ def test_nothing_of_a_rate_is_asked_where_there_is_none() -> None:
 
 
 def test_starts_are_spread_as_the_limit_says() -> None:
-    """To have one after the other, one says so."""
+    """To have them one after the other, set a limit of one in a shorter period."""
     world = World(pipeline(rated(limit=1, per=SECOND)))
     start(world, *(f"x{number}" for number in range(5)))
     session = world.open()
@@ -406,7 +406,7 @@ def test_a_start_by_a_clock_that_is_behind_counts_as_long_as_any_other(world: Wo
 
 
 def test_a_start_counts_for_a_version_with_a_longer_period_after_its_own_is_over() -> None:
-    """A deploy changes the period: of each version's starts, the other's claims see as many as its own period holds."""
+    """A deploy changes the period: each version's claims count the other's starts within its own period."""
     short, long = rated(limit=1, per=2 * SECOND), rated(limit=2, per=5 * SECOND)
     world = World(pipeline(short), pipeline(long, version="2"))
     for number in range(20):

@@ -1,4 +1,4 @@
-"""A run whose stages are treated otherwise than its pipeline says follows a plan of its own."""
+"""A run with stage overrides follows a plan of its own."""
 
 import attrs
 import pytest
@@ -171,7 +171,7 @@ def test_a_rerun_keeps_what_its_run_was_told(world: World) -> None:
 
 
 def test_runs_with_plans_of_their_own_do_not_fill_the_memory(world: World) -> None:
-    """Plans are read again when they are needed; what a kernel keeps of them has a bound."""
+    """Plans are read again when needed; the kernel's cache is bounded."""
     kernel = world.kernel
     overrides = [StageOverride(stage="a", config=str(number)) for number in range(700)]
     kernel.dispatch_many([RunCreate(workflow="w", input=payload(0), overrides=(one,)) for one in overrides])

@@ -1,4 +1,4 @@
-"""A run is run again from a stage on: as a new generation, with what the stages before gave kept by reference."""
+"""Reruns from a stage: a new generation that keeps earlier outputs by reference."""
 
 from collections.abc import Callable
 from typing import Any
@@ -39,7 +39,7 @@ Give = Callable[[Attempt], Completed | MapExpanded]
 
 
 def giving(bodies: list[str] | None = None, *, items: int = 3, suffix: str = "") -> Give:
-    """Bodies that give their names, or read a list of so many items; `bodies` is told which of them have run."""
+    """Bodies that return their names, or a list of so many items; `bodies` records which ran."""
 
     def give(attempt: Attempt) -> Completed | MapExpanded:
         if attempt.kind is JobKind.EXPAND_MAP:
@@ -127,7 +127,7 @@ def test_the_old_generation_stays_as_it_was() -> None:
 
 
 def test_what_runs_again_has_effects_of_its_own() -> None:
-    """Its jobs are named after its generation, and so are the keys of its effects."""
+    """Its job keys contain its generation, and so do the idempotency keys of its effects."""
     world = World(LINE)
     failed_in_c(world)
     before = world.run()
@@ -241,7 +241,7 @@ def test_a_run_that_waits_for_its_time_is_run_again_at_once() -> None:
 
 
 def test_a_generation_that_waits_for_a_slot_keeps_what_it_is_to_keep() -> None:
-    """However often it is run again meanwhile; and begins where it is to begin when there is a slot."""
+    """However often it is rerun meanwhile; it starts at the chosen point once there is a slot."""
     world = World(LINE)
     for name in ("x", "y"):
         key = RunCreate(workflow="w", id=name, input=payload(0), concurrency_key="bank")

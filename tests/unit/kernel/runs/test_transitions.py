@@ -1,4 +1,4 @@
-"""Which status follows which: every pair."""
+"""The allowed transitions of statuses: every pair."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""Programs of a few lines, linted."""
+"""Helpers that lint short programs."""
 
 import textwrap
 from collections.abc import Callable
@@ -28,7 +28,7 @@ async def other(order: int) -> int: ...
 
 @pytest.fixture
 def lint_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lint:
-    """Lint files of these texts, all of them unless some are named."""
+    """Lint files with these texts, all of them unless some are named."""
 
     def run(files: dict[str, str], *named: str) -> Report:
         for name, text in files.items():
@@ -43,7 +43,7 @@ def lint_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lint:
 
 @pytest.fixture
 def lint_body(lint_program: Lint) -> Lint:
-    """Lint one workflow whose body is this, and which has what `HEAD` defines. `above` is put before it."""
+    """Lint a workflow with this body, after the definitions in `HEAD` and `above`."""
 
     def run(body: str, above: str = "") -> Report:
         inside = textwrap.indent(textwrap.dedent(body).strip("\n"), "    ")
@@ -54,5 +54,5 @@ def lint_body(lint_program: Lint) -> Lint:
 
 
 def codes(report: Report) -> list[str]:
-    """Return the codes of what was found, in the order of lines."""
+    """Return the codes of the findings, in the order of lines."""
     return [finding.code for finding in report.findings]

@@ -1,4 +1,4 @@
-"""A child that no engine of the program has is a warning, where all engines say what they have."""
+"""The warning for a child workflow that no engine of the program lists."""
 
 from pathlib import Path
 

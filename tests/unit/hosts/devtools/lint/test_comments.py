@@ -1,4 +1,4 @@
-"""Comments that quiet findings."""
+"""Comments that suppress findings."""
 
 import pytest
 

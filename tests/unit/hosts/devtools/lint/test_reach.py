@@ -1,4 +1,4 @@
-"""Which code is a workflow's: in all forms of import and decorator, and in the helpers that it calls."""
+"""The code that belongs to a workflow: all forms of imports, decorators and helpers."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def test_other_functions_are_none_of_its_business(lint_program: Lint, decorated:
 
 
 def test_workflows_are_found_wherever_they_are_made(lint_program: Lint) -> None:
-    """In functions, in branches, by a call without the sign, and by a decorator of another file's making."""
+    """In functions and branches, by a call without `@`, and by a decorator defined in another file."""
     report = lint_program(
         {
             "made.py": "import holdfast\ndurable = holdfast.workflow(version='3')\n",

@@ -1,4 +1,4 @@
-"""The workflows of this repository: what is found in them is there on purpose."""
+"""The findings in the workflows of this repository are intended."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[5]
 
 
 def test_of_the_corpus_only_what_refuses_cancellation_is_found() -> None:
-    """There is a use of each part of asyncio in it, as people write it: anything else would be a false alarm."""
+    """The corpus uses every part of asyncio in the usual ways: any other finding would be a false alarm."""
     report = lint([str(ROOT / "tests" / "unit" / "kernel" / "functions" / "corpus.py")])
 
     assert report.workflows >= 39

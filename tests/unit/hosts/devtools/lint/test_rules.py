@@ -1,4 +1,4 @@
-"""What each code is given for, and what it is not given for."""
+"""Each rule: the code that it reports, and the code that it does not."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What may be as it is wanted is a warning, and no finding."""
+"""Code that may be intended is a warning, not a finding."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The doctor on a store that moves under its eyes: what is of one moment is judged so, the rest is seen twice."""
+"""The doctor on a store that changes during the scan: findings of one snapshot count, others are rechecked."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -42,7 +42,7 @@ R = TypeVar("R")
 
 
 class _Moving:
-    """A store in which something happens before each question, or whose first answer of a kind is another."""
+    """A store in which something happens before each query, or whose first answer of a kind is replaced."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ def _examined(world: World, store: Persistence, **options: Any) -> set[str]:
 
 
 def _busy() -> tuple[World, Callable[[], None]]:
-    """A world, and what lets its runs go on by a step: bodies fail and are tried again, stages and items complete."""
+    """A world, and a function that advances its runs by one step: failures, retries, completed stages and items."""
     world = World(
         pipeline(each("m", limit=2), stage("b"), child("k"), stage("z")), pipeline(stage("c"), workflow="c")
     )
@@ -121,7 +121,7 @@ def _busy() -> tuple[World, Callable[[], None]]:
 
 
 def test_a_run_that_goes_on_while_it_is_read_is_judged_as_it_was() -> None:
-    """Its jobs are of the moment of its row, and its history goes no further."""
+    """Its jobs are read with its row in one snapshot, and its history only up to that row."""
     world, step = _busy()
     seen = 0
     for _ in range(40):
@@ -166,7 +166,7 @@ def test_what_is_seen_once_is_not_told() -> None:
 
 
 def test_the_blobs_of_a_run_that_was_removed_meanwhile_are_missed_by_nobody() -> None:
-    """They go after its rows: who has read those before finds neither."""
+    """They are deleted after its rows: a scan that read the rows before finds neither."""
     world = World(pipeline(stage("a")))
     world.create()
     run, (row,) = world.run(), world.history()

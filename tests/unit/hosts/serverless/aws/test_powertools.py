@@ -1,4 +1,4 @@
-"""The handler of records under the BatchProcessor of Powertools for AWS Lambda."""
+"""The record handler under the BatchProcessor of Powertools for AWS Lambda."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -36,7 +36,7 @@ def engine() -> Iterator[Engine]:
 
 
 def processed(engine: Engine, messages: FakeMessages, *records: dict[str, Any], **options: Any) -> Any:
-    """What Powertools answers, where it calls the handler for each record."""
+    """Return the response of Powertools, which calls the handler for each record."""
     chosen: dict[str, Any] = {"rejected_queue": None, "seconds": 60.0, **options}
     handler = QueueHandler(
         ServerlessHost(engine, time_limit=60),

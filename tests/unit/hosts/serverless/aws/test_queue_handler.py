@@ -1,4 +1,4 @@
-"""What the handler of a queue's messages answers, record by record."""
+"""The queue handler's response for each record."""
 
 import logging
 import threading
@@ -241,7 +241,7 @@ def test_events_of_others_are_refused(make: Make, wrong: Any) -> None:
 def test_a_job_of_a_queue_that_is_not_served_is_not_run_whatever_its_message_says(
     engine: Engine, make: Make
 ) -> None:
-    """A wake-up says nothing of its job's queue, and what is forged says anything."""
+    """A wake-up does not contain its job's queue, and a forged message may contain anything."""
     (told,) = (start(engine, 1, ELSEWHERE),)
     for queue in ({}, {"messageAttributes": {"queue": {"stringValue": "default", "dataType": "String"}}}):
         assert failures(make(queues=frozenset({"default"}))(event({**told, **queue}), FakeContext())) == []
@@ -259,7 +259,7 @@ def test_a_job_of_a_queue_that_is_not_served_is_not_run_whatever_its_message_say
 def test_groups_of_a_fifo_queue_stop_at_their_first_failure(
     engine: Engine, make: Make, messages: FakeMessages
 ) -> None:
-    """A batch mixes groups: others go on."""
+    """A batch mixes groups: other groups continue."""
     good = [start(engine, number) for number in range(4)]
     bodies = [one["body"] for one in good]
     records = [
@@ -447,7 +447,7 @@ def test_messages_about_other_queues_are_left_to_their_workers(engine: Engine, m
 
 
 def test_the_event_loop_stays_between_invocations(messages: FakeMessages) -> None:
-    """A client that is bound to it, as those of databases and of HTTP are, is of use to the next one."""
+    """Clients that are bound to it, as of databases and HTTP, stay usable."""
     loops: list[object] = []
 
     @stage

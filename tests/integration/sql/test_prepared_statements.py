@@ -1,0 +1,142 @@
+"""Look-ups by key and claims are prepared in PostgreSQL, never behind a pooler.
+
+Their plans stay good.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import attrs
+import psycopg
+import pytest
+
+from holdfast.adapters.sql.dialects import PostgresDialect, Write
+from holdfast.adapters.sql.persistence import SqlPersistence
+from holdfast.adapters.sql.postgresql.connection import PostgresDatabase
+from holdfast.adapters.sql.settings import connection_settings
+from holdfast.adapters.sql.statements import reads_for, waiting_for, writes_for
+from holdfast.ports.changes import CreateRun
+from holdfast.ports.persistence import Lane, RunsByKey
+from holdfast.ports.records import Run
+from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, a_run
+
+OpenStore = Callable[..., SqlPersistence]
+
+pytestmark = pytest.mark.service
+
+OFTEN = 10
+LANE = Lane(queue=QUEUE, definitions=(DEFINITION,), limit=1)
+
+
+def work_often(store: SqlPersistence) -> None:
+    """Do the same in several transactions on the only connection."""
+    for _ in range(OFTEN):
+        assert [run.key for run in read(store)] == [a_run(1).key]
+        assert not store.transact(lambda tx: tx.claimable(NAMESPACE, [LANE], 1))
+        assert not store.transact(lambda tx: tx.due(NOW, 1))
+
+
+def read(store: SqlPersistence) -> list[Run]:
+    return [*store.transact(lambda tx: tx.runs([a_run(1).key]))]
+
+
+def filled(store: SqlPersistence) -> SqlPersistence:
+    store.transact(lambda tx: tx.apply([CreateRun(a_run(1))]))
+    return store
+
+
+def kept(store: SqlPersistence) -> list[str]:
+    """Return the statements that the server has prepared for this store's connection."""
+    with database(store).reader(10) as link:
+        return [row[0] for row in link.query("SELECT statement FROM pg_prepared_statements")]
+
+
+def database(store: SqlPersistence) -> PostgresDatabase:
+    private: Any = store
+    found: PostgresDatabase = private._database
+    return found
+
+
+def test_what_finds_rows_by_key_and_what_claims_is_prepared_and_what_else_searches_is_not(
+    postgres_with_tables: str, open_store: OpenStore
+) -> None:
+    store = filled(open_store(postgres_with_tables, pool_size=1))
+    work_often(store)
+    statements = kept(store)
+    assert any("FROM holdfast_runs" in one and "FOR UPDATE" in one for one in statements)
+    assert ["picked" in one for one in statements if "SKIP LOCKED" in one] == [True]
+    assert not any(one.startswith(("BEGIN", "COMMIT")) for one in statements)
+
+
+def test_nothing_is_prepared_where_another_process_answers_than_the_one_that_was_connected_to(
+    postgres_with_tables: str, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pooler reports a process id of its own, since the server connections behind it change."""
+    monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", property(lambda _: 1))
+    store = filled(open_store(postgres_with_tables, pool_size=1))
+    work_often(store)
+    assert kept(store) == []
+
+
+def test_a_connection_whose_server_has_forgotten_what_was_prepared_is_replaced(
+    postgres_with_tables: str, open_store: OpenStore
+) -> None:
+    store = filled(open_store(postgres_with_tables, pool_size=1))
+    for _ in range(OFTEN):
+        assert store.read(RunsByKey((a_run(1).key,)))
+    forget(store)
+    assert store.read(RunsByKey((a_run(1).key,)))
+    work_often(store)
+    assert kept(store)
+
+
+def forget(store: SqlPersistence) -> None:
+    """Deallocate the prepared statements on the server without the driver's knowledge."""
+    with database(store).reader(10) as link:
+        connection: Any = link
+        connection._statements.connection.pgconn.exec_(b"DEALLOCATE ALL")
+
+
+def statements() -> Iterator[tuple[str, str]]:
+    """Yield all statements of transactions, with their names."""
+    dialect = PostgresDialect()
+    groups: list[Any] = [reads_for(dialect), writes_for(dialect), *waiting_for(dialect).values()]
+    for group in groups:
+        for name, given in attrs.asdict(group, recurse=False).items():
+            several = cast("tuple[object, ...]", given if isinstance(given, tuple) else (given,))
+            for one in several:
+                sql = one.sql if isinstance(one, Write) else one
+                if isinstance(sql, str):
+                    yield name, sql
+
+
+def plan_of(connection: psycopg.Connection[Any], sql: str) -> str:
+    """Return the generic plan, which the server would keep."""
+    names: list[str] = []
+
+    def place(match: re.Match[str]) -> str:
+        if match[1] not in names:
+            names.append(match[1])
+        return f"${names.index(match[1]) + 1}"
+
+    numbered = re.sub(r"%\((\w+)\)s", place, sql)
+    connection.execute(f"PREPARE asked AS {numbered}".encode())
+    given = f"({', '.join('NULL' for _ in names)})" if names else ""
+    rows = connection.execute(f"EXPLAIN EXECUTE asked{given}".encode()).fetchall()
+    connection.execute("DEALLOCATE asked")
+    return "\n".join(row[0] for row in rows)
+
+
+@pytest.mark.parametrize("is_analyzed", [False, True], ids=["fresh", "analyzed while empty"])
+def test_no_plan_of_a_transaction_reads_a_whole_table_whatever_is_known_of_it(
+    postgres_with_tables: str, open_store: OpenStore, *, is_analyzed: bool
+) -> None:
+    """A plan kept from when a table was empty is still used when it is large."""
+    with psycopg.connect(**connection_settings(postgres_with_tables), autocommit=True) as connection:
+        connection.execute("SET plan_cache_mode = force_generic_plan")
+        if is_analyzed:
+            connection.execute("ANALYZE")
+        plans = {(name, sql): plan_of(connection, sql) for name, sql in statements()}
+    assert len(plans) > 80
+    assert [name for (name, _), plan in plans.items() if "Seq Scan" in plan] == []

@@ -1,0 +1,156 @@
+"""A search of runs reads little more than its result, however many other runs there are."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any, Final, cast
+
+import psycopg
+import pytest
+from attrs import evolve
+from sqlalchemy import create_engine, text
+
+from holdfast.adapters.sql.dialects import PostgresDialect, SqliteDialect
+from holdfast.adapters.sql.persistence import SqlPersistence
+from holdfast.adapters.sql.queries.runs import Question, attribute_rows, pair, runs_counted, runs_listed
+from holdfast.ports.changes import CreateRun
+from holdfast.ports.json import canonical
+from holdfast.ports.pagination import ListPlace
+from holdfast.ports.persistence import ListRuns, RunFilter
+from holdfast.ports.records import RunStatus
+from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_run
+from tests.integration.sql.test_backlog import rows_touched
+from tests.sizes import sized
+
+pytestmark = pytest.mark.sized
+
+OpenStore = Callable[..., SqlPersistence]
+
+RUNS: Final = sized(40_000, 100_000)
+RARE: Final = 1_000
+"""Of so many runs, one has another workflow, two failed, one runs, and one is the customer's."""
+
+COLUMNS = (
+    "key, namespace, id, generation, workflow, version, plan, status, queue, priority, created_at, updated_at, "
+    "last_row, last_job, open_jobs, progress, queue_position, children, close_policy"
+)
+MANY_RUNS = f"""
+    INSERT INTO holdfast_runs ({COLUMNS})
+    SELECT CAST('run' || (1000000 + n) AS text), '{NAMESPACE}', CAST('id-' || n AS text), 1,
+        CASE n % {RARE} WHEN 1 THEN 'rare' ELSE 'orders' END, '1', 'f',
+        CASE n % {RARE} WHEN 1 THEN 'failed' WHEN 2 THEN 'failed' WHEN 3 THEN 'running' ELSE 'completed' END,
+        'main', 0, {NOW} + n, {NOW} + n, 0, 0, 0, '{{}}', 0, 0, 'cancel'
+"""
+MANY_ATTRIBUTES = f"""
+    INSERT INTO holdfast_attributes (pair, created_at, run)
+    SELECT CASE WHEN n % {RARE} = 4 THEN '{pair(NAMESPACE, "customer", "c-7")}'
+        ELSE '{pair(NAMESPACE, "customer", "others")}' END, {NOW} + n, CAST('run' || (1000000 + n) AS text)
+"""
+MIDDLE: Final = RUNS // 2
+
+EVERY = RunFilter(namespace=NAMESPACE)
+FAILED = evolve(EVERY, statuses=frozenset({RunStatus.FAILED}))
+TWO = evolve(EVERY, statuses=frozenset({RunStatus.FAILED, RunStatus.RUNNING}))
+RARELY = evolve(EVERY, workflow="rare")
+RARELY_FAILED = evolve(RARELY, statuses=frozenset({RunStatus.FAILED}))
+OF_CUSTOMER = evolve(EVERY, attributes=(("customer", "c-7"),))
+OF_A_TIME = evolve(EVERY, created_from=NOW + MIDDLE - 500, created_before=NOW + MIDDLE + 500)
+
+_FILTERS: Final = {
+    "all": (EVERY, "holdfast_runs_listed"),
+    "time": (OF_A_TIME, "holdfast_runs_listed"),
+    "completed": (evolve(EVERY, statuses=frozenset({RunStatus.COMPLETED})), "holdfast_runs_by_status"),
+    "status": (FAILED, "holdfast_runs_by_status"),
+    "statuses": (TWO, "holdfast_runs_by_status"),
+    "status and time": (evolve(TWO, created_before=NOW + MIDDLE), "holdfast_runs_by_status"),
+    "workflow": (RARELY, "holdfast_runs_by_workflow"),
+    "workflow and status": (RARELY_FAILED, "holdfast_runs_by_workflow"),
+    "workflow and time": (evolve(RARELY, created_from=NOW + MIDDLE), "holdfast_runs_by_workflow"),
+    "attribute": (OF_CUSTOMER, "holdfast_attributes"),
+    "attribute and time": (evolve(OF_CUSTOMER, created_before=NOW + MIDDLE), "holdfast_attributes"),
+}
+FILTERS: Final = _FILTERS | {
+    f"{name}, newest": (evolve(which, newest=True), index) for name, (which, index) in _FILTERS.items()
+}
+LIMIT: Final = 10
+
+
+def questions() -> Iterator[tuple[str, str, int, Question]]:
+    """Each filter with its index and the rows it may cost, in both orders, from two cursors."""
+    for name, (which, index) in FILTERS.items():
+        # A row for each status that is asked for and gives nothing, or an attribute's beside its run's.
+        most = LIMIT * (2 if which.attributes else 1) + max(3, len(which.statuses))
+        for after, oldest_first in product((None, ListPlace(NOW + MIDDLE, "run")), (False, True)):
+            question = runs_listed(ListRuns(which, after=after, oldest_first=oldest_first, limit=LIMIT))
+            assert question is not None
+            yield name, index, most, question
+
+
+@pytest.mark.service
+def test_postgres_reads_little_more_than_it_gives(postgres_with_tables: str, open_store: OpenStore) -> None:
+    """Once it has statistics, which autovacuum updates when tables have grown by a tenth."""
+    with psycopg.connect(postgres_with_tables, autocommit=True) as connection:
+        for sql in (MANY_RUNS, MANY_ATTRIBUTES):
+            connection.execute(f"{sql} FROM generate_series(1, {RUNS}) AS n".encode())
+        connection.execute("VACUUM ANALYZE holdfast_runs, holdfast_attributes")
+        for name, _, most, question in questions():
+            sql = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {PostgresDialect().bound(question.sql)}"
+            answer = connection.execute(sql.encode(), question.parameters).fetchone()
+            assert answer is not None
+            plan = cast("dict[str, Any]", answer[0][0]["Plan"])
+            assert rows_touched(plan) <= most, (name, json.dumps(plan, indent=1))
+            assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= 80, name
+
+
+def test_sqlite_finds_runs_by_an_index_in_the_order_of_the_list(
+    sqlite_with_tables: str, open_store: OpenStore
+) -> None:
+    connection = sqlite3.connect(sqlite_with_tables.removeprefix("sqlite:///"))
+    for name, index, _, question in questions():
+        sql = f"EXPLAIN QUERY PLAN {SqliteDialect().bound(question.sql)}"
+        plan = [row[3] for row in connection.execute(sql, question.parameters)]
+        tables = [step for step in plan if "USING" in step and "TEMP" not in step]
+        assert index in tables[0], (name, plan)
+        assert all(step.startswith("SEARCH") for step in tables), (name, plan)
+        assert not any(step.startswith(("SCAN r", "SCAN pair", "SCAN holdfast")) for step in plan), (
+            name,
+            plan,
+        )
+        # The merge of a status each sorts what these give, which is no more than a page.
+        assert ("USE TEMP B-TREE FOR ORDER BY" in plan) == ("SCAN b0" in plan), (name, plan)
+    connection.close()
+
+
+def test_counting_is_one_statement_that_reads_no_run(sqlite_with_tables: str, open_store: OpenStore) -> None:
+    """Only an index, unless there is a filter on attributes."""
+    connection = sqlite3.connect(sqlite_with_tables.removeprefix("sqlite:///"))
+    for name, (which, _) in FILTERS.items():
+        question = runs_counted(which)
+        assert question is not None
+        plan = [
+            row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {question.sql}", question.parameters)
+        ]
+        # What is counted of newest generations is added up: a row a status, of all runs and of older generations.
+        assert not any(step.startswith("SCAN") for step in plan if step != "SCAN c"), (name, plan)
+        if not which.attributes and which.created_before is None:
+            searches = [step for step in plan if step.startswith("SEARCH")]
+            assert "COVERING INDEX" in searches[0], (name, plan)
+            assert not which.newest or "holdfast_runs_rerun" in searches[1], (name, plan)
+    connection.close()
+
+
+def test_an_attribute_costs_a_row_and_a_run_without_any_costs_none(store: SqlPersistence, url: str) -> None:
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    runs = [
+        a_run(1, attributes=canonical({"a": "1", "b": "2"})),
+        a_run(2),
+        a_run(3, attributes=canonical({"a": "1"})),
+    ]
+    store.transact(lambda tx: tx.apply(list(map(CreateRun, runs))))
+
+    with engine.connect() as connection:
+        stored = connection.execute(text("SELECT pair, created_at, run FROM holdfast_attributes")).all()
+    engine.dispose()
+    assert sorted(map(tuple, stored)) == sorted(row for run in runs for row in attribute_rows(run))
+    assert len(stored) == 3

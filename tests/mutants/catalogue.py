@@ -1,0 +1,27 @@
+"""All bugs that are hunted with the simulator."""
+
+from typing import Final
+
+from tests.mutants.attempts import ATTEMPTS
+from tests.mutants.external_cancels import EXTERNAL_CANCELS
+from tests.mutants.forks import FORKS
+from tests.mutants.functions import FUNCTIONS
+from tests.mutants.lost_attempts import LOST_ATTEMPTS
+from tests.mutants.messages import MESSAGES
+from tests.mutants.mutant import Mutant
+from tests.mutants.progress import PROGRESS
+from tests.mutants.queued_steps import QUEUED_STEPS
+from tests.mutants.runs import RUNS
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    *ATTEMPTS,
+    *LOST_ATTEMPTS,
+    *PROGRESS,
+    *RUNS,
+    *EXTERNAL_CANCELS,
+    *FUNCTIONS,
+    *QUEUED_STEPS,
+    *FORKS,
+    *MESSAGES,
+)
+BY_NAME: Final = {mutant.name: mutant for mutant in MUTANTS}

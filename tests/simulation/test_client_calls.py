@@ -1,0 +1,47 @@
+"""Violations of the rules for updates are found."""
+
+import pytest
+
+from holdfast.ports.json import canonical
+from holdfast.ports.records import HistoryRow, Payload
+from holdfast.ports.working_set import Tables
+from holdfast.testing.conformance.builders import a_run
+from holdfast.testing.simulation.client_calls import wrong
+
+
+def row(number: int, type: str, **facts: object) -> HistoryRow:
+    value = facts.pop("value", None)
+    payload = None if value is None else Payload(inline=canonical(value))
+    return HistoryRow(run="r", number=number, type=type, at=number, payload=payload, data=canonical(facts))
+
+
+ASKED = row(2, "update.received", update="Tallied.add", key="a")
+ALSO = row(3, "update.received", update="Tallied.add", key="b")
+ONE = row(4, "update.completed", call="update2", value=1)
+TWO = row(5, "update.completed", call="update3", value=2)
+
+
+def found(*rows: HistoryRow) -> list[str]:
+    tables = Tables()
+    tables.put_run(a_run(1, key="r"))
+    tables.history["r"] = list(rows)
+    return list(wrong(tables))
+
+
+def test_what_is_as_it_must_be_is_not_wrong() -> None:
+    assert found(ASKED, ALSO, ONE, TWO) == []
+    assert found(ASKED, ALSO, ONE) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "what"),
+    [
+        ((ASKED, row(3, "update.received", update="Tallied.add", key="a")), "update a is stored 2 times"),
+        ((ASKED, ONE, row(5, "update.failed", call="update2")), "its answers are of"),
+        ((ASKED, TWO), "its answers are of"),
+        ((ASKED, ALSO, ONE, row(5, "update.completed", call="update3", value=1)), r"counted \[1, 1\]"),
+    ],
+)
+def test_what_is_wrong_is_found(rows: tuple[HistoryRow, ...], what: str) -> None:
+    with pytest.raises(AssertionError, match=what):
+        assert not found(*rows), found(*rows)

@@ -1,0 +1,124 @@
+"""Messages of functions to their child runs: one commit, once; undeliverable ones are recorded."""
+
+import attrs
+import pytest
+
+from holdfast.kernel.commands import (
+    Attempt,
+    ChannelMessage,
+    ChildMessage,
+    ChildRunStarted,
+    Completed,
+    FunctionWaiting,
+    JobRecord,
+    JobRecorded,
+    Recorded,
+    RunTerminate,
+)
+from holdfast.kernel.dispatch.decision_recording import Recording, decided_again
+from holdfast.ports.records import JobState, RunStatus
+from tests.unit.kernel.world import World, payload, pipeline, stage
+
+SENT = ChannelMessage(channel="c", payload=payload("go"))
+TOLD = Recorded(
+    type="child.signalled", call="2", site="a.py:7", child_message=ChildMessage(run_id="x/1", signal=SENT)
+)
+CANCEL = Recorded(
+    type="child.cancelling", call="3", child_message=ChildMessage(run_id="x/1", reason="enough")
+)
+
+
+def family(kind: str = "function", recordings: list[Recording] | None = None) -> tuple[World, Attempt]:
+    """A function that has started a child run whose job is not claimed yet."""
+    driven = attrs.evolve(stage("f", attempts=1), function=True)
+    world = World(
+        pipeline(driven),
+        pipeline(driven if kind == "function" else stage("a"), workflow="c"),
+        recorder=None if recordings is None else recordings.append,
+    )
+    world.create()
+    attempt = world.claim_one(world.open())
+    child = ChildRunStarted(run_id="x/1", workflow="c", version="1", input=payload(1))
+    record(world, attempt, Recorded(type="child.started", call="1", child=child))
+    return world, attempt
+
+
+def record(world: World, attempt: Attempt, *rows: Recorded, seen: int = 1) -> JobRecorded:
+    return world.do(JobRecord(job=attempt.job, epoch=attempt.epoch, seen=seen, rows=rows))
+
+
+def test_a_message_is_a_row_of_both_runs_and_wakes_the_child() -> None:
+    world, attempt = family()
+    child = world.claim_one(world.open())
+    world.settle(child, FunctionWaiting(seen=1))
+    assert world.job(child).state is JobState.SLEEPING
+    record(world, attempt, TOLD, seen=2)
+    row = world.history()[-1]
+    assert (row.type, row.data) == (
+        "child.signalled",
+        '{"call":"2","channel":"c","run":"x/1","site":"a.py:7"}',
+    )
+    heard = world.history("x/1")[-1]
+    assert (heard.type, heard.payload) == ("signal.received", payload("go"))
+    assert world.job(child).state is JobState.QUEUED
+
+
+def test_what_is_sent_again_is_told_once() -> None:
+    world, attempt = family()
+    first = record(world, attempt, TOLD, CANCEL, seen=2)
+    assert [row.type for row in first.rows] == ["child.signalled"]
+    again = record(world, attempt, TOLD, CANCEL, seen=2)
+    assert [row.type for row in again.rows] == ["child.signalled", "child.cancelling"]
+    with world.unchanged():
+        record(world, attempt, TOLD, CANCEL, seen=2)
+    assert world.events("x/1") == ["run.created", "signal.received", "run.cancelling"]
+
+
+def test_who_does_not_hold_the_job_tells_nothing() -> None:
+    world, attempt = family()
+    world.lose()
+    with world.unchanged():
+        assert record(world, attempt, TOLD, seen=2).status == "fenced"
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"), [("function", RunStatus.CANCELLING), ("pipeline", RunStatus.CANCELLED)]
+)
+def test_a_child_is_cancelled_as_it_would_be_from_outside(kind: str, status: RunStatus) -> None:
+    world, attempt = family(kind)
+    record(world, attempt, CANCEL, seen=2)
+    assert world.run("x/1").status is status
+    assert '"enough"' in (world.run("x/1").error or "")
+    if kind == "pipeline":
+        world.deliver()
+        assert world.events()[-1] == "child.failed"
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"), [("function", "it has ended, as cancelled"), ("pipeline", "'c' is a pipeline")]
+)
+def test_what_can_not_be_told_is_noted(kind: str, why: str) -> None:
+    world, attempt = family(kind)
+    if kind == "function":
+        world.do(RunTerminate(run_id="x/1"))
+    before = world.history("x/1")
+    record(world, attempt, TOLD, CANCEL, seen=3)
+    assert why in (world.history()[-1].data or "")
+    assert world.history("x/1") == before
+
+
+def test_of_a_run_that_is_gone_it_is_noted() -> None:
+    world, attempt = family()
+    gone = attrs.evolve(TOLD, child_message=ChildMessage(run_id="nobody", signal=SENT))
+    record(world, attempt, gone, seen=2)
+    assert "it is not there any more" in (world.history()[-1].data or "")
+    record(world, attempt, attrs.evolve(CANCEL, child_message=ChildMessage(run_id="nobody")), seen=2)
+    assert world.events()[-1] == "child.cancelling"
+    world.settle(attempt, Completed(output=payload(1)))
+
+
+def test_it_is_decided_again_alike() -> None:
+    recordings: list[Recording] = []
+    world, attempt = family(recordings=recordings)
+    record(world, attempt, TOLD, seen=2)
+    assert decided_again(recordings[-1]) == recordings[-1].decision
