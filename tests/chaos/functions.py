@@ -25,7 +25,7 @@ from holdfast import (
     workflow,
 )
 from holdfast.workflows import StepContext
-from tests.chaos.book import book, work_seconds
+from tests.chaos.execution_log import book, work_seconds
 from tests.chaos.faults import reach
 
 PATIENT: Final = Retry(attempts=50, wait=timedelta(0))

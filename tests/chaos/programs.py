@@ -12,7 +12,8 @@ import anyio
 from holdfast import NotYet, Pipeline, Retry, StageContext, Suspended, stage, suspend
 from holdfast.kernel.authoring.calls import Definition
 from holdfast.workflows import Workflow
-from tests.chaos.book import book, work_seconds, written_down
+from tests.chaos.execution_log import book, work_seconds, written_down
+from tests.chaos.external_service import Outside
 from tests.chaos.faults import reach
 from tests.chaos.functions import booking, errand, purchase, reminder, saving, survey, trip
 from tests.chaos.poison import live_on, swallow_beside
