@@ -23,10 +23,10 @@ _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
 
 
-def span(length: Micros) -> str:
+def format_duration(length: Micros) -> str:
     """Return a duration in at most two units: `3m 12s`, `2d 4h`, `1.4s`, `85ms`."""
     if length < 0:
-        return f"-{span(-length)}"
+        return f"-{format_duration(-length)}"
     if length < _SECOND // 1000:
         return "0ms" if length == 0 else "<1ms"
     if length < _SECOND:
@@ -43,7 +43,7 @@ def span(length: Micros) -> str:
     return _two(seconds, _DAY, "d", _HOUR, "h")
 
 
-def shown(at: Micros, zone: tzinfo | None, *, fine: bool = False) -> str:
+def format_instant(at: Micros, zone: tzinfo | None, *, fine: bool = False) -> str:
     """Return an instant as text in a time zone, the local one if None. `fine` adds milliseconds."""
     there = instant(at).astimezone(zone)
     text = there.strftime("%Y-%m-%d %H:%M:%S")

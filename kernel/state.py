@@ -12,15 +12,15 @@ import attrs
 from typing_extensions import TypeVar
 
 from holdfast.kernel.pipelines.plan import Plan, plan_from_json
-from holdfast.kernel.runs.rerun_plan import Past
+from holdfast.kernel.runs.rerun_plan import StageHistory
 from holdfast.ports.changes import AppendHistory, Change
 from holdfast.ports.errors import InvalidCommandError, UnknownPlanError, UnreadableRowError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import CompletedRow, Lane, SlotPlace
+from holdfast.ports.persistence import CompletedRow, QueueClaim, SlotPlace
 from holdfast.ports.records import (
-    NOTED_ROWS,
-    PAID_ROWS,
+    CANCELLATION_OUTCOMES,
     SIGNAL_RECEIVED,
+    STAGE_OUTCOMES,
     STAGE_SUSPENDED,
     START_RECEIVED,
     STEP_ENDS,
@@ -53,25 +53,25 @@ def _not_negative(_: object, field: "attrs.Attribute[int]", value: int) -> None:
 
 
 def _not_negative_each(
-    _: object, field: "attrs.Attribute[tuple[Lane, ...]]", value: tuple[Lane, ...]
+    _: object, field: "attrs.Attribute[tuple[QueueClaim, ...]]", value: tuple[QueueClaim, ...]
 ) -> None:
-    for lane in value:
-        if lane.limit < 0:
-            raise InvalidCommandError(f"{field.name}: the limit of {lane} must not be negative")
+    for queue_claim in value:
+        if queue_claim.limit < 0:
+            raise InvalidCommandError(f"{field.name}: the limit of {queue_claim} must not be negative")
 
 
 @frozen
-class Claimable:
+class ClaimableJobs:
     """Search for queued jobs to claim; the jobs found are locked."""
 
     namespace: str
-    lanes: tuple[Lane, ...] = attrs.field(validator=_not_negative_each)
+    queue_claims: tuple[QueueClaim, ...] = attrs.field(validator=_not_negative_each)
     limit: int = attrs.field(validator=_not_negative)
     pass_over: PassOver = PassOver.NOTHING
 
 
 @frozen
-class Due:
+class DueJobs:
     """Search for sleeping jobs that are due, of all kinds or of one; the jobs found are locked."""
 
     limit: int = attrs.field(validator=_not_negative)
@@ -79,7 +79,7 @@ class Due:
 
 
 @frozen(kw_only=True)
-class Wakeable:
+class WakeableJobs:
     """Search for jobs that poll external work, or whose bodies run; the jobs found are locked.
 
     Either those of the external work with this `key`, or those of `stage` in the newest generation of run `run_id`.
@@ -93,7 +93,7 @@ class Wakeable:
 
 
 @frozen
-class Expired:
+class ExpiredSessions:
     """Search for open sessions that expired more than `grace` microseconds ago; the sessions found are locked."""
 
     grace: Micros = attrs.field(validator=_not_negative)
@@ -101,14 +101,14 @@ class Expired:
 
 
 @frozen
-class Lost:
+class LostJobs:
     """Search for jobs leased to dead sessions; the jobs and their runs are locked."""
 
     limit: int = attrs.field(validator=_not_negative)
 
 
 @frozen
-class MissingJobs:
+class RunsMissingJobs:
     """Search for active runs with missing jobs, by ascending key from `after`; all their jobs are locked.
 
     With `run`, only that run is read, whatever its state.
@@ -173,7 +173,7 @@ class WaitingJobs:
 
 
 @frozen
-class DeadLettered:
+class DeadLetteredStreams:
     """Search for dead-lettered streams, of one sink and of one run unless these are ""."""
 
     namespace: str
@@ -183,7 +183,7 @@ class DeadLettered:
 
 
 @frozen
-class UndeliveredRows:
+class RunsWithUndeliveredRows:
     """Search for runs with rows that are not in the outbox of a sink, by ascending run key from `after`."""
 
     namespace: str
@@ -193,7 +193,7 @@ class UndeliveredRows:
 
 
 @frozen
-class HeartbeatOverdue:
+class JobsWithOverdueHeartbeats:
     """Search for leased jobs whose heartbeat is more than `grace` microseconds overdue; jobs and runs are locked."""
 
     grace: Micros = attrs.field(validator=_not_negative)
@@ -201,38 +201,38 @@ class HeartbeatOverdue:
 
 
 @frozen
-class Overdue:
+class OverdueRuns:
     """Search for runs past their deadline that are not cancelling yet; the runs are locked."""
 
     limit: int = attrs.field(validator=_not_negative)
 
 
 Search: TypeAlias = (
-    Claimable
-    | Due
-    | Expired
-    | Lost
-    | HeartbeatOverdue
-    | MissingJobs
+    ClaimableJobs
+    | DueJobs
+    | ExpiredSessions
+    | LostJobs
+    | JobsWithOverdueHeartbeats
+    | RunsMissingJobs
     | DueStreams
-    | DeadLettered
-    | UndeliveredRows
+    | DeadLetteredStreams
+    | RunsWithUndeliveredRows
     | WaitingRuns
     | WaitingJobs
-    | Overdue
-    | Wakeable
+    | OverdueRuns
+    | WakeableJobs
 )
 
 
 @frozen
-class Found:
+class SearchResult:
     """The result of a search: keys of rows, or heads of streams."""
 
     jobs: tuple[JobKey, ...] = ()
     sessions: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
     streams: tuple[StreamKey, ...] = ()
-    news: tuple[StreamHead, ...] = ()
+    stream_heads: tuple[StreamHead, ...] = ()
     """Streams behind the history of their runs, with the last row of each."""
     checked: int = 0
     """How many rows the search has looked at."""
@@ -253,7 +253,7 @@ class RunRemains:
     streams: tuple[Stream, ...] = ()
     has_deliveries: bool = False
     """Whether a generation has a result to deliver to another run, or external work to cancel."""
-    unheard: frozenset[str] = frozenset()
+    lagging_sinks: frozenset[str] = frozenset()
     """The keys of sinks that lack events of a generation."""
     sinks: Mapping[str, str] = attrs.field(factory=dict[str, str])
     """The names of all sinks, by key."""
@@ -276,7 +276,7 @@ class Reads:
     For a paused or blocked run, all of its jobs are: resuming it may release them.
     """
     jobs: tuple[JobKey, ...] = ()
-    seen: tuple[JobKey, ...] = ()
+    unlocked_jobs: tuple[JobKey, ...] = ()
     """Jobs read without a lock: for replies, never for changes."""
     starts: tuple[JobKey, ...] = ()
     """Jobs that may be claimed: the rate-limit rows that count their starts are locked."""
@@ -294,7 +294,7 @@ class Reads:
     """Idempotency keys of annotations, each with its run."""
     annotations: tuple[str, ...] = ()
     """Runs whose annotations of the run as a whole are read."""
-    unseen: tuple[tuple[str, int], ...] = ()
+    history_after: tuple[tuple[str, int], ...] = ()
     """Runs whose history is read after a row: pairs of run key and row number."""
     messages: tuple[str | RunName, ...] = ()
     """Runs whose unread messages are read."""
@@ -326,7 +326,7 @@ class State:
     """The plans that this process can start runs of, by name and version; with version None, the default version."""
     stored_plans: frozenset[str]
     """Fingerprints of plans that are known to be stored."""
-    found: dict[Search, Found]
+    found: dict[Search, SearchResult]
     """The results of the searches of the batch. Equal searches are made once."""
     completed: dict[str, list[CompletedRow]]
     """Rows with the outcomes of stages, map items and conditions, by run; only of runs read whole for a repair."""
@@ -337,17 +337,17 @@ class State:
     """
     steps: dict[str, list[HistoryRow]]
     """`step.queued` rows and rows that end steps, by run; only of runs that are read whole for a repair."""
-    past: dict[str, Past] | None
+    past: dict[str, StageHistory] | None
     """Stage rows by run, for reruns; None if no command of the batch is a rerun."""
     histories: dict[str, list[HistoryRow]]
     """Complete histories by run, with the rows kept from earlier generations, of the functions in `past`."""
-    unseen: dict[str, list[HistoryRow]]
+    new_rows: dict[str, list[HistoryRow]]
     """History rows by run, after the last row that the function of the run has received."""
     messages: dict[tuple[str, int], HistoryRow]
     """Unread messages, and the starts stored with them, by run and row number."""
-    used: dict[SlotName, int]
+    used_slots: dict[SlotName, int]
     """Slots in use of each concurrency limit that was searched, without those held in `tables`."""
-    rated: dict[RateName, int]
+    queued_by_rate: dict[RateName, int]
     """Queued jobs of each rate limit that was searched, without those in `tables`."""
     run_remains: dict[RunName, RunRemains]
 
@@ -368,10 +368,10 @@ class State:
         self.steps = {}
         self.past = None
         self.histories = {}
-        self.unseen = {}
+        self.new_rows = {}
         self.messages = {}
-        self.used = {}
-        self.rated = {}
+        self.used_slots = {}
+        self.queued_by_rate = {}
         self.run_remains = {}
 
     def plan_of(self, run: Run) -> Plan:
@@ -413,18 +413,18 @@ class State:
             if not isinstance(change, AppendHistory):
                 continue
             row = change.row
-            if row.run in self.unseen:
-                self.unseen[row.run].append(row)
+            if row.run in self.new_rows:
+                self.new_rows[row.run].append(row)
             if row.type in (SIGNAL_RECEIVED, START_RECEIVED):
                 self.messages[row.run, row.number] = row
             if self.past is not None and (row.run in self.past or row.type == "run.created"):
-                self.past.setdefault(row.run, Past()).append(row)
+                self.past.setdefault(row.run, StageHistory()).append(row)
                 self._remember(row)
             if row.run in self.steps and (row.type == STEP_QUEUED or row.type in STEP_ENDS):
                 self.steps[row.run].append(row)
             if row.type == STAGE_SUSPENDED:
                 self.suspensions[row.run, row.number] = row
-            if row.type in NOTED_ROWS or row.type in PAID_ROWS:
+            if row.type in STAGE_OUTCOMES or row.type in CANCELLATION_OUTCOMES:
                 completed = CompletedRow(row.run, row.number, row.node or "", row.item, row.type)
                 self.completed.setdefault(row.run, []).append(completed)
 

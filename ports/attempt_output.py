@@ -19,7 +19,7 @@ COST_DIGITS: Final = 12
 """Costs are stored as integers with this many decimal places."""
 
 
-class Scope(StrEnum):
+class AnnotationScope(StrEnum):
     """The part of a run that an annotation is about."""
 
     RUN = "run"
@@ -43,7 +43,7 @@ def _text(_: object, field: "attrs.Attribute[str]", value: object) -> None:
 
 
 @attrs.frozen
-class Actor:
+class AnnotationAuthor:
     """The author of an annotation.
 
     Attributes:
@@ -73,7 +73,7 @@ class Annotation:
     name: str
     value: str
     """JSON text."""
-    scope: Scope = Scope.RUN
+    scope: AnnotationScope = AnnotationScope.RUN
     """What it is about, which decides which of the next four fields are set."""
     node: str | None = None
     """The stage that it is about, unless `scope` is `run`."""

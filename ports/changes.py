@@ -336,8 +336,8 @@ class NetChanges:
     plans: dict[str, PlanRow]
     replies: list[IdempotencyReply]
     sessions: dict[str, Session]
-    new_duties: dict[str, LeaderLease]
-    duties: dict[str, LeaderLease]
+    new_leaders: dict[str, LeaderLease]
+    leaders: dict[str, LeaderLease]
     notes: list[OutputRow]
     """Attempt output."""
     new_sinks: dict[str, Sink]
@@ -370,8 +370,8 @@ class NetChanges:
         self.plans = {}
         self.replies = []
         self.sessions = {}
-        self.new_duties = {}
-        self.duties = {}
+        self.new_leaders = {}
+        self.leaders = {}
         self.notes = []
         self.new_sinks = {}
         self.sinks = {}
@@ -509,11 +509,11 @@ class NetChanges:
                 case PutSession(session):
                     self.sessions[session.id] = session
                 case AddLeader(lease):
-                    self.new_duties[lease.name] = lease
-                case UpdateLeader(lease) if lease.name in self.new_duties:
-                    self.new_duties[lease.name] = lease
+                    self.new_leaders[lease.name] = lease
+                case UpdateLeader(lease) if lease.name in self.new_leaders:
+                    self.new_leaders[lease.name] = lease
                 case UpdateLeader(lease):
-                    self.duties[lease.name] = lease
+                    self.leaders[lease.name] = lease
                 case AddAttemptOutput(note):
                     self.notes.append(note)
                 case AddSink(sink):

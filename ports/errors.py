@@ -573,13 +573,13 @@ class NotDurableError(HoldfastError):
         self.name = name
 
 
-class RestlessError(HoldfastError):
+class WorkflowStalledError(HoldfastError):
     """A durable function never waits: it runs without awaiting a step, a timer or a message.
 
     It ran so many `callbacks` in a row, or computed for so many `seconds`, and was at `site` then.
     """
 
-    code = "restless"
+    code = "workflow_stalled"
 
     def __init__(self, callbacks: int = 0, *, seconds: float = 0.0, site: str = "") -> None:
         if seconds:
@@ -601,17 +601,17 @@ class NondeterminismError(HoldfastError):
 
     code = "nondeterminism"
 
-    def __init__(self, *, row: int, call: str, recorded: str, asked: str) -> None:
+    def __init__(self, *, row: int, call: str, recorded: str, requested: str) -> None:
         named = f" as call {call}" if call else ""
         super().__init__(
-            f"row {row} of the history is about {recorded}{named}, but {asked}. The code was changed while the"
+            f"row {row} of the history is about {recorded}{named}, but {requested}. The code was changed while the"
             " run was under way, or does not do the same each time: deploy code that does what is recorded, or run"
             " again from there"
         )
         self.row = row
         self.call = call
         self.recorded = recorded
-        self.asked = asked
+        self.requested = requested
 
 
 class UnreadableValueError(HoldfastError):
@@ -781,14 +781,18 @@ class StepResultError(HoldfastError):
 class StepLostError(HoldfastError):
     """A step may not be retried, and its last attempt was lost: it may have happened or not.
 
-    The attempt is lost with its worker, or when no heartbeat arrives for its `heartbeat_timeout`, then `silent_for`.
+    The attempt is lost with its worker, or when no heartbeat arrives for `heartbeat_timeout`.
     """
 
     code = "step_lost"
 
-    def __init__(self, step: str, attempts: int, silent_for: timedelta | None = None) -> None:
+    def __init__(self, step: str, attempts: int, heartbeat_timeout: timedelta | None = None) -> None:
         times = "once" if attempts == 1 else f"{attempts} times"
-        how = "its worker was lost" if silent_for is None else f"nothing was heard of it for {silent_for}"
+        how = (
+            "its worker was lost"
+            if heartbeat_timeout is None
+            else f"nothing was heard of it for {heartbeat_timeout}"
+        )
         super().__init__(
             f"step {step!r} was tried {times}, and the last time {how}: it may have happened or not;"
             " allow more attempts if it can be done twice"

@@ -45,7 +45,7 @@ Answer = TypeVar("Answer", covariant=True)
 
 
 @frozen(kw_only=True)
-class Lane:
+class QueueClaim:
     """A request to claim jobs from one queue."""
 
     queue: str
@@ -154,7 +154,7 @@ class Transaction(Protocol):
         """Return jobs by key, locked by default."""
         ...
 
-    def held(
+    def lock_attempts(
         self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /
     ) -> LockedAttempts:
         """Lock and return runs, then jobs, by key; also return sessions by id, without locks.
@@ -170,7 +170,7 @@ class Transaction(Protocol):
     def claimable(
         self,
         namespace: str,
-        lanes: Sequence[Lane],
+        queue_claims: Sequence[QueueClaim],
         limit: int,
         /,
         *,
@@ -189,7 +189,7 @@ class Transaction(Protocol):
         self,
         session: str,
         namespace: str,
-        lanes: Sequence[Lane],
+        queue_claims: Sequence[QueueClaim],
         limit: int,
         /,
         *,
@@ -232,7 +232,7 @@ class Transaction(Protocol):
         """Return the keys of jobs that are leased to dead sessions. Takes no locks."""
         ...
 
-    def silent_jobs(self, before: Micros, limit: int, /) -> Sequence[JobKey]:
+    def heartbeat_overdue_jobs(self, before: Micros, limit: int, /) -> Sequence[JobKey]:
         """Return the keys of leased jobs with a `heartbeat_by` before this instant, earliest first. Takes no locks."""
         ...
 
@@ -240,7 +240,7 @@ class Transaction(Protocol):
         """Return the next keys after `after` of runs that have not ended, ascending. Takes no locks."""
         ...
 
-    def unsound_runs(self, keys: Collection[str], /) -> Sequence[str]:
+    def runs_missing_jobs(self, keys: Collection[str], /) -> Sequence[str]:
         """Return those of these runs whose jobs do not match their row. Takes no locks.
 
         A run is returned if it has not ended, and its number of jobs differs from `open_jobs`, or is 0 although it was
@@ -277,7 +277,7 @@ class Transaction(Protocol):
         """Return the replies stored for these (namespace, idempotency key)."""
         ...
 
-    def said_keys(self, keys: Collection[tuple[str, str]], /) -> Sequence[tuple[str, str, str]]:
+    def annotation_keys(self, keys: Collection[tuple[str, str]], /) -> Sequence[tuple[str, str, str]]:
         """Return run, key and name of the annotations under each (run, key), ascending. Takes no locks."""
         ...
 
@@ -285,7 +285,7 @@ class Transaction(Protocol):
         """Return the annotations of these runs with scope `run`, by run and in the order of `place`. Takes no locks."""
         ...
 
-    def duties(self, names: Collection[str], /) -> Sequence[LeaderLease]:
+    def leaders(self, names: Collection[str], /) -> Sequence[LeaderLease]:
         """Lock and return leader leases by name."""
         ...
 
@@ -309,7 +309,9 @@ class Transaction(Protocol):
         """
         ...
 
-    def parked_streams(self, namespace: str, sink: str, run_id: str, limit: int, /) -> Sequence[Stream]:
+    def dead_lettered_streams(
+        self, namespace: str, sink: str, run_id: str, limit: int, /
+    ) -> Sequence[Stream]:
         """Lock and return dead-lettered streams, by key.
 
         `sink` and `run_id` select the sink of that name and the run with that id; "" selects all.
@@ -324,7 +326,7 @@ class Transaction(Protocol):
         """Return the next keys of runs after `after`, ascending. Takes no locks."""
         ...
 
-    def unheard(
+    def undelivered_heads(
         self, namespace: str, sinks: Collection[str], runs: Collection[str], /
     ) -> Sequence[StreamHead]:
         """Return a stream head for each sink and run with rows that the stream does not know yet. Takes no locks.
@@ -559,7 +561,7 @@ class ListSinks(Query[tuple[Sink, ...]]):
 
 
 @frozen
-class SinksWithNews(Query[tuple[str, ...]]):
+class SinksWithDueStreams(Query[tuple[str, ...]]):
     """The names, among these, of sinks that have a due stream and no `retry_at` after `now`."""
 
     namespace: str
@@ -698,7 +700,7 @@ class NodeRowsOf(Query[tuple[NodeRows, ...]]):
 
 
 @frozen
-class OwedJobs(Query[tuple[Job, ...]]):
+class PendingDeliveries(Query[tuple[Job, ...]]):
     """Jobs that are pending delivery to another run, oldest run first."""
 
     limit: int = 100
@@ -707,7 +709,7 @@ class OwedJobs(Query[tuple[Job, ...]]):
 
 
 @frozen
-class ChildrenLeft(Query[tuple[Run, ...]]):
+class OrphanedChildren(Query[tuple[Run, ...]]):
     """Orphaned child runs: active ones whose parent job, of one of these runs, is gone. Ordered by the id of that job.
 
     Those with the close policy `abandon` are left out.

@@ -161,9 +161,9 @@ STAGE_SUSPENDED: Final = "stage.suspended"
 STAGE_TESTED: Final = "stage.tested"
 STAGE_CANCELLED: Final = "stage.cancelled"
 STAGE_CANCEL_FAILED: Final = "stage.cancel_failed"
-PAID_ROWS: Final = (STAGE_CANCELLED, STAGE_CANCEL_FAILED)
+CANCELLATION_OUTCOMES: Final = (STAGE_CANCELLED, STAGE_CANCEL_FAILED)
 """The types of the history rows that record the outcome of cancelling external work. They may follow a run's end."""
-NOTED_ROWS: Final = (STAGE_COMPLETED, STAGE_FAILED, STAGE_SUSPENDED)
+STAGE_OUTCOMES: Final = (STAGE_COMPLETED, STAGE_FAILED, STAGE_SUSPENDED)
 """The types of the history rows that record the outcome of a stage or map item. Stores are queried for them."""
 
 

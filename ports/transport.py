@@ -47,8 +47,9 @@ class JobTransport(Protocol):
     - It may lose, repeat, delay or reorder hints.
     - `announce` never raises for a fault of the carrier: the hint is lost, and the maintenance tick replaces it.
     - It is safe to use from several threads.
-    - A queue, which delivers each hint to a single receiver of all processes, sets `tells_of_runs = False`. It drops
-      hints at runs, and processes without a worker do not receive, since they would take hints at jobs from workers.
+    - A queue, which delivers each hint to a single receiver of all processes, sets `delivers_run_hints = False`. It
+      drops hints at runs, and processes without a worker do not receive, since they would take hints at jobs from
+      workers.
     """
 
     def announce(self, hints: Sequence[Hint], /) -> None:
@@ -85,6 +86,6 @@ class Reopenable(Protocol):
         ...
 
 
-def tells_of_runs(transport: JobTransport) -> bool:
+def delivers_run_hints(transport: JobTransport) -> bool:
     """Whether a transport delivers hints at the ends of runs to every receiver. True unless it declares otherwise."""
-    return getattr(transport, "tells_of_runs", True) is not False
+    return getattr(transport, "delivers_run_hints", True) is not False

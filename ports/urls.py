@@ -46,14 +46,14 @@ def shown_url(url: str) -> str:
     found = _URL.fullmatch(url)
     if found is None:
         return escape_line(url[:SHOWN_MAX]) if _PLAIN.fullmatch(url) else HIDDEN
-    scheme, rest = found[1], found[2]
+    scheme, remainder = found[1], found[2]
     at = ""
-    if not _has_path_alone(scheme, rest):
+    if not _has_path_alone(scheme, remainder):
         # Split at the last @, because a password may contain others.
-        before, at, rest = rest.rpartition("@")
+        before, at, remainder = remainder.rpartition("@")
         if _ENDS_PLACE.search(before):
             return f"{scheme}://{HIDDEN}"  # the part after the @ may belong to a token
-    parts = _AFTER_SCHEME.fullmatch(rest)
+    parts = _AFTER_SCHEME.fullmatch(remainder)
     assert parts is not None
     places = parts["places"]
     if not all(_PLACE.fullmatch(place) for place in places.split(",")):
@@ -88,10 +88,10 @@ def secrets_of(url: str) -> list[str]:
 
 def _secrets_of(url: str) -> Iterator[str]:
     found = _URL.fullmatch(url)
-    rest = url if found is None else found[2]
-    before, _, after = rest.rpartition("@")
-    if found is not None and _has_path_alone(found[1], rest):
-        before, after = "", rest
+    remainder = url if found is None else found[2]
+    before, _, after = remainder.rpartition("@")
+    if found is not None and _has_path_alone(found[1], remainder):
+        before, after = "", remainder
     if before:
         _, colon, password = before.partition(":")
         if colon or found is None or not found[1].startswith("postgres"):
@@ -101,13 +101,16 @@ def _secrets_of(url: str) -> Iterator[str]:
         for part in re.split(r"[@:/?#\s]", password):
             yield from _forms(part)
         if _ENDS_PLACE.search(before):
-            yield from _forms(rest)
+            yield from _forms(remainder)
             yield from (
-                form for part in re.split(r"[@:/?#&=\s]", rest) for form in _forms(part) if form not in _NAMES
+                form
+                for part in re.split(r"[@:/?#&=\s]", remainder)
+                for form in _forms(part)
+                if form not in _NAMES
             )
-    rest, _, fragment = after.partition("#")
+    remainder, _, fragment = after.partition("#")
     yield from _forms(fragment)
-    place, query = rest.partition("?")[::2]
+    place, query = remainder.partition("?")[::2]
     if found is not None and _has_secret_path(found[1], place, f"/{place.partition('/')[2]}"):
         for part in place.split("/")[1:]:
             yield from _forms(part if len(part) >= _TOKEN_MIN else "")
@@ -118,7 +121,7 @@ def _secrets_of(url: str) -> Iterator[str]:
         if name not in _NAMES:
             yield from _forms(name)
     if not before and HIDDEN in shown_url(url):
-        yield from _forms(rest.partition("?")[0].partition(":")[2])
+        yield from _forms(remainder.partition("?")[0].partition(":")[2])
 
 
 def _has_secret_path(scheme: str, places: str, path: str | None) -> bool:
@@ -126,9 +129,9 @@ def _has_secret_path(scheme: str, places: str, path: str | None) -> bool:
     return scheme in {"http", "https"} and not places.startswith("sqs.") and path not in {None, "", "/"}
 
 
-def _has_path_alone(scheme: str, rest: str) -> bool:
+def _has_path_alone(scheme: str, remainder: str) -> bool:
     """Whether a URL names a file and no server. A file name may contain an @."""
-    return scheme in {"sqlite", "file"} and rest.startswith("/")
+    return scheme in {"sqlite", "file"} and remainder.startswith("/")
 
 
 def _forms(text: str) -> Iterator[str]:

@@ -102,13 +102,13 @@ class Tables:
     sessions: dict[str, Session]
     replies: dict[tuple[str, str], IdempotencyReply]
     """By namespace and idempotency key."""
-    duties: dict[str, LeaderLease]
+    leaders: dict[str, LeaderLease]
     notes: dict[str, OutputRow]
     """Attempt output by id."""
     sinks: dict[str, Sink]
     streams: dict[StreamKey, Stream]
     annotations: dict[str, list[Annotation]]
-    said_keys: dict[tuple[str, str], set[str]]
+    annotation_keys: dict[tuple[str, str], set[str]]
     """By run and idempotency key, the names of the annotations stored under it."""
     artifacts: dict[tuple[str, int, int, str], Artifact]
     """By run, job, epoch and name."""
@@ -128,12 +128,12 @@ class Tables:
         self.plans = {}
         self.sessions = {}
         self.replies = {}
-        self.duties = {}
+        self.leaders = {}
         self.notes = {}
         self.sinks = {}
         self.streams = {}
         self.annotations = {}
-        self.said_keys = {}
+        self.annotation_keys = {}
         self.artifacts = {}
         self.ai_calls = {}
         self.ai_call_names = set()
@@ -230,13 +230,13 @@ class Tables:
                 if window.rate_name in self.rates:
                     return f"rate {window.name!r} exists"
             case AddLeader(lease):
-                if lease.name in self.duties:
+                if lease.name in self.leaders:
                     return f"duty {lease.name!r} exists"
             case AddSink(sink):
                 if sink.key in self.sinks or self.sink_named(sink.sink_name) is not None:
                     return f"sink {sink.name!r} exists"
             case AddAnnotation(annotation):
-                names = self.said_keys.get((annotation.run, annotation.key or ""), ())
+                names = self.annotation_keys.get((annotation.run, annotation.key or ""), ())
                 if annotation.key is not None and annotation.name in names:
                     return f"{annotation.name!r} was said under the key {annotation.key!r}"
             case AddArtifact(artifact):
@@ -281,7 +281,7 @@ class Tables:
                 case StoreReply(reply):
                     self.replies[reply.namespace, reply.key] = reply
                 case AddLeader(lease) | UpdateLeader(lease):
-                    self.duties[lease.name] = lease
+                    self.leaders[lease.name] = lease
                 case AddAttemptOutput(note):
                     self.notes[note.id] = note
                 case AddSink(sink) | UpdateSink(sink):
@@ -295,7 +295,7 @@ class Tables:
                 case AddAnnotation(annotation):
                     self.annotations.setdefault(annotation.run, []).append(annotation)
                     if annotation.key is not None:
-                        self.said_keys.setdefault((annotation.run, annotation.key), set()).add(
+                        self.annotation_keys.setdefault((annotation.run, annotation.key), set()).add(
                             annotation.name
                         )
                 case AddArtifact(artifact):
@@ -336,7 +336,9 @@ class Tables:
         self.ai_calls.pop(key, None)
         self.pages = {place: page for place, page in self.pages.items() if place[0] != key}
         self.notes = {id_: note for id_, note in self.notes.items() if note.run != key}
-        self.said_keys = {place: names for place, names in self.said_keys.items() if place[0] != key}
+        self.annotation_keys = {
+            place: names for place, names in self.annotation_keys.items() if place[0] != key
+        }
         self.artifacts = {place: artifact for place, artifact in self.artifacts.items() if place[0] != key}
         self.ai_call_names = {place for place in self.ai_call_names if place[0] != key}
 

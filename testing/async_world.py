@@ -11,7 +11,7 @@ from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.options import StartOptions
 from holdfast.ports.durations import Duration
 from holdfast.testing.body_runner import run_in_loop
-from holdfast.testing.time_travel import Passing, time_to_pass
+from holdfast.testing.time_travel import TimeAdvancer, time_to_pass
 
 R = TypeVar("R")
 
@@ -31,7 +31,7 @@ class AsyncWorld:
     bodies run in threads, as in a worker.
     """
 
-    def __init__(self, start: Start, passing: Callable[[], Passing]) -> None:
+    def __init__(self, start: Start, passing: Callable[[], TimeAdvancer]) -> None:
         self._start = start
         self._passing = passing
 

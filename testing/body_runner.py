@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar, cast
 
 from anyio import CapacityLimiter, NoEventLoopError, lowlevel
 
-from holdfast.hosts.execution.logging_bridge import speaking
+from holdfast.hosts.execution.logging_bridge import current_attempt
 from holdfast.hosts.execution.prepared_attempts import Body
 from holdfast.hosts.execution.threads import starts
 from holdfast.hosts.functions.attempt_runner import run_attempt
@@ -20,18 +20,18 @@ from holdfast.testing.time_skipping import TimeSkippingLoop
 
 T = TypeVar("T")
 
-Driving: TypeAlias = Generator[Body, Outcome, T]
+BodyGenerator: TypeAlias = Generator[Body, Outcome, T]
 """A generator that yields bodies to run, and receives the outcome of each."""
 
 
-class BodiesHere:
+class InlineBodyRunner:
     """Runs bodies in this thread: sync ones by a call, async ones on a loop that skips time."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
         self._runner: asyncio.Runner | None = None
 
-    def run(self, driving: Driving[T]) -> T:
+    def run(self, driving: BodyGenerator[T]) -> T:
         """Run all bodies of a generator. May be called inside an event loop, which is blocked meanwhile."""
         return _in_thread(lambda: self._run_all(driving)) if _is_in_loop() else self._run_all(driving)
 
@@ -41,11 +41,11 @@ class BodiesHere:
             self._runner.close()
             self._runner = None
 
-    def _run_all(self, driving: Driving[T]) -> T:
+    def _run_all(self, driving: BodyGenerator[T]) -> T:
         # Durable functions use threads elsewhere. In this thread their order is fixed, and no time passes.
         return contextvars.copy_context().run(self._run_each, driving)
 
-    def _run_each(self, driving: Driving[T]) -> T:
+    def _run_each(self, driving: BodyGenerator[T]) -> T:
         starts.set(call_outside)
         try:
             body = next(driving)
@@ -57,14 +57,14 @@ class BodiesHere:
     def _run(self, body: Body) -> Outcome:
         if body.is_out_of_time:
             return body.out_of_time()
-        if body.is_ours:
+        if body.has_no_user_code:
             return body.done()
         if body.is_async:
             return self._wait_for(run_attempt(body, CapacityLimiter(1)))
         return contextvars.copy_context().run(self._call, body)
 
     def _call(self, body: Body) -> Outcome:
-        speaking.set(body.runtime)
+        current_attempt.set(body.runtime)
         entered = EnteredBodies()
         try:
             entered.enter(body.interceptors, body.call)
@@ -86,7 +86,7 @@ class BodiesHere:
         return self._runner.run(wait())
 
 
-async def run_in_loop(driving: Driving[T]) -> T:
+async def run_in_loop(driving: BodyGenerator[T]) -> T:
     """Run all bodies of a generator as workers do: async ones on the caller's loop, sync ones in a thread."""
     limiter = CapacityLimiter(1)
     try:

@@ -12,22 +12,22 @@ from typing import Final, NoReturn, TypeAlias, cast
 
 import attrs
 
-from holdfast.hosts.functions.first_messages import last_there
+from holdfast.hosts.functions.first_messages import last_first_turn_row
 from holdfast.hosts.functions.function_events import FUNCTION_EVENT_TYPES, NOTES, known_from
 from holdfast.hosts.functions.history_document import RunHistory, read_history, text_of
-from holdfast.hosts.functions.replay import Drive
+from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.commands import JobRecorded
-from holdfast.kernel.functions.machine import FunctionMachine, Known
-from holdfast.kernel.functions.protocol import Failed, Request, Row, StepCompleted, Turn
-from holdfast.ports.errors import RestlessError
+from holdfast.kernel.functions.machine import FunctionMachine, ParsedRow
+from holdfast.kernel.functions.protocol import FunctionFailed, Request, Row, StepCompleted, Turn
+from holdfast.ports.errors import WorkflowStalledError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import FindRun, RunsByKey
 from holdfast.ports.records import CLOCK_READ, FUNCTION_BEGAN, STEP_GIVEN, HistoryRow, Run
 
 Code: TypeAlias = Workflow[..., object]
-Life: TypeAlias = tuple[Code, str]
+FunctionRun: TypeAlias = tuple[Code, str]
 """A workflow's code, and the key of its first generation."""
 Digest: TypeAlias = int
 """A digest of all rows that a function has received. Runs with a common beginning diverge at some row."""
@@ -55,24 +55,24 @@ class Seen:
     """The result or error; "None" if it continues."""
 
 
-class Ledger:
+class DeterminismChecker:
     """A record of the states of functions. `problems` describes disagreements between executions of one run."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
         self._lock = threading.Lock()
-        self._seen: dict[tuple[Life, Digest], Seen] = {}
-        self._digests: dict[tuple[Life, int], set[Digest]] = {}
+        self._seen: dict[tuple[FunctionRun, Digest], Seen] = {}
+        self._digests: dict[tuple[FunctionRun, int], set[Digest]] = {}
         """Digests after the row with this number, in all executions."""
-        self._restless: set[Life] = set()
-        """Functions that did not settle (RestlessError). Their replays would take too long."""
-        self._reached: dict[Life, set[Digest]] = {}
+        self._unsettled: set[FunctionRun] = set()
+        """Functions that did not settle (WorkflowStalledError). Their replays would take too long."""
+        self._reached: dict[FunctionRun, set[Digest]] = {}
         """Digests at which a function had received all rows so far. A replay may end only there."""
 
     @property
-    def lives(self) -> tuple[Life, ...]:
+    def lives(self) -> tuple[FunctionRun, ...]:
         """The runs to replay with their code, in the order of their first execution, at most `MANY`."""
-        return tuple(life for life in self._reached if life not in self._restless)[:MANY]
+        return tuple(life for life in self._reached if life not in self._unsettled)[:MANY]
 
     @contextmanager
     def watching(self) -> Generator[None]:
@@ -113,7 +113,7 @@ class Ledger:
                 self._check_digests((code, key), len(forks), first=began + 1)
         return replays
 
-    def _check_digests(self, life: Life, forks: int, *, first: int) -> None:
+    def _check_digests(self, life: FunctionRun, forks: int, *, first: int) -> None:
         """Report a problem if there are more digests than histories: executions of one run received different rows."""
         code, key = life
         for number in (number for known, number in self._digests if known == life and number >= first):
@@ -125,7 +125,7 @@ class Ledger:
         """Replay a history with new machines: up to each row at the start, and the later rows afterwards."""
         replays = 0
         trail = self._trail(code, history)
-        there = last_there(known_from(history.rows))
+        there = last_first_turn_row(known_from(history.rows))
         for end in range(len(history.rows) + 1):
             known, new_rows = history.rows[:end], history.rows[end:]
             if end < there or any(row.type == FUNCTION_BEGAN for row in new_rows):
@@ -143,7 +143,7 @@ class Ledger:
                 continue
             replays += 1
             machine = code.machine(history.input, began_at=history.began_at, seed=history.key)
-            drive = Drive(machine, text_of)
+            drive = FunctionReplay(machine, text_of)
             try:
                 drive.open(known)
                 if not drive.is_over and self._could_follow((code, history.key), new_rows, trail):
@@ -155,20 +155,22 @@ class Ledger:
     def _trail(self, code: Code, history: RunHistory) -> dict[int, Digest]:
         """Return the digest after each row of a replay of the whole history."""
         machine = code.machine(history.input, began_at=history.began_at, seed=history.key)
-        drive = Drive(machine, text_of)
+        drive = FunctionReplay(machine, text_of)
         try:
             drive.open(history.rows)
         finally:
             drive.close()
         return cast("dict[int, Digest]", getattr(machine, _TRAIL))
 
-    def _could_follow(self, life: Life, new_rows: Sequence[HistoryRow], trail: Mapping[int, Digest]) -> bool:
+    def _could_follow(
+        self, life: FunctionRun, new_rows: Sequence[HistoryRow], trail: Mapping[int, Digest]
+    ) -> bool:
         """Return whether a driver could receive these rows only now: all were delivered, none is its own note."""
         applied = [row.number for row in new_rows if row.type in FUNCTION_EVENT_TYPES]
         is_noted = any(row.type in NOTES for row in new_rows)
         return not is_noted and all((life, trail.get(number)) in self._seen for number in applied)
 
-    def _watched(self, machine: FunctionMachine, life: Life) -> FunctionMachine:
+    def _watched(self, machine: FunctionMachine, life: FunctionRun) -> FunctionMachine:
         begin, feed, feed_steps = machine.begin, machine.feed, machine.feed_steps
         trail: dict[int, Digest] = {0: 0}
 
@@ -201,7 +203,7 @@ class Ledger:
             return self._noted(machine, life, row.number, digest, row, more, lambda: feed(row, more=more))
 
         def feed_steps_and_note(
-            rows: Sequence[Known], place: int, *, past: int, apart: Collection[int]
+            rows: Sequence[ParsedRow], place: int, *, past: int, apart: Collection[int]
         ) -> tuple[int, Turn | None]:
             """Feed one row at a time, so that the state is recorded after each."""
             before = next(reversed(trail.values()))
@@ -231,7 +233,7 @@ class Ledger:
     def _noted(
         self,
         machine: FunctionMachine,
-        life: Life,
+        life: FunctionRun,
         number: int,
         upto: Callable[[bool], Digest],
         row: Row | None,
@@ -241,21 +243,21 @@ class Ledger:
         try:
             come_to = turn()
         except Exception as error:
-            if isinstance(error, RestlessError):
-                self._restless.add(life)
+            if isinstance(error, WorkflowStalledError):
+                self._unsettled.add(life)
             row = None if row is None else attrs.evolve(row, shown=None)
             seen = Seen(row, (), False, (), f"{type(error).__name__}: {error}")
             self._note(life, (number, upto(False)), seen, more)
             raise
         ended = come_to.ended
-        outcome = repr(ended.error) if isinstance(ended, Failed) else repr(ended)
+        outcome = repr(ended.error) if isinstance(ended, FunctionFailed) else repr(ended)
         dropped = come_to.dropped
         row = None if row is None else attrs.evolve(row, shown=None)
         seen = Seen(row, machine.pending_requests, machine.waits_for_others, dropped, outcome)
         self._note(life, (number, upto(come_to.read_clock)), seen, more)
         return come_to
 
-    def _note(self, life: Life, upto: tuple[int, Digest], seen: Seen, more: bool) -> None:
+    def _note(self, life: FunctionRun, upto: tuple[int, Digest], seen: Seen, more: bool) -> None:
         number, digest = upto
         with self._lock:
             reached = self._reached.setdefault(life, set())

@@ -18,9 +18,9 @@ from holdfast.kernel.commands import Attempt, Failed, JobClaim, JobRelease, Sess
 from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE
 from holdfast.ports.clock import micros
 from holdfast.ports.events import EventSink
-from holdfast.ports.persistence import Lane
+from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records import Micros
-from holdfast.testing.body_runner import Driving
+from holdfast.testing.body_runner import BodyGenerator
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.due_times import due_instants
 from holdfast.testing.stubs import Stubs
@@ -56,7 +56,7 @@ class Driver:
         self._session: str | None = None
         self._queues = set(core.registry.queues(DEFAULT_QUEUE))
 
-    def drive(self, until: Micros, is_done: Callable[[], bool]) -> Driving[None]:
+    def drive(self, until: Micros, is_done: Callable[[], bool]) -> BodyGenerator[None]:
         """Run due jobs and advance the clock to the next due time, up to an instant; stop as soon as `is_done`."""
         while not is_done():
             attempt = self._claim()
@@ -87,15 +87,15 @@ class Driver:
         if self._session is None:
             opened = core.kernel.dispatch(SessionOpen(namespace=core.namespace, host=core.host, lease=_LEASE))
             self._session = opened.session
-        lanes = tuple(
-            Lane(queue=queue, definitions=core.registry.definitions, limit=1)
+        queue_claims = tuple(
+            QueueClaim(queue=queue, definitions=core.registry.definitions, limit=1)
             for queue in sorted(self._queues)
         )
-        claim = JobClaim(namespace=core.namespace, session=self._session, lanes=lanes, limit=1)
+        claim = JobClaim(namespace=core.namespace, session=self._session, queue_claims=queue_claims, limit=1)
         attempts = core.kernel.dispatch(claim).attempts
         return attempts[0] if attempts else None
 
-    def _carry_out(self, attempt: Attempt) -> Driving[None]:
+    def _carry_out(self, attempt: Attempt) -> BodyGenerator[None]:
         core = self._core
         bodies, unknown = prepare(core, self._bodies, (attempt,))
         for back in unknown:
@@ -125,5 +125,5 @@ class Driver:
         self._flusher.flush()
         queues = {job.queue for job in self._store.dump().all_jobs()} - self._queues  # chosen by runs
         self._queues |= queues
-        counts = (tick.woken, tick.expired, tick.admitted, tick.queued, tick.told, tick.dead, tick.freed)
+        counts = (tick.woken, tick.expired, tick.admitted, tick.queued, tick.delivered, tick.dead, tick.freed)
         return tick.more or any(counts) or bool(tick.repaired or queues)

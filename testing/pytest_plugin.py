@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from holdfast.hosts.client.sync_run_handle import SyncRunHandle
-    from holdfast.hosts.functions.replay_check import Replayed
-    from holdfast.kernel.authoring.calls import Call, Definition
+    from holdfast.hosts.functions.replay_check import ReplayResult
+    from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
     from holdfast.testing.effects import Effects
     from holdfast.testing.stubs import Stubs
     from holdfast.testing.workflow_simulation import Simulation
@@ -124,9 +124,9 @@ class GoldenReplay:
         self,
         record: "Callable[[], SyncRunHandle[Any]]",
         /,
-        *workflows: "Definition[Any]",
+        *workflows: "WorkflowDefinition[Any]",
         name: str = "",
-    ) -> "Replayed":
+    ) -> "ReplayResult":
         """Replay the history in a file with the present code; with `--holdfast-update`, record it if it is missing.
 
         An existing file is never overwritten: runs that the old code has started still exist.

@@ -10,7 +10,7 @@ from typing_extensions import TypeVar
 from holdfast.hosts.execution.prepared_attempts import Body, idempotency_key
 from holdfast.kernel.authoring.body_types import Shape, is_async_body
 from holdfast.kernel.authoring.child_stages import ChildStage
-from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended, finished
+from holdfast.kernel.authoring.external import ExternalStage, NotReady, Suspended, completed
 from holdfast.kernel.authoring.functions import FunctionStage
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.steps import Step
@@ -123,7 +123,7 @@ class Stubs:
         """Replace a stage or a step: see `World.stub`."""
         return self.steps.add(body) if isinstance(body, Step) else self.add(body, "body")
 
-    def stub_check(self, stage: ExternalStage[Any, R, Any, S], /) -> Stub[S, R | NotYet]:
+    def stub_check(self, stage: ExternalStage[Any, R, Any, S], /) -> Stub[S, R | NotReady]:
         """Replace the check of an external stage."""
         return self.add(stage, "check")
 
@@ -165,7 +165,7 @@ class Stubs:
 
     def substituted(self, body: Body) -> Body:
         """Record that a body is about to run; return the body to run instead."""
-        if body.test is not None or body.is_ours or body.work.error is not None:
+        if body.test is not None or body.has_no_user_code or body.work.error is not None:
             return body
         if body.attempt.kind in (JobKind.WORKFLOW, JobKind.STEP):
             return self._of_function(body)
@@ -252,7 +252,7 @@ def _taking(action: Callable[[Any], object], convert: Callable[[object], object]
 
 def _external_result(returned: object) -> object:
     """Return the result of an external stage: a plain value counts as finished work."""
-    return cast("object", returned) if isinstance(returned, Suspended) else finished(returned)
+    return cast("object", returned) if isinstance(returned, Suspended) else completed(returned)
 
 
 def _as_it_is(returned: object) -> object:

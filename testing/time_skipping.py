@@ -67,7 +67,7 @@ class _SkippingSelector(selectors.BaseSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None or timeout <= 0:
             return self._inner.select(timeout)
-        if not self._is_anybody_busy():
+        if not self._is_busy():
             events = self._inner.select(0)
             if not events:
                 self._clock.sleep(timeout)
@@ -77,7 +77,7 @@ class _SkippingSelector(selectors.BaseSelector):
         self._clock.sleep(min(timeout, time.monotonic() - began_at))
         return events
 
-    def _is_anybody_busy(self) -> bool:
+    def _is_busy(self) -> bool:
         # The only permanent socket is that of the loop's own wake-up.
         if self._is_executing() or len(self._inner.get_map()) > 1:
             return True

@@ -17,7 +17,7 @@ from holdfast.ports.errors import InvalidArgumentError
 from holdfast.ports.persistence import RunsByKey
 from holdfast.ports.records import TERMINAL, Run
 from holdfast.ports.validation import Wanted, check, duration
-from holdfast.testing.body_runner import BodiesHere, Driving
+from holdfast.testing.body_runner import BodyGenerator, InlineBodyRunner
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.manual_driver import Driver
 
@@ -50,7 +50,7 @@ def time_to_pass(by: Duration | None, days: float, hours: float, minutes: float,
     return time
 
 
-class Passing:
+class TimeAdvancer:
     """Advances the clock of a driver. Its methods return generators for a runner of bodies."""
 
     def __init__(self, driver: Driver, core: Core, clock: ManualClock, horizon: timedelta) -> None:
@@ -59,13 +59,13 @@ class Passing:
         self._clock = clock
         self._horizon = horizon
 
-    def by(self, time: timedelta) -> Driving[None]:
+    def by(self, time: timedelta) -> BodyGenerator[None]:
         """Advance time by a duration that is not negative, and run jobs as they become due."""
         until = self._clock.now() + time
         yield from self._driver.drive(micros(until), lambda: False)
         self._clock.advance(max(timedelta(), until - self._clock.now()))
 
-    def until_quiet(self, within: Duration | None) -> Driving[None]:
+    def until_quiet(self, within: Duration | None) -> BodyGenerator[None]:
         """Advance time until no job or timer is left. Raises RunStuckError."""
         passing = self._horizon if within is None else duration("run_until_quiet", "within", within, NO_TIME)
         yield from self._driver.drive(micros(self._clock.now() + passing), lambda: False)
@@ -75,7 +75,7 @@ class Passing:
                 f"{passing} have passed, and at {instant(due)} there is still something to do"
             )
 
-    def until_ended(self, run: str, timeout: timedelta | None, past: int | None = None) -> Driving[Run]:
+    def until_ended(self, run: str, timeout: timedelta | None, past: int | None = None) -> BodyGenerator[Run]:
         """Advance time until a run, named by its key, has ended. Raises TimeoutError; without a timeout RunStuckError.
 
         With `past`, only until its history has a row after that number.
@@ -105,26 +105,26 @@ class Passing:
         return row
 
 
-class Patience:
+class TimeAdvancingListener:
     """A listener that advances time instead of waiting for a run to end."""
 
-    def __init__(self, bodies: BodiesHere) -> None:
+    def __init__(self, bodies: InlineBodyRunner) -> None:
         self._bodies = bodies
-        self.passing: Passing | None = None
+        self.passing: TimeAdvancer | None = None
 
     @property
     def waiting(self) -> int:
-        """See `Listening.waiting`: always 0."""
+        """See `HintListener.waiting`: always 0."""
         return 0
 
     def when_ended(self, run: str, /) -> "Future[Run]":
-        """See `Listening.when_ended`. Time passes when the future's result is requested."""
+        """See `HintListener.when_ended`. Time passes when the future's result is requested."""
         passing = self.passing
         assert passing is not None
         return _EndOfRun(lambda timeout: self._bodies.run(passing.until_ended(run, timeout)))
 
     def when_past(self, run: str, row: int, /) -> "Future[Run]":
-        """See `Listening.when_past`. Time passes when the future's result is requested."""
+        """See `HintListener.when_past`. Time passes when the future's result is requested."""
         passing = self.passing
         assert passing is not None
         return _EndOfRun(lambda timeout: self._bodies.run(passing.until_ended(run, timeout, row)))
@@ -132,15 +132,15 @@ class Patience:
     def add_worker(
         self, wake: Callable[[], None], ended: Callable[[frozenset[str]], None] = lambda _: None, /
     ) -> None:
-        """See `Listening.add_worker`. Does nothing: a world runs its jobs itself."""
+        """See `HintListener.add_worker`. Does nothing: a world runs its jobs itself."""
         del wake, ended
 
     def remove_worker(self, wake: Callable[[], None], /) -> None:
-        """See `Listening.remove_worker`."""
+        """See `HintListener.remove_worker`."""
         del wake
 
     def close(self) -> None:
-        """See `Listening.close`."""
+        """See `HintListener.close`."""
 
 
 class _EndOfRun(Future[Run]):

@@ -6,7 +6,7 @@ from random import Random
 from threading import Lock
 
 from holdfast.adapters.memory.transport import MemoryTransport
-from holdfast.ports.transport import Delivery, Hint, JobTransport, tells_of_runs
+from holdfast.ports.transport import Delivery, Hint, JobTransport, delivers_run_hints
 from holdfast.testing.clock import ManualClock
 
 
@@ -71,9 +71,9 @@ class FaultyTransport:
         self._calls = 0
 
     @property
-    def tells_of_runs(self) -> bool:
+    def delivers_run_hints(self) -> bool:
         """Whether the inner transport carries hints about runs."""
-        return tells_of_runs(self._inner)
+        return delivers_run_hints(self._inner)
 
     @property
     def fired(self) -> Mapping[str, int]:

@@ -20,7 +20,7 @@ from holdfast.hosts.execution.function_cache import FUNCTIONS_KEPT
 from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.hosts.wiring.step_discovery import with_children
 from holdfast.hosts.wiring.stores import Stores
-from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.functions.loop import Evicted
 from holdfast.kernel.functions.machine import evict_all, in_memory
 from holdfast.kernel.invariants import check
@@ -35,14 +35,14 @@ from holdfast.testing.clock import ManualClock
 from holdfast.testing.due_times import due_instants, lapses
 from holdfast.testing.effects import Effects
 from holdfast.testing.ids import SeededIds
-from holdfast.testing.simulation.faults import BODY, Faults, Kind, Schedule
+from holdfast.testing.simulation.faults import BODY, FaultKind, Faults, FaultSchedule
 from holdfast.testing.simulation.fibers import START, Fiber, Hub
 from holdfast.testing.simulation.loops import run_virtually
-from holdfast.testing.simulation.observer import Watch
-from holdfast.testing.simulation.ports import Wires
-from holdfast.testing.simulation.process_life import Life
-from holdfast.testing.simulation.processes import Surroundings, connect
-from holdfast.testing.simulation.step_records import Begun
+from holdfast.testing.simulation.observer import SimulationObserver
+from holdfast.testing.simulation.ports import HintNetwork
+from holdfast.testing.simulation.process_life import FaultyProcess
+from holdfast.testing.simulation.processes import Environment, connect
+from holdfast.testing.simulation.step_records import StartedAttempt
 from holdfast.testing.simulation.store import Commit, SharedStore
 from holdfast.testing.simulation.trace import Trace
 from holdfast.testing.stubs import Stubs
@@ -64,7 +64,7 @@ Meanwhile = Mapping[timedelta, Callable[[Sequence[SyncRunHandle[Any]]], object]]
 
 
 @attrs.frozen(kw_only=True)
-class Subject:
+class SimulationInput:
     """The workflows to simulate, with stubs and actions."""
 
     calls: Sequence[Call[Any]]
@@ -75,7 +75,7 @@ class Subject:
     """Sets up the stubs before each execution."""
     effects: Effects
     """The record of external effects."""
-    besides: Sequence[Definition[Any]] = ()
+    besides: Sequence[WorkflowDefinition[Any]] = ()
     """Further workflows that the calls may start."""
 
     @property
@@ -85,7 +85,7 @@ class Subject:
         return [RUN_ID if one else f"{RUN_ID}-{number}" for number in range(1, len(self.calls) + 1)]
 
     @property
-    def workflows(self) -> Sequence[Definition[Any]]:
+    def workflows(self) -> Sequence[WorkflowDefinition[Any]]:
         """The workflows of the calls, of their children, and the further ones."""
         all_ = with_children((*(call.definition for call in self.calls), *self.besides))
         return list({id(one): one for one in all_}.values())
@@ -119,7 +119,7 @@ class Trial:
     broken: Sequence[str]
     points: int
     in_bodies: int
-    fired: Counter[Kind]
+    fired: Counter[FaultKind]
     places: Sequence[tuple[str, int]]
     lines: Sequence[str]
     seconds: float
@@ -136,7 +136,7 @@ class Trial:
         return max(took)
 
 
-class _Onlooker:
+class _Tracer:
     """Traces bodies and stored history rows. Unlike a Watch it checks nothing, which would take too long."""
 
     def __init__(self, trace: Trace, now: Callable[[], Micros]) -> None:
@@ -168,18 +168,18 @@ class _Onlooker:
         """Trace the start of a body."""
         self._trace.add(self._now(), process, f"BODY {what}")
 
-    def step(self, process: str, begun: Begun) -> None:
+    def step(self, process: str, begun: StartedAttempt) -> None:
         """Trace the start of an attempt of a step."""
         self._trace.add(self._now(), process, f"STEP {begun.run_id} {begun.step}, try {begun.attempt}")
 
 
-class World:
+class SimulatedCluster:
     """A simulated database with two worker processes, which restart when they crash."""
 
     def __init__(
         self,
         seed: int,
-        subject: Subject,
+        subject: SimulationInput,
         faults: Faults,
         *,
         lease: float,
@@ -196,7 +196,7 @@ class World:
         self._raised: Exception | None = None
         self._hub = Hub(Random(f"{seed}/order"), run_virtually)  # noqa: S311  # to be foreseeable is the point
         self._trace = Trace()
-        self._watch = _Onlooker(self._trace, lambda: self._hub.now)
+        self._watch = _Tracer(self._trace, lambda: self._hub.now)
         self._inner = MemoryPersistence()
         self._store = SharedStore(self._inner, lambda: self._hub.now, self._watch)
         self._blobs = MemoryBlobStore()
@@ -204,8 +204,12 @@ class World:
         self._known = -1
         self._is_over = False
         self._is_past = False
-        self._around = Surroundings(
-            store=self._store, blobs=self._blobs, wires=Wires(), sinks={}, watch=cast("Watch", self._watch)
+        self._around = Environment(
+            store=self._store,
+            blobs=self._blobs,
+            wires=HintNetwork(),
+            sinks={},
+            watch=cast("SimulationObserver", self._watch),
         )
 
     def run(self) -> Trial:
@@ -237,7 +241,7 @@ class World:
             points=self._faults.points,
             in_bodies=self._faults.in_bodies,
             fired=self._faults.counts,
-            places=tuple(one.place for one in self._faults.fired),
+            places=tuple(one.location for one in self._faults.fired),
             lines=tuple(self._trace.lines),
             seconds=(self._hub.now - START) / _SECOND,
             raised=self._raised,
@@ -261,9 +265,9 @@ class World:
         if self._is_past:
             raise Evicted
         fiber = getcurrent()
-        if isinstance(fiber, Fiber) and isinstance(fiber.process, Life):
+        if isinstance(fiber, Fiber) and isinstance(fiber.process, FaultyProcess):
             fiber.process.log(what)
-            fiber.process.meet(BODY)
+            fiber.process.reach_point(BODY)
 
     def _ended(self) -> bool:
         if self._hub.switches > _SWITCHES_MAX:
@@ -280,7 +284,7 @@ class World:
     def _start(self, name: str) -> None:
         self._numbers[name] += 1
         number = self._numbers[name]
-        life = Life(
+        life = FaultyProcess(
             self._hub,
             f"{name}#{number}",
             Random(f"{self._seed}/{name}/{number}"),  # noqa: S311  # to be foreseeable is the point
@@ -295,11 +299,11 @@ class World:
 
     def _start_outside(self) -> None:
         """Start a process without faults that performs the actions from outside."""
-        life = Life(
+        life = FaultyProcess(
             self._hub,
             OUTSIDE,
             Random(f"{self._seed}/{OUTSIDE}"),  # noqa: S311  # to be foreseeable is the point
-            faults=Faults({}, Schedule(), START),
+            faults=Faults({}, FaultSchedule(), START),
             trace=self._trace,
             lease=self._lease,
             crashed=lambda _: None,
@@ -307,7 +311,7 @@ class World:
         engine = self._around.engine(life, self._subject.workflows).sync
         life.spawn(lambda: self._meddle(life, engine))
 
-    def _meddle(self, life: Life, engine: SyncEngine) -> None:
+    def _meddle(self, life: FaultyProcess, engine: SyncEngine) -> None:
         subject = self._subject
         connect(life, engine.core)
         runs = [
@@ -323,11 +327,11 @@ class World:
             self._raised = error
         self._is_left_alone = True
 
-    def _crashed(self, name: str, life: Life) -> None:
+    def _crashed(self, name: str, life: FaultyProcess) -> None:
         wait = life.random.randrange(100_000, round(self._lease * _SECOND))
         self._hub.at(self._hub.now + wait, lambda: self._start(name))
 
-    def _work(self, life: Life, engine: Engine) -> None:
+    def _work(self, life: FaultyProcess, engine: Engine) -> None:
         """Do maintenance and run jobs when they are due, in an endless loop."""
         connect(life, engine.core)
         keeps = Random(f"{self._seed}/{life.name}/keeps").choice((0, FUNCTIONS_KEPT))  # noqa: S311  # as above

@@ -13,14 +13,21 @@ import attrs
 from typing_extensions import TypeVar, override
 
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
-from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.ports.errors import InvalidArgumentError
 from holdfast.testing.effects import Effects
-from holdfast.testing.simulation.faults import BODY, Faults, Fired, Kind, Schedule, draw_strengths
+from holdfast.testing.simulation.faults import (
+    BODY,
+    FaultKind,
+    Faults,
+    FaultSchedule,
+    FiredFault,
+    draw_strengths,
+)
 from holdfast.testing.simulation.fibers import START, HostError
-from holdfast.testing.simulation.seeds import unswept
+from holdfast.testing.simulation.seeds import without_garbage_collection
 from holdfast.testing.stubs import Stubs
-from holdfast.testing.trials import Meanwhile, Subject, Trial, World
+from holdfast.testing.trials import Meanwhile, SimulatedCluster, SimulationInput, Trial
 from holdfast.testing.verdicts import is_excused, problems
 
 R = TypeVar("R")
@@ -30,14 +37,14 @@ SEEDS: Final = 100
 """Default number of seeds."""
 
 _OTHERS: Final = (
-    Kind.SLOW,
-    Kind.FAILS_BEFORE,
-    Kind.LOST_ANSWER,
-    Kind.RUNS_AGAIN,
-    Kind.HINT_LOST,
-    Kind.HINT_REPEATED,
-    Kind.HINT_LATE,
-    Kind.CLOCK_JUMP,
+    FaultKind.SLOW,
+    FaultKind.FAILS_BEFORE,
+    FaultKind.LOST_ANSWER,
+    FaultKind.RUNS_AGAIN,
+    FaultKind.HINT_LOST,
+    FaultKind.HINT_REPEATED,
+    FaultKind.HINT_LATE,
+    FaultKind.CLOCK_JUMP,
 )
 """Faults besides lost workers that every workflow must tolerate."""
 
@@ -50,7 +57,7 @@ _LATER: Final = 30 * 86_400.0
 _LOSSES: Final = (1, 1, 1, 2, 2, 3)
 """Possible numbers of lost workers under one seed; repeated ones are more likely."""
 
-_LOST_BY: Final = (Kind.CRASH, Kind.CRASH, Kind.CRASH, Kind.PAUSE, Kind.FREEZE)
+_LOST_BY: Final = (FaultKind.CRASH, FaultKind.CRASH, FaultKind.CRASH, FaultKind.PAUSE, FaultKind.FREEZE)
 _LINES_SHOWN: Final = 60
 
 
@@ -131,7 +138,7 @@ def simulate(
     after: Callable[[], object] | None = None,
     same: Callable[[R], object] | None = None,
     stubs: Callable[[Stubs], object] | None = None,
-    workflows: Sequence[Definition[Any]] = (),
+    workflows: Sequence[WorkflowDefinition[Any]] = (),
     meanwhile: Mapping[timedelta, Callable[[SyncRunHandle[R]], object]] | None = None,
 ) -> Simulation[R]: ...
 @overload
@@ -145,7 +152,7 @@ def simulate(
     after: Callable[[], object] | None = None,
     same: Callable[[R], object] | None = None,
     stubs: Callable[[Stubs], object] | None = None,
-    workflows: Sequence[Definition[Any]] = (),
+    workflows: Sequence[WorkflowDefinition[Any]] = (),
     meanwhile: Mapping[timedelta, Callable[[Sequence[SyncRunHandle[R]]], object]] | None = None,
 ) -> Simulation[Sequence[R]]: ...
 def simulate(
@@ -158,7 +165,7 @@ def simulate(
     after: Callable[[], object] | None = None,
     same: Callable[[Any], object] | None = None,
     stubs: Callable[[Stubs], object] | None = None,
-    workflows: Sequence[Definition[Any]] = (),
+    workflows: Sequence[WorkflowDefinition[Any]] = (),
     meanwhile: Mapping[timedelta, Callable[[Any], object]] | None = None,
 ) -> Simulation[Any]:
     """Run a workflow without faults, and then once per seed with faults; each run must end in the same way.
@@ -190,7 +197,7 @@ def simulate(
             "effects", f"effects is {effects!r}; it is an Effects() that the bodies tell of what they do"
         )
     is_one = isinstance(calls, Call)
-    subject = Subject(
+    subject = SimulationInput(
         calls=several,
         meanwhile=_checked_meanwhile(meanwhile or {}, is_one=is_one),
         stubs=stubs or (lambda _: None),
@@ -216,9 +223,9 @@ def _checked_calls(given: Any) -> Sequence[Call[Any]]:
     return calls
 
 
-def _checked_workflows(given: Sequence[Any]) -> Sequence[Definition[Any]]:
+def _checked_workflows(given: Sequence[Any]) -> Sequence[WorkflowDefinition[Any]]:
     for one in given:
-        if not isinstance(one, Definition):
+        if not isinstance(one, WorkflowDefinition):
             raise InvalidArgumentError(
                 "workflows", f"workflows has {one!r}; it is pipelines and durable functions, in a list"
             )
@@ -248,7 +255,7 @@ class _Simulating:
 
     def __init__(
         self,
-        subject: Subject,
+        subject: SimulationInput,
         before: Callable[[], object] | None,
         after: Callable[[], object] | None,
         same: Callable[[Any], object] | None,
@@ -260,20 +267,20 @@ class _Simulating:
 
     def run(self, seeds: Sequence[int], *, is_one: bool) -> Simulation[Any]:
         """Execute without faults, and then with those of each seed. Raises SimulationFailedError."""
-        usual = self._play(0, Faults({}, Schedule(), START), _YEAR, _YEAR)
+        usual = self._play(0, Faults({}, FaultSchedule(), START), _YEAR, _YEAR)
         if usual.raised is not None:
             raise usual.raised
         if wrong := problems(usual, usual, self._same):
             raise SimulationFailedError(0, [f"without faults: {one}" for one in wrong], 0, usual)
         lease = max(_LEASE, 3 * usual.longest_body)
         bound = 2 * usual.seconds + 100 * lease + _LATER
-        usual = self._play(0, Faults({}, Schedule(), START), lease, bound)
+        usual = self._play(0, Faults({}, FaultSchedule(), START), lease, bound)
         self._after()
         fired: Counter[str] = Counter()
         excused = 0
         for tried, seed in enumerate(seeds, 1):
             again = partial(self._again, seed, usual, lease, bound)
-            trial = again(Schedule())
+            trial = again(FaultSchedule())
             if wrong := problems(trial, usual, self._same):
                 shown = _shrunk(again, trial, wrong, lambda one: problems(one, usual, self._same))
                 raise SimulationFailedError(seed, shown[1], tried, shown[0])
@@ -294,14 +301,14 @@ class _Simulating:
             result_of=usual.handles[0].result if is_one else lambda: [one.result() for one in usual.handles],
         )
 
-    def _again(self, seed: int, usual: Trial, lease: float, bound: float, schedule: Schedule) -> Trial:
+    def _again(self, seed: int, usual: Trial, lease: float, bound: float, schedule: FaultSchedule) -> Trial:
         return self._play(seed, _AimedFaults(seed, schedule, usual.points, usual.in_bodies), lease, bound)
 
     def _play(self, seed: int, faults: Faults, lease: float, bound: float) -> Trial:
         self._before()
         try:
-            with unswept():
-                return World(seed, self._subject, faults, lease=lease, bound=bound).run()
+            with without_garbage_collection():
+                return SimulatedCluster(seed, self._subject, faults, lease=lease, bound=bound).run()
         except HostError as error:
             error.add_note(f"That was under seed {seed}. It is no fault of the workflow's: please report it.")
             raise
@@ -314,7 +321,7 @@ class _AimedFaults(Faults):
     repeated.
     """
 
-    def __init__(self, seed: int, schedule: Schedule, points: int, in_bodies: int) -> None:
+    def __init__(self, seed: int, schedule: FaultSchedule, points: int, in_bodies: int) -> None:
         """`points` is their number without faults, `in_bodies` the number of those within bodies."""
         random = Random(f"{seed}/faults")  # noqa: S311  # to be foreseeable is the point
         super().__init__(draw_strengths(random, _OTHERS), schedule, START)
@@ -327,28 +334,30 @@ class _AimedFaults(Faults):
         self._all = 2 * points
 
     @override
-    def next(self, process: str, point: int, random: Random, among: Sequence[Kind], now: int) -> Kind | None:
+    def next(
+        self, process: str, point: int, random: Random, among: Sequence[FaultKind], now: int
+    ) -> FaultKind | None:
         kind = super().next(process, point, random, among, now)
         self.is_on = self.is_on and (self.points <= self._all or bool(self._aimed or self._at_bodies))
         if kind is not None:
             return kind
         if among is BODY and self.in_bodies in self._at_bodies:
             self._at_bodies.remove(self.in_bodies)
-            return self._lost(Kind.CRASH, process, point, now)
-        if not self._aimed or self._aimed[0][0] > self.points or Kind.CRASH not in among:
+            return self._lost(FaultKind.CRASH, process, point, now)
+        if not self._aimed or self._aimed[0][0] > self.points or FaultKind.CRASH not in among:
             return None
         _, aimed = self._aimed.pop(0)
-        return self._lost(aimed if aimed in among else Kind.CRASH, process, point, now)
+        return self._lost(aimed if aimed in among else FaultKind.CRASH, process, point, now)
 
-    def _lost(self, by: Kind, process: str, point: int, now: int) -> Kind | None:
+    def _lost(self, by: FaultKind, process: str, point: int, now: int) -> FaultKind | None:
         if self._is_left_out(by, (process, point), now):
             return None
-        self.fired.append(Fired(process, point, by))
+        self.fired.append(FiredFault(process, point, by))
         return by
 
 
 def _shrunk(
-    again: Callable[[Schedule], Trial],
+    again: Callable[[FaultSchedule], Trial],
     trial: Trial,
     wrong: Sequence[str],
     judge: Callable[[Trial], Sequence[str]],
@@ -358,7 +367,7 @@ def _shrunk(
     for place in tuple(needed):
         fewer = frozenset(needed) - {place}
         try:
-            tried = again(Schedule(only=fewer))
+            tried = again(FaultSchedule(only=fewer))
         except HostError:
             continue
         if found := judge(tried):

@@ -16,8 +16,8 @@ from holdfast.hosts.wiring.interceptors import Interceptor, check_interceptors
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.wiring.step_discovery import with_children
 from holdfast.hosts.wiring.stores import Stores
-from holdfast.kernel.authoring.calls import Call, Definition
-from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended
+from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
+from holdfast.kernel.authoring.external import ExternalStage, NotReady, Suspended
 from holdfast.kernel.authoring.options import StartOptions
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.steps import Step
@@ -30,13 +30,13 @@ from holdfast.ports.records import JobKind, JobState, RunStatus, step_of
 from holdfast.ports.validation import AWARE, SINK, TEXT, an, by_name, check, duration, several, with_methods
 from holdfast.testing.async_world import AsyncWorld
 from holdfast.testing.blobs import MemoryBlobStore
-from holdfast.testing.body_runner import BodiesHere
+from holdfast.testing.body_runner import InlineBodyRunner
 from holdfast.testing.clock import DEFAULT_START, ManualClock
 from holdfast.testing.ids import SeededIds
 from holdfast.testing.manual_driver import Driver
 from holdfast.testing.step_stubs import StepCall, StepStub
 from holdfast.testing.stubs import StageCall, Stub, Stubs
-from holdfast.testing.time_travel import HORIZON, Passing, Patience, time_to_pass
+from holdfast.testing.time_travel import HORIZON, TimeAdvancer, TimeAdvancingListener, time_to_pass
 from holdfast.testing.transport import NullTransport
 
 A = TypeVar("A")
@@ -94,7 +94,7 @@ class World:
 
     def __init__(
         self,
-        workflows: Iterable[Definition[object]] = (),
+        workflows: Iterable[WorkflowDefinition[object]] = (),
         *,
         start: datetime = DEFAULT_START,
         horizon: Duration = HORIZON,
@@ -116,7 +116,7 @@ class World:
         self._interceptors = check_interceptors(interceptors)
         self._namespace = namespace
         self._stubs = Stubs()
-        self._bodies = BodiesHere(self.clock)
+        self._bodies = InlineBodyRunner(self.clock)
         self._stores = Stores(
             persistence=self.store,
             transport=NullTransport(),
@@ -124,7 +124,7 @@ class World:
             clock=self.clock,
             ids=SeededIds(ids, self.clock),
         )
-        self._workflows: dict[int, Definition[object]] = {}
+        self._workflows: dict[int, WorkflowDefinition[object]] = {}
         self._know(several("World", "workflows", workflows, "a list of workflows, as [my_pipeline]"))
 
     def __enter__(self) -> Self:
@@ -227,7 +227,7 @@ class World:
         """
         return self._stubs.steps.add(body) if isinstance(body, Step) else self._stubs.add(body, "body")
 
-    def stub_check(self, stage: ExternalStage[Any, R, Any, S], /) -> Stub[S, R | NotYet]:
+    def stub_check(self, stage: ExternalStage[Any, R, Any, S], /) -> Stub[S, R | NotReady]:
         """Replace the check of an external stage."""
         return self._stubs.add(stage, "check")
 
@@ -297,7 +297,7 @@ class World:
         ]
         return tuple(event_of(row) for _, _, row in sorted(rows, key=lambda one: (*one[:2], one[2].number)))
 
-    def _know(self, workflows: Iterable[Definition[object]]) -> None:
+    def _know(self, workflows: Iterable[WorkflowDefinition[object]]) -> None:
         """Rebuild the engine if a workflow is new. The store and the time stay.
 
         Children that a durable function mentions are added with it.
@@ -307,7 +307,7 @@ class World:
         self._workflows.update({id(workflow): workflow for workflow in all_known})
         if known and len(self._workflows) == known:
             return
-        patience = Patience(self._bodies)
+        patience = TimeAdvancingListener(self._bodies)
         core = Core(
             self._stores,
             self._workflows.values(),
@@ -318,5 +318,5 @@ class World:
         )
         core.host = "world"
         driver = Driver(core, self.store, self.clock, self._stubs, self._sinks)
-        self.passing = patience.passing = Passing(driver, core, self.clock, self._horizon)
+        self.passing = patience.passing = TimeAdvancer(driver, core, self.clock, self._horizon)
         self._engine = Engine(core)

@@ -20,7 +20,7 @@ from holdfast.hosts.serverless.aws.cron_handler import CronHandler
 from holdfast.hosts.serverless.aws.queue_handler import QueueHandler
 from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.hosts.wiring.stores import Stores, open_stores
-from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.ports.clock import Clock
 from holdfast.ports.persistence import Persistence, Query, StoreTime, Transaction
 from holdfast.ports.scheduler import Scheduler
@@ -139,7 +139,7 @@ class Cloud:
         aws: FakeAws,
         url: str,
         namespace: str,
-        workflows: Iterable[Definition[object]],
+        workflows: Iterable[WorkflowDefinition[object]],
         *,
         fifo: bool = False,
         width: int = 1,

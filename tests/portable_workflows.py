@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from holdfast import NotYet, Pipeline, Retry, StageContext, Suspended, stage, step, suspend, workflow
+from holdfast import NotReady, Pipeline, Retry, StageContext, Suspended, stage, step, suspend, workflow
 from holdfast.kernel.functions.protocol import Cancelling, HistoryEvent
-from holdfast.workflows import Call, Partial, Tolerate
+from holdfast.workflows import Call, PartialResults, TolerateFailures
 from tests.sizes import sized
 from tests.unit.kernel.functions.corpus import CORPUS, WHEN_CANCELLED, WHEN_SENT, sequence
 from tests.virtual_time import Again, Play
@@ -54,7 +54,7 @@ def picky(x: int) -> int:
 
 
 @stage
-def of_some(part: Partial[int]) -> list[int]:
+def of_some(part: PartialResults[int]) -> list[int]:
     return [sum(part.results), len(part.failures)]
 
 
@@ -83,9 +83,9 @@ checks: Final[dict[str, int]] = {}
 
 
 @hand_on.check
-def handed_on(ctx: StageContext, x: int) -> int | NotYet:
+def handed_on(ctx: StageContext, x: int) -> int | NotReady:
     checks[ctx.run_id] = checks.get(ctx.run_id, 0) + 1
-    return NotYet() if checks[ctx.run_id] < 3 else 10 * x
+    return NotReady() if checks[ctx.run_id] < 3 else 10 * x
 
 
 @step(queue="far")
@@ -112,7 +112,7 @@ PIPELINES: Final[list[Any]] = [
     Pipeline("sides", input=int).parallel(double, double.options(name="other")).pipe(both)(3),
     Pipeline("third_time", input=int).pipe(third_time).pipe(double)(5),
     Pipeline("never", input=int).pipe(double).pipe(never)(5),
-    Pipeline("some", input=int).pipe(up_to).map(picky, enough=Tolerate(count=10)).pipe(of_some)(9),
+    Pipeline("some", input=int).pipe(up_to).map(picky, enough=TolerateFailures(count=10)).pipe(of_some)(9),
     Pipeline("large", input=int).pipe(large).pipe(size)(50_000),
     Pipeline("says", input=int).pipe(double).pipe(says)(6),
     Pipeline("outside", input=int).pipe(handed_on).pipe(double)(4),

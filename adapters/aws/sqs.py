@@ -50,7 +50,7 @@ class SqsJobTransport:
     announces lost ones again.
     """
 
-    tells_of_runs: Final = False
+    delivers_run_hints: Final = False
 
     def __init__(
         self,

@@ -14,19 +14,19 @@ from holdfast.ports.changes import (
     DeleteJobsOfNode,
     UpdateJob,
 )
-from holdfast.ports.persistence import Lane
+from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records import Job, JobKey, JobKind, JobState, Micros, PassOver, cancelling, held_job
 from holdfast.ports.working_set import Tables, checks_of
 
 _Place = tuple[int, str, int]
-_Lane = tuple[str, str, str]
+_QueueKey = tuple[str, str, str]
 
 
 class JobOrder:
     """Sorted indexes of the queued jobs by queue and definition, and of sleeping jobs. Updated before each change."""
 
     def __init__(self) -> None:
-        self._queued: dict[_Lane, list[_Place]] = {}
+        self._queued: dict[_QueueKey, list[_Place]] = {}
         self._sleeping: list[tuple[Micros, str, int]] = []
         self._pending_deliveries = 0
         self._passed_over: dict[PassOver, set[_Place]] = {pass_over: set() for pass_over in PassOver}
@@ -68,19 +68,19 @@ class JobOrder:
                 pass
 
     def claimable(
-        self, namespace: str, lanes: Iterable[Lane], limit: int, pass_over: PassOver
+        self, namespace: str, queue_claims: Iterable[QueueClaim], limit: int, pass_over: PassOver
     ) -> list[JobKey]:
         """Return the keys of the jobs to claim, as `Transaction.claimable`."""
         taken: list[_Place] = []
         passed_over = self._passed_over[pass_over]
-        for lane in lanes:
-            of_lane: list[_Place] = []
-            for definition in lane.definitions:
-                queued = self._queued.get((namespace, lane.queue, definition), ())
+        for queue_claim in queue_claims:
+            of_queue: list[_Place] = []
+            for definition in queue_claim.definitions:
+                queued = self._queued.get((namespace, queue_claim.queue, definition), ())
                 allowed = (place for place in queued if place not in passed_over)
-                of_lane.extend(islice(allowed, lane.limit))
-            of_lane.sort()
-            taken.extend(of_lane[: lane.limit])
+                of_queue.extend(islice(allowed, queue_claim.limit))
+            of_queue.sort()
+            taken.extend(of_queue[: queue_claim.limit])
         return [JobKey(run, number) for _, run, number in sorted(set(taken))[:limit]]
 
     def due(self, now: Micros, limit: int) -> Iterator[JobKey]:
@@ -91,7 +91,7 @@ class JobOrder:
 
     def _add(self, job: Job) -> None:
         if job.state is JobState.QUEUED:
-            insort(self._queued.setdefault(_lane(job), []), _place(job))
+            insort(self._queued.setdefault(_queue_key(job), []), _place(job))
             for pass_over, passed_over in self._passed_over.items():
                 if job.is_passed_over(pass_over):
                     passed_over.add(_place(job))
@@ -106,7 +106,7 @@ class JobOrder:
             return
         self._pending_deliveries -= job.state is JobState.PENDING_DELIVERY
         if job.state is JobState.QUEUED:
-            places = self._queued[_lane(job)]
+            places = self._queued[_queue_key(job)]
             del places[bisect_left(places, _place(job))]
             for passed_over in self._passed_over.values():
                 passed_over.discard(_place(job))
@@ -114,7 +114,7 @@ class JobOrder:
             del self._sleeping[bisect_left(self._sleeping, (job.wake_at, job.run, job.number))]
 
 
-def _lane(job: Job) -> _Lane:
+def _queue_key(job: Job) -> _QueueKey:
     return (job.namespace, job.queue, job.definition)
 
 

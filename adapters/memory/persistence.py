@@ -7,15 +7,15 @@ from typing import Final, TypeVar
 from holdfast.adapters.memory.job_index import JobOrder
 from holdfast.adapters.memory.queries.admissions import first_waiting, queued, used, waited_for
 from holdfast.adapters.memory.queries.answers import answer, dead_lettered_in, node_rows
-from holdfast.ports.attempt_output import Annotation, Scope
+from holdfast.ports.attempt_output import Annotation, AnnotationScope
 from holdfast.ports.changes import Change, CreateRun, net_changes
 from holdfast.ports.errors import ConflictError, ForkedStoreError, HoldfastError
 from holdfast.ports.persistence import (
     CompletedRow,
-    Lane,
     LockedAttempts,
     NodeRows,
     Query,
+    QueueClaim,
     SlotPlace,
     WaitedFor,
     Waiting,
@@ -128,12 +128,12 @@ class MemoryPersistence:
             copy.plans = dict(tables.plans)
             copy.sessions = dict(tables.sessions)
             copy.replies = dict(tables.replies)
-            copy.duties = dict(tables.duties)
+            copy.leaders = dict(tables.leaders)
             copy.notes = dict(tables.notes)
             copy.sinks = dict(tables.sinks)
             copy.streams = dict(tables.streams)
             copy.annotations = {run: list(annotations) for run, annotations in tables.annotations.items()}
-            copy.said_keys = {key: set(names) for key, names in tables.said_keys.items()}
+            copy.annotation_keys = {key: set(names) for key, names in tables.annotation_keys.items()}
             copy.artifacts = dict(tables.artifacts)
             copy.ai_calls = {run: list(calls) for run, calls in tables.ai_calls.items()}
             copy.slots = set(tables.slots)
@@ -188,7 +188,7 @@ class MemoryTransaction:
         found = [self._tables.job(key) for key in sorted(set(keys))]
         return [job for job in found if job is not None]
 
-    def held(
+    def lock_attempts(
         self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /
     ) -> LockedAttempts:
         """See `Transaction.held`."""
@@ -201,27 +201,27 @@ class MemoryTransaction:
     def claimable(
         self,
         namespace: str,
-        lanes: Sequence[Lane],
+        queue_claims: Sequence[QueueClaim],
         limit: int,
         /,
         *,
         pass_over: PassOver = PassOver.NOTHING,
     ) -> Sequence[Job]:
         """See `Transaction.claimable`."""
-        return self._in_order(self._order.claimable(namespace, lanes, limit, pass_over))
+        return self._in_order(self._order.claimable(namespace, queue_claims, limit, pass_over))
 
     def claimable_by(
         self,
         session: str,
         namespace: str,
-        lanes: Sequence[Lane],
+        queue_claims: Sequence[QueueClaim],
         limit: int,
         /,
         *,
         pass_over: PassOver = PassOver.NOTHING,
     ) -> LockedAttempts:
         """See `Transaction.claimable_by`."""
-        jobs = self.claimable(namespace, lanes, limit, pass_over=pass_over)
+        jobs = self.claimable(namespace, queue_claims, limit, pass_over=pass_over)
         return LockedAttempts((), jobs, self.sessions([session], lock=False) if jobs else ())
 
     def due(self, now: Micros, limit: int, /, *, kind: JobKind | None = None) -> Sequence[Job]:
@@ -272,7 +272,7 @@ class MemoryTransaction:
         ]
         return sorted(lost)[:limit]
 
-    def silent_jobs(self, before: Micros, limit: int, /) -> Sequence[JobKey]:
+    def heartbeat_overdue_jobs(self, before: Micros, limit: int, /) -> Sequence[JobKey]:
         """See `Transaction`."""
         overdue = [
             (job.heartbeat_by, job.key)
@@ -286,7 +286,7 @@ class MemoryTransaction:
         active = (key for key, run in self._tables.runs.items() if run.status in ACTIVE and key > after)
         return sorted(active)[:limit]
 
-    def unsound_runs(self, keys: Collection[str], /) -> Sequence[str]:
+    def runs_missing_jobs(self, keys: Collection[str], /) -> Sequence[str]:
         """See `Transaction`."""
         return [run.key for run in self.runs(keys) if not self._is_sound(run)]
 
@@ -327,19 +327,21 @@ class MemoryTransaction:
         """See `Transaction.replies`."""
         return [self._tables.replies[key] for key in sorted(set(keys)) if key in self._tables.replies]
 
-    def said_keys(self, keys: Collection[tuple[str, str]], /) -> Sequence[tuple[str, str, str]]:
+    def annotation_keys(self, keys: Collection[tuple[str, str]], /) -> Sequence[tuple[str, str, str]]:
         """See `Transaction`."""
-        names_by_key = self._tables.said_keys
+        names_by_key = self._tables.annotation_keys
         return [(*key, name) for key in sorted(set(keys)) for name in sorted(names_by_key.get(key, ()))]
 
     def annotations(self, runs: Collection[str], /) -> Sequence[Annotation]:
         """See `Transaction.annotations`."""
         found = (one for run in sorted(set(runs)) for one in self._tables.annotations.get(run, ()))
-        return sorted((one for one in found if one.scope is Scope.RUN), key=lambda one: (one.run, one.place))
+        return sorted(
+            (one for one in found if one.scope is AnnotationScope.RUN), key=lambda one: (one.run, one.place)
+        )
 
-    def duties(self, names: Collection[str], /) -> Sequence[LeaderLease]:
+    def leaders(self, names: Collection[str], /) -> Sequence[LeaderLease]:
         """See `Transaction`."""
-        return [self._tables.duties[name] for name in sorted(set(names)) if name in self._tables.duties]
+        return [self._tables.leaders[name] for name in sorted(set(names)) if name in self._tables.leaders]
 
     def all_sinks(self) -> Sequence[Sink]:
         """See `Transaction.all_sinks`."""
@@ -367,7 +369,9 @@ class MemoryTransaction:
         ]
         return [stream for _, _, stream in sorted(due, key=lambda one: one[:2])[:limit]]
 
-    def parked_streams(self, namespace: str, sink: str, run_id: str, limit: int, /) -> Sequence[Stream]:
+    def dead_lettered_streams(
+        self, namespace: str, sink: str, run_id: str, limit: int, /
+    ) -> Sequence[Stream]:
         """See `Transaction`."""
         dead_lettered = [
             stream
@@ -397,7 +401,7 @@ class MemoryTransaction:
         """See `Transaction.run_keys`."""
         return sorted(key for key in self._tables.runs if key > after)[:limit]
 
-    def unheard(
+    def undelivered_heads(
         self, namespace: str, sinks: Collection[str], runs: Collection[str], /
     ) -> Sequence[StreamHead]:
         """See `Transaction`."""

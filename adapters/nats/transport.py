@@ -62,7 +62,7 @@ class NatsJobTransport:
     is stored before `announce` returns. If that fails hints are lost, and so are those of the next five seconds.
     """
 
-    tells_of_runs: Final = False
+    delivers_run_hints: Final = False
 
     def __init__(
         self,

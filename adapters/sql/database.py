@@ -8,7 +8,7 @@ import attrs
 from sqlalchemy import Connection
 
 from holdfast.adapters.sql.dialects import Dialect, Write
-from holdfast.adapters.sql.postgresql.row_cache import Memory, Versions
+from holdfast.adapters.sql.postgresql.row_cache import RowCache, Versions
 from holdfast.adapters.sql.rows import Row
 from holdfast.ports.errors import HoldfastError
 
@@ -16,11 +16,11 @@ Parameters: TypeAlias = Mapping[str, Any]
 NONE: Final[Parameters] = {}
 
 
-class Remembers(Protocol):
+class CachingLink(Protocol):
     """A connection that caches the runs and jobs its transactions have written (docs/decisions/0048)."""
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> RowCache:
         """The cached rows."""
         ...
 
@@ -53,7 +53,7 @@ class Link(Protocol):
         ...
 
     @property
-    def remembers(self) -> Remembers | None:
+    def remembers(self) -> CachingLink | None:
         """The same connection, if it caches rows."""
         ...
 

@@ -148,8 +148,8 @@ class Dialect(Protocol):
     def claimable(self, jobs: Sequence[str], sessions: Sequence[str]) -> str:
         """Return the claim query, which finds and locks queued jobs.
 
-        Its parameter `:lanes` has a row for each pair of queue and definition. A row of the result has these columns
-        of a job, then these of the session `:session`, NULL without such a session.
+        Its parameter `:queue_claims` has a row for each pair of queue and definition. A row of the result has these
+        columns of a job, then these of the session `:session`, NULL without such a session.
         """
         ...
 
@@ -190,7 +190,7 @@ def _bound(sql: str) -> str:
 POSTGRES_CLOCK: Final = "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
 """The server's own time, in microseconds."""
 
-_LANES: Final = {"lane": "bigint", "queue": "text", "definition": "text", "most": "bigint"}
+_CLAIM_COLUMNS: Final = {"claim": "bigint", "queue": "text", "definition": "text", "most": "bigint"}
 _WANTED: Final = (
     "(job.lost_attempts = 0 OR :pass_over = 'nothing' "
     f"OR (:pass_over = 'suspects' AND job.lost_attempts < {SUSPECT_AFTER}))"
@@ -246,12 +246,14 @@ class PostgresDialect:
     def claimable(self, jobs: Sequence[str], sessions: Sequence[str]) -> str:
         """See `Dialect.claimable`, and the comment at the head of this module."""
         columns = ", ".join(jobs)
+        claims = self.table_of("queue_claims", "l", _CLAIM_COLUMNS)
         return (
-            f"WITH picked AS MATERIALIZED (SELECT l.lane, l.most, j.* FROM {self.table_of('lanes', 'l', _LANES)} "
+            f"WITH picked AS MATERIALIZED (SELECT l.claim, l.most, j.* FROM {claims} "
             f"CROSS JOIN LATERAL (SELECT {columns} FROM holdfast_jobs AS job WHERE job.namespace = :namespace "
             "AND job.queue = l.queue AND job.definition = l.definition AND job.state = 'queued' "
             f"AND {_WANTED} ORDER BY {_CLAIM_ORDER} LIMIT l.most{self.skip_locked}) AS j), "
-            f"placed AS (SELECT *, row_number() OVER (PARTITION BY lane ORDER BY {_CLAIM_ORDER}) AS place FROM picked) "
+            f"placed AS (SELECT *, row_number() OVER (PARTITION BY claim ORDER BY {_CLAIM_ORDER}) AS place "
+            "FROM picked) "
             f"{_placed(jobs, sessions)} LIMIT :limit"
         )
 
@@ -336,12 +338,14 @@ class SqliteDialect:
     def claimable(self, jobs: Sequence[str], sessions: Sequence[str]) -> str:
         """See `Dialect.claimable`. `:most` is the highest limit of all queues, since LIMIT can't be a column here."""
         columns = ", ".join(f"j.{name}" for name in jobs)
+        claims = self.table_of("queue_claims", "l", _CLAIM_COLUMNS)
         return (
-            f"WITH picked AS (SELECT l.lane, l.most, {columns} FROM {self.table_of('lanes', 'l', _LANES)} "
+            f"WITH picked AS (SELECT l.claim, l.most, {columns} FROM {claims} "
             "CROSS JOIN holdfast_jobs AS j WHERE j.rowid IN (SELECT job.rowid FROM holdfast_jobs AS job "
             "WHERE job.namespace = :namespace AND job.queue = l.queue AND job.definition = l.definition "
             f"AND job.state = 'queued' AND {_WANTED} ORDER BY job.queue_position, job.run, job.number LIMIT :most)), "
-            f"placed AS (SELECT *, row_number() OVER (PARTITION BY lane ORDER BY {_CLAIM_ORDER}) AS place FROM picked) "
+            f"placed AS (SELECT *, row_number() OVER (PARTITION BY claim ORDER BY {_CLAIM_ORDER}) AS place "
+            "FROM picked) "
             f"{_placed(jobs, sessions)} LIMIT :limit"
         )
 

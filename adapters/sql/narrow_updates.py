@@ -45,7 +45,7 @@ OF_JOBS: Final = (
 
 
 @attrs.define(init=False)
-class Known:
+class LockedRows:
     """The rows that a transaction has locked, as they are in the database."""
 
     runs: dict[str, Run]
@@ -67,14 +67,14 @@ class Known:
 
 
 def run_updates(
-    writes: Sequence[Write], runs: Mapping[str, Run], known: Known
+    writes: Sequence[Write], runs: Mapping[str, Run], known: LockedRows
 ) -> list[tuple[Write, list[Row]]]:
     """Return the updates of runs, keys ascending. The last write has all columns, for rows that were not locked."""
     return _updates(writes, RUN, runs, known.runs)
 
 
 def job_updates(
-    writes: Sequence[Write], jobs: Mapping[JobKey, Job], known: Known
+    writes: Sequence[Write], jobs: Mapping[JobKey, Job], known: LockedRows
 ) -> list[tuple[Write, list[Row]]]:
     """Return the updates of jobs, as `run_updates`."""
     return _updates(writes, JOB, jobs, known.jobs)

@@ -62,10 +62,10 @@ import attrs
 
 from holdfast.adapters.sql.database import Database, Link
 from holdfast.adapters.sql.errors import TransientError
-from holdfast.adapters.sql.postgresql.optimistic import ChangedError, RememberingTransaction
+from holdfast.adapters.sql.postgresql.optimistic import ChangedError, OptimisticTransaction
 from holdfast.adapters.sql.pruning import prune_receipts, prune_rows
 from holdfast.adapters.sql.queries.answers import Answers
-from holdfast.adapters.sql.retry import Patience
+from holdfast.adapters.sql.retry import RetryBudget
 from holdfast.adapters.sql.schema.migrator import migrate, newest_version
 from holdfast.adapters.sql.sqlite.connection import SqliteDatabase, sqlite_path
 from holdfast.adapters.sql.statements import reads_for, waiting_for, writes_for
@@ -145,11 +145,11 @@ class SqlPersistence:
         """See `Persistence.transact`."""
         outcome: _Outcome[R] = _Outcome(self._new_id())
 
-        def attempt(patience: Patience) -> R:
+        def attempt(patience: RetryBudget) -> R:
             with self._database.writer(patience.left) as link:
                 remembers = link.remembers
                 if remembers is not None and outcome.lost is None:
-                    tx = RememberingTransaction(link, self._statements, outcome.receipt, remembers)
+                    tx = OptimisticTransaction(link, self._statements, outcome.receipt, remembers)
                     with suppress(ChangedError):
                         return _done(tx, work, outcome)
                 return self._attempt(link, work, outcome)
@@ -159,7 +159,7 @@ class SqlPersistence:
     def read(self, query: Query[R], /) -> R:
         """See `Persistence.read`."""
 
-        def attempt(patience: Patience) -> R:
+        def attempt(patience: RetryBudget) -> R:
             with self._database.reader(patience.left) as link:
                 return self._answers.answer(link, query)
 
@@ -179,7 +179,7 @@ class SqlPersistence:
                 yield JoinedTransaction(handle, shared, new_transaction, lambda: self._was_committed(receipt))
 
     def _was_committed(self, receipt: str) -> bool:
-        def attempt(patience: Patience) -> bool:
+        def attempt(patience: RetryBudget) -> bool:
             with self._database.writer(patience.left) as link:
                 return receipt_is_there(link, receipt)
 
@@ -199,8 +199,8 @@ class SqlPersistence:
         """See `Persistence.close`."""
         self._database.close()
 
-    def _tried(self, attempt: Callable[[Patience], R]) -> R:
-        patience = Patience(self._deadline, self._random)
+    def _tried(self, attempt: Callable[[RetryBudget], R]) -> R:
+        patience = RetryBudget(self._deadline, self._random)
         while True:
             try:
                 return attempt(patience)

@@ -30,7 +30,7 @@ C = TypeVar("C", bound=Closable)
 
 
 @attrs.frozen
-class Lent(Generic[C]):
+class PooledConnection(Generic[C]):
     """A connection in use."""
 
     connection: C
@@ -49,7 +49,7 @@ class Pool(Generic[C]):
         self._size = size
         self._kept = kept
         self._age_seconds = age_seconds
-        self._idle: list[Lent[C]] = []
+        self._idle: list[PooledConnection[C]] = []
         self.renew()
 
     def renew(self) -> None:
@@ -60,20 +60,20 @@ class Pool(Generic[C]):
         self._lock = threading.Lock()
         self._idle = []
 
-    def take(self, seconds: float) -> Lent[C]:
+    def take(self, seconds: float) -> PooledConnection[C]:
         """Lend a connection, waiting up to `seconds` for one. TransientError if none became free."""
         until = time.monotonic() + seconds
         if not self._free.acquire(timeout=seconds):
             raise TransientError(f"all {self._size} connections are in use")
         try:
-            return self._idle_one() or Lent(
+            return self._idle_one() or PooledConnection(
                 self._connect(until - time.monotonic()), time.monotonic() + self._age_seconds, self._process
             )
         except BaseException:
             self._free.release()
             raise
 
-    def release(self, lent: Lent[C], *, is_sound: bool) -> None:
+    def release(self, lent: PooledConnection[C], *, is_sound: bool) -> None:
         """Return a connection to the pool. If it is not sound, close it and all idle ones."""
         if lent.process != self._process:
             leave_alone(lent)
@@ -111,7 +111,7 @@ class Pool(Generic[C]):
         for lent in idle:
             _close(lent)
 
-    def _idle_one(self) -> Lent[C] | None:
+    def _idle_one(self) -> PooledConnection[C] | None:
         while True:
             with self._lock:
                 if not self._idle:
@@ -122,6 +122,6 @@ class Pool(Generic[C]):
             _close(lent)
 
 
-def _close(lent: Lent[C]) -> None:
+def _close(lent: PooledConnection[C]) -> None:
     with contextlib.suppress(Exception):
         lent.connection.close()

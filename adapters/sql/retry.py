@@ -18,7 +18,7 @@ CONFLICTS_MAX: Final = 10
 _log = logging.getLogger("holdfast.sql")
 
 
-class Patience:
+class RetryBudget:
     """The retries of one call: counts them, waits between them, and enforces the deadline."""
 
     def __init__(

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
 
-from holdfast.ports.attempt_output import AiCall, AiCallKind, AiTotal, Annotation, Artifact, Scope
+from holdfast.ports.attempt_output import AiCall, AiCallKind, AiTotal, Annotation, AnnotationScope, Artifact
 from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.persistence import CompletedRow, NodeRows, SlotPlace, WaitedFor
 from holdfast.ports.records import (
@@ -185,7 +185,7 @@ def note_from(row: Row) -> OutputRow:
 def annotation_from(row: Row) -> Annotation:
     """Return the annotation in a row of `ANNOTATION`."""
     fields = dict(zip(ANNOTATION, row, strict=True))
-    fields["scope"] = _known(Scope, "holdfast_annotations", fields["run"], "scope", fields["scope"])
+    fields["scope"] = _known(AnnotationScope, "holdfast_annotations", fields["run"], "scope", fields["scope"])
     return Annotation(**fields)
 
 

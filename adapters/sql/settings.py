@@ -169,19 +169,19 @@ def connect(
 def _parsed_url(url: str) -> dict[str, Any]:
     """Return the parts of a URL. The driver's errors quote passwords, so they are not kept even as a cause."""
     _check_printable(url)  # the driver stops reading at a NUL
-    scheme, _, rest = url.partition("://")
+    scheme, _, remainder = url.partition("://")
     try:
-        parsed = conninfo_to_dict(f"{scheme.partition('+')[0]}://{rest}")
+        parsed = conninfo_to_dict(f"{scheme.partition('+')[0]}://{remainder}")
     except (psycopg.Error, ValueError):
         parsed = None
     if parsed is None:
         why = (
             "a % in it is the beginning of an escape, as %25 for % itself"
-            if _PERCENT.search(rest)
+            if _PERCENT.search(remainder)
             else _ESCAPE
         )
         raise ValueError(f"it is no PostgreSQL URL: {why}")
-    if "#" in rest.rpartition("@")[2]:
+    if "#" in remainder.rpartition("@")[2]:
         raise ValueError(f"it is no PostgreSQL URL: it has a fragment; {_ESCAPE}")
     _check(parsed)
     return parsed

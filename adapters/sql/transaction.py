@@ -9,7 +9,7 @@ from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.database import Link, Parameters
 from holdfast.adapters.sql.dialects import Dialect, encode_rows
 from holdfast.adapters.sql.errors import TransientError
-from holdfast.adapters.sql.narrow_updates import Known
+from holdfast.adapters.sql.narrow_updates import LockedRows
 from holdfast.adapters.sql.queries.admissions import PLACE, WANTED, Searches
 from holdfast.adapters.sql.rows import Row, askable, is_askable
 from holdfast.adapters.sql.statements import Reads, Writes
@@ -19,9 +19,9 @@ from holdfast.ports.changes import Change, NetChanges, net_changes
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.persistence import (
     CompletedRow,
-    Lane,
     LockedAttempts,
     NodeRows,
+    QueueClaim,
     SlotPlace,
     WaitedFor,
     Waiting,
@@ -56,7 +56,7 @@ T = TypeVar("T")
 NUMBER_MAX: Final = 2**63 - 1
 NEWEST_TRIES_MAX: Final = 5
 _JOB_KEY: Final = ("run", "number")
-_LANE: Final = ("lane", "queue", "definition", "most")
+_QUEUE_CLAIM: Final = ("claim", "queue", "definition", "most")
 
 
 @attrs.frozen
@@ -83,7 +83,7 @@ class SqlTransaction:
         self._writes = statements.writes
         self._waiting = statements.waiting
         self._receipt = receipt
-        self._known = Known()
+        self._known = LockedRows()
         self._is_over = False
         self.wrote = False
         self.failure: HoldfastError | None = None
@@ -137,7 +137,7 @@ class SqlTransaction:
             return self._known.note_jobs(self._locked(self._reads.lock_jobs, parameters, rows.job_from))
         return self._plain(self._reads.jobs, parameters, rows.job_from)
 
-    def held(
+    def lock_attempts(
         self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /
     ) -> LockedAttempts:
         """See `Transaction.held`."""
@@ -163,20 +163,20 @@ class SqlTransaction:
     def claimable(
         self,
         namespace: str,
-        lanes: Sequence[Lane],
+        queue_claims: Sequence[QueueClaim],
         limit: int,
         /,
         *,
         pass_over: PassOver = PassOver.NOTHING,
     ) -> Sequence[Job]:
         """See `Transaction.claimable`."""
-        return self.claimable_by("", namespace, lanes, limit, pass_over=pass_over).jobs
+        return self.claimable_by("", namespace, queue_claims, limit, pass_over=pass_over).jobs
 
     def claimable_by(
         self,
         session: str,
         namespace: str,
-        lanes: Sequence[Lane],
+        queue_claims: Sequence[QueueClaim],
         limit: int,
         /,
         *,
@@ -184,17 +184,19 @@ class SqlTransaction:
     ) -> LockedAttempts:
         """See `Transaction.claimable_by`."""
         pairs: dict[tuple[str, str], Row] = {}
-        for place, lane in enumerate(lanes):
-            most = min(lane.limit, limit)
-            if most > 0 and is_askable(lane.queue):
-                for definition in askable(lane.definitions):
-                    pairs.setdefault((lane.queue, definition), (place, lane.queue, definition, most))
+        for place, queue_claim in enumerate(queue_claims):
+            most = min(queue_claim.limit, limit)
+            if most > 0 and is_askable(queue_claim.queue):
+                for definition in askable(queue_claim.definitions):
+                    pairs.setdefault(
+                        (queue_claim.queue, definition), (place, queue_claim.queue, definition, most)
+                    )
         if not pairs or not is_askable(namespace):
             return LockedAttempts((), (), ())
         parameters: Parameters = {
             "session": session if is_askable(session) else "",
             "namespace": namespace,
-            "lanes": encode_rows(_LANE, pairs.values()),
+            "queue_claims": encode_rows(_QUEUE_CLAIM, pairs.values()),
             "most": max(pair[3] for pair in pairs.values()),
             "limit": limit,
             "pass_over": pass_over.value,
@@ -245,7 +247,7 @@ class SqlTransaction:
         """See `Transaction.lost_jobs`."""
         return self._plain(self._reads.lost_jobs, {"limit": limit}, rows.job_key_from)
 
-    def silent_jobs(self, before: Micros, limit: int, /) -> Sequence[JobKey]:
+    def heartbeat_overdue_jobs(self, before: Micros, limit: int, /) -> Sequence[JobKey]:
         """See `Transaction`."""
         return self._plain(
             self._reads.heartbeat_overdue_jobs, {"before": before, "limit": limit}, rows.job_key_from
@@ -255,7 +257,7 @@ class SqlTransaction:
         """See `Transaction.active_runs`."""
         return self._plain(self._reads.active_runs, {"after": after, "limit": limit}, _first)
 
-    def unsound_runs(self, keys: Collection[str], /) -> Sequence[str]:
+    def runs_missing_jobs(self, keys: Collection[str], /) -> Sequence[str]:
         """See `Transaction`."""
         return self._by_text(self._reads.runs_missing_jobs, "keys", keys, _first, lock=False)
 
@@ -297,7 +299,7 @@ class SqlTransaction:
         parameters = {"keys": encode_rows(("namespace", "key"), wanted)}
         return self._plain(self._reads.replies, parameters, rows.reply_from, keyed=True)
 
-    def said_keys(self, keys: Collection[tuple[str, str]], /) -> Sequence[tuple[str, str, str]]:
+    def annotation_keys(self, keys: Collection[tuple[str, str]], /) -> Sequence[tuple[str, str, str]]:
         """See `Transaction`."""
         wanted = sorted(key for key in set(keys) if is_askable(key[0]) and is_askable(key[1]))
         if not wanted:
@@ -309,7 +311,7 @@ class SqlTransaction:
         """See `Transaction.annotations`."""
         return self._by_text(self._reads.annotations, "runs", runs, rows.annotation_from)
 
-    def duties(self, names: Collection[str], /) -> Sequence[LeaderLease]:
+    def leaders(self, names: Collection[str], /) -> Sequence[LeaderLease]:
         """See `Transaction`."""
         return self._by_text(self._reads.lock_leaders, "names", names, rows.leader_from)
 
@@ -342,7 +344,9 @@ class SqlTransaction:
         parameters = {"namespace": sink.namespace, "name": sink.name, "now": now, "limit": limit}
         return self._search(self._reads.lock_due_streams, parameters, rows.stream_from)
 
-    def parked_streams(self, namespace: str, sink: str, run_id: str, limit: int, /) -> Sequence[Stream]:
+    def dead_lettered_streams(
+        self, namespace: str, sink: str, run_id: str, limit: int, /
+    ) -> Sequence[Stream]:
         """See `Transaction`."""
         if not all(map(is_askable, (namespace, sink, run_id))):
             return ()
@@ -358,7 +362,7 @@ class SqlTransaction:
         """See `Transaction.run_keys`."""
         return self._plain(self._reads.run_keys, {"after": after, "limit": limit}, _first)
 
-    def unheard(
+    def undelivered_heads(
         self, namespace: str, sinks: Collection[str], runs: Collection[str], /
     ) -> Sequence[StreamHead]:
         """See `Transaction`."""

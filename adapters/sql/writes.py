@@ -5,7 +5,7 @@ from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
 from holdfast.adapters.sql.dialects import Write
-from holdfast.adapters.sql.narrow_updates import Known, job_updates, run_updates
+from holdfast.adapters.sql.narrow_updates import LockedRows, job_updates, run_updates
 from holdfast.adapters.sql.queries.runs import annotation_pair, annotation_text_rows, attribute_rows
 from holdfast.adapters.sql.rows import Row, ai_call_values, history_values, stream_head_values, values_of
 from holdfast.adapters.sql.statements import Writes
@@ -19,13 +19,13 @@ WritePlan: TypeAlias = Sequence[tuple[Write, Sequence[Row]]]
 """Statements in their order, each with the rows that it writes."""
 
 
-def write_plan(net: NetChanges, writes: Writes, known: Known) -> WritePlan:
+def write_plan(net: NetChanges, writes: Writes, known: LockedRows) -> WritePlan:
     """Return the statements for a batch, in the order of the fields of `NetChanges`.
 
     Cancelling external work changes jobs before they are updated, so `known` is of no use then.
     """
     if net.cancelled_work:
-        known = Known()
+        known = LockedRows()
     removed = [(key,) for key in sorted(net.removed_runs)]
     steps: list[tuple[Write, Sequence[Row]]] = [
         *((write, removed) for write in writes.removed_runs),
@@ -57,8 +57,8 @@ def write_plan(net: NetChanges, writes: Writes, known: Known) -> WritePlan:
         (writes.plans, _by_key(net.plans, writes.plans)),
         (writes.replies, _sorted(net.replies, "namespace", "key", values=values_of(writes.replies.columns))),
         (writes.sessions, _by_key(net.sessions, writes.sessions)),
-        (writes.new_leaders, _by_key(net.new_duties, writes.new_leaders)),
-        (writes.leaders, _by_key(net.duties, writes.leaders)),
+        (writes.new_leaders, _by_key(net.new_leaders, writes.new_leaders)),
+        (writes.leaders, _by_key(net.leaders, writes.leaders)),
         (writes.notes, _sorted(net.notes, "run", "id", values=values_of(writes.notes.columns))),
         (writes.new_sinks, _by_key(net.new_sinks, writes.new_sinks)),
         (writes.sinks, _by_key(net.sinks, writes.sinks)),
@@ -84,7 +84,7 @@ def write_plan(net: NetChanges, writes: Writes, known: Known) -> WritePlan:
     return [(write, rows) for write, rows in steps if rows]
 
 
-def is_sure(plan: WritePlan, net: NetChanges, writes: Writes, known: Known) -> bool:
+def is_sure(plan: WritePlan, net: NetChanges, writes: Writes, known: LockedRows) -> bool:
     """Whether all rows that a plan updates certainly exist: locked rows can't be deleted by others."""
     if net.cancelled_work or not (
         net.runs.keys() <= known.runs.keys() and net.jobs.keys() <= known.jobs.keys()

@@ -12,7 +12,7 @@ from holdfast.hosts.cli.json_times import iso
 from holdfast.hosts.cli.run_facts import find_run
 from holdfast.hosts.cli.text_output import place_name
 from holdfast.hosts.inspection.ai_calls import AiCallInfo, AiTotals, ai_calls_of, ai_totals_of
-from holdfast.hosts.text import span
+from holdfast.hosts.text import format_duration
 from holdfast.ports.clock import micros
 
 _NUMBERS = ("calls", "failed", "input", "output", "cost", "took")
@@ -69,7 +69,7 @@ def _totals_table(totals: AiTotals, by: str) -> Table:
             str(part.input_tokens),
             str(part.output_tokens),
             cost,
-            span(round(part.duration.total_seconds() * 1_000_000)),
+            format_duration(round(part.duration.total_seconds() * 1_000_000)),
         )
     return rows
 

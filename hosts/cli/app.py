@@ -14,7 +14,7 @@ import click
 
 from holdfast.hosts.cli.command_table import COMMANDS
 from holdfast.hosts.cli.exit_codes import Exit, exits
-from holdfast.hosts.cli.lazy_commands import late_commands
+from holdfast.hosts.cli.lazy_commands import load_lazy_commands
 from holdfast.hosts.cli.tolerant_stderr import tolerant_stderr
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def command_line() -> None:
 
 def _add_commands() -> None:
     groups = {name: click.Group(name, help=text) for name, text in _GROUPS.items()}
-    for path, command in late_commands(COMMANDS):
+    for path, command in load_lazy_commands(COMMANDS):
         group, _, _ = path.rpartition(" ")
         owner = groups[group] if group else command_line
         if group and group not in command_line.commands:

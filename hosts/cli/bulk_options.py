@@ -13,7 +13,7 @@ from holdfast.hosts.cli.console import Screen, safe
 from holdfast.hosts.cli.engine_options import Target
 from holdfast.hosts.cli.exit_codes import Exit
 from holdfast.hosts.cli.filter_options import filter_options, instant_of, named_texts
-from holdfast.hosts.client.bulk_actions import Action, BulkResult, act_on_all, chosen_runs, command_for
+from holdfast.hosts.client.bulk_actions import Action, BulkResult, action_filter, apply_to_all, command_for
 from holdfast.hosts.inspection.filters import FilterOptions
 from holdfast.ports.persistence import CountRuns
 from holdfast.ports.records import RunStatus
@@ -30,7 +30,7 @@ _DONE: Final[Mapping[str, str]] = {
 
 
 @attrs.frozen(kw_only=True)
-class Many:
+class BulkOptions:
     """The values of `--all`, its filters, `--limit` and `--yes`."""
 
     filters: Mapping[str, object]
@@ -71,7 +71,7 @@ def many_options(body: Callable[..., None]) -> Callable[..., None]:
         filters = {name: options.pop(name) for name in _FILTERS}
         if not all_runs and (yes or limit is not None or any(filters.values())):
             raise click.UsageError("filters, --limit and --yes go with --all")
-        many = Many(filters=filters, limit=limit, yes=yes) if all_runs else None
+        many = BulkOptions(filters=filters, limit=limit, yes=yes) if all_runs else None
         body(many=many, **options)
 
     return with_many
@@ -81,7 +81,7 @@ def act_on_many(
     screen: Screen,
     target: Target,
     words: tuple[str, ...],
-    many: Many,
+    many: BulkOptions,
     action: Action,
     *,
     reason: str,
@@ -94,12 +94,12 @@ def act_on_many(
         core = engine.core
         core.connect()
         options = many.options(core.clock.now(), screen)
-        which = chosen_runs(core, action, options, f"{action.name} --all")
+        which = action_filter(core, action, options, f"{action.name} --all")
         if not many.yes:
             _count(screen, action, core.stores.persistence.read(CountRuns(which)), many.limit)
             return
         command = command_for(action, reason=reason, stage=stage, version=version)
-        result = act_on_all(
+        result = apply_to_all(
             engine.client,
             action,
             which,

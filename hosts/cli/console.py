@@ -19,7 +19,7 @@ from rich.text import Text
 from typing_extensions import override
 
 from holdfast.hosts.cli.exit_codes import Exit, Problem
-from holdfast.hosts.text import shown
+from holdfast.hosts.text import format_instant
 from holdfast.ports.json import compact, parse
 from holdfast.ports.records import Micros
 from holdfast.ports.texts import escape_line, escape_text
@@ -124,7 +124,7 @@ class Screen:
 
     def instant(self, at: Micros, *, fine: bool = False) -> str:
         """Return an instant as local time, or as UTC with `--utc`. `fine` adds fractions of a second."""
-        return shown(at, self.zone, fine=fine)
+        return format_instant(at, self.zone, fine=fine)
 
 
 def safe(text: str) -> str:

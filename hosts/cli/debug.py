@@ -15,7 +15,7 @@ from holdfast.hosts.cli.console import Screen, safe, screen_options
 from holdfast.hosts.cli.engine_options import load_code
 from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
 from holdfast.hosts.cli.history import read_file
-from holdfast.hosts.functions.replay_check import Replayed, replay_here, workflow_of
+from holdfast.hosts.functions.replay_check import ReplayResult, replay_here, workflow_of
 from holdfast.kernel.authoring.functions import Workflow
 
 _OURS: Final = sys.stdlib_module_names | {"holdfast", "attr", "attrs", "cattr", "cattrs", "typing_extensions"}
@@ -64,13 +64,13 @@ class _Debugger(pdb.Pdb):
         super().__init__(skip=("holdfast.*",))  # see also `is_skipped_module`
         self._was_left = False
 
-    def run_from(self, code: CodeType, call: Callable[[], Replayed]) -> Replayed | None:
+    def run_from(self, code: CodeType, call: Callable[[], ReplayResult]) -> ReplayResult | None:
         """Make a call, and stop at the first line of `code`. Returns None if the user quits. Raises CliError."""
         problem = self.set_break(code.co_filename, code.co_firstlineno, temporary=True, funcname=code.co_name)
         if problem:
             raise CliError(Exit.USAGE, "no_source", f"the code can't be stepped through: {problem}")
 
-        def go_on() -> Replayed:
+        def go_on() -> ReplayResult:
             self.set_continue()  # continue to the breakpoint
             return call()
 
@@ -78,7 +78,7 @@ class _Debugger(pdb.Pdb):
         if "PYTHONBREAKPOINT" not in os.environ:  # an explicit choice of `breakpoint()` wins
             sys.breakpointhook = self._break_here
         try:
-            replayed: Replayed | None = self.runcall(go_on)
+            replayed: ReplayResult | None = self.runcall(go_on)
         except Exception:
             if self._was_left:  # the function may turn pdb's BdbQuit into any error of its own
                 return None

@@ -7,7 +7,7 @@ from holdfast.hosts.cli.console import Screen, safe, screen_options
 from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import Exit, exits
 from holdfast.hosts.maintenance.doctor.doctor import FINDINGS
-from holdfast.hosts.maintenance.doctor.findings import Diagnosis, Finding
+from holdfast.hosts.maintenance.doctor.findings import Diagnosis, DoctorFinding
 
 _EXITS = exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.UNHEALTHY)
 
@@ -69,7 +69,7 @@ def _print_findings(screen: Screen, diagnosis: Diagnosis) -> None:
     screen.write(f"{diagnosis.runs:,} runs{blobs}: {what}")
 
 
-def _where(finding: Finding) -> str:
+def _where(finding: DoctorFinding) -> str:
     if finding.run_id is None:
         return ""
     generation = "" if finding.generation in {None, 1} else f", generation {finding.generation}"

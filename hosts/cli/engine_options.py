@@ -19,7 +19,7 @@ from holdfast.hosts.cli.exit_codes import CliError, Exit
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.wiring.registry import Registry
 from holdfast.hosts.wiring.stores import PATIENCE, check_schema, schema_of
-from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.ports.events import EventSink
@@ -180,7 +180,7 @@ def load_code(specs: Sequence[str]) -> Registry:
     `MODULE` means everything in the module, `MODULE:NAME` one engine or workflow. Without arguments, the engine that
     the environment names is used. Raises CliError if there are no workflows.
     """
-    found: dict[int, Definition[object]] = {}
+    found: dict[int, WorkflowDefinition[object]] = {}
     for spec in specs or (default_engine(),):
         module_name, colon, path = spec.partition(":")
         if not _are_names(*module_name.split("."), *(path.split(".") if colon else ())):
@@ -215,13 +215,13 @@ def _are_names(*parts: str) -> bool:
     return all(part.isidentifier() for part in parts)
 
 
-def _workflows_of(values: Sequence[object]) -> list[Definition[object]]:
-    found: list[Definition[object]] = []
+def _workflows_of(values: Sequence[object]) -> list[WorkflowDefinition[object]]:
+    found: list[WorkflowDefinition[object]] = []
     for value in values:
         if isinstance(value, Engine):
             found += value.core.registry.workflows
         elif isinstance(value, Pipeline | Workflow):
-            found.append(cast("Definition[object]", value))
+            found.append(cast("WorkflowDefinition[object]", value))
     return found
 
 

@@ -3,8 +3,8 @@
 from typing import cast
 
 from holdfast.hosts.cli.json_times import iso, seconds_of
-from holdfast.hosts.cli.run_facts import Place, RunFacts, StageStory, row_data
-from holdfast.hosts.cli.step_table import StepStory
+from holdfast.hosts.cli.run_facts import RunDetails, StageItem, StageSummary, row_data
+from holdfast.hosts.cli.step_table import StepSummary
 from holdfast.hosts.inspection.annotations import AnnotationInfo
 from holdfast.hosts.inspection.logs import ProgressInfo
 from holdfast.hosts.inspection.run_info import error_text
@@ -47,7 +47,7 @@ def run_document(run: Run, now: Micros) -> Document:
     }
 
 
-def facts_document(facts: RunFacts) -> Document:
+def facts_document(facts: RunDetails) -> Document:
     """Return a run with its stages, its steps if it is a durable function, and its live jobs."""
     return {
         **run_document(facts.run, facts.now),
@@ -58,7 +58,7 @@ def facts_document(facts: RunFacts) -> Document:
         "history_rows": facts.run.last_row,
         "unread": list(mailbox_from(facts.run.mailbox).unread),
         "annotations": [annotation_document(annotation) for annotation in facts.annotations],
-        "progress": [_progress_document(said) for said in facts.progress],
+        "progress": [_progress_document(info) for info in facts.progress],
         "published": {one.name: cast("object", parse(one.text)) for one in facts.published},
     }
 
@@ -77,7 +77,7 @@ def row_document(row: HistoryRow) -> Document:
     }
 
 
-def note_document(note: OutputRow, place: Place | None) -> Document:
+def note_document(note: OutputRow, place: StageItem | None) -> Document:
     """Return a row of attempt output: a log line, progress or heartbeat details."""
     stage, item = place or (None, None)
     return {
@@ -133,7 +133,7 @@ def run_length(run: Run, now: Micros) -> Micros:
     return max(0, (now if run.ended_at is None else run.ended_at) - run.created_at)
 
 
-def _stage_document(stage: StageStory, now: Micros) -> Document:
+def _stage_document(stage: StageSummary, now: Micros) -> Document:
     return {
         "name": stage.name,
         "mapped": stage.mapped,
@@ -151,7 +151,7 @@ def _stage_document(stage: StageStory, now: Micros) -> Document:
     }
 
 
-def _step_document(step: StepStory) -> Document:
+def _step_document(step: StepSummary) -> Document:
     return {
         "call": step.call,
         "step": step.step,

@@ -18,7 +18,7 @@ DESCRIPTIONS: Final = Path(__file__).with_name("commands.json")
 _HELP: Final = frozenset({"-h", "--help"})
 
 
-class LateCommand(click.Command):
+class LazyCommand(click.Command):
     """A command with stored help. `place` is `module:name` of the real command, which does everything else.
 
     If `obj` of the parent context is callable, it is called without arguments before the real command runs.
@@ -51,11 +51,11 @@ class LateCommand(click.Command):
         return self.load().make_context(info_name, args, parent, **extra)
 
 
-def late_commands(places: Mapping[str, str]) -> Iterator[tuple[str, click.Command]]:
+def load_lazy_commands(places: Mapping[str, str]) -> Iterator[tuple[str, click.Command]]:
     """Yield each path, such as `run list`, with its command. `places` maps paths to `module:name` of real commands."""
     described = _descriptions()
     for path, place in places.items():
-        yield path, LateCommand(path.rpartition(" ")[2], place, described[path])
+        yield path, LazyCommand(path.rpartition(" ")[2], place, described[path])
 
 
 def describe(command: click.Command) -> dict[str, object]:

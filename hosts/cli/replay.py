@@ -13,13 +13,20 @@ from holdfast.hosts.cli.console import Screen, safe, screen_options
 from holdfast.hosts.cli.engine_options import Target, default_engine, load_code
 from holdfast.hosts.cli.exit_codes import Exit, exits
 from holdfast.hosts.cli.history import read_file
-from holdfast.hosts.functions.upgrade_check import LOOKED_AT, Sample, Upgrade, Verdict, check_upgrade, judged
+from holdfast.hosts.functions.upgrade_check import (
+    RUNS_CHECKED_DEFAULT,
+    Sample,
+    UpgradeCheck,
+    UpgradeVerdict,
+    check_upgrade,
+    judge_history,
+)
 from holdfast.hosts.wiring.stores import check_schema
 from holdfast.ports.persistence import CountRuns, RunFilter
 from holdfast.ports.records import ACTIVE
 
-_STYLES: Final = {Verdict.COMPATIBLE: "green", Verdict.NO_CODE: "yellow"}
-_WORDS: Final = {Verdict.NO_CODE: "no code"}
+_STYLES: Final = {UpgradeVerdict.COMPATIBLE: "green", UpgradeVerdict.NO_CODE: "yellow"}
+_WORDS: Final = {UpgradeVerdict.NO_CODE: "no code"}
 
 
 @click.command("replay", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.DIVERGED))
@@ -40,11 +47,11 @@ def replay_history_command(*, screen: Screen, files: tuple[str, ...], modules: t
     no store is needed.
     """
     code = load_code(modules)
-    found: list[Upgrade] = []
+    found: list[UpgradeCheck] = []
     for file in files:
         history = read_file(file)
         with _no_breakpoints():
-            upgrade = judged(history, code.pipeline(history.workflow, history.version))
+            upgrade = judge_history(history, code.find_workflow(history.workflow, history.version))
         found.append(upgrade)
         if not screen.as_json:
             _print_upgrade(screen, upgrade, f"{file}: run ")
@@ -64,9 +71,9 @@ def replay_history_command(*, screen: Screen, files: tuple[str, ...], modules: t
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
-    default=LOOKED_AT,
+    default=RUNS_CHECKED_DEFAULT,
     metavar="N",
-    help=f"At how many runs to look at most; {LOOKED_AT:,}. 0 is all.",
+    help=f"At how many runs to look at most; {RUNS_CHECKED_DEFAULT:,}. 0 is all.",
 )
 @click.option(
     "--sample",
@@ -97,7 +104,7 @@ def check_upgrade_command(
         check_schema(engine.core.stores)
         which = RunFilter(namespace=core.namespace, workflow=workflow, statuses=ACTIVE, newest=True)
         there = sum(core.stores.persistence.read(CountRuns(which)).values())
-        found: list[Upgrade] = []
+        found: list[UpgradeCheck] = []
         upgrades = check_upgrade(
             core,
             workflow=workflow,
@@ -117,12 +124,14 @@ def check_upgrade_command(
                 "compatible": _exit(found) == Exit.OK,
                 "runs": there,
                 "looked_at": len(found),
-                "counts": {verdict.value: counts[verdict] for verdict in Verdict if counts[verdict]},
+                "counts": {verdict.value: counts[verdict] for verdict in UpgradeVerdict if counts[verdict]},
                 "found": [_document(upgrade) for upgrade in found],
             }
         )
     else:
-        summary = ", ".join(f"{counts[one]:,} {_word(one)}" for one in Verdict if counts[one]) or "none"
+        summary = (
+            ", ".join(f"{counts[one]:,} {_word(one)}" for one in UpgradeVerdict if counts[one]) or "none"
+        )
         screen.write(f"{len(found):,} of {there:,} runs that have not ended: {summary}")
     raise SystemExit(_exit(found))
 
@@ -141,14 +150,14 @@ def _no_breakpoints() -> Generator[None]:
         sys.breakpointhook = hook
 
 
-def _exit(found: Sequence[Upgrade]) -> Exit:
-    verdicts = {upgrade.verdict for upgrade in found} - {Verdict.COMPATIBLE}
+def _exit(found: Sequence[UpgradeCheck]) -> Exit:
+    verdicts = {upgrade.verdict for upgrade in found} - {UpgradeVerdict.COMPATIBLE}
     if not verdicts:
         return Exit.OK
-    return Exit.NOT_FOUND if verdicts == {Verdict.NO_CODE} else Exit.DIVERGED
+    return Exit.NOT_FOUND if verdicts == {UpgradeVerdict.NO_CODE} else Exit.DIVERGED
 
 
-def _print_upgrade(screen: Screen, upgrade: Upgrade, what: str = "") -> None:
+def _print_upgrade(screen: Screen, upgrade: UpgradeCheck, what: str = "") -> None:
     style = _STYLES.get(upgrade.verdict, "bold red")
     named = f"{upgrade.workflow}@{upgrade.version}"
     rows = f"{upgrade.rows:,} row{'s' if upgrade.rows != 1 else ''}"
@@ -161,11 +170,11 @@ def _print_upgrade(screen: Screen, upgrade: Upgrade, what: str = "") -> None:
     )
 
 
-def _word(verdict: Verdict) -> str:
+def _word(verdict: UpgradeVerdict) -> str:
     return _WORDS.get(verdict, verdict.value)
 
 
-def _document(upgrade: Upgrade) -> dict[str, object]:
+def _document(upgrade: UpgradeCheck) -> dict[str, object]:
     return {
         "verdict": upgrade.verdict.value,
         "run_id": upgrade.run_id,
@@ -177,5 +186,5 @@ def _document(upgrade: Upgrade) -> dict[str, object]:
         "row": upgrade.row,
         "call": upgrade.call,
         "recorded": upgrade.recorded,
-        "asked": upgrade.asked,
+        "asked": upgrade.requested,
     }

@@ -5,11 +5,11 @@ from typing import Final
 import click
 from rich.text import Text
 
-from holdfast.hosts.cli.bulk_options import Many, act_on_many, many_options
+from holdfast.hosts.cli.bulk_options import BulkOptions, act_on_many, many_options
 from holdfast.hosts.cli.console import Screen, safe, screen_options, status_text
 from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
-from holdfast.hosts.client.bulk_actions import CANCEL, PAUSE, RESUME, TERMINATE, Action, steering
+from holdfast.hosts.client.bulk_actions import CANCEL, PAUSE, RESUME, TERMINATE, Action, build_command
 from holdfast.hosts.client.client import Client
 from holdfast.kernel.commands import Command, RunEnded, RunPaused
 from holdfast.ports.records import TERMINAL, RunStatus
@@ -25,14 +25,14 @@ def _command(action: Action, help: str) -> click.Command:
     @engine_options
     @screen_options
     def change(
-        *, screen: Screen, target: Target, words: tuple[str, ...], reason: str, many: Many | None
+        *, screen: Screen, target: Target, words: tuple[str, ...], reason: str, many: BulkOptions | None
     ) -> None:
         if many is not None:
             act_on_many(screen, target, words, many, action, reason=reason)
             return
         spec, (run_id,) = target.split(words, "ID")
         with target.opened(spec) as engine:
-            command = steering(action, namespace=engine.core.namespace, run_id=run_id, reason=reason)
+            command = build_command(action, namespace=engine.core.namespace, run_id=run_id, reason=reason)
             _carry_out(screen, engine.client, run_id, command)
 
     return change

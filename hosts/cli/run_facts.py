@@ -9,11 +9,11 @@ from typing import Final, cast
 
 import attrs
 
-from holdfast.hosts.cli.step_table import StepStory, add_open_step, add_step
+from holdfast.hosts.cli.step_table import StepSummary, add_open_step, add_step
 from holdfast.hosts.functions.published_values import PublishedValue, published_values
 from holdfast.hosts.inspection.annotations import AnnotationInfo, annotations_of
 from holdfast.hosts.inspection.logs import ProgressInfo, progress_of
-from holdfast.hosts.inspection.open_calls import waits_of
+from holdfast.hosts.inspection.open_calls import open_calls_of
 from holdfast.hosts.inspection.why import blocked_text
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.history.reader import rows_of
@@ -46,12 +46,12 @@ ANNOTATIONS_MAX: Final = 1_000
 _PAGE: Final = 500
 
 Data = Mapping[str, object]
-Place = tuple[str, int | None]
+StageItem = tuple[str, int | None]
 """The name of a stage, and the item's index if the stage is mapped."""
 
 
 @attrs.define(kw_only=True)
-class StageStory:
+class StageSummary:
     """State, attempts and times of one stage."""
 
     name: str
@@ -91,18 +91,18 @@ class StageStory:
 
 
 @attrs.frozen(kw_only=True)
-class RunFacts:
+class RunDetails:
     """One run with its details, at one instant."""
 
     run: Run
     plan: Plan
-    stages: tuple[StageStory, ...]
+    stages: tuple[StageSummary, ...]
     """One for each stage of the plan."""
     jobs: tuple[Job, ...]
     """Live jobs; of maps there may be many."""
     holders: Mapping[str, Session]
     """Sessions that hold jobs, by id."""
-    places: Mapping[int, Place]
+    places: Mapping[int, StageItem]
     """Stages and items, by the numbers of their jobs."""
     now: Micros
     """When the details were read."""
@@ -112,7 +112,7 @@ class RunFacts:
     """Slots in use, for each slot that the run or one of its jobs waits for."""
     annotations: tuple[AnnotationInfo, ...] = ()
     progress: tuple[ProgressInfo, ...] = ()
-    steps: tuple[StepStory, ...] | None = None
+    steps: tuple[StepSummary, ...] | None = None
     """Steps of a durable function, the latest change last; None for a pipeline."""
     blocked: str | None = None
     """Why the run is blocked."""
@@ -142,15 +142,15 @@ def history_of(core: Core, run: str, most: int | None = None) -> Iterator[Histor
         after = rows[-1].number
 
 
-def read_facts(core: Core, run: Run, now: Micros) -> RunFacts:
+def read_run_details(core: Core, run: Run, now: Micros) -> RunDetails:
     """Read the details of a run."""
     plan = core.inputs.plan(run.plan)
     jobs = core.stores.persistence.read(JobsOfRun(run.key)) if run.status not in TERMINAL else ()
     stages = {
-        name: StageStory(name=name, mapped=isinstance(node, MapPlan)) for name, node in plan.nodes.items()
+        name: StageSummary(name=name, mapped=isinstance(node, MapPlan)) for name, node in plan.nodes.items()
     }
-    places: dict[int, Place] = {}
-    steps: dict[str, StepStory] = {}
+    places: dict[int, StageItem] = {}
+    steps: dict[str, StepSummary] = {}
     continues = False
     kept = _generations(core, [part.run for part in run.kept_rows])
     for row in islice(rows_of(core.stores.persistence, run), ROWS_MAX):
@@ -165,7 +165,7 @@ def read_facts(core: Core, run: Run, now: Micros) -> RunFacts:
     _add_open_steps(core, steps, run, jobs, holders, now)
     _add_progress(stages, run, plan, jobs)
     _add_kept(core, stages, run)
-    return RunFacts(
+    return RunDetails(
         run=run,
         plan=plan,
         stages=tuple(stages.values()),
@@ -194,7 +194,7 @@ def row_data(row: HistoryRow) -> dict[str, object]:
     return cast("dict[str, object]", parse(row.data)) if row.data else {}
 
 
-def _add_row(stages: Mapping[str, StageStory], places: dict[int, Place], row: HistoryRow) -> None:
+def _add_row(stages: Mapping[str, StageSummary], places: dict[int, StageItem], row: HistoryRow) -> None:
     stage = stages.get(row.node or "")
     if stage is None:
         return
@@ -205,7 +205,7 @@ def _add_row(stages: Mapping[str, StageStory], places: dict[int, Place], row: Hi
     add_row(stage, row)
 
 
-def add_row(stage: StageStory, row: HistoryRow) -> None:
+def add_row(stage: StageSummary, row: HistoryRow) -> None:
     """Update a stage's details with a row of its history."""
     data = row_data(row)
     started_at = data.get("started_at")
@@ -234,7 +234,7 @@ def add_row(stage: StageStory, row: HistoryRow) -> None:
     stage.last_at = row.at
 
 
-def _add_job(stages: Mapping[str, StageStory], places: dict[int, Place], job: Job) -> None:
+def _add_job(stages: Mapping[str, StageSummary], places: dict[int, StageItem], job: Job) -> None:
     places[job.number] = (job.node, job.item)
     stage = stages.get(job.node)
     if stage is None or job.state is not JobState.LEASED or job.outlives_run:
@@ -246,7 +246,7 @@ def _add_job(stages: Mapping[str, StageStory], places: dict[int, Place], job: Jo
 
 def _add_open_steps(
     core: Core,
-    steps: dict[str, StepStory],
+    steps: dict[str, StepSummary],
     run: Run,
     jobs: Sequence[Job],
     holders: Mapping[str, Session],
@@ -254,7 +254,7 @@ def _add_open_steps(
 ) -> None:
     """Add the steps that the worker of a durable function is running now."""
     held = next((job for job in jobs if job.kind is JobKind.WORKFLOW and job.state is JobState.LEASED), None)
-    waits = None if held is None else waits_of(core, run, now)
+    waits = None if held is None else open_calls_of(core, run, now)
     if held is None or waits is None:
         return
     holder = holders.get(held.session or "")
@@ -264,7 +264,7 @@ def _add_open_steps(
             add_open_step(steps, one, began_at, None if holder is None else holder.host)
 
 
-def _add_progress(stages: Mapping[str, StageStory], run: Run, plan: Plan, jobs: Sequence[Job]) -> None:
+def _add_progress(stages: Mapping[str, StageSummary], run: Run, plan: Plan, jobs: Sequence[Job]) -> None:
     """Set the state of each stage from the run's progress, which is more precise than the history."""
     progress = progress_from(run.progress)
     for number, group in enumerate(plan.groups):
@@ -278,7 +278,7 @@ def _add_progress(stages: Mapping[str, StageStory], run: Run, plan: Plan, jobs: 
                 _add_node(stage, progress.nodes.get(node.name, NodeProgress()), run, jobs)
 
 
-def _add_kept(core: Core, stages: Mapping[str, StageStory], run: Run) -> None:
+def _add_kept(core: Core, stages: Mapping[str, StageSummary], run: Run) -> None:
     """Set the generation that produced the output, for stages that this one has kept."""
     kept = references_from(run.inherited)
     keys = {name: located(run.key, leaf)[0] for name, reference in kept.items() for leaf in leaves(reference)}
@@ -296,7 +296,7 @@ def _generations(core: Core, keys: Iterable[str]) -> dict[str, int]:
     return {run.key: run.generation for run in found}
 
 
-def _add_node(stage: StageStory, node: NodeProgress, run: Run, jobs: Sequence[Job]) -> None:
+def _add_node(stage: StageSummary, node: NodeProgress, run: Run, jobs: Sequence[Job]) -> None:
     if node.map is not None:
         stage.done, stage.total = node.map.done, node.map.total
     if node.output is not None:

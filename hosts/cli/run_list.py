@@ -12,8 +12,14 @@ from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import Exit, exits
 from holdfast.hosts.cli.filter_options import filter_options, instant_of, named_texts
 from holdfast.hosts.cli.json_output import run_document, run_length
-from holdfast.hosts.inspection.filters import CountOptions, ListOptions, Wanted, run_filter, wanted_runs
-from holdfast.hosts.text import span
+from holdfast.hosts.inspection.filters import (
+    CountOptions,
+    ListOptions,
+    RunListQuery,
+    run_filter,
+    run_list_query,
+)
+from holdfast.hosts.text import format_duration
 from holdfast.hosts.wiring.services import Core
 from holdfast.ports.clock import micros
 from holdfast.ports.persistence import CountRuns, ListRuns, RunFilter
@@ -80,14 +86,14 @@ def list_command(
             "after": after,
             "limit": limit or LIMIT,
         }
-        _list(screen, core, wanted_runs(core.namespace, options, "run list"), micros(now))
+        _list(screen, core, run_list_query(core.namespace, options, "run list"), micros(now))
 
 
 def _instant(moment: object, now: datetime, screen: Screen) -> datetime | None:
     return instant_of(cast("datetime | timedelta | None", moment), now, utc=screen.zone is not None)
 
 
-def _list(screen: Screen, core: Core, wanted: Wanted, now: Micros) -> None:
+def _list(screen: Screen, core: Core, wanted: RunListQuery, now: Micros) -> None:
     limit = cast("int", wanted.limit)
     query = ListRuns(wanted.which, after=wanted.after, oldest_first=wanted.oldest_first, limit=limit + 1)
     found = core.stores.persistence.read(query)
@@ -128,7 +134,7 @@ def _show(screen: Screen, runs: tuple[Run, ...], now: Micros) -> None:
             safe(run.id),
             f"{run.workflow}@{run.version}",
             status_text(run.status),
-            span(max(0, now - run.created_at)),
-            span(run_length(run, now)),
+            format_duration(max(0, now - run.created_at)),
+            format_duration(run_length(run, now)),
         )
     screen.write(rows)

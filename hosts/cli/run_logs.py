@@ -53,7 +53,7 @@ def logs_command(
             _show(screen, reader.all())
             return
         while True:
-            _show(screen, reader.look())
+            _show(screen, reader.read_new())
             if reader.ended:
                 return
             time.sleep(FOLLOW_INTERVAL)

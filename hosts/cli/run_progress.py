@@ -15,7 +15,7 @@ from rich.text import Text
 from holdfast.hosts.cli.console import Screen, safe, status_text
 from holdfast.hosts.cli.json_output import run_length
 from holdfast.hosts.cli.text_output import progress_text
-from holdfast.hosts.text import span
+from holdfast.hosts.text import format_duration
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.pipelines.plan import MapPlan, Plan
 from holdfast.kernel.pipelines.progress import NodeProgress, progress_from
@@ -38,7 +38,7 @@ class OpenStage:
 
 
 @attrs.frozen(kw_only=True)
-class View:
+class ProgressSnapshot:
     """The progress of a run at one instant."""
 
     run: Run
@@ -52,7 +52,7 @@ class View:
     """The newest progress of an attempt, as a line of text."""
 
 
-class Watch:
+class ProgressReader:
     """Reads the progress of an active run, repeatedly."""
 
     def __init__(self, core: Core, run: Run) -> None:
@@ -62,7 +62,7 @@ class Watch:
         self._note = ""
         self._message = ""
 
-    def look(self) -> View:
+    def look(self) -> ProgressSnapshot:
         """Return the current progress."""
         (run,) = self._core.stores.persistence.read(RunsByKey((self._key,)))
         self._listen()
@@ -84,12 +84,12 @@ class Watch:
 class Display(Protocol):
     """Shows the progress of a run to people."""
 
-    def show(self, view: View, now: Micros) -> None:
+    def show(self, view: ProgressSnapshot, now: Micros) -> None:
         """Show a view."""
         ...
 
 
-def view_of(run: Run, plan: Plan) -> View:
+def view_of(run: Run, plan: Plan) -> ProgressSnapshot:
     """Return the progress of a run as its row has it."""
     progress = progress_from(run.progress)
     done = [node.name for group in plan.groups[: progress.group] for node in group.nodes]
@@ -103,7 +103,7 @@ def view_of(run: Run, plan: Plan) -> View:
             under_way.append(OpenStage(node.name, at.map.done, at.map.total))
         else:
             under_way.append(OpenStage(node.name, 0 if isinstance(node, MapPlan) else None))
-    return View(run=run, done=tuple(done), open=tuple(under_way), stages=len(plan.nodes))
+    return ProgressSnapshot(run=run, done=tuple(done), open=tuple(under_way), stages=len(plan.nodes))
 
 
 class Bars:
@@ -113,11 +113,11 @@ class Bars:
         self._live = live
         self._spinner = Spinner("dots", style="cyan")
 
-    def show(self, view: View, now: Micros) -> None:
+    def show(self, view: ProgressSnapshot, now: Micros) -> None:
         """See `Display.show`."""
         title = Table.grid(padding=(0, 1))
         name = Text(safe(view.run.id), style="bold")
-        passed = Text(span(run_length(view.run, now)), style="dim")
+        passed = Text(format_duration(run_length(view.run, now)), style="dim")
         workflow = f"{view.run.workflow}@{view.run.version}"
         title.add_row(self._spinner, name, workflow, status_text(view.run.status), passed)
         bars = Table.grid(padding=(0, 1))
@@ -143,7 +143,7 @@ class Lines:
         self._tenths: dict[str, int] = {}
         self._message = ""
 
-    def show(self, view: View, now: Micros) -> None:
+    def show(self, view: ProgressSnapshot, now: Micros) -> None:
         """See `Display.show`."""
         for name in view.done:
             if name not in self._done:

@@ -2,7 +2,7 @@
 
 import click
 
-from holdfast.hosts.cli.bulk_options import Many, act_on_many, many_options
+from holdfast.hosts.cli.bulk_options import BulkOptions, act_on_many, many_options
 from holdfast.hosts.cli.console import Screen, safe, screen_options
 from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import Exit, exits
@@ -17,7 +17,9 @@ from holdfast.kernel.commands import RunRemove
 @many_options
 @engine_options
 @screen_options
-def remove_run_command(*, screen: Screen, target: Target, words: tuple[str, ...], many: Many | None) -> None:
+def remove_run_command(
+    *, screen: Screen, target: Target, words: tuple[str, ...], many: BulkOptions | None
+) -> None:
     """Delete an ended run, with its generations, history and blobs.
 
     Refused until its result is delivered to its parent run and its events to all sinks.

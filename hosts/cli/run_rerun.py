@@ -7,7 +7,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.hosts.cli.bulk_options import Many, act_on_many, many_options
+from holdfast.hosts.cli.bulk_options import BulkOptions, act_on_many, many_options
 from holdfast.hosts.cli.console import Screen, safe, screen_options
 from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import Exit, exits
@@ -49,7 +49,7 @@ def rerun_command(
     version: str | None,
     preview: bool,
     reason: str,
-    many: Many | None,
+    many: BulkOptions | None,
 ) -> None:
     """Run a run again from a stage or a step, as a new generation.
 

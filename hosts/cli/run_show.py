@@ -20,18 +20,18 @@ from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
 from holdfast.hosts.cli.json_output import facts_document, note_document, row_document, run_length
 from holdfast.hosts.cli.run_facts import (
-    Place,
-    RunFacts,
-    StageStory,
+    RunDetails,
+    StageItem,
+    StageSummary,
     find_run,
     history_of,
-    read_facts,
+    read_run_details,
     result_text,
 )
 from holdfast.hosts.cli.step_table import STEPS_SHOWN, steps_table
 from holdfast.hosts.cli.text_output import add_history_row, history_table, note_line, place_name
 from holdfast.hosts.inspection.run_info import error_text
-from holdfast.hosts.text import span
+from holdfast.hosts.text import format_duration
 from holdfast.hosts.wiring.services import Core
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import RunCancelledError, RunFailedError
@@ -91,7 +91,7 @@ def show_command(
         if output:
             screen.value(_output(core, run))
             return
-        facts = read_facts(core, run, micros(core.clock.now()))
+        facts = read_run_details(core, run, micros(core.clock.now()))
         if screen.as_json:
             document = facts_document(facts)
             if history:
@@ -134,7 +134,7 @@ def _reason(run: Run) -> str:
     return str(parse(run.error).get("message", "")) if run.error else ""
 
 
-def _show(screen: Screen, facts: RunFacts, *, verbose: bool) -> None:
+def _show(screen: Screen, facts: RunDetails, *, verbose: bool) -> None:
     screen.write(_facts_table(screen, facts))
     _show_work(screen, facts)
     if not facts.whole:
@@ -162,7 +162,7 @@ def _show(screen: Screen, facts: RunFacts, *, verbose: bool) -> None:
         screen.write(Text(safe_lines(step.traceback.rstrip()), style="dim"))
 
 
-def _show_work(screen: Screen, facts: RunFacts) -> None:
+def _show_work(screen: Screen, facts: RunDetails) -> None:
     """Show the stages of a pipeline, or the steps of a durable function."""
     steps = facts.steps
     if steps is None:
@@ -182,14 +182,14 @@ def _section(screen: Screen, title: str, what: Table | Text) -> None:
     screen.write(what)
 
 
-def _published_table(screen: Screen, facts: RunFacts) -> Table:
+def _published_table(screen: Screen, facts: RunDetails) -> Table:
     rows = table("name", "value", "at", wraps=("value",))
     for one in facts.published:
         rows.add_row(safe(one.name), one_line(one.text), screen.instant(micros(one.at)))
     return rows
 
 
-def _facts_table(screen: Screen, facts: RunFacts) -> Table:
+def _facts_table(screen: Screen, facts: RunDetails) -> Table:
     run = facts.run
     rows = Table.grid(padding=(0, 2))
     rows.add_column(style="dim", no_wrap=True)
@@ -204,11 +204,14 @@ def _facts_table(screen: Screen, facts: RunFacts) -> Table:
     if run.status is RunStatus.PENDING:
         rows.add_row("Waits", _waits(screen, facts))
     rows.add_row(
-        "Created", f"{screen.instant(run.created_at)}  ({span(max(0, facts.now - run.created_at))} ago)"
+        "Created",
+        f"{screen.instant(run.created_at)}  ({format_duration(max(0, facts.now - run.created_at))} ago)",
     )
     if run.ended_at is not None:
         rows.add_row("Ended", screen.instant(run.ended_at))
-    rows.add_row("Duration", span(run_length(run, facts.now)) + ("" if run.ended_at else " so far"))
+    rows.add_row(
+        "Duration", format_duration(run_length(run, facts.now)) + ("" if run.ended_at else " so far")
+    )
     if run.deadline is not None:
         rows.add_row("Deadline", screen.instant(run.deadline))
     rows.add_row("Queue", run.queue + (f", priority {run.priority}" if run.priority else ""))
@@ -221,13 +224,13 @@ def _facts_table(screen: Screen, facts: RunFacts) -> Table:
     return rows
 
 
-def _waits(screen: Screen, facts: RunFacts) -> str:
+def _waits(screen: Screen, facts: RunDetails) -> str:
     """Return what a pending run waits for."""
     run = facts.run
     parts: list[str] = []
     if run.start_at is not None:
         left = run.start_at - facts.now
-        when = f"in {span(left)}" if left > 0 else "due"
+        when = f"in {format_duration(left)}" if left > 0 else "due"
         parts.append(f"for its start at {screen.instant(run.start_at)} ({when})")
     if run.slot is not None:
         taken = f"{facts.slots_used.get(run.slot, 0)} of {run.concurrency_limit} taken"
@@ -235,7 +238,7 @@ def _waits(screen: Screen, facts: RunFacts) -> str:
     return ", then ".join(parts)
 
 
-def _origin(facts: RunFacts) -> str:
+def _origin(facts: RunDetails) -> str:
     run = facts.run
     if facts.continues:
         return f", as which generation {run.generation - 1} went on (--generation {run.generation - 1} shows that)"
@@ -245,7 +248,7 @@ def _origin(facts: RunFacts) -> str:
     return f", which runs generation {run.generation - 1} again {begin}"
 
 
-def _stages_table(facts: RunFacts) -> Table:
+def _stages_table(facts: RunDetails) -> Table:
     rows = table(
         "stage",
         "state",
@@ -263,19 +266,19 @@ def _stages_table(facts: RunFacts) -> Table:
             status_text(stage.state),
             _items(stage),
             str(stage.attempts) if stage.attempts else "",
-            span(length) if length is not None else "",
+            format_duration(length) if length is not None else "",
             Text(_remark(stage), style="dim"),
         )
     return rows
 
 
-def _items(stage: StageStory) -> str:
+def _items(stage: StageSummary) -> str:
     if not stage.mapped or stage.kept_of is not None:
         return ""
     return f"{stage.done}/{'?' if stage.total is None else stage.total}"
 
 
-def _remark(stage: StageStory) -> str:
+def _remark(stage: StageSummary) -> str:
     """Return a remark on a stage: where its output is from, failed and lost attempts."""
     parts: list[str] = []
     if stage.kept_of is not None:
@@ -287,7 +290,7 @@ def _remark(stage: StageStory) -> str:
     return "; ".join(parts)
 
 
-def _jobs_table(screen: Screen, facts: RunFacts, *, verbose: bool) -> Table:
+def _jobs_table(screen: Screen, facts: RunDetails, *, verbose: bool) -> Table:
     epoch = ("epoch",) if verbose else ()
     rows = table("job", "stage", "state", *epoch, "attempts", "", right=("job", "epoch", "attempts"))
     for job in facts.jobs[:JOBS_SHOWN]:
@@ -305,15 +308,15 @@ def _jobs_table(screen: Screen, facts: RunFacts, *, verbose: bool) -> Table:
     return rows
 
 
-def _whereabouts(screen: Screen, facts: RunFacts, job: Job, *, verbose: bool) -> str:
+def _whereabouts(screen: Screen, facts: RunDetails, job: Job, *, verbose: bool) -> str:
     if job.state is JobState.SLEEPING and job.wake_at is not None:
         left = job.wake_at - facts.now
-        return f"wakes in {span(left)}, at {screen.instant(job.wake_at)}" if left > 0 else "due"
+        return f"wakes in {format_duration(left)}, at {screen.instant(job.wake_at)}" if left > 0 else "due"
     if job.state is JobState.LEASED:
         holder = facts.holders.get(job.session or "")
         who = "a worker" if holder is None else safe(holder.host)
         who += f", session {job.session}" if verbose else ""
-        since = "" if job.leased_at is None else f" for {span(max(0, facts.now - job.leased_at))}"
+        since = "" if job.leased_at is None else f" for {format_duration(max(0, facts.now - job.leased_at))}"
         dead = " (lost, about to be freed)" if holder is not None and holder.state != "open" else ""
         return f"held by {who}{since}{dead}"
     if job.state is JobState.LIMITED and job.slot is not None:
@@ -321,17 +324,17 @@ def _whereabouts(screen: Screen, facts: RunFacts, job: Job, *, verbose: bool) ->
     return f"in queue {job.queue}" if job.state is JobState.QUEUED else ""
 
 
-def _progress_table(screen: Screen, facts: RunFacts) -> Table:
+def _progress_table(screen: Screen, facts: RunDetails) -> Table:
     """Return a table of the progress of attempts, the newest first."""
     rows = table("stage", "progress", "", "said at", right=("progress",), wraps=("",))
-    for progress in sorted(facts.progress, key=lambda said: said.at, reverse=True)[:JOBS_SHOWN]:
+    for progress in sorted(facts.progress, key=lambda one: one.at, reverse=True)[:JOBS_SHOWN]:
         share = f"{progress.done / progress.of:.0%}" if progress.of else f"{progress.done:g}"
         place = place_name(progress.stage, progress.item) if progress.stage else f"epoch {progress.epoch}"
         rows.add_row(place, share, Text(one_line(progress.message, 100)), screen.instant(micros(progress.at)))
     return rows
 
 
-def _annotations_table(screen: Screen, facts: RunFacts) -> Table:
+def _annotations_table(screen: Screen, facts: RunDetails) -> Table:
     rows = table("name", "value", "of", "by", "at", "", wraps=("value", ""))
     for annotation in facts.annotations:
         value = annotation.value if isinstance(annotation.value, str) else compact(annotation.value)
@@ -350,7 +353,7 @@ def _annotations_table(screen: Screen, facts: RunFacts) -> Table:
     return rows
 
 
-def _show_log(screen: Screen, core: Core, facts: RunFacts) -> None:
+def _show_log(screen: Screen, core: Core, facts: RunDetails) -> None:
     screen.write("")
     screen.write(heading("Log"))
     is_empty = True
@@ -362,7 +365,7 @@ def _show_log(screen: Screen, core: Core, facts: RunFacts) -> None:
         screen.write(Text("Nothing was logged.", style="dim"))
 
 
-def _place(facts: RunFacts, note: OutputRow) -> Place | None:
+def _place(facts: RunDetails, note: OutputRow) -> StageItem | None:
     return facts.places.get(note.job)
 
 

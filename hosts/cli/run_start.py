@@ -25,7 +25,7 @@ from holdfast.kernel.authoring.options import CONCURRENCY_MAX, PRIORITY_MAX, Sta
 from holdfast.kernel.authoring.stages import ConfigurableStage
 from holdfast.kernel.commands import RunCreated
 from holdfast.kernel.values import decode
-from holdfast.kernel.values.type_forms import NoneType, plain, show
+from holdfast.kernel.values.type_forms import NoneType, show, unwrap
 from holdfast.ports.errors import UnknownWorkflowError
 from holdfast.ports.persistence import SchemaVersion
 from holdfast.ports.urls import shown_url
@@ -135,13 +135,13 @@ def _parted(words: tuple[str, ...]) -> tuple[str, str, str | None]:
     """Split the arguments into ENGINE, WORKFLOW and INPUT. Only an engine's name has a colon. Raises UsageError."""
     if _is_engine(words[1:2]) and not _is_engine(words[:1]):
         raise click.UsageError(f"the engine comes first: holdfast run start {words[1]} {words[0]} ...")
-    spec, rest = (words[0], words[1:]) if ":" in "".join(words[:1]) else (default_engine(), words)
+    spec, arguments = (words[0], words[1:]) if ":" in "".join(words[:1]) else (default_engine(), words)
     if "://" in spec:
         raise click.UsageError(
             f"{shown_url(spec)} is a store's URL, which has no workflows: a start needs MODULE:ENGINE, "
             "as in shop.workflows:engine"
         )
-    match rest:
+    match arguments:
         case ():
             raise click.UsageError("WORKFLOW is missing")
         case (workflow,):
@@ -149,7 +149,7 @@ def _parted(words: tuple[str, ...]) -> tuple[str, str, str | None]:
         case (workflow, text):
             return spec, workflow, text
         case _:
-            raise click.UsageError(f"one word too many: {rest[2]!r}; quote JSON, so that it is one word")
+            raise click.UsageError(f"one word too many: {arguments[2]!r}; quote JSON, so that it is one word")
 
 
 def _is_engine(word: tuple[str, ...]) -> bool:
@@ -207,7 +207,7 @@ def _start(
 
 def _pipeline(core: Core, workflow: str) -> Authored:
     name, _, version = workflow.partition("@")
-    found = core.registry.pipeline(name, version or None)
+    found = core.registry.find_workflow(name, version or None)
     if found is None:
         raise UnknownWorkflowError(name, version or None)
     return found
@@ -231,7 +231,7 @@ def _configured(pipeline: Authored, config: str) -> ConfigurableStage[Any, objec
 def _call(pipeline: Authored, text: str | None) -> Call[object]:
     if isinstance(pipeline, Workflow):
         return Call(pipeline, decode(text or "{}", cast("Any", pipeline.input_type)))
-    takes_nothing = plain(pipeline.input_type) is NoneType
+    takes_nothing = unwrap(pipeline.input_type) is NoneType
     if text is None and not takes_nothing:
         wanted = show(cast("Any", pipeline.input_type))
         raise click.UsageError(

@@ -11,9 +11,9 @@ from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
 from holdfast.hosts.cli.json_output import run_document, run_length
 from holdfast.hosts.cli.run_facts import find_run, result_text
-from holdfast.hosts.cli.run_progress import Watch, display
+from holdfast.hosts.cli.run_progress import ProgressReader, display
 from holdfast.hosts.inspection.run_info import error_text
-from holdfast.hosts.text import span
+from holdfast.hosts.text import format_duration
 from holdfast.hosts.wiring.services import Core
 from holdfast.ports.clock import micros
 from holdfast.ports.json import parse
@@ -74,7 +74,7 @@ def wait_for(screen: Screen, core: Core, run: Run, timeout: float | None) -> Exi
 
 def _ended(screen: Screen, core: Core, run: Run, timeout: float | None, until: float | None) -> Run:
     clock = core.stores.clock
-    watch = Watch(core, run)
+    watch = ProgressReader(core, run)
     future = core.listener.when_ended(run.key)
     try:
         with display(screen) as shown:
@@ -104,7 +104,7 @@ def _ended(screen: Screen, core: Core, run: Run, timeout: float | None, until: f
 
 
 def _show_end(screen: Screen, core: Core, run: Run, now: Micros) -> None:
-    length = span(run_length(run, now))
+    length = format_duration(run_length(run, now))
     line = Text.assemble((safe(run.id), "bold"), " ", status_text(run.status), f" after {length}")
     if run.status is RunStatus.COMPLETED:
         screen.note(line)

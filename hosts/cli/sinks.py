@@ -84,7 +84,7 @@ def sinks_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -> 
                 screen.instant(micros(sink.since)),
                 " ".join(sink.types) or "all",
                 str(sink.failures),
-                str(sink.parked),
+                str(sink.dead_letters),
                 one_line(sink.error or ""),
             )
         screen.write(rows)
@@ -100,5 +100,5 @@ def sink_document(sink: SinkInfo) -> dict[str, object]:
         "failures": sink.failures,
         "retry_at": None if sink.retry_at is None else sink.retry_at.isoformat(),
         "error": sink.error,
-        "parked": sink.parked,
+        "parked": sink.dead_letters,
     }

@@ -10,7 +10,7 @@ from rich.text import Text
 from holdfast.hosts.cli.console import Screen, one_line, safe, status_text, table
 from holdfast.hosts.functions.function_events import raised_from_facts
 from holdfast.hosts.inspection.open_calls import OpenStep
-from holdfast.hosts.text import span
+from holdfast.hosts.text import format_duration
 from holdfast.kernel.history.raised import Raised
 from holdfast.ports.json import parse
 from holdfast.ports.records import HistoryRow, Micros
@@ -30,7 +30,7 @@ _OPEN: Final = ("running", "retrying", "queued")
 
 
 @attrs.frozen(kw_only=True)
-class StepStory:
+class StepSummary:
     """State, tries and times of one call of a step."""
 
     call: str
@@ -71,7 +71,7 @@ class StepStory:
         return self.state not in _OPEN
 
 
-def add_step(steps: dict[str, StepStory], row: HistoryRow, kept_of: int | None = None) -> None:
+def add_step(steps: dict[str, StepSummary], row: HistoryRow, kept_of: int | None = None) -> None:
     """Update the steps, a dict by call, with a history row. The latest change comes last.
 
     `kept_of` is the generation of the row, if it is an earlier one.
@@ -85,7 +85,7 @@ def add_step(steps: dict[str, StepStory], row: HistoryRow, kept_of: int | None =
     began = facts.get("started_at")
     retry_at, host = facts.get("retry_at"), facts.get("host")
     error = cast("Mapping[str, object]", facts.get("error") or {})
-    steps[call] = StepStory(
+    steps[call] = StepSummary(
         call=call,
         step=str(facts.get("step", "")),
         state=state,
@@ -103,10 +103,10 @@ def add_step(steps: dict[str, StepStory], row: HistoryRow, kept_of: int | None =
     )
 
 
-def add_open_step(steps: dict[str, StepStory], one: OpenStep, began_at: Micros, host: str | None) -> None:
+def add_open_step(steps: dict[str, StepSummary], one: OpenStep, began_at: Micros, host: str | None) -> None:
     """Add a step that runs now on `host`. `began_at` is when its try began, or later."""
     before = steps.pop(one.call, None)
-    steps[one.call] = StepStory(
+    steps[one.call] = StepSummary(
         call=one.call,
         step=one.step,
         state="running",
@@ -127,7 +127,7 @@ def step_error(facts: Mapping[str, object]) -> str:
     return f"{raised.type}: {raised.message}" if raised.message else raised.type
 
 
-def steps_table(screen: Screen, steps: tuple[StepStory, ...], now: Micros) -> Table:
+def steps_table(screen: Screen, steps: tuple[StepSummary, ...], now: Micros) -> Table:
     """Return a table of the steps with the latest changes."""
     rows = table(
         "call", "step", "state", "tries", "duration", "ended", "", right=("tries", "duration"), wraps=("",)
@@ -139,14 +139,14 @@ def steps_table(screen: Screen, steps: tuple[StepStory, ...], now: Micros) -> Ta
             safe(story.step),
             status_text(story.state),
             str(story.tries),
-            span(length),
+            format_duration(length),
             screen.instant(story.last_at) if story.is_over else "",
             Text(_remark(screen, story, now), style="dim"),
         )
     return rows
 
 
-def _remark(screen: Screen, story: StepStory, now: Micros) -> str:
+def _remark(screen: Screen, story: StepSummary, now: Micros) -> str:
     parts = [] if story.kept_of is None else [f"of generation {story.kept_of}"]
     parts += [safe(story.site)] if story.site else []
     if story.state == "running":
@@ -154,7 +154,7 @@ def _remark(screen: Screen, story: StepStory, now: Micros) -> str:
         parts.append(f"try {story.tries}{where} since {screen.instant(story.last_at)} or before")
     if story.retry_at is not None:
         left = story.retry_at - now
-        parts.append(f"again in {span(left)}" if left > 0 else "again now")
+        parts.append(f"again in {format_duration(left)}" if left > 0 else "again now")
     if story.lost_attempts:
         parts.append(
             f"lost with its worker {'once' if story.lost_attempts == 1 else f'{story.lost_attempts} times'}"

@@ -6,9 +6,9 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.hosts.cli.console import Screen, one_line, safe, safe_lines, table
-from holdfast.hosts.cli.run_facts import Place, row_data
+from holdfast.hosts.cli.run_facts import StageItem, row_data
 from holdfast.hosts.cli.step_table import step_error
-from holdfast.hosts.text import span
+from holdfast.hosts.text import format_duration
 from holdfast.ports.json import parse
 from holdfast.ports.records import HistoryRow, OutputRow
 
@@ -45,7 +45,7 @@ def add_history_row(rows: Table, screen: Screen, row: HistoryRow) -> None:
     )
 
 
-def note_line(screen: Screen, note: OutputRow, place: Place | None) -> Text:
+def note_line(screen: Screen, note: OutputRow, place: StageItem | None) -> Text:
     """Return a log line of an attempt."""
     content = cast("dict[str, object]", parse(note.data))
     line = Text.assemble(
@@ -90,13 +90,13 @@ def _details(row: HistoryRow) -> str:
         parts.append(f"attempt {data['attempt']}")
     started_at, retry_at = data.get("started_at"), data.get("retry_at")
     if isinstance(started_at, int):
-        parts.append(f"took {span(max(0, row.at - started_at))}")
+        parts.append(f"took {format_duration(max(0, row.at - started_at))}")
     if "host" in data:
         parts.append(f"on {data['host']}")
     if "items" in data:
         parts.append(f"{data['items']} items")
     if isinstance(retry_at, int):
-        parts.append(f"again in {span(max(0, retry_at - row.at))}")
+        parts.append(f"again in {format_duration(max(0, retry_at - row.at))}")
     if "error" in data:
         parts.append(one_line(step_error(data)))
     if "message" in data:

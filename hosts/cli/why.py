@@ -9,7 +9,7 @@ from holdfast.hosts.cli.console import STATUS_STYLES, Screen, safe, screen_optio
 from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import Exit, exits
 from holdfast.hosts.cli.run_facts import find_run
-from holdfast.hosts.inspection.why import Reason, why_of
+from holdfast.hosts.inspection.why import WaitReason, why_of
 
 _EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA)
 
@@ -35,6 +35,6 @@ def why_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -> No
         screen.write(Text(f"- {safe(reason.text)}"))
 
 
-def _document(reason: Reason) -> dict[str, object]:
+def _document(reason: WaitReason) -> dict[str, object]:
     until = None if reason.until is None else reason.until.isoformat().replace("+00:00", "Z")
     return {"code": reason.code, "text": reason.text, "stage": reason.stage, "until": until}

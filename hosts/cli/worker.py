@@ -20,7 +20,7 @@ from holdfast.hosts.cli.filter_options import length
 from holdfast.hosts.cli.process_logs import log_all
 from holdfast.hosts.cli.secrets import WEBHOOK_SECRETS
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.text import span
+from holdfast.hosts.text import format_duration
 from holdfast.hosts.wiring.stores import built_in_sink
 from holdfast.hosts.worker.machine import Phase
 from holdfast.hosts.worker.worker import Worker, WorkerStats
@@ -197,7 +197,7 @@ class Reporter:
         self._thread.join()
         stats = self._worker.stats()
         length = self._clock.monotonic() - self._began_at
-        _log.info("worker stopped after %s: %s", span(round(length * 1_000_000)), _counts(stats))
+        _log.info("worker stopped after %s: %s", format_duration(round(length * 1_000_000)), _counts(stats))
         if self._screen.as_json:
             self._screen.line({"event": "stopped", "seconds": round(length, 3), **attrs.asdict(stats)})
 
@@ -293,6 +293,6 @@ def _counts(stats: WorkerStats) -> str:
         ("sessions lost", stats.sessions_lost),
         ("store errors", stats.store_errors),
         ("events sent", stats.events),
-        ("streams parked", stats.parked),
+        ("streams parked", stats.dead_lettered),
     )
     return ", ".join(f"{count} {name}" for name, count in counts if count or name in {"started", "settled"})

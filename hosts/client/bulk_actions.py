@@ -124,7 +124,7 @@ RERUN: Final = Action(
 REMOVE: Final = Action(name="remove", of=TERMINAL, default_statuses=TERMINAL, at_once=REMOVALS_AT_ONCE)
 
 
-def chosen_runs(core: Core, action: Action, options: FilterOptions, where: str) -> RunFilter:
+def action_filter(core: Core, action: Action, options: FilterOptions, where: str) -> RunFilter:
     """Return the filter for the runs to act on: newest generations, with statuses that allow the action.
 
     Only runs that exist now match; otherwise a bulk action could run for ever. Raises InvalidFilterError if the
@@ -142,7 +142,7 @@ def chosen_runs(core: Core, action: Action, options: FilterOptions, where: str) 
     return attrs.evolve(which, statuses=statuses, created_before=before, newest=True)
 
 
-def act_on_all(
+def apply_to_all(
     dispatcher: Dispatcher,
     action: Action,
     which: RunFilter,
@@ -180,12 +180,12 @@ def command_for(
             version=version,
             reason=reason,
         )
-    return lambda run: steering(
+    return lambda run: build_command(
         action, namespace=run.namespace, run_id=run.id, generation=run.generation, reason=reason
     )
 
 
-def steering(
+def build_command(
     action: Action, *, namespace: str, run_id: str, reason: str, generation: int | None = None
 ) -> RunCancel | RunTerminate | RunPause | RunResume:
     """Return the command for one run, for one of the actions CANCEL, TERMINATE, PAUSE and RESUME."""

@@ -32,16 +32,16 @@ _HOLDERS: Final = (Mapping, Sequence, AbstractSet, partial, SimpleNamespace, Wor
 
 
 @attrs.frozen
-class KnownChannels:
+class ReachableChannels:
     """The channels that a durable function receives from."""
 
     by_name: dict[str, tuple[Inbox[object], ...]]
     """By the name of the channel. Several channels may share a name."""
-    are_all: bool
+    is_complete: bool
     """Whether these are certainly all: False if the function may create channels or get them from outside."""
 
 
-def channels_of(function: Callable[..., object]) -> KnownChannels:
+def channels_of(function: Callable[..., object]) -> ReachableChannels:
     """Return the channels that a function names, directly or through the code that it names."""
     search = _Search(str(getattr(function, "__module__", "")))
     search.add(function)
@@ -49,7 +49,7 @@ def channels_of(function: Callable[..., object]) -> KnownChannels:
     by_name: dict[str, tuple[Inbox[object], ...]] = {}
     for channel in search.channels:
         by_name[channel.name] = (*by_name.get(channel.name, ()), channel)
-    return KnownChannels(by_name, search.is_complete)
+    return ReachableChannels(by_name, search.is_complete)
 
 
 class _Search:

@@ -7,14 +7,14 @@ from typing import Any, TypeVar, cast
 from typing_extensions import override
 
 from holdfast.hosts.client.start_batcher import GroupCommit
-from holdfast.hosts.client.start_commands import Starting, check_call
+from holdfast.hosts.client.start_commands import StartCommandBuilder, check_call
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.execution.threads import starts
-from holdfast.hosts.functions.replay_cache import Followers
+from holdfast.hosts.functions.replay_cache import ReplayCache
 from holdfast.hosts.wiring.interceptors import around_dispatch
-from holdfast.hosts.wiring.payloads import Place
+from holdfast.hosts.wiring.payloads import BlobOwner
 from holdfast.hosts.wiring.services import Core
-from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions, check_options
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.commands import ChannelMessage, Command, RunCreate
@@ -30,9 +30,9 @@ class Client(Dispatcher):
 
     def __init__(self, core: Core) -> None:
         super().__init__(core)
-        self.followers = core.own(Followers())
+        self.followers = core.own(ReplayCache())
         """Replayed functions that answer queries and check updates."""
-        self._starting = Starting(core.namespace, core.registry, self.stored)
+        self._starting = StartCommandBuilder(core.namespace, core.registry, self.stored)
         self._batcher = core.own(GroupCommit(self._dispatch_many))
         self._has_around = around_dispatch(core.interceptors) is not None
 
@@ -67,15 +67,15 @@ class Client(Dispatcher):
 
         Raises SignalRefusedError, InvalidValueError or RunNotFoundError.
         """
-        return self._starting.sent(signal, idempotency_key, run_id, lambda: self._code_of(run_id))
+        return self._starting.channel_message(signal, idempotency_key, run_id, lambda: self._code_of(run_id))
 
-    def _code_of(self, run_id: str) -> Definition[object] | None:
+    def _code_of(self, run_id: str) -> WorkflowDefinition[object] | None:
         core = self.core
         core.connect()
         run = core.stores.persistence.read(FindRun(RunName(core.namespace, run_id)))
         if run is None:
             raise RunNotFoundError(run_id)
-        return None if run.status in TERMINAL else core.registry.pipeline(run.workflow, run.version)
+        return None if run.status in TERMINAL else core.registry.find_workflow(run.workflow, run.version)
 
     def stored(self, text: str, what: str, idempotency_key: str | None) -> Payload:
         """Return the payload of a text that is given to a run. `what` names its kind, in a word."""
@@ -84,7 +84,7 @@ class Client(Dispatcher):
             return Payload(inline=text)
         # The same start, or message, sent again with its key must be the same command, blob included.
         run = _digest(idempotency_key) if idempotency_key else core.stores.ids.new()
-        return core.payloads.put(text, Place(namespace=core.namespace, run=run, stage=what, epoch=0))
+        return core.payloads.put(text, BlobOwner(namespace=core.namespace, run=run, stage=what, epoch=0))
 
 
 def _is_start(command: object) -> bool:

@@ -12,16 +12,16 @@ from typing_extensions import TypeVar
 from holdfast.hosts.client.bulk_actions import (
     BulkResult,
 )
-from holdfast.hosts.client.run_handle import RunHandle, awaited
+from holdfast.hosts.client.run_handle import RunHandle, iterate_in_thread
 from holdfast.hosts.client.sync_engine import SyncEngine
-from holdfast.hosts.events.flusher import Flushed
+from holdfast.hosts.events.flusher import FlushResult
 from holdfast.hosts.events.sinks import (
     DeadLetterInfo,
     SinkInfo,
 )
 from holdfast.hosts.execution.prepared_attempts import Substitute, unchanged
 from holdfast.hosts.execution.threads import in_thread
-from holdfast.hosts.functions.upgrade_check import LOOKED_AT, Sample, Upgrade
+from holdfast.hosts.functions.upgrade_check import RUNS_CHECKED_DEFAULT, Sample, UpgradeCheck
 from holdfast.hosts.inspection.filters import (
     CountOptions,
     FilterOptions,
@@ -35,7 +35,7 @@ from holdfast.hosts.wiring.interceptors import Interceptor
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.wiring.stores import PATIENCE, Stores, open_stores
 from holdfast.kernel.authoring.ai import Price, Redact
-from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions
 from holdfast.kernel.authoring.steps import Step
@@ -76,7 +76,7 @@ class Engine:
         url: str,
         /,
         *,
-        workflows: Iterable[Definition[object]] = (),
+        workflows: Iterable[WorkflowDefinition[object]] = (),
         steps: Iterable[Step[..., Any]] = (),
         blobs: str | BlobStore | None = None,
         transport: str | JobTransport | None = None,
@@ -134,7 +134,7 @@ class Engine:
         stores: Stores,
         /,
         *,
-        workflows: Iterable[Definition[object]] = (),
+        workflows: Iterable[WorkflowDefinition[object]] = (),
         steps: Iterable[Step[..., Any]] = (),
         namespace: str = "default",
         migrate: bool = True,
@@ -207,7 +207,7 @@ class Engine:
             UnavailableError: The store can't be reached. With an idempotency key it is safe to start again.
         """
         handle = await in_thread(partial(self._sync.start, call, **options))
-        return RunHandle(self.client, handle.id, call.definition.output_type, handle.known)
+        return RunHandle(self.client, handle.id, call.definition.output_type, handle.newest_key)
 
     async def start_all(
         self, calls: Iterable[Call[R]], /, **options: Unpack[StartAllOptions]
@@ -231,7 +231,7 @@ class Engine:
         wanted = list(calls)
         handles = await in_thread(partial(self._sync.start_all, wanted, **options))
         return [
-            RunHandle(self.client, handle.id, call.definition.output_type, handle.known)
+            RunHandle(self.client, handle.id, call.definition.output_type, handle.newest_key)
             for call, handle in zip(wanted, handles, strict=True)
         ]
 
@@ -243,7 +243,7 @@ class Engine:
         handle = await self.start(call, **options)
         return await handle.result()
 
-    def handle(self, workflow: Definition[R], id: str, /) -> RunHandle[R]:
+    def handle(self, workflow: WorkflowDefinition[R], id: str, /) -> RunHandle[R]:
         """Return a handle to a run, without checking that the run exists.
 
         Args:
@@ -280,7 +280,7 @@ class Engine:
         Raises:
             InvalidFilterError: An option has an invalid value; raised before the store is read.
         """
-        return awaited(self._sync.runs(**options))
+        return iterate_in_thread(self._sync.runs(**options))
 
     async def count(self, **options: Unpack[CountOptions]) -> dict[RunStatus, int]:
         """Count the runs of this namespace by status. Each requested status has an entry, 0 if no run has it.
@@ -393,7 +393,7 @@ class Engine:
         """Return the sinks of this namespace, sorted by name."""
         return await in_thread(self._sync.sinks)
 
-    async def flush(self, sinks: Mapping[str, EventSink], /) -> Flushed:
+    async def flush(self, sinks: Mapping[str, EventSink], /) -> FlushResult:
         """Deliver events to these sinks until none is due, and return what was delivered.
 
         Workers do this continuously for the sinks that they have.
@@ -414,7 +414,7 @@ class Engine:
             SinkNotFoundError: The sink does not exist.
             RunNotFoundError: The run does not exist.
         """
-        return awaited(self._sync.dead_letters(sink=sink, run_id=run_id))
+        return iterate_in_thread(self._sync.dead_letters(sink=sink, run_id=run_id))
 
     async def replay_dead_letters(
         self, *, sink: str = "", run_id: str = "", skip: bool = False, reason: str = ""
@@ -437,11 +437,11 @@ class Engine:
     def check_upgrade(
         self,
         *,
-        workflow: Definition[Any] | str | None = None,
-        limit: int | None = LOOKED_AT,
+        workflow: WorkflowDefinition[Any] | str | None = None,
+        limit: int | None = RUNS_CHECKED_DEFAULT,
         sample: Sample = "both",
         known_only: bool = False,
-    ) -> AsyncIterator[Upgrade]:
+    ) -> AsyncIterator[UpgradeCheck]:
         """Check whether this engine's code can continue the runs that have not ended. Nothing is written.
 
         Histories of durable functions are replayed, without running steps. For a pipeline's run, the code must have all
@@ -460,7 +460,7 @@ class Engine:
             InvalidArgumentError: An argument has an invalid value; raised before the store is read.
             SchemaError: The store has no tables.
         """
-        return awaited(
+        return iterate_in_thread(
             self._sync.check_upgrade(workflow=workflow, limit=limit, sample=sample, known_only=known_only)
         )
 

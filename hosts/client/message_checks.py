@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import attrs
 
-from holdfast.hosts.client.channel_discovery import KnownChannels, channels_of
+from holdfast.hosts.client.channel_discovery import ReachableChannels, channels_of
 from holdfast.hosts.wiring.registry import Registry
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.signals import Signal
@@ -19,16 +19,16 @@ class MessageChecks:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._known: dict[str, KnownChannels] = {}
+        self._known: dict[str, ReachableChannels] = {}
 
-    def are_needed(self, signal: Signal) -> bool:
+    def may_be_invalid(self, signal: Signal) -> bool:
         """Whether a message may be invalid: it was built by hand, or no workflow has its channel."""
         workflows = [one for one in self._registry.workflows if isinstance(one, Workflow)]
         if not workflows:
             return False
         return not (signal.checked and any(signal.channel in self._of(one).by_name for one in workflows))
 
-    def checked(self, signal: Signal, run_id: str, workflow: Workflow[..., Any]) -> Signal:
+    def check(self, signal: Signal, run_id: str, workflow: Workflow[..., Any]) -> Signal:
         """Return the message as it is to be sent: validated, with defaults filled in.
 
         A message for an unknown channel is passed unchecked if the function's channels can't all be found by
@@ -40,7 +40,7 @@ class MessageChecks:
         """
         known = self._of(workflow)
         channels = known.by_name.get(signal.channel, ())
-        if not channels and known.are_all:
+        if not channels and known.is_complete:
             raise UnknownChannelError(run_id, _unknown(workflow.name, signal.channel, known))
         problems: tuple[str, ...] = ()
         for channel in channels:
@@ -54,14 +54,14 @@ class MessageChecks:
             )
         return signal
 
-    def _of(self, workflow: Workflow[..., Any]) -> KnownChannels:
+    def _of(self, workflow: Workflow[..., Any]) -> ReachableChannels:
         definition = workflow.plan().definition
         if definition not in self._known:
             self._known[definition] = channels_of(workflow.function)
         return self._known[definition]
 
 
-def _unknown(workflow: str, name: str, known: KnownChannels) -> str:
+def _unknown(workflow: str, name: str, known: ReachableChannels) -> str:
     names = sorted(known.by_name)
     text = f"its workflow {workflow!r} has no channel {name!r}"
     if close := get_close_matches(name, names, 1):

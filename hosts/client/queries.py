@@ -11,13 +11,13 @@ from typing import Any, Final, NoReturn, TypeVar, cast
 import attrs
 
 from holdfast.hosts.client.client import Client
-from holdfast.hosts.client.start_commands import as_given
-from holdfast.hosts.execution.off_loop import drive_away
+from holdfast.hosts.client.start_commands import idempotency_payload
+from holdfast.hosts.execution.off_loop import run_off_loop
 from holdfast.hosts.functions.function_events import call_of_update, raised_from_facts
 from holdfast.hosts.functions.history_document import RunHistory, read_history, rows_since, text_of
 from holdfast.hosts.functions.object_state import holdings, is_same, shape
-from holdfast.hosts.functions.replay import Drive
-from holdfast.hosts.functions.replay_cache import Follower, new_follower
+from holdfast.hosts.functions.replay import FunctionReplay
+from holdfast.hosts.functions.replay_cache import CachedReplay, new_follower
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.queries import (
@@ -64,7 +64,7 @@ def answer_query(core: Core, run: Run, name: str, arguments: str) -> str:
     if workflow is None:
         raise UnknownWorkflowError(run.workflow, run.version)
     history = read_history(core, run)
-    return drive_away(lambda: _answer(history, workflow, name, arguments))
+    return run_off_loop(lambda: _answer(history, workflow, name, arguments))
 
 
 @attrs.frozen(kw_only=True)
@@ -98,21 +98,21 @@ def store_update(
     workflow = _code(client.core, run, name)
     is_checked = workflow is not None and call.has_validator is not False and run.status not in TERMINAL
     if workflow is not None and is_checked:
-        arguments = drive_away(lambda: _check(client, run, workflow, call, idempotency_key))
+        arguments = run_off_loop(lambda: _check(client, run, workflow, call, idempotency_key))
     command = RunUpdate(
         namespace=client.core.namespace,
         idempotency_key=idempotency_key,
         run_id=run.id,
         update=name,
         arguments=client.stored(arguments, "update", idempotency_key),
-        given=as_given(call.given or call.arguments, arguments) if idempotency_key else None,
+        given=idempotency_payload(call.given or call.arguments, arguments) if idempotency_key else None,
         checked=call.checked or is_checked,
     )
     reply = client.dispatch(command)
     return StoredUpdate(run_id=run.id, run=reply.run, update=call.update, number=reply.number)
 
 
-class Reply:
+class UpdateReplyReader:
     """A reader of the reply to a stored update.
 
     It reads each history row once, and follows the run to later generations.
@@ -121,7 +121,7 @@ class Reply:
     def __init__(self, core: Core, stored: StoredUpdate) -> None:
         self._core = core
         self._stored: StoredUpdate = stored
-        self.seen: int = stored.number
+        self.last_read_row: int = stored.number
         """The number of the last history row read."""
 
     @property
@@ -129,7 +129,7 @@ class Reply:
         """The key of the generation that has the update."""
         return self._stored.run
 
-    def look(self) -> str | None:
+    def read_reply(self) -> str | None:
         """Return the JSON text of the reply; None if there is no reply yet.
 
         Raises:
@@ -142,8 +142,8 @@ class Reply:
         while True:
             # The run's row first: if it has ended then, the history read afterwards is complete.
             runs = read(RunsByKey((self.run,)))
-            while rows := read(HistoryOf(self.run, self.seen, _PAGE)):
-                self.seen = rows[-1].number
+            while rows := read(HistoryOf(self.run, self.last_read_row, _PAGE)):
+                self.last_read_row = rows[-1].number
                 for row in rows:
                     if (payload := self._answer_in(row)) is not None:
                         return self._core.payloads.get(payload)
@@ -171,7 +171,7 @@ class Reply:
                 facts = cast("Mapping[str, object]", parse(row.data or "{}"))
                 if row.type == "update.received" and facts.get("again") == stored.number:
                     self._go_on(following.key, row.number, row.number)
-                    self.seen = row.number
+                    self.last_read_row = row.number
                     return True
         return False
 
@@ -179,7 +179,7 @@ class Reply:
         self._stored = StoredUpdate(
             run_id=self._stored.run_id, run=run, update=self._stored.update, number=number
         )
-        self.seen = seen
+        self.last_read_row = seen
 
     def _answer_in(self, row: HistoryRow) -> Payload | None:
         if row.type not in UPDATE_ANSWERS:
@@ -201,7 +201,7 @@ def _end_in_words(run: Run) -> str:
 
 
 def _code(core: Core, run: Run, name: str) -> Workflow[..., object] | None:
-    code = core.registry.pipeline(run.workflow, run.version)
+    code = core.registry.find_workflow(run.workflow, run.version)
     if code is None:
         return None
     if not isinstance(code, Workflow):
@@ -214,7 +214,7 @@ def _code(core: Core, run: Run, name: str) -> Workflow[..., object] | None:
 @contextmanager
 def _replayed(history: RunHistory, workflow: Workflow[..., object]) -> Generator[FunctionMachine]:
     machine = workflow.machine(history.input, began_at=history.began_at, seed=history.key)
-    drive = Drive(machine, text_of)
+    drive = FunctionReplay(machine, text_of)
     try:
         drive.open(history.rows)
         if drive.fault is not None:
@@ -226,11 +226,11 @@ def _replayed(history: RunHistory, workflow: Workflow[..., object]) -> Generator
 
 def _answer(history: RunHistory, workflow: Workflow[..., object], name: str, arguments: str) -> str:
     with _replayed(history, workflow) as machine:
-        state, query = _found(history.id, machine, name, query_of)
-        return _looked(history, machine, state, query, arguments)
+        state, query = _exposed_method(history.id, machine, name, query_of)
+        return _run_query(history, machine, state, query, arguments)
 
 
-def _looked(
+def _run_query(
     history: RunHistory,
     machine: FunctionMachine,
     state: object,
@@ -262,13 +262,13 @@ def _check(
 
     The replayed function is cached, so the next check only applies the new history rows.
     """
-    follower = _followed(client, run, workflow)
+    follower = _current_replay(client, run, workflow)
     is_kept = False
     try:
         if idempotency_key is not None and idempotency_key in follower.keys:
             is_kept = True  # the first call with this key was validated, and the state may have changed since
             return call.arguments
-        state, update = _found(run.id, follower.machine, call.update, update_of)
+        state, update = _exposed_method(run.id, follower.machine, call.update, update_of)
         before = holdings(state)
         try:
             follower.machine.looked_at(lambda: update.check(state, call.arguments))
@@ -284,7 +284,7 @@ def _check(
             follower.drive.close()
 
 
-def _followed(client: Client, run: Run, workflow: Workflow[..., object]) -> Follower:
+def _current_replay(client: Client, run: Run, workflow: Workflow[..., object]) -> CachedReplay:
     """Return the replayed function of a run up to its last row, from the cache if possible."""
     follower = client.followers.take(run.key, workflow)
     new_rows: Sequence[HistoryRow] = ()
@@ -322,7 +322,7 @@ def _reject(run_id: str, update: str, reason: Exception) -> NoReturn:
     raise UpdateRejectedError(run_id, update, error_words(reason)) from reason
 
 
-def _found(
+def _exposed_method(
     run_id: str, machine: FunctionMachine, name: str, found_in: Callable[[object, str], T | None]
 ) -> tuple[object, T]:
     """Return the exposed object with this query or update, and the method. Raises NotExposedError."""

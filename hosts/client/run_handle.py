@@ -9,7 +9,13 @@ import anyio
 from typing_extensions import TypeForm, TypeVar
 
 from holdfast.hosts.client.client import Client
-from holdfast.hosts.client.sync_run_handle import CLOSED, SyncRunHandle, no_reply, seconds_of, too_long
+from holdfast.hosts.client.sync_run_handle import (
+    CLOSED,
+    SyncRunHandle,
+    result_timeout_message,
+    seconds_of,
+    update_timeout_message,
+)
 from holdfast.hosts.execution.artifacts import ArtifactInfo
 from holdfast.hosts.execution.event_loops import caller_into_loop
 from holdfast.hosts.execution.threads import in_thread
@@ -28,7 +34,7 @@ from holdfast.hosts.inspection.logs import (
 )
 from holdfast.hosts.inspection.messages import MessageInfo
 from holdfast.hosts.inspection.run_info import RunEvent, RunInfo
-from holdfast.hosts.inspection.why import Reason
+from holdfast.hosts.inspection.why import WaitReason
 from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.authoring.queries import QueryCall, UpdateCall
 from holdfast.kernel.authoring.signals import Signal
@@ -99,7 +105,7 @@ class RunHandle(Generic[Out]):
         until = None if seconds is None else anyio.current_time() + seconds
         while True:
             # Subscribe before reading: a run that ends in between would go unnoticed.
-            listened = self._sync.known
+            listened = self._sync.newest_key
             end = None if listened is None else self._core.listener.when_ended(listened)
             try:
                 run = await in_thread(self._sync.row)
@@ -109,7 +115,7 @@ class RunHandle(Generic[Out]):
                     with anyio.fail_after(None if until is None else until - anyio.current_time()):
                         run = await _resolved(end)
             except TimeoutError:
-                raise TimeoutError(too_long(self.id, timeout)) from None
+                raise TimeoutError(result_timeout_message(self.id, timeout)) from None
             finally:
                 if end is not None:
                     end.cancel()
@@ -150,14 +156,15 @@ class RunHandle(Generic[Out]):
         return await in_thread(partial(self._sync.export_history, generation=generation))
 
     async def annotate(
-        self, said: Mapping[str, object], /, **options: Unpack[AnnotateOptions]
+        self, values: Mapping[str, object], /, **options: Unpack[AnnotateOptions]
     ) -> RunAnnotated:
         """Attach annotations to the run: JSON values by name. They are never changed; annotating again adds new ones.
 
         Runs are found by annotations that are strings: `engine.runs(annotations={...})`.
 
         Args:
-            said: 1 to 100 values by name. A name has at most 200 characters, a value at most 16,384 characters as JSON.
+            values: 1 to 100 values by name. A name has at most 200 characters, a value at most 16,384 characters
+                as JSON.
             options: `actor` (the author), `reason`, `stage` and `item` (what it is about, if not the whole run), and
                 `key` (annotate only once under this key). See `AnnotateOptions`.
 
@@ -170,7 +177,7 @@ class RunHandle(Generic[Out]):
             InvalidCommandError: A name or value is too long, or the stage does not exist.
             InvalidArgumentError: An option has the wrong type.
         """
-        return await in_thread(partial(self._sync.annotate, said, **options))
+        return await in_thread(partial(self._sync.annotate, values, **options))
 
     async def annotations(self, **options: Unpack[AnnotationOptions]) -> AsyncIterator[AnnotationInfo]:
         """Return the annotations of the run, oldest first. They are read page by page.
@@ -184,7 +191,7 @@ class RunHandle(Generic[Out]):
             InvalidFilterError: An option has an invalid value.
         """
         found = await in_thread(partial(self._sync.annotations, **options))
-        async for one in awaited(found):
+        async for one in iterate_in_thread(found):
             yield one
 
     async def logs(self, *, follow: bool = False, **options: Unpack[LogOptions]) -> AsyncIterator[LogLine]:
@@ -200,10 +207,10 @@ class RunHandle(Generic[Out]):
         """
         reader = await in_thread(self._sync.log_reader, options)
         if not follow:
-            async for line in awaited(reader.all()):
+            async for line in iterate_in_thread(reader.all()):
                 yield line
         while follow:
-            for line in await in_thread(reader.look):
+            for line in await in_thread(reader.read_new):
                 yield line
             if reader.ended:
                 return
@@ -246,7 +253,7 @@ class RunHandle(Generic[Out]):
             InvalidFilterError: An option has an invalid value.
         """
         found = await in_thread(partial(self._sync.ai_calls, **options))
-        async for one in awaited(found):
+        async for one in iterate_in_thread(found):
             yield one
 
     async def ai_totals(
@@ -396,18 +403,18 @@ class RunHandle(Generic[Out]):
             EngineClosedError: The engine was closed during the wait.
         """
         seconds = seconds_of(timeout, "update")
-        send = partial(self._sync.ask_update, call, idempotency_key=idempotency_key)
+        send = partial(self._sync.submit_update, call, idempotency_key=idempotency_key)
         reply = await in_thread(send)
         try:
             with anyio.fail_after(seconds):
-                while (text := await in_thread(reply.look)) is None:
-                    future = self._core.listener.when_past(reply.run, reply.seen)
+                while (text := await in_thread(reply.read_reply)) is None:
+                    future = self._core.listener.when_past(reply.run, reply.last_read_row)
                     try:
                         await _resolved(future)
                     finally:
                         future.cancel()
         except TimeoutError:
-            raise TimeoutError(no_reply(self.id, call.update, timeout)) from None
+            raise TimeoutError(update_timeout_message(self.id, call.update, timeout)) from None
         return call.decoded(text)
 
     @overload
@@ -521,7 +528,7 @@ class RunHandle(Generic[Out]):
         """Return what `rerun_from` would do now, without changing anything. Raises the same errors."""
         return await in_thread(partial(self._sync.preview_rerun, point, row=row, version=version))
 
-    async def why(self) -> tuple[Reason, ...]:
+    async def why(self) -> tuple[WaitReason, ...]:
         """Explain what the run waits for, or how it ended: one reason per cause. Raises RunNotFoundError."""
         return await in_thread(self._sync.why)
 
@@ -544,7 +551,7 @@ class RunHandle(Generic[Out]):
         return await in_thread(partial(self._sync.wake, stage, item=item))
 
 
-async def awaited(found: Iterator[T]) -> AsyncIterator[T]:
+async def iterate_in_thread(found: Iterator[T]) -> AsyncIterator[T]:
     """Yield the elements of a blocking iterator; each is fetched in a thread."""
     nothing = object()
     following: Callable[[], object] = partial(next, found, nothing)

@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 COMMANDS_MAX: Final = 100
 """The maximum number of commands in one transaction."""
-UNDER_WAY_MAX: Final = 2
+TRANSACTIONS_MAX: Final = 2
 """The maximum number of concurrent transactions: while the store executes one, the next is prepared.
 
 The next one starts when as many commands wait as the last one had, or when none is running. Starting it whenever one
@@ -29,7 +29,7 @@ def _locked() -> threading.Lock:
 
 
 @attrs.define(eq=False)
-class _One:
+class _PendingCommand:
     command: Command[Any]
     woken: threading.Lock = attrs.field(factory=_locked)
     """Released when the command has an answer, or when its thread is to send the next batch.
@@ -55,7 +55,7 @@ class GroupCommit:
     def renew(self) -> None:
         """Reset the state. A forked child calls this: the waiting threads exist only in its parent."""
         self._lock = threading.Lock()
-        self._waiting: deque[_One] = deque()
+        self._waiting: deque[_PendingCommand] = deque()
         self._under_way = 0
         self._is_called = False
         """Whether a thread is about to send the waiting commands."""
@@ -64,7 +64,7 @@ class GroupCommit:
 
     def dispatch(self, command: Command[R]) -> R:
         """Dispatch a command and return its reply. Raises its CommandError, or the error of the whole batch."""
-        one = _One(command)
+        one = _PendingCommand(command)
         with self._lock:
             if not self._under_way:
                 self._under_way = 1
@@ -83,7 +83,7 @@ class GroupCommit:
             raise one.answer
         return cast("R", one.answer)
 
-    def _wait(self, one: _One) -> None:
+    def _wait(self, one: _PendingCommand) -> None:
         try:
             one.woken.acquire()
         except BaseException:  # Ctrl-C
@@ -96,7 +96,7 @@ class GroupCommit:
                     self._waiting.remove(one)
             raise
 
-    def _send(self, one: _One) -> None:
+    def _send(self, one: _PendingCommand) -> None:
         """Send a command together with the waiting ones."""
         with self._lock:
             others = [self._waiting.popleft() for _ in range(min(len(self._waiting), COMMANDS_MAX - 1))]
@@ -121,7 +121,7 @@ class GroupCommit:
     def _wake_sender(self) -> None:
         """Let the first waiting thread send the next batch, if it is time. Call with the lock held."""
         enough = 1 if not self._under_way else self._last_size
-        if not self._is_called and self._under_way < UNDER_WAY_MAX and len(self._waiting) >= enough:
+        if not self._is_called and self._under_way < TRANSACTIONS_MAX and len(self._waiting) >= enough:
             self._under_way += 1
             self._is_called = True
             first = self._waiting.popleft()

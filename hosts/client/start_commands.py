@@ -8,12 +8,12 @@ from typing import Literal, TypedDict
 from holdfast.hosts.client.message_checks import MessageChecks
 from holdfast.hosts.wiring.payloads import INLINE_MAX
 from holdfast.hosts.wiring.registry import Registry
-from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.options import StartOptions
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.authoring.stage_overrides import stage_overrides
-from holdfast.kernel.commands import ChannelMessage, NamedValue, RunCreate, StageOverride
+from holdfast.kernel.commands import ChannelMessage, NewAnnotation, RunCreate, StageOverride
 from holdfast.kernel.values import encode
 from holdfast.ports.clock import micros
 from holdfast.ports.durations import length_of
@@ -27,7 +27,7 @@ from holdfast.ports.structs import frozen
 class _Started:
     """A workflow to be started, with the overrides of its stages."""
 
-    definition: Definition[object]
+    definition: WorkflowDefinition[object]
     name: str
     version: str
     input_type: object
@@ -45,14 +45,14 @@ class _SharedFields(TypedDict):
     queue: str | None
     priority: int
     attributes: str | None
-    annotations: tuple[NamedValue, ...]
+    annotations: tuple[NewAnnotation, ...]
     start_at: Micros | None
     deadline: Micros | None
     concurrency_key: str | None
     concurrency_limit: int
 
 
-class Starting:
+class StartCommandBuilder:
     """Builds the commands that start runs.
 
     `stored` returns the payload of a text, given what it is (`input`, `signal`) and the idempotency key.
@@ -92,7 +92,9 @@ class Starting:
                     workflow=workflow.name,
                     version=workflow.version,
                     input=payload,
-                    given=None if key is None else as_given(encode(call.value, workflow.input_type), text),
+                    given=None
+                    if key is None
+                    else idempotency_payload(encode(call.value, workflow.input_type), text),
                     overrides=workflow.overrides,
                     signals=self._all_sent(signals, key, shared["id"] or "", definition) if signals else (),
                     **shared,
@@ -101,37 +103,37 @@ class Starting:
         return made
 
     def _all_sent(
-        self, signals: Iterable[Signal], key: str | None, run_id: str, definition: Definition[object]
+        self, signals: Iterable[Signal], key: str | None, run_id: str, definition: WorkflowDefinition[object]
     ) -> tuple[ChannelMessage, ...]:
         return tuple(
-            self.sent(signal, f"{key}/{number}" if key else None, run_id, lambda: definition)
+            self.channel_message(signal, f"{key}/{number}" if key else None, run_id, lambda: definition)
             for number, signal in enumerate(signals)
         )
 
-    def sent(
+    def channel_message(
         self,
         signal: Signal,
         idempotency_key: str | None,
         run_id: str = "",
-        workflow: Callable[[], Definition[object] | None] = lambda: None,
+        workflow: Callable[[], WorkflowDefinition[object] | None] = lambda: None,
     ) -> ChannelMessage:
         """Return a message to a run as it is stored. It is checked if `workflow` returns the code of the run.
 
         Raises SignalRefusedError or InvalidValueError.
         """
         as_made = signal.text
-        if self._checks.are_needed(signal) and isinstance(code := workflow(), Workflow):
-            signal = self._checks.checked(signal, run_id, code)
+        if self._checks.may_be_invalid(signal) and isinstance(code := workflow(), Workflow):
+            signal = self._checks.check(signal, run_id, code)
         return ChannelMessage(
             channel=signal.channel,
             payload=self._stored(signal.text, "signal", idempotency_key),
             checked=signal.checked,
-            given=as_given(as_made, signal.text) if idempotency_key else None,
+            given=idempotency_payload(as_made, signal.text) if idempotency_key else None,
         )
 
-    def _started(self, definition: Definition[object], options: StartOptions) -> _Started:
+    def _started(self, definition: WorkflowDefinition[object], options: StartOptions) -> _Started:
         name, version = definition.name, definition.version
-        if self._registry.pipeline(name, version) is not definition:
+        if self._registry.find_workflow(name, version) is not definition:
             raise UnknownWorkflowError(name, version)
         overrides = stage_overrides(definition, options.get("overrides", ()))
         return _Started(definition, name, version, definition.input_type, overrides)
@@ -149,7 +151,7 @@ class Starting:
             priority=options.get("priority", 0),
             attributes=canonical(attributes) if attributes else None,
             annotations=tuple(
-                NamedValue(name=name, value=encode(value, object))
+                NewAnnotation(name=name, value=encode(value, object))
                 for name, value in options.get("annotations", {}).items()
             ),
             start_at=None if start_at is None else micros(start_at),
@@ -159,7 +161,7 @@ class Starting:
         )
 
 
-def as_given(given: str, text: str) -> Payload | None:
+def idempotency_payload(given: str, text: str) -> Payload | None:
     """Return what identifies a repeated command if its stored text has defaults added; None if it has not.
 
     The payload is only compared, never stored. A long text is replaced by its hash.
@@ -174,5 +176,5 @@ def as_given(given: str, text: str) -> Payload | None:
 def check_call(call: object) -> None:
     """Raise InvalidArgumentError if this is not the call of a workflow."""
     if not isinstance(call, Call):
-        hint = f"; call it with its input: {call.name}(...)" if isinstance(call, Definition) else ""
+        hint = f"; call it with its input: {call.name}(...)" if isinstance(call, WorkflowDefinition) else ""
         raise InvalidArgumentError("call", f"a start takes the call of a workflow, not {call!r}{hint}")

@@ -16,13 +16,13 @@ from holdfast.hosts.client.bulk_actions import (
     TERMINATE,
     Action,
     BulkResult,
-    act_on_all,
-    chosen_runs,
+    action_filter,
+    apply_to_all,
     command_for,
 )
 from holdfast.hosts.client.client import Client
 from holdfast.hosts.client.sync_run_handle import STAGE, SyncRunHandle, result_of_new
-from holdfast.hosts.events.flusher import Flushed, Flusher
+from holdfast.hosts.events.flusher import Flusher, FlushResult
 from holdfast.hosts.events.sinks import (
     DeadLetterInfo,
     SinkInfo,
@@ -33,22 +33,22 @@ from holdfast.hosts.events.sinks import (
     replay_dead_letters,
 )
 from holdfast.hosts.execution.prepared_attempts import Substitute, unchanged
-from holdfast.hosts.functions.upgrade_check import LOOKED_AT, Sample, Upgrade, check_upgrade
+from holdfast.hosts.functions.upgrade_check import RUNS_CHECKED_DEFAULT, Sample, UpgradeCheck, check_upgrade
 from holdfast.hosts.inspection.filters import (
     CountOptions,
     FilterOptions,
     ListOptions,
-    Wanted,
+    RunListQuery,
     checked_limit,
     run_filter,
-    wanted_runs,
+    run_list_query,
 )
 from holdfast.hosts.inspection.run_info import RunInfo, infos_of
 from holdfast.hosts.maintenance.doctor.doctor import FINDINGS, examine
 from holdfast.hosts.maintenance.doctor.findings import Diagnosis
 from holdfast.hosts.wiring.services import Core
-from holdfast.kernel.authoring.calls import Call, Definition
-from holdfast.kernel.authoring.nodes import AnyNode, Node
+from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
+from holdfast.kernel.authoring.nodes import AnyNode, PlanNode
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions, check_options
 from holdfast.kernel.commands import (
     StagesWoken,
@@ -162,7 +162,7 @@ class SyncEngine:
         handle, is_new = self._start(call, options)
         return result_of_new(handle) if is_new else handle.result()
 
-    def handle(self, workflow: Definition[R], id: str, /) -> SyncRunHandle[R]:
+    def handle(self, workflow: WorkflowDefinition[R], id: str, /) -> SyncRunHandle[R]:
         """Return a handle to a run, without checking that the run exists.
 
         Args:
@@ -172,7 +172,7 @@ class SyncEngine:
         Raises:
             InvalidArgumentError: `workflow` is not a workflow, or `id` is not a string.
         """
-        is_workflow = an("a workflow, as the pipeline that was started, and not its name", Definition)
+        is_workflow = an("a workflow, as the pipeline that was started, and not its name", WorkflowDefinition)
         check("handle", is_workflow, workflow=workflow)
         check("handle", TEXT, id=id)
         return SyncRunHandle(self.client, id, workflow.output_type)
@@ -203,7 +203,7 @@ class SyncEngine:
         Raises:
             InvalidFilterError: An option has an invalid value; raised before the store is read.
         """
-        return self._listed(wanted_runs(self.core.namespace, options, "runs"))
+        return self._listed(run_list_query(self.core.namespace, options, "runs"))
 
     def count(self, **options: Unpack[CountOptions]) -> dict[RunStatus, int]:
         """Count the runs of this namespace by status. Each requested status has an entry, 0 if no run has it.
@@ -289,7 +289,7 @@ class SyncEngine:
             limit: The maximum number of runs; no limit if omitted.
             which: Filters, as for `cancel_all`.
         """
-        name = stage.name if isinstance(stage, Node) else stage
+        name = stage.name if isinstance(stage, PlanNode) else stage
         return self._act(RERUN, which, reason, limit, stage=name, version=version)
 
     def _act(
@@ -306,9 +306,9 @@ class SyncEngine:
         check(f"{action.name}_all", TEXT, reason=reason)
         check(f"{action.name}_all", STAGE.or_none, stage=stage)
         check(f"{action.name}_all", TEXT.or_none, version=version)
-        runs = chosen_runs(self.core, action, which, f"{action.name} all")
+        runs = action_filter(self.core, action, which, f"{action.name} all")
         command = command_for(action, reason=reason, stage=stage, version=version)
-        return act_on_all(self.client, action, runs, command, limit=limit)
+        return apply_to_all(self.client, action, runs, command, limit=limit)
 
     def register_sink(
         self, name: str, /, *, since: datetime | None = None, types: Collection[str] = ()
@@ -337,7 +337,7 @@ class SyncEngine:
         """Return the sinks of this namespace, sorted by name."""
         return list_sinks(self.core)
 
-    def flush(self, sinks: Mapping[str, EventSink], /) -> Flushed:
+    def flush(self, sinks: Mapping[str, EventSink], /) -> FlushResult:
         """Deliver events to these sinks until none is due, and return what was delivered.
 
         Workers do this continuously for the sinks that they have.
@@ -385,11 +385,11 @@ class SyncEngine:
     def check_upgrade(
         self,
         *,
-        workflow: Definition[Any] | str | None = None,
-        limit: int | None = LOOKED_AT,
+        workflow: WorkflowDefinition[Any] | str | None = None,
+        limit: int | None = RUNS_CHECKED_DEFAULT,
         sample: Sample = "both",
         known_only: bool = False,
-    ) -> Iterator[Upgrade]:
+    ) -> Iterator[UpgradeCheck]:
         """Check whether this engine's code can continue the runs that have not ended. Nothing is written.
 
         Histories of durable functions are replayed, without running steps. For a pipeline's run, the code must have all
@@ -435,7 +435,7 @@ class SyncEngine:
         check("doctor", TRUTH, repair=repair, blobs=blobs, all_namespaces=all_namespaces)
         return examine(self.core, repair=repair, blobs=blobs, limit=limit, all_namespaces=all_namespaces)
 
-    def _listed(self, wanted: Wanted) -> Iterator[RunInfo]:
+    def _listed(self, wanted: RunListQuery) -> Iterator[RunInfo]:
         after, left = wanted.after, wanted.limit
         while left is None or left > 0:
             page = _PAGE if left is None else min(_PAGE, left)

@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, Literal, Unpack, cast, overload
 from typing_extensions import TypeForm, TypeVar
 
 from holdfast.hosts.client.client import Client
-from holdfast.hosts.client.queries import Reply, answer_query, store_update
+from holdfast.hosts.client.queries import UpdateReplyReader, answer_query, store_update
 from holdfast.hosts.execution.artifacts import (
     ArtifactInfo,
     artifact_bytes,
@@ -46,9 +46,9 @@ from holdfast.hosts.inspection.run_info import (
     info_of,
     raised_of,
 )
-from holdfast.hosts.inspection.why import Reason, why_of
+from holdfast.hosts.inspection.why import WaitReason, why_of
 from holdfast.hosts.wiring.services import Core
-from holdfast.kernel.authoring.nodes import AnyNode, Node
+from holdfast.kernel.authoring.nodes import AnyNode, PlanNode
 from holdfast.kernel.authoring.queries import QueryCall, UpdateCall
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.authoring.steps import Step
@@ -109,7 +109,7 @@ class SyncRunHandle(Generic[Out]):
         self._core = client.core
         self._output_type = output_type
         self.id = id
-        self.known = key
+        self.newest_key = key
         """The key of the newest generation that this handle has read; None before the first read."""
 
     @property
@@ -153,7 +153,7 @@ class SyncRunHandle(Generic[Out]):
         until = None if seconds is None else monotonic() + seconds
         while True:
             # Subscribe before reading: a run that ends in between would go unnoticed.
-            listened = self.known
+            listened = self.newest_key
             end = None if listened is None else self._core.listener.when_ended(listened)
             try:
                 run = self.row()
@@ -162,7 +162,7 @@ class SyncRunHandle(Generic[Out]):
                         continue
                     run = end.result(None if until is None else max(0.0, until - monotonic()))
             except FutureTimeoutError:
-                raise TimeoutError(too_long(self.id, timeout)) from None
+                raise TimeoutError(result_timeout_message(self.id, timeout)) from None
             except CancelledError:
                 raise EngineClosedError(CLOSED) from None
             finally:
@@ -206,13 +206,14 @@ class SyncRunHandle(Generic[Out]):
         check("export_history", integer(1).or_none, generation=generation)
         return read_history(self._core, self._row(generation))
 
-    def annotate(self, said: Mapping[str, object], /, **options: Unpack[AnnotateOptions]) -> RunAnnotated:
+    def annotate(self, values: Mapping[str, object], /, **options: Unpack[AnnotateOptions]) -> RunAnnotated:
         """Attach annotations to the run: JSON values by name. They are never changed; annotating again adds new ones.
 
         Runs are found by annotations that are strings: `engine.runs(annotations={...})`.
 
         Args:
-            said: 1 to 100 values by name. A name has at most 200 characters, a value at most 16,384 characters as JSON.
+            values: 1 to 100 values by name. A name has at most 200 characters, a value at most 16,384 characters
+                as JSON.
             options: `actor` (the author), `reason`, `stage` and `item` (what it is about, if not the whole run), and
                 `key` (annotate only once under this key). See `AnnotateOptions`.
 
@@ -225,7 +226,7 @@ class SyncRunHandle(Generic[Out]):
             InvalidCommandError: A name or value is too long, or the stage does not exist.
             InvalidArgumentError: An option has the wrong type.
         """
-        command = annotate_command(self._core.namespace, self.id, said, options)
+        command = annotate_command(self._core.namespace, self.id, values, options)
         return self._core.kernel.dispatch(command)
 
     def annotations(self, **options: Unpack[AnnotationOptions]) -> Iterator[AnnotationInfo]:
@@ -467,27 +468,29 @@ class SyncRunHandle(Generic[Out]):
         """
         seconds = seconds_of(timeout, "update")
         self._core.lifecycle.check_may_block("update()")
-        reply = self.ask_update(call, idempotency_key=idempotency_key)
+        reply = self.submit_update(call, idempotency_key=idempotency_key)
         monotonic = self._core.stores.clock.monotonic
         until = None if seconds is None else monotonic() + seconds
-        while (text := reply.look()) is None:
-            future = self._core.listener.when_past(reply.run, reply.seen)
+        while (text := reply.read_reply()) is None:
+            future = self._core.listener.when_past(reply.run, reply.last_read_row)
             try:
                 future.result(None if until is None else max(0.0, until - monotonic()))
             except FutureTimeoutError:
-                raise TimeoutError(no_reply(self.id, call.update, timeout)) from None
+                raise TimeoutError(update_timeout_message(self.id, call.update, timeout)) from None
             except CancelledError:
                 raise EngineClosedError(CLOSED) from None
             finally:
                 future.cancel()
         return call.decoded(text)
 
-    def ask_update(self, call: UpdateCall[object], *, idempotency_key: str | None = None) -> Reply:
+    def submit_update(
+        self, call: UpdateCall[object], *, idempotency_key: str | None = None
+    ) -> UpdateReplyReader:
         """Store an update and return a reader of its reply. Raises the errors that `update` raises before it waits."""
         check("update", _UPDATE, call=call)
         check("update", TEXT.or_none, idempotency_key=idempotency_key)
         stored = store_update(self._client, self._row(), call, idempotency_key)
-        return Reply(self._core, stored)
+        return UpdateReplyReader(self._core, stored)
 
     @overload
     def published(self, name: str, /) -> object: ...
@@ -630,17 +633,17 @@ class SyncRunHandle(Generic[Out]):
             self._row()
             raise
 
-    def why(self) -> tuple[Reason, ...]:
+    def why(self) -> tuple[WaitReason, ...]:
         """Explain what the run waits for, or how it ended: one reason per cause. Raises RunNotFoundError."""
         try:
             return why_of(self._core, self._row())
         except UnreadableRowError as error:
-            return (Reason(code="unreadable", text=f"{error}."),)
+            return (WaitReason(code="unreadable", text=f"{error}."),)
 
     def row(self) -> Run:
         """Return the row of the newest generation. Raises RunNotFoundError."""
         run = self._row()
-        self.known = run.key
+        self.newest_key = run.key
         return run
 
     def output(self, run: Run) -> Out:
@@ -666,7 +669,7 @@ class SyncRunHandle(Generic[Out]):
         return RunRerunFrom(
             namespace=self._core.namespace,
             run_id=self.id,
-            stage=point.name if isinstance(point, Node | Step) else point,
+            stage=point.name if isinstance(point, PlanNode | Step) else point,
             reason=reason,
             version=version,
             row=row,
@@ -683,14 +686,14 @@ class SyncRunHandle(Generic[Out]):
 
 _QUERY: Final = an("a query with its arguments, as Board.status()", QueryCall)
 _UPDATE: Final = an('an update with its arguments, as Board.move_to("e4")', UpdateCall)
-_POINT: Final = an("a stage, a step, or the name of one", Node, Step, str)
-STAGE: Final = an("a stage, or the name of one", Node, str)
+_POINT: Final = an("a stage, a step, or the name of one", PlanNode, Step, str)
+STAGE: Final = an("a stage, or the name of one", PlanNode, str)
 """The check for an argument that names a stage."""
 
 
 def _followed(reader: LogReader) -> Iterator[LogLine]:
     while True:
-        yield from reader.look()
+        yield from reader.read_new()
         if reader.ended:
             return
         time.sleep(FOLLOW_INTERVAL)
@@ -702,7 +705,7 @@ def result_of_new(handle: SyncRunHandle[Out]) -> Out:
     Skips the first read: the run has hardly ended, and the read would delay the hint that starts it. If the end was
     missed, `handle.result` finds it after `NEW_SECONDS`.
     """
-    core, known = handle.core, handle.known
+    core, known = handle.core, handle.newest_key
     end = None if known is None else core.listener.when_ended(known)
     try:
         run = None if end is None else end.result(NEW_SECONDS)
@@ -723,7 +726,7 @@ def seconds_of(timeout: Duration | None, what: str = "result") -> float | None:
     return max(0.0, duration(what, "timeout", timeout, least=timedelta.min).total_seconds())
 
 
-def no_reply(id: str, update: str, timeout: Duration | None) -> str:
+def update_timeout_message(id: str, update: str, timeout: Duration | None) -> str:
     """Return the message of the TimeoutError of an update."""
     return (
         f"run {id!r} has not answered update {update!r} within {length_of(timeout)}; it is stored, and will be carried"
@@ -731,6 +734,6 @@ def no_reply(id: str, update: str, timeout: Duration | None) -> str:
     )
 
 
-def too_long(id: str, timeout: Duration | None) -> str:
+def result_timeout_message(id: str, timeout: Duration | None) -> str:
     """Return the message of the TimeoutError of `result`."""
     return f"run {id!r} has not ended within {length_of(timeout)}; it goes on"

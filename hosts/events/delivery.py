@@ -6,7 +6,7 @@ from typing import Final
 import attrs
 
 from holdfast.hosts.text import printable
-from holdfast.kernel.commands import Delivered, Refused
+from holdfast.kernel.commands import StreamFailure, StreamProgress
 from holdfast.ports.errors import EventRefusedError, SinkUnavailableError, UnavailableError
 from holdfast.ports.events import Event, EventSink
 
@@ -19,7 +19,7 @@ FAILURES_MAX: Final = 3
 
 
 @attrs.frozen(kw_only=True)
-class Pending:
+class PendingEvents:
     """The pending events of one run."""
 
     run: str
@@ -35,12 +35,12 @@ class Pending:
 
 
 @attrs.define
-class Delivery:
+class DeliveryProgress:
     """The progress of a delivery to one sink."""
 
-    delivered: list[Delivered] = attrs.field(factory=list[Delivered])
+    delivered: list[StreamProgress] = attrs.field(factory=list[StreamProgress])
     """Up to which row each run's events were taken."""
-    refused: list[Refused] = attrs.field(factory=list[Refused])
+    refused: list[StreamFailure] = attrs.field(factory=list[StreamFailure])
     """The runs at whose events the sink failed."""
     untouched: list[str] = attrs.field(factory=list[str])
     """The keys of runs whose events were not tried."""
@@ -56,8 +56,8 @@ class Delivery:
 
 def deliver(
     sink: EventSink,
-    pending: Sequence[Pending],
-    delivery: Delivery,
+    pending: Sequence[PendingEvents],
+    delivery: DeliveryProgress,
     *,
     failing: bool,
     may_go_on: Callable[[], bool],
@@ -69,7 +69,7 @@ def deliver(
     started after `may_go_on` returns False or the sink has failed.
     """
     waiting = [one for one in pending if one.events]
-    delivery.delivered += [Delivered(run=one.run, number=one.end) for one in pending if not one.events]
+    delivery.delivered += [StreamProgress(run=one.run, number=one.end) for one in pending if not one.events]
     healthy = [one for one in waiting if not one.suspect]
     alone = [one for one in waiting if one.suspect]
     if failing and not delivery.took:
@@ -80,7 +80,7 @@ def deliver(
             continue
         error = _emitted(sink, [event for one in together for event in one.events], delivery)
         if error is None:
-            delivery.delivered += [Delivered(run=one.run, number=one.end) for one in together]
+            delivery.delivered += [StreamProgress(run=one.run, number=one.end) for one in together]
         elif isinstance(error, UnavailableError):
             _failed(delivery, error)
             _split(together, error, delivery)
@@ -91,7 +91,7 @@ def deliver(
     _one_by_one(sink, alone, delivery, may_go_on)
 
 
-def _split(together: Sequence[Pending], error: UnavailableError, delivery: Delivery) -> None:
+def _split(together: Sequence[PendingEvents], error: UnavailableError, delivery: DeliveryProgress) -> None:
     """Divide the runs of a failed call into those whose events the sink took before failing and the untouched ones."""
     left = _taken(error)
     for one in together:
@@ -99,14 +99,17 @@ def _split(together: Sequence[Pending], error: UnavailableError, delivery: Deliv
         left -= taken
         if taken:
             number = one.end if taken == len(one.events) else one.events[taken - 1].number
-            delivery.delivered.append(Delivered(run=one.run, number=number))
+            delivery.delivered.append(StreamProgress(run=one.run, number=number))
             delivery.events += taken
         else:
             delivery.untouched.append(one.run)
 
 
 def _one_by_one(
-    sink: EventSink, pending: Sequence[Pending], delivery: Delivery, may_go_on: Callable[[], bool]
+    sink: EventSink,
+    pending: Sequence[PendingEvents],
+    delivery: DeliveryProgress,
+    may_go_on: Callable[[], bool],
 ) -> None:
     failures = 0
     for one in pending:
@@ -119,7 +122,7 @@ def _one_by_one(
 
 
 def _run_delivered(
-    sink: EventSink, one: Pending, delivery: Delivery, may_go_on: Callable[[], bool]
+    sink: EventSink, one: PendingEvents, delivery: DeliveryProgress, may_go_on: Callable[[], bool]
 ) -> Exception | None:
     """Deliver one run's events in one call; if that fails, up to the event at which the sink fails."""
     if one.suspect:
@@ -127,14 +130,14 @@ def _run_delivered(
     error = _emitted(sink, one.events, delivery)
     if error is not None:
         return _event_by_event(sink, one, delivery, may_go_on, error)
-    delivery.delivered.append(Delivered(run=one.run, number=one.end))
+    delivery.delivered.append(StreamProgress(run=one.run, number=one.end))
     return None
 
 
 def _event_by_event(
     sink: EventSink,
-    one: Pending,
-    delivery: Delivery,
+    one: PendingEvents,
+    delivery: DeliveryProgress,
     may_go_on: Callable[[], bool],
     error: Exception | None,
 ) -> Exception | None:
@@ -146,22 +149,24 @@ def _event_by_event(
         delivery.events += taken
     for event in one.events[taken:]:
         if not may_go_on():
-            delivery.delivered.append(Delivered(run=one.run, number=number))
+            delivery.delivered.append(StreamProgress(run=one.run, number=number))
             return None
         if error is None or len(one.events) > 1:
             error = _emitted(sink, (event,), delivery)
         if error is not None:
             final = isinstance(error, EventRefusedError)
             delivery.refused.append(
-                Refused(run=one.run, delivered=number, number=event.number, error=_text(error), final=final)
+                StreamFailure(
+                    run=one.run, delivered=number, number=event.number, error=_text(error), final=final
+                )
             )
             return error
         number = event.number
-    delivery.delivered.append(Delivered(run=one.run, number=one.end))
+    delivery.delivered.append(StreamProgress(run=one.run, number=one.end))
     return None
 
 
-def _emitted(sink: EventSink, events: Sequence[Event], delivery: Delivery) -> Exception | None:
+def _emitted(sink: EventSink, events: Sequence[Event], delivery: DeliveryProgress) -> Exception | None:
     try:
         sink.emit(events)
     except Exception as error:  # noqa: BLE001  # any error means that the sink has failed
@@ -176,7 +181,7 @@ def _taken(error: Exception | None) -> int:
     return error.taken if isinstance(error, SinkUnavailableError) else 0
 
 
-def _failed(delivery: Delivery, error: Exception) -> None:
+def _failed(delivery: DeliveryProgress, error: Exception) -> None:
     delivery.error = _text(error)
     if isinstance(error, SinkUnavailableError):
         delivery.retry_after = error.retry_after
@@ -189,9 +194,9 @@ def _text(error: Exception) -> str:
         return type(error).__name__
 
 
-def _batches(pending: Sequence[Pending]) -> list[list[Pending]]:
+def _batches(pending: Sequence[PendingEvents]) -> list[list[PendingEvents]]:
     """Divide runs into batches of at most `EVENTS_AT_ONCE` events."""
-    batches: list[list[Pending]] = []
+    batches: list[list[PendingEvents]] = []
     size = EVENTS_AT_ONCE
     for one in pending:
         if size + len(one.events) > EVENTS_AT_ONCE:

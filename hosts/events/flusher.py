@@ -6,25 +6,25 @@ from typing import Final, cast
 
 import attrs
 
-from holdfast.hosts.events.delivery import ERROR_MAX, Delivery, Pending, deliver
+from holdfast.hosts.events.delivery import ERROR_MAX, DeliveryProgress, PendingEvents, deliver
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import (
     FLUSH_LIMIT,
-    Delivered,
     OutboxFlush,
     OutboxFlushed,
     OutboxSettle,
     OutboxSettled,
     OutboxSweep,
-    Refused,
+    StreamFailure,
     StreamLease,
+    StreamProgress,
 )
 from holdfast.kernel.history.reader import shown_data
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.events import USER_EVENTS, Event, EventSink
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import RunsByKey, SinksWithNews, StreamRows, StreamStart
+from holdfast.ports.persistence import RunsByKey, SinksWithDueStreams, StreamRows, StreamStart
 from holdfast.ports.records import HistoryRow, Micros, Run
 from holdfast.ports.unreadable import PARSE_ERRORS
 
@@ -49,7 +49,7 @@ _log = logging.getLogger("holdfast.events")
 
 
 @attrs.frozen(kw_only=True)
-class Flushed:
+class FlushResult:
     """The result of a flush.
 
     Attributes:
@@ -60,7 +60,7 @@ class Flushed:
     """
 
     events: int = 0
-    parked: int = 0
+    dead_lettered: int = 0
     failing: tuple[str, ...] = ()
     more: bool = False
 
@@ -86,33 +86,33 @@ class Flusher:
         """The names of the sinks."""
         return tuple(self._sinks)
 
-    def look(self) -> tuple[str, ...]:
+    def find_due_sinks(self) -> tuple[str, ...]:
         """Return the sinks with events due. Every ten seconds, sweep for events that no stream records first."""
         if not self._sinks:
             return ()
         if self._core.clock.monotonic() >= self._sweep_at:
             self._sweep()
         now = micros(self._core.clock.now())
-        return self._core.stores.persistence.read(SinksWithNews(self._core.namespace, self.names, now))
+        return self._core.stores.persistence.read(SinksWithDueStreams(self._core.namespace, self.names, now))
 
-    def flush(self, *, keep_on: Callable[[], bool] = lambda: True) -> Flushed:
+    def flush(self, *, keep_on: Callable[[], bool] = lambda: True) -> FlushResult:
         """Deliver events until none is due or `keep_on` returns False."""
-        total = Flushed()
+        total = FlushResult()
         while keep_on():
-            names = self.look()
+            names = self.find_due_sinks()
             if not names:
                 return attrs.evolve(total, more=False)
             for name in names:
                 one = self.flush_once(name, keep_on)
-                total = Flushed(
+                total = FlushResult(
                     events=total.events + one.events,
-                    parked=total.parked + one.parked,
+                    dead_lettered=total.dead_lettered + one.dead_lettered,
                     failing=tuple(sorted({*total.failing, *one.failing})),
                     more=True,
                 )
         return total
 
-    def flush_once(self, name: str, keep_on: Callable[[], bool] = lambda: True) -> Flushed:
+    def flush_once(self, name: str, keep_on: Callable[[], bool] = lambda: True) -> FlushResult:
         """Lease some streams of one sink, deliver their events, and store the progress."""
         clock = self._core.clock
         # Half of the lease is reserved for the call in progress and for the store.
@@ -121,9 +121,9 @@ class Flusher:
         command = OutboxFlush(namespace=self._core.namespace, sink=name, lease=round(self._lease * 1_000_000))
         leased = self._core.kernel.dispatch(command)
         if not leased.streams:
-            return Flushed()
-        delivery = Delivery()
-        settling = _Settling(self._core, name, leased, delivery)
+            return FlushResult()
+        delivery = DeliveryProgress()
+        settling = _ProgressWriter(self._core, name, leased, delivery)
         untouched = [stream.run for stream in leased.streams]
         settled_at = began
 
@@ -148,8 +148,8 @@ class Flusher:
         return self._flushed(name, leased, delivery, settled)
 
     def _flushed(
-        self, name: str, leased: OutboxFlushed, delivery: Delivery, settled: OutboxSettled
-    ) -> Flushed:
+        self, name: str, leased: OutboxFlushed, delivery: DeliveryProgress, settled: OutboxSettled
+    ) -> FlushResult:
         numbers = {one.run: one for one in delivery.refused}
         ids = self._ids(settled.dead_lettered)
         for run in settled.dead_lettered:
@@ -173,9 +173,9 @@ class Flusher:
         full = len(leased.streams) >= FLUSH_LIMIT or any(
             one.number < stream.head_row for one, stream in _matched(delivery, leased.streams)
         )
-        return Flushed(
+        return FlushResult(
             events=delivery.events,
-            parked=len(settled.dead_lettered),
+            dead_lettered=len(settled.dead_lettered),
             failing=(name,) if is_failing else (),
             more=not is_failing and (full or bool(delivery.untouched)),
         )
@@ -187,15 +187,15 @@ class Flusher:
         return {run.key: run.id for run in self._core.stores.persistence.read(RunsByKey(runs))}
 
     def _readable_pending(
-        self, leased: OutboxFlushed, streams: Sequence[StreamLease], delivery: Delivery
-    ) -> list[Pending]:
+        self, leased: OutboxFlushed, streams: Sequence[StreamLease], delivery: DeliveryProgress
+    ) -> list[PendingEvents]:
         """Return the pending events. A run whose events can't be read is dead-lettered; the others proceed."""
         try:
             return self._pending(leased, streams)
         except (UnreadableRowError, *PARSE_ERRORS) as error:
             if len(streams) == 1:
                 (stream,) = streams
-                refused = Refused(
+                refused = StreamFailure(
                     run=stream.run,
                     delivered=stream.after,
                     number=stream.after + 1,
@@ -206,7 +206,7 @@ class Flusher:
                 return []
         return [one for stream in streams for one in self._readable_pending(leased, (stream,), delivery)]
 
-    def _pending(self, leased: OutboxFlushed, streams: Sequence[StreamLease]) -> list[Pending]:
+    def _pending(self, leased: OutboxFlushed, streams: Sequence[StreamLease]) -> list[PendingEvents]:
         starts = tuple(StreamStart(one.run, one.after, leased.since) for one in streams)
         persistence = self._core.stores.persistence
         rows: dict[str, list[HistoryRow]] = {}
@@ -254,13 +254,13 @@ class Flusher:
 
 
 @attrs.define
-class _Settling:
+class _ProgressWriter:
     """Stores the progress of a delivery in portions, each part of it once."""
 
     core: Core
     sink: str
     leased: OutboxFlushed
-    delivery: Delivery
+    delivery: DeliveryProgress
     delivered: int = 0
     refused: int = 0
     so_far: OutboxSettled = attrs.field(factory=OutboxSettled)
@@ -300,7 +300,9 @@ class _Settling:
         )
 
 
-def _matched(delivery: Delivery, streams: Sequence[StreamLease]) -> Iterator[tuple[Delivered, StreamLease]]:
+def _matched(
+    delivery: DeliveryProgress, streams: Sequence[StreamLease]
+) -> Iterator[tuple[StreamProgress, StreamLease]]:
     by_run = {one.run: one for one in streams}
     return ((one, by_run[one.run]) for one in delivery.delivered)
 
@@ -321,7 +323,7 @@ def _groups(streams: Sequence[StreamLease]) -> Iterator[Sequence[StreamLease]]:
 
 def _pending_of(
     stream: StreamLease, rows: Sequence[HistoryRow], run: Run | None, types: tuple[str, ...]
-) -> Pending:
+) -> PendingEvents:
     """Return the pending events in the history rows of one run. Without rows, the stream is up to date."""
     skips = cast("dict[str, str]", parse(stream.skipped_rows)) if stream.skipped_rows else {}
     events = [
@@ -330,7 +332,9 @@ def _pending_of(
         if run is not None and (_is_wanted(row.type, types) or str(row.number) in skips)
     ]
     end = rows[-1].number if rows else stream.head_row
-    return Pending(run=stream.run, events=tuple(events), before=stream.after, end=end, suspect=stream.suspect)
+    return PendingEvents(
+        run=stream.run, events=tuple(events), before=stream.after, end=end, suspect=stream.suspect
+    )
 
 
 def event_of(row: HistoryRow, run: Run, skipped: str | None = None) -> Event:

@@ -39,7 +39,7 @@ class SinkInfo:
     failures: int
     retry_at: datetime | None
     error: str | None
-    parked: int
+    dead_letters: int
 
 
 @attrs.frozen(kw_only=True)
@@ -99,7 +99,7 @@ def list_sinks(core: Core) -> list[SinkInfo]:
             failures=sink.failures,
             retry_at=None if sink.retry_at is None else instant(sink.retry_at),
             error=sink.error,
-            parked=dead_letters.get(sink.name, 0),
+            dead_letters=dead_letters.get(sink.name, 0),
         )
         for sink in core.stores.persistence.read(ListSinks(core.namespace))
     ]

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from holdfast.hosts.text import printable
 from holdfast.hosts.wiring.ai_settings import AiSettings
-from holdfast.hosts.wiring.payloads import Payloads, Place
+from holdfast.hosts.wiring.payloads import BlobOwner, Payloads
 from holdfast.kernel.authoring.ai import AiCallOptions, cost_units
 from holdfast.kernel.commands import AiCallOutput
 from holdfast.kernel.values import encode
@@ -37,7 +37,7 @@ class AttemptAiLog:
         self,
         settings: AiSettings,
         payloads: Payloads,
-        place: Place,
+        place: BlobOwner,
         clock: Clock,
         report: Callable[[AiCallOutput], None],
         job: JobKey,

@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from holdfast.hosts.wiring.payloads import Payloads, Place
+from holdfast.hosts.wiring.payloads import BlobOwner, Payloads
 from holdfast.kernel.authoring.artifacts import BYTES
 from holdfast.kernel.commands import ArtifactOutput
 from holdfast.ports.attempt_output import Artifact
@@ -54,7 +54,7 @@ class AttemptArtifacts:
     """See `StageArtifacts`."""
 
     def __init__(
-        self, run: str, kept: str | None, place: Place, persistence: Persistence, payloads: Payloads
+        self, run: str, kept: str | None, place: BlobOwner, persistence: Persistence, payloads: Payloads
     ) -> None:
         self._run = run
         self._kept = kept

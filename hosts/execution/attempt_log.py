@@ -9,7 +9,7 @@ import logging
 from typing import Final, cast
 
 from holdfast.hosts.execution.prepared_attempts import Body
-from holdfast.hosts.text import one_line, span
+from holdfast.hosts.text import format_duration, one_line
 from holdfast.kernel.commands import (
     Attempt,
     Blocked,
@@ -99,7 +99,7 @@ def _warn(run: Run, place: str, step: str, attempt: int, count: str, error: str,
         run.version,
         place,
         count,
-        " for good" if wait is None else f", the next is in {span(max(0, wait))}",
+        " for good" if wait is None else f", the next is in {format_duration(max(0, wait))}",
         error,
         extra=_fields(run, step, attempt, error),
     )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from holdfast.hosts.execution.prepared_attempts import Bodies, Body
-from holdfast.hosts.wiring.input_loader import NOTHING_KNOWN, Known
+from holdfast.hosts.wiring.input_loader import NOTHING_PRELOADED, Preloaded
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import Attempt, JobRelease
 from holdfast.kernel.dispatch.unreadable_runs import unreadable_of
@@ -13,7 +13,7 @@ from holdfast.ports.unreadable import PARSE_ERRORS
 
 
 def prepare(
-    core: Core, bodies: Bodies, attempts: Sequence[Attempt], known: Known = NOTHING_KNOWN
+    core: Core, bodies: Bodies, attempts: Sequence[Attempt], known: Preloaded = NOTHING_PRELOADED
 ) -> tuple[list[Body], list[Attempt]]:
     """Return the bodies of attempts, and the attempts for which this process has no code.
 

@@ -13,16 +13,16 @@ from holdfast.hosts.execution.artifacts import AttemptArtifacts
 from holdfast.hosts.execution.threads import result_in_thread
 from holdfast.hosts.text import printable
 from holdfast.hosts.wiring.ai_settings import AiSettings
-from holdfast.hosts.wiring.input_loader import Inputs
-from holdfast.hosts.wiring.payloads import Payloads, Place
+from holdfast.hosts.wiring.input_loader import InputLoader
+from holdfast.hosts.wiring.payloads import BlobOwner, Payloads
 from holdfast.kernel.authoring.ai import AiLog
 from holdfast.kernel.authoring.artifacts import StageArtifacts
 from holdfast.kernel.authoring.stage_context import BlobRef, Level, StageBlobs, StageOutputs
-from holdfast.kernel.commands import AiCallOutput, AnnotationOutput, AttemptOutput, Published
+from holdfast.kernel.commands import AiCallOutput, AnnotationOutput, AttemptOutput, PublishedEvent
 from holdfast.kernel.commands.codec import to_data
 from holdfast.kernel.commands.jobs import OutputKind
 from holdfast.kernel.values import encode
-from holdfast.ports.attempt_output import Actor, Scope
+from holdfast.ports.attempt_output import AnnotationAuthor, AnnotationScope
 from holdfast.ports.clock import Clock, micros
 from holdfast.ports.errors import BlobCorruptError, InvalidCommandError, InvalidEventError, NoBlobStoreError
 from holdfast.ports.json import canonical
@@ -56,7 +56,7 @@ class Origin:
     stage: str
     item: int | None
     attempt: int
-    actor: Actor
+    actor: AnnotationAuthor
 
 
 class AttemptRuntime:
@@ -68,9 +68,9 @@ class AttemptRuntime:
         origin: Origin,
         kept: str | None,
         job: JobKey,
-        place: Place,
+        place: BlobOwner,
         persistence: Persistence,
-        inputs: Inputs,
+        inputs: InputLoader,
         payloads: Payloads,
         clock: Clock,
         ai: AiSettings,
@@ -91,7 +91,7 @@ class AttemptRuntime:
         self._annotations: list[AttemptOutput] = []
         self._heartbeat: AttemptOutput | None = None
         self._last_heartbeat: tuple[str | None] | None = None
-        self._published: list[Published] = []
+        self._published: list[PublishedEvent] = []
         self._published_bytes = 0
         self._ai_calls: list[AttemptOutput] = []
         self._payloads = payloads
@@ -189,7 +189,15 @@ class AttemptRuntime:
                 self._keep((self._notice(f"this attempt has logged {LINES_MAX} lines: no more are kept"),))
 
     def annotate(
-        self, name: str, value: object, /, *, scope: Scope, actor: Actor | None, reason: str, key: str | None
+        self,
+        name: str,
+        value: object,
+        /,
+        *,
+        scope: AnnotationScope,
+        actor: AnnotationAuthor | None,
+        reason: str,
+        key: str | None,
     ) -> None:
         """See `StageRuntime.annotate`."""
         annotation = AnnotationOutput(
@@ -229,10 +237,10 @@ class AttemptRuntime:
                 raise InvalidEventError(
                     f"one attempt publishes at most {EVENTS_MAX:,} events, of {EVENTS_BYTES_MAX:,} bytes together"
                 )
-            self._published.append(Published(type=type, payload=Payload(inline=data)))
+            self._published.append(PublishedEvent(type=type, payload=Payload(inline=data)))
 
     @property
-    def published(self) -> tuple[Published, ...]:
+    def published(self) -> tuple[PublishedEvent, ...]:
         """The events that the attempt has published."""
         with self._lock:
             return tuple(self._published)
@@ -299,7 +307,7 @@ class AttemptRuntime:
 class AttemptBlobs:
     """See `StageBlobs`. The blobs that a stage stores belong to its attempt."""
 
-    def __init__(self, payloads: Payloads, place: Place) -> None:
+    def __init__(self, payloads: Payloads, place: BlobOwner) -> None:
         self._payloads = payloads
         self._place = place
 

@@ -6,13 +6,13 @@ from typing import Final, cast
 
 from attrs import evolve
 
-from holdfast.hosts.wiring.input_loader import Inputs, Values
-from holdfast.hosts.wiring.payloads import Payloads, Place
+from holdfast.hosts.wiring.input_loader import InputLoader, Values
+from holdfast.hosts.wiring.payloads import BlobOwner, Payloads
 from holdfast.kernel.commands import Failure, RunCancel, RunDeliver, RunTerminate
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.errors import BlobCorruptError, BlobMissingError, CommandError, HoldfastError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import ChildrenLeft, OwedJobs, RunsByKey
+from holdfast.ports.persistence import OrphanedChildren, PendingDeliveries, RunsByKey
 from holdfast.ports.records import ClosePolicy, Job, JobKey, Run, RunStatus, job_key
 from holdfast.ports.references import leaves, located, reference_from
 
@@ -24,10 +24,10 @@ CHILDREN_AT_ONCE: Final = 500
 _log = logging.getLogger("holdfast.endings")
 
 
-class Endings:
+class RunEndDelivery:
     """Delivers the ends of runs. Any host may do so at any time: an end is delivered once."""
 
-    def __init__(self, inputs: Inputs, payloads: Payloads) -> None:
+    def __init__(self, inputs: InputLoader, payloads: Payloads) -> None:
         self._inputs = inputs
         self._payloads = payloads
 
@@ -36,7 +36,7 @@ class Endings:
         delivered = since = 0
         stuck: set[JobKey] = set()  # an end that can't be delivered now must not hold up the others
         after: JobKey | None = None
-        while (pending := kernel.persistence.read(OwedJobs(AT_ONCE, after))) or (after and since):
+        while (pending := kernel.persistence.read(PendingDeliveries(AT_ONCE, after))) or (after and since):
             if not pending:
                 after, since = None, 0  # a delivery may have ended a parent, whose end is then due too
                 continue
@@ -99,14 +99,16 @@ class Endings:
         except (BlobMissingError, BlobCorruptError) as error:
             message = f"run {run.id!r} completed; what it gave is lost: {error}"
             return evolve(deliver, failure=Failure(code=error.code, message=message, retryable=False))
-        place = Place(namespace=run.namespace, run=job_key(parent).run, stage="children", epoch=0)
+        place = BlobOwner(namespace=run.namespace, run=job_key(parent).run, stage="children", epoch=0)
         return evolve(deliver, output=self._payloads.put(text, place))
 
     def _close_children(self, kernel: Kernel, parents: Mapping[str, Run]) -> bool:
         """Apply the close policy to the active children of ended runs. Return False if that is not possible now."""
         known: set[str] = set()
         try:
-            while children := kernel.persistence.read(ChildrenLeft(tuple(sorted(parents)), CHILDREN_AT_ONCE)):
+            while children := kernel.persistence.read(
+                OrphanedChildren(tuple(sorted(parents)), CHILDREN_AT_ONCE)
+            ):
                 found = {child.key for child in children}
                 if found == known:  # no child was closed: all commands were refused
                     break

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 from typing import TypeVar
 
-from holdfast.hosts.execution.child_results import Endings
+from holdfast.hosts.execution.child_results import RunEndDelivery
 from holdfast.hosts.wiring.services import CLOCK_AGE_MAX, Core
 from holdfast.kernel.commands import Command, JobsAdmitted, RunRemoved
 from holdfast.ports.errors import CommandError, HoldfastError
@@ -25,7 +25,7 @@ class Dispatcher:
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        self._endings = Endings(core.inputs, core.payloads)
+        self._endings = RunEndDelivery(core.inputs, core.payloads)
 
     def dispatch(self, command: Command[R]) -> R:
         """Dispatch a command, and carry out what follows. Raises what `Kernel.dispatch` raises."""
@@ -81,6 +81,6 @@ class Dispatcher:
     def _forget(self, removed: RunRemoved) -> None:
         core = self.core
         try:
-            core.payloads.forget(core.namespace, removed.runs, removed.inputs)
+            core.payloads.delete_blobs(core.namespace, removed.runs, removed.inputs)
         except Exception as error:  # noqa: BLE001  # whatever a blob store raises: the run is removed
             _log.warning("blobs of removed runs %s are left: %s", ", ".join(removed.runs), error)

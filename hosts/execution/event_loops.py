@@ -43,7 +43,7 @@ def run_in_loop(call: Callable[[], Awaitable[T]]) -> T:
     return results[0]
 
 
-class KeptLoop:
+class PersistentLoop:
     """An asyncio loop that stays open between calls, so that bodies can reuse clients that are bound to a loop.
 
     Safe from any thread. If it is busy, or if the caller is inside a loop, the call runs in a loop of its own, as
@@ -141,7 +141,7 @@ class Event(Protocol):
         ...
 
 
-class ThisLoop:
+class CurrentLoop:
     """The current loop, without anyio's task groups and cancel scopes, which cost five to ten times what they guard.
 
     Created and used on the thread of the loop.

@@ -115,7 +115,7 @@ def _treatment_of(error: BaseException, stage: Stage[Any, object], plan: StagePl
 def _by_class(kind: type[BaseException], stage: Stage[Any, object], plan: StagePlan) -> _Treatment:
     """Return the treatment of an exception class, by the rule for its nearest base class."""
     hopeless = issubclass(kind, _NEVER_AGAIN)
-    error_class = stage.treatment(kind)
+    error_class = stage.find_error_rule(kind)
     if error_class is None or stage.retry is None or (hopeless and not issubclass(error_class, _NEVER_AGAIN)):
         return _Treatment(final=hopeless)
     if error_class in stage.retry.give_up_on:

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import attrs
 
-from holdfast.hosts.execution.off_loop import drive_away
+from holdfast.hosts.execution.off_loop import run_off_loop
 from holdfast.kernel.commands import Attempt
 from holdfast.kernel.functions.machine import evict_all
 from holdfast.ports.process_forks import leave_alone
@@ -117,10 +117,10 @@ def _evict(functions: list[IdleFunction]) -> None:
             one.drive.close()
 
     if functions:
-        drive_away(close)
+        run_off_loop(close)
 
 
 @atexit.register
 def _leave_nothing() -> None:
     """Evict all functions before the interpreter shuts down, which would otherwise run their `finally` blocks."""
-    drive_away(evict_all)
+    run_off_loop(evict_all)

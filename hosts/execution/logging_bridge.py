@@ -10,7 +10,7 @@ from holdfast.hosts.execution.attempt_runtime import AttemptRuntime
 from holdfast.kernel.authoring.stage_context import Level
 from holdfast.kernel.functions.loop import FunctionLoop, running_loop
 
-speaking: Final[ContextVar[AttemptRuntime | None]] = ContextVar("holdfast_speaking", default=None)
+current_attempt: Final[ContextVar[AttemptRuntime | None]] = ContextVar("holdfast_speaking", default=None)
 """The attempt whose body runs in this context."""
 
 _LEVELS: Final[tuple[tuple[int, Level], ...]] = (
@@ -60,13 +60,13 @@ class ReplayFilter(logging.Filter):
 def _speaker() -> AttemptRuntime | None:
     loop = running_loop()
     if loop is None:
-        return speaking.get()
-    return loop.speaker if _is_live(loop) and isinstance(loop.speaker, AttemptRuntime) else None
+        return current_attempt.get()
+    return loop.log_target if _is_live(loop) and isinstance(loop.log_target, AttemptRuntime) else None
 
 
 def _is_live(loop: FunctionLoop) -> bool:
     """Return whether a function is driven, rather than inspected, and is past its recorded history."""
-    return loop.speaker is not None and not loop.is_replaying
+    return loop.log_target is not None and not loop.is_replaying
 
 
 def _level(number: int) -> Level:

@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def drive_away(call: Callable[[], T]) -> T:
+def run_off_loop(call: Callable[[], T]) -> T:
     """Run a call that drives functions: here, or in a thread that is awaited if an event loop runs here."""
     try:
         asyncio.get_running_loop()

@@ -12,14 +12,14 @@ from holdfast.hosts.execution.attempt_runtime import AttemptRuntime, Origin
 from holdfast.hosts.execution.failures import MESSAGE_MAX, failure_of, timeout_failure, total_failure
 from holdfast.hosts.execution.function_cache import FunctionCache
 from holdfast.hosts.wiring.history_watch import RunListeners
-from holdfast.hosts.wiring.input_loader import NOTHING_KNOWN, Known, Work
+from holdfast.hosts.wiring.input_loader import NOTHING_PRELOADED, LoadedAttempt, Preloaded
 from holdfast.hosts.wiring.interceptors import BodyCall, BodyInterceptor, around_bodies
-from holdfast.hosts.wiring.payloads import Payloads, Place
+from holdfast.hosts.wiring.payloads import BlobOwner, Payloads
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.body_types import Shape
 from holdfast.kernel.authoring.child_stages import ChildStage
-from holdfast.kernel.authoring.external import CANCEL_RETRY, ExternalStage, NotYet, Suspended
-from holdfast.kernel.authoring.pipeline_builder import Test
+from holdfast.kernel.authoring.external import CANCEL_RETRY, ExternalStage, NotReady, Suspended
+from holdfast.kernel.authoring.pipeline_builder import Condition
 from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.steps import Step
@@ -36,14 +36,14 @@ from holdfast.kernel.commands import (
     MapExpanded,
     Outcome,
 )
-from holdfast.kernel.commands import NotReady as CheckedNotYet
-from holdfast.kernel.commands import Suspended as JobSuspended
+from holdfast.kernel.commands import PollNotReady as CheckedNotYet
+from holdfast.kernel.commands import StageSuspended as JobSuspended
 from holdfast.kernel.dispatch.command_bounds import ID_MAX
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.pipelines.plan import ChildPlan, StagePlan, stage_of
 from holdfast.kernel.values import encode
 from holdfast.kernel.values.stored_values import decode_recorded
-from holdfast.ports.attempt_output import Actor
+from holdfast.ports.attempt_output import AnnotationAuthor
 from holdfast.ports.clock import Clock, instant, micros
 from holdfast.ports.errors import InvalidValueError, UnreadableInputError
 from holdfast.ports.json import compact, parse
@@ -106,13 +106,13 @@ class Parts:
 class Body:
     """One attempt, ready to run."""
 
-    work: Work
+    work: LoadedAttempt
     stage: Stage[Any, object]
-    test: Test | None
+    test: Condition | None
     """The condition to call, if the attempt chooses a branch."""
     runtime: AttemptRuntime
     payloads: Payloads
-    place: Place
+    place: BlobOwner
     started_at: Micros
     host: str
     parts: "Parts"
@@ -133,7 +133,7 @@ class Body:
         return node_of(self.work)
 
     @property
-    def is_ours(self) -> bool:
+    def has_no_user_code(self) -> bool:
         """Whether there is no user code to call, only `done`."""
         return self.attempt.kind in {JobKind.EXPAND_MAP, JobKind.CHILD}
 
@@ -226,7 +226,7 @@ class Body:
             raise self.work.error
         stage = self.stage
         if self.test is not None:
-            return (self._read(self.test.takes, "what the test of a stage is given, of"),)
+            return (self._read(self.test.input_type, "what the test of a stage is given, of"),)
         if self._checked is not None:
             state = self._read(self._checked.state_type, "what was left by stage")
             return self._checked.check_arguments(state, self._context())
@@ -242,7 +242,7 @@ class Body:
             self._read(self.stage.input_type, "the arguments of step", self.stage.name)
         elif self.attempt.kind is JobKind.CHILD:
             self._started()
-        elif not self.is_ours:
+        elif not self.has_no_user_code:
             self.arguments()
 
     def _read(self, form: object, what: str, name: str | None = None) -> object:
@@ -314,7 +314,7 @@ class Body:
             return BodyResult(ConditionEvaluated(passed=value))
         if self.attempt.kind is JobKind.CANCEL:
             return BodyResult(Cancelled())
-        if isinstance(value, NotYet) and self.attempt.kind is JobKind.POLL:
+        if isinstance(value, NotReady) and self.attempt.kind is JobKind.POLL:
             return BodyResult(CheckedNotYet(check_after=_micros(value.check_after)))
         external = _external(self.stage)
         if external is not None and self.attempt.kind is JobKind.STAGE:
@@ -459,7 +459,7 @@ class Bodies:
         return self._parts
 
     def prepare(
-        self, attempts: Sequence[Attempt], known: Known = NOTHING_KNOWN
+        self, attempts: Sequence[Attempt], known: Preloaded = NOTHING_PRELOADED
     ) -> tuple[list[Body], list[Attempt]]:
         """Return the bodies of attempts, and the attempts for which this process has no code.
 
@@ -488,11 +488,11 @@ class Bodies:
         external = _external(stage)
         return None if external is None or external.cancel_body is None else stage
 
-    def _body(self, work: Work, stage: Stage[Any, object], read_at: float | None) -> Body:
+    def _body(self, work: LoadedAttempt, stage: Stage[Any, object], read_at: float | None) -> Body:
         run, attempt, node = work.run, work.attempt, node_of(work)
         # Queued steps of a function have epochs of their own, each from 1: the job number keeps their keys apart.
         where = node if attempt.kind is not JobKind.STEP else f"{node}-{job_key(attempt.job).number}"
-        place = Place(namespace=run.namespace, run=run.key, stage=where, epoch=attempt.epoch)
+        place = BlobOwner(namespace=run.namespace, run=run.key, stage=where, epoch=attempt.epoch)
         actor = _actor(run.workflow, node, run.version)
         runtime = AttemptRuntime(
             origin=Origin(
@@ -515,7 +515,7 @@ class Bodies:
         return Body(
             work=work,
             stage=stage,
-            test=self._core.registry.test(attempt.definition, attempt.node) if is_test else None,
+            test=self._core.registry.condition(attempt.definition, attempt.node) if is_test else None,
             runtime=runtime,
             payloads=self._core.payloads,
             place=place,
@@ -528,11 +528,11 @@ class Bodies:
 
 
 @lru_cache
-def _actor(workflow: str, node: str, version: str) -> Actor:
-    return Actor(kind="stage", id=f"{workflow}/{node}", version=version)
+def _actor(workflow: str, node: str, version: str) -> AnnotationAuthor:
+    return AnnotationAuthor(kind="stage", id=f"{workflow}/{node}", version=version)
 
 
-def node_of(work: Work) -> str:
+def node_of(work: LoadedAttempt) -> str:
     """Return the stage of an attempt; for a queued step, that of the durable function that called it."""
     attempt = work.attempt
     return work.plan.function or "" if attempt.kind is JobKind.STEP else attempt.node

@@ -20,7 +20,7 @@ async def run_stage(body: Body, threads: CapacityLimiter) -> Outcome:
     A sync body that is cancelled or times out is flagged as cancelled and abandoned: its thread cannot be stopped,
     and its result is dropped.
     """
-    if body.is_ours:
+    if body.has_no_user_code:
         return body.done() if len(body.work.input) <= INLINE_MAX else await result_in_thread(body.done)
     try:
         return await within(body.interceptors, lambda: body.call, lambda: _in_time(body, threads))

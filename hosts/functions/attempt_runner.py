@@ -2,7 +2,7 @@
 
 from anyio import CapacityLimiter
 
-from holdfast.hosts.execution.logging_bridge import speaking
+from holdfast.hosts.execution.logging_bridge import current_attempt
 from holdfast.hosts.execution.prepared_attempts import Body
 from holdfast.hosts.execution.stage_runner import run_stage
 from holdfast.hosts.functions.driver import drive
@@ -15,7 +15,7 @@ async def run_attempt(body: Body, threads: CapacityLimiter) -> Outcome:
     """Run an attempt and return its outcome. Raises only the cancellation of the caller."""
     if body.is_out_of_time:
         return body.out_of_time()
-    speaking.set(body.runtime)  # each body has its own task, and so its own context
+    current_attempt.set(body.runtime)  # each body has its own task, and so its own context
     if body.attempt.kind is JobKind.WORKFLOW:
         return await drive(body, threads)
     if body.attempt.kind is JobKind.STEP:

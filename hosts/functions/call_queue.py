@@ -17,7 +17,7 @@ import attrs
 from anyio import CancelScope
 from anyio.lowlevel import RunVar
 
-from holdfast.hosts.execution.event_loops import Event, ThisLoop, caller_into_loop
+from holdfast.hosts.execution.event_loops import CurrentLoop, Event, caller_into_loop
 from holdfast.hosts.execution.threads import context_of_no_loop, start_in_thread
 from holdfast.hosts.functions import stall_watchdog
 from holdfast.kernel.dispatch.kernel import Kernel
@@ -29,17 +29,17 @@ CALLS_MAX: Final = 500
 
 
 @attrs.define(eq=False)
-class Call(Generic[T]):
+class BatchedCall(Generic[T]):
     """A call that runs a durable function, and its progress."""
 
     what: T
     """What the call is about, for the preparation of its batch."""
     make: Callable[[], None]
     turn: Callable[[], int]
-    """See `stall_watchdog.in_turns`."""
+    """See `stall_watchdog.run_watched`."""
     takes_time: bool = False
     """Whether it is known to be slow, so that it gets a thread of its own."""
-    may_be_left: bool = False
+    may_be_abandoned: bool = False
     """Whether a cancelled caller may abandon it while it runs."""
     error: BaseException | None = None
     """What it raised, or why it was not made."""
@@ -47,7 +47,7 @@ class Call(Generic[T]):
     """Whether it has ended."""
     wake_event: Event = attrs.field(init=False)
     """Set when it is over, when it moves to a thread of its own, and when its caller is to watch the batch."""
-    watches: "_Together[T] | None" = None
+    watches: "_Batch[T] | None" = None
     """Its batch, if its caller is the one that watches it for slow calls."""
     ended: Event | None = None
     """If it has a thread of its own, set when it is over."""
@@ -75,35 +75,35 @@ class Call(Generic[T]):
         return self.is_over and self.watches is None and self.ended is None
 
     async def over(self) -> None:
-        """Wait until it is over, shielded from cancellation. RestlessError, see `stall_watchdog.in_turns`."""
+        """Wait until it is over, shielded from cancellation. WorkflowStalledError, see `stall_watchdog.run_watched`."""
         with CancelScope(shield=True):
             await self.wake_event.wait()
             if self.watches is not None:
                 await self.watches.watch()
         if self.ended is not None:
-            with CancelScope(shield=not self.may_be_left):
-                await stall_watchdog.quiet(self.ended, self.turn, self.threads)
+            with CancelScope(shield=not self.may_be_abandoned):
+                await stall_watchdog.wait_watched(self.ended, self.turn, self.threads)
 
 
-class Gathering(Generic[T]):
+class CallBatcher(Generic[T]):
     """Makes calls in threads, in batches: while one batch is prepared, the next one gathers.
 
     `before` prepares a batch, in a thread, for example in one transaction for all of its calls. It sets `error` of
     calls that must not be made, and never raises. Created and used on the thread of one event loop.
     """
 
-    def __init__(self, before: Callable[[Sequence[Call[T]]], None]) -> None:
+    def __init__(self, before: Callable[[Sequence[BatchedCall[T]]], None]) -> None:
         self._before = before
-        self._waiting: list[Call[T]] = []
-        self._last: _Together[T] | None = None
+        self._waiting: list[BatchedCall[T]] = []
+        self._last: _Batch[T] | None = None
         """The latest batch, until it is over."""
         self._begins = False
         """Whether the start of a batch is scheduled."""
-        self._loop = ThisLoop()
+        self._loop = CurrentLoop()
         self._in_loop = caller_into_loop()
 
-    async def made(self, call: Call[T]) -> None:
-        """Make a call and wait for it. Raises its error; RestlessError if its function does not stop to wait.
+    async def made(self, call: BatchedCall[T]) -> None:
+        """Make a call and wait for it. Raises its error; WorkflowStalledError if its function does not stop to wait.
 
         A cancelled caller still waits once its batch has started, unless the call may be abandoned.
         """
@@ -120,19 +120,19 @@ class Gathering(Generic[T]):
         if call.error is not None:
             raise call.error
 
-    def send(self, call: Call[T], wake: Callable[[], None]) -> None:
+    def send(self, call: BatchedCall[T], wake: Callable[[], None]) -> None:
         """Make a call without a task that waits for it. `wake` is called whenever its `wake_event` would be set."""
         call.wake_event = _WakeEvent(wake, self._loop)
         self._gather(call)
 
-    async def leave(self, call: Call[T]) -> None:
+    async def leave(self, call: BatchedCall[T]) -> None:
         """Remove a call that has not started; otherwise wait until it is over."""
         if call in self._waiting:
             self._waiting.remove(call)
         else:
             await call.over()
 
-    def _gather(self, call: Call[T]) -> None:
+    def _gather(self, call: BatchedCall[T]) -> None:
         self._waiting.append(call)
         if not self._begins and (self._last is None or self._last.is_prepared):
             self._begins = True
@@ -149,7 +149,7 @@ class Gathering(Generic[T]):
         if not batch:
             self._last = None
             return
-        self._last = together = _Together(batch, self._loop, self._in_loop, self._go_on)
+        self._last = together = _Batch(batch, self._loop, self._in_loop, self._go_on)
 
         def work() -> None:
             self._before(batch)
@@ -160,7 +160,7 @@ class Gathering(Generic[T]):
 
         start_in_thread(work)
 
-    def _go_on(self, before: "_Together[T]") -> None:
+    def _go_on(self, before: "_Batch[T]") -> None:
         """Start the next batch, unless that has been done."""
         if self._last is before:
             self._begin()
@@ -171,7 +171,7 @@ class _WakeEvent:
 
     __slots__ = ("_event", "_is_set", "_loop", "_wake")
 
-    def __init__(self, wake: Callable[[], None], loop: ThisLoop) -> None:
+    def __init__(self, wake: Callable[[], None], loop: CurrentLoop) -> None:
         self._wake = wake
         self._loop = loop
         self._event: Event | None = None
@@ -193,7 +193,7 @@ class _WakeEvent:
             await self._event.wait()
 
 
-class _Together(Generic[T]):
+class _Batch(Generic[T]):
     """A batch of calls. Reports to `next_ones` on the loop when it is over.
 
     `in_loop` schedules a call on the loop from any thread.
@@ -201,27 +201,27 @@ class _Together(Generic[T]):
 
     def __init__(
         self,
-        calls: Sequence[Call[T]],
-        loop: ThisLoop,
+        calls: Sequence[BatchedCall[T]],
+        loop: CurrentLoop,
         in_loop: Callable[[Callable[[], object]], None],
-        next_ones: "Callable[[_Together[T]], None]",
+        next_ones: "Callable[[_Batch[T]], None]",
     ) -> None:
         self._calls = calls
         self._left = deque(calls)
         self._loop = loop
         self._in_loop = in_loop
         self._next_ones = next_ones
-        self._current: Call[T] | None = None
+        self._current: BatchedCall[T] | None = None
         self._over = loop.event()
         self.is_prepared = False
         """Whether the preparation of the batch is over."""
-        self._alarm = loop.call_later(stall_watchdog.ROUND, self._look)
+        self._alarm = loop.call_later(stall_watchdog.CHECK_INTERVAL, self._look)
 
     def _look(self) -> None:
         """Make one of the waiting callers watch the batch, because it is slow."""
         waits = next((call for call in self._calls if not call.wake_event.is_set()), None)
         if waits is None or not self.is_prepared:
-            self._alarm = self._loop.call_later(stall_watchdog.ROUND, self._look)
+            self._alarm = self._loop.call_later(stall_watchdog.CHECK_INTERVAL, self._look)
         else:
             waits.watches = self
             waits.wake_event.set()
@@ -245,9 +245,9 @@ class _Together(Generic[T]):
 
     async def watch(self) -> None:
         """Move the calls behind a slow one to another thread. Returns once all calls have ended or moved."""
-        before: Call[T] | None = None
+        before: BatchedCall[T] | None = None
         while not self._over.is_set():
-            with anyio.move_on_after(stall_watchdog.ROUND):
+            with anyio.move_on_after(stall_watchdog.CHECK_INTERVAL):
                 await self._over.wait()
                 return
             self._wake_finished()
@@ -257,7 +257,7 @@ class _Together(Generic[T]):
                 start_in_thread(self.run)
             before = current
 
-    def _make_alone(self, call: Call[T]) -> None:
+    def _make_alone(self, call: BatchedCall[T]) -> None:
         """Make a call in a thread of its own."""
         call.ended = ended = self._loop.event()
 
@@ -268,7 +268,7 @@ class _Together(Generic[T]):
         start_in_thread(make)
         call.wake_event.set()
 
-    def _leave(self, call: Call[T]) -> None:
+    def _leave(self, call: BatchedCall[T]) -> None:
         """Leave a slow call alone in its thread."""
         call.ended = self._loop.event()
         if call.is_over:  # its thread may have missed that it was left alone
@@ -287,7 +287,7 @@ class _Together(Generic[T]):
         self._next_ones(self)
 
 
-class Here(Generic[T]):
+class PerEventLoop(Generic[T]):
     """One object for each kernel in each event loop. `make` creates it, on the thread of the loop."""
 
     def __init__(self, name: str, make: Callable[[], T]) -> None:

@@ -6,10 +6,10 @@ from typing import Final
 
 import attrs
 
-from holdfast.hosts.execution.event_loops import ThisLoop, caller_into_loop
-from holdfast.hosts.functions.call_queue import Call, Gathering, Here
+from holdfast.hosts.execution.event_loops import CurrentLoop, caller_into_loop
+from holdfast.hosts.functions.call_queue import BatchedCall, CallBatcher, PerEventLoop
 from holdfast.hosts.functions.loader import Opener
-from holdfast.hosts.functions.replay import Drive
+from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.kernel.commands import JobRecord, JobRecorded
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.clock import Clock
@@ -26,7 +26,7 @@ class Record:
 
     kernel: Kernel
     command: JobRecord
-    drive: Drive
+    drive: FunctionReplay
     now: Callable[[], Micros]
     answer: JobRecorded | None = None
 
@@ -50,53 +50,53 @@ class Recorder:
     """Sends the records of functions to the store. One for each kernel in each event loop."""
 
     def __init__(self) -> None:
-        self._gathering = Gathering(_store)
+        self._gathering = CallBatcher(_store)
 
     async def record(
-        self, kernel: Kernel, drive: Drive, command: JobRecord, now: Callable[[], Micros]
+        self, kernel: Kernel, drive: FunctionReplay, command: JobRecord, now: Callable[[], Micros]
     ) -> JobRecorded:
         """Store the rows of a command and feed the answer to its function. `now` may read the time from the store.
 
-        Raises the errors of either; RestlessError if the function does not stop to wait. Once it is sent it is
+        Raises the errors of either; WorkflowStalledError if the function does not stop to wait. Once it is sent it is
         awaited even if the caller is cancelled: until then, the function must not be touched.
         """
         record = Record(kernel, command, drive, now)
-        await self._gathering.made(Call(record, record.apply, record.turn))
+        await self._gathering.made(BatchedCall(record, record.apply, record.turn))
         assert record.answer is not None
         return record.answer
 
     def send(
         self,
         kernel: Kernel,
-        drive: Drive,
+        drive: FunctionReplay,
         command: JobRecord,
         now: Callable[[], Micros],
         wake: Callable[[], None],
-    ) -> "Call[Record]":
+    ) -> "BatchedCall[Record]":
         """Start what `record` does, and return the call.
 
         `wake` is called in the loop when the call is over or its batch must be watched. The caller must then wait
         until it is over, also when it is cancelled.
         """
         record = Record(kernel, command, drive, now)
-        call = Call(record, record.apply, record.turn)
+        call = BatchedCall(record, record.apply, record.turn)
         self._gathering.send(call, wake)
         return call
 
-    async def sent(self, call: "Call[Record]") -> JobRecorded:
+    async def sent(self, call: "BatchedCall[Record]") -> JobRecorded:
         """Wait for a call that was sent; return its answer once it was fed. Raises as `record`."""
         if not call.is_plainly_over:
             await call.over()
         return self.answer(call)
 
-    def answer(self, call: "Call[Record]") -> JobRecorded:
+    def answer(self, call: "BatchedCall[Record]") -> JobRecorded:
         """Return the answer of a call that is over. Raises as `record`."""
         if call.error is not None:
             raise call.error
         assert call.what.answer is not None
         return call.what.answer
 
-    async def leave(self, call: "Call[Record]") -> None:
+    async def leave(self, call: "BatchedCall[Record]") -> None:
         """Withdraw a call that has not started; otherwise wait until it is over."""
         await self._gathering.leave(call)
 
@@ -118,7 +118,7 @@ class _Now:
         return self._now
 
 
-def _store(batch: Sequence[Call[Record]]) -> None:
+def _store(batch: Sequence[BatchedCall[Record]]) -> None:
     first = batch[0].what
     kernel = first.kernel
     try:
@@ -143,10 +143,10 @@ def _store(batch: Sequence[Call[Record]]) -> None:
 class Shared:
     """The objects that all drivers of a kernel in an event loop share: the loop, the opener, the recorder."""
 
-    loop: ThisLoop = attrs.field(factory=ThisLoop)
+    loop: CurrentLoop = attrs.field(factory=CurrentLoop)
     in_loop: Callable[[Callable[[], object]], None] = attrs.field(factory=caller_into_loop)
     opener: Opener = attrs.field(factory=Opener)
     recorder: Recorder = attrs.field(factory=Recorder)
 
 
-shared_here: Final[Here[Shared]] = Here("holdfast_drivers", Shared)
+shared_here: Final[PerEventLoop[Shared]] = PerEventLoop("holdfast_drivers", Shared)

@@ -57,20 +57,20 @@ import anyio
 import attrs
 from anyio import CancelScope, CapacityLimiter
 
-from holdfast.hosts.execution.event_loops import ThisLoop
+from holdfast.hosts.execution.event_loops import CurrentLoop
 from holdfast.hosts.execution.failures import MESSAGE_MAX
 from holdfast.hosts.execution.prepared_attempts import Body
 from holdfast.hosts.execution.threads import result_in_thread
-from holdfast.hosts.functions.call_queue import Call
+from holdfast.hosts.functions.call_queue import BatchedCall
 from holdfast.hosts.functions.committer import Record, shared_here
 from holdfast.hosts.functions.function_events import is_unreadable
 from holdfast.hosts.functions.history_rows import answer_rows, child_rows, queued_rows
-from holdfast.hosts.functions.loader import FencedError, keep_idle, opened
-from holdfast.hosts.functions.lost_steps import begins_again, begun_again, lost_steps
+from holdfast.hosts.functions.loader import FencedError, keep_idle, load_function
+from holdfast.hosts.functions.lost_steps import lost_steps, restart_row, restartable_steps
 from holdfast.hosts.functions.outcomes import blocked, outcome_of, stuck
-from holdfast.hosts.functions.pending_calls import Try
-from holdfast.hosts.functions.replay import Drive
-from holdfast.hosts.functions.stall_watchdog import in_turns
+from holdfast.hosts.functions.pending_calls import StepAttempt
+from holdfast.hosts.functions.replay import FunctionReplay
+from holdfast.hosts.functions.stall_watchdog import run_watched
 from holdfast.hosts.functions.step_heartbeats import Heartbeats
 from holdfast.hosts.functions.step_runner import run_step, was_done
 from holdfast.hosts.functions.store_retries import RETRY_MAX, RETRY_MIN, PatientValues, until_available
@@ -81,8 +81,8 @@ from holdfast.kernel.commands import (
     JobRecord,
     JobRecorded,
     Outcome,
-    Recorded,
-    passed_over,
+    RowToRecord,
+    pass_over_for,
 )
 from holdfast.kernel.history import limits
 from holdfast.kernel.history.exceptions import error_words
@@ -93,8 +93,8 @@ from holdfast.ports.errors import (
     CompensationError,
     HistoryFullError,
     HoldfastError,
-    RestlessError,
     UnreadableValueError,
+    WorkflowStalledError,
 )
 from holdfast.ports.json import parse
 from holdfast.ports.records import HISTORY_LONG, SUSPECT_AFTER, Micros
@@ -137,12 +137,12 @@ async def drive(body: Body, threads: CapacityLimiter) -> Outcome:
                 await result_in_thread(let_go)
 
 
-class Alarm:
+class WakeTimer:
     """Calls a function after a delay, or earlier: keeping a timer that is set costs less than replacing it."""
 
     __slots__ = ("_call", "_loop", "_set")
 
-    def __init__(self, loop: ThisLoop, call: Callable[[], object]) -> None:
+    def __init__(self, loop: CurrentLoop, call: Callable[[], object]) -> None:
         self._loop = loop
         self._call: Callable[[], object] | None = call
         self._set: tuple[float, Callable[[], object]] | None = None
@@ -174,7 +174,7 @@ class Alarm:
             self._call()
 
 
-class Trying:
+class RunningStep:
     """A running attempt of a step, which can be cancelled even before its task has started."""
 
     __slots__ = ("_is_cancelled", "_scope", "task")
@@ -205,22 +205,22 @@ class _Driver:
         self._threads = threads
         self._parts = body.parts
         self._heartbeats = Heartbeats(body.runtime, body.parts.clock, is_first=body.attempt.epoch == 1)
-        self._drive: Drive | None = None
-        self._begun: list[Drive] = []
+        self._drive: FunctionReplay | None = None
+        self._begun: list[FunctionReplay] = []
         """Drives that were opened, the last one current: it may run for long before `_open` returns."""
         shared = shared_here.of(body.parts.kernel)
         self._loop, self._in_loop = shared.loop, shared.in_loop
         self._opener, self._recorder = shared.opener, shared.recorder
         self._context = copy_context()
         """The context that each step starts in, free of context variables of other runs."""
-        self._running: dict[str, Trying] = {}
-        self._later: dict[str, Try] = {}
+        self._running: dict[str, RunningStep] = {}
+        self._later: dict[str, StepAttempt] = {}
         """Steps that have not been started yet: new ones, retries that are not due, lost ones that await their turn."""
-        self._lost: dict[str, Try] = {}
+        self._lost: dict[str, StepAttempt] = {}
         """Running steps that were lost before."""
         self._lost_at: Micros = 0
         """When the last of these was started."""
-        self._done: list[Recorded] = []
+        self._done: list[RowToRecord] = []
         """Outcomes of steps that are not recorded yet."""
         self._known: list[JobRecorded] = []
         """Answers of transactional steps that are not fed yet."""
@@ -231,9 +231,9 @@ class _Driver:
         """Whether the driver waits in `_wait`."""
         self._has_only_steps = False
         """Whether the function needed nothing but inline steps when that was last checked."""
-        self._sent: Call[Record] | None = None
+        self._sent: BatchedCall[Record] | None = None
         """A record in flight that no task waits for."""
-        self._alarm = Alarm(self._loop, self._wake)
+        self._alarm = WakeTimer(self._loop, self._wake)
         """Wakes the driver when something is due."""
         self._fault: BaseException | None = None
         """An unexpected error of a step's task or of a record without a task, to be raised in the driver."""
@@ -251,7 +251,7 @@ class _Driver:
     async def run(self) -> Outcome:
         try:
             drive = await until_available(self._open, "a function can't be driven yet")
-        except RestlessError as error:
+        except WorkflowStalledError as error:
             for begun in self._begun[-1:]:
                 begun.give_up(error)
             return blocked(error.code, str(error))
@@ -269,14 +269,14 @@ class _Driver:
         self._body.runtime.received = drive.received()
         return await outcome_of(self._body, drive) if outcome is None else outcome
 
-    async def _drive_on(self, drive: Drive) -> Outcome | None:
+    async def _drive_on(self, drive: FunctionReplay) -> Outcome | None:
         """Drive until the function is to be suspended or blocked; return that outcome, None if it ended or failed."""
         self._looked_at = self._now()
         if self._body.attempt.attempt > 1 and not drive.is_over:
             # The clock here may be behind: by the time of the loss all steps that were due had been started.
             lost_at = max(self._looked_at, self._body.work.run.updated_at)
             was_suspect = self._body.attempt.lost_attempts > SUSPECT_AFTER
-            lost = lost_steps(drive.under_way(lost_at), was_suspect=was_suspect, now=lost_at)
+            lost = lost_steps(drive.running_steps(lost_at), was_suspect=was_suspect, now=lost_at)
             await self._record(drive, (*drive.notes(), *lost.rows))
             self._failure = lost.failure
         while not drive.is_over and not self._is_fenced:
@@ -349,7 +349,7 @@ class _Driver:
     def _now(self) -> Micros:
         return micros(self._parts.clock.now())
 
-    async def _open(self) -> Drive:
+    async def _open(self) -> FunctionReplay:
         await self._opener.open(self._body, self._make_open, self._turn)
         assert self._drive is not None
         return self._drive
@@ -358,7 +358,7 @@ class _Driver:
         return self._begun[-1].turn if self._begun else 0
 
     def _make_open(self, is_new: bool) -> None:
-        drive = opened(self._body, self._values.text, self._begun.append, is_new=is_new)
+        drive = load_function(self._body, self._values.text, self._begun.append, is_new=is_new)
         with self._lock:
             self._drive = drive
             is_given_up = self._is_closed
@@ -367,7 +367,7 @@ class _Driver:
 
     # Steps ----------------------------------------------------------------------------------------------------------
 
-    def _start(self, drive: Drive, now: Micros) -> None:
+    def _start(self, drive: FunctionReplay, now: Micros) -> None:
         """Start requested steps, unless the run is paused or blocked; cancel steps that are not awaited any more."""
         for one in drive.tries():
             self._later[one.request.call] = one
@@ -378,26 +378,26 @@ class _Driver:
         if not self._later or not self._begins(drive, now):
             return
         for call, one in list(self._later.items()):
-            if (one.at is None or one.at <= now) and (one.is_begun or not one.lost_attempts):
+            if (one.at is None or one.at <= now) and (one.is_restarted or not one.lost_attempts):
                 del self._later[call]
                 if one.lost_attempts:
                     self._lost[call], self._lost_at = one, now
-                self._running[call] = trying = Trying()
+                self._running[call] = trying = RunningStep()
                 trying.task = self._loop.start(partial(self._run, one, trying), self._context)
 
-    def _begins_again(self, drive: Drive, now: Micros) -> Sequence[Recorded]:
+    def _begins_again(self, drive: FunctionReplay, now: Micros) -> Sequence[RowToRecord]:
         """Return the rows for lost steps that start again."""
         waiting = [one for one in self._later.values() if self._waits_for_its_turn(one, now)]
         if not waiting or not self._begins(drive, now):
             return ()
         turn, waited = self._body.attempt.epoch, now - self._lost_at
-        again = begins_again(waiting, self._lost.values(), turn=turn, waited=waited)
-        return [begun_again(one, now) for one in again]
+        again = restartable_steps(waiting, self._lost.values(), turn=turn, waited=waited)
+        return [restart_row(one, now) for one in again]
 
-    def _waits_for_its_turn(self, one: Try, now: Micros) -> bool:
-        return one.lost_attempts > 0 and not one.is_begun and (one.at is None or one.at <= now)
+    def _waits_for_its_turn(self, one: StepAttempt, now: Micros) -> bool:
+        return one.lost_attempts > 0 and not one.is_restarted and (one.at is None or one.at <= now)
 
-    async def _run(self, one: Try, trying: Trying) -> None:
+    async def _run(self, one: StepAttempt, trying: RunningStep) -> None:
         call = one.request.call
         try:
             with trying.scope():
@@ -461,7 +461,7 @@ class _Driver:
             self._fault = error
             self._wake_event.set()
 
-    def _begin_next(self, drive: Drive, answer: JobRecorded) -> None:
+    def _begin_next(self, drive: FunctionReplay, answer: JobRecorded) -> None:
         """Start the steps that the function has requested since."""
         self._sent = None
         self._note(drive, answer)
@@ -474,7 +474,7 @@ class _Driver:
         elif not self._has_only_steps or self._later or not self._running:
             self._wake_event.set()
 
-    async def _until_sent(self, drive: Drive, sent: Call[Record]) -> None:
+    async def _until_sent(self, drive: FunctionReplay, sent: BatchedCall[Record]) -> None:
         """Wait until the record in flight is stored and its answer fed."""
         command = sent.what.command
         await self._record(drive, command.rows, seen=command.seen, sent=sent)
@@ -490,7 +490,7 @@ class _Driver:
         if self._sent is not None:
             try:
                 await self._recorder.leave(self._sent)
-            except RestlessError as error:
+            except WorkflowStalledError as error:
                 self._sent.what.drive.give_up(error)
         if not self._running:
             return
@@ -499,17 +499,19 @@ class _Driver:
                 self._wake_event = self._loop.event()
                 await self._wake_event.wait()
 
-    async def _others(self, drive: Drive, now: Micros, *, begins: bool, are_more: bool) -> Sequence[Recorded]:
+    async def _others(
+        self, drive: FunctionReplay, now: Micros, *, begins: bool, are_more: bool
+    ) -> Sequence[RowToRecord]:
         """Return the rows to record besides outcomes of steps and timers; `are_more` is whether there are such.
 
         With `begins`, rows that start child runs and queue steps are included.
         """
-        rows: list[Recorded] = [*await answer_rows(self._body, drive), *drive.queues.taken_back()]
+        rows: list[RowToRecord] = [*await answer_rows(self._body, drive), *drive.queues.cancellation_rows()]
         if begins and not drive.is_paused and self._failure is None:
             rows += [*await child_rows(self._body, drive), *await queued_rows(self._body, drive)]
         return [*rows, *self._published(drive, now, are_more or bool(rows))]
 
-    def _published(self, drive: Drive, now: Micros, others: bool) -> list[Recorded]:
+    def _published(self, drive: FunctionReplay, now: Micros, others: bool) -> list[RowToRecord]:
         """Return published values if it is time to record them: with other rows, before parking, or after a while."""
         published = drive.published()
         if not published:
@@ -527,7 +529,7 @@ class _Driver:
             return published
         return []
 
-    def _not_undone(self, recorded: Recorded) -> Recorded:
+    def _not_undone(self, recorded: RowToRecord) -> RowToRecord:
         """Have the run blocked by a failed compensation; return the row that retries it once the run is resumed."""
         error = cast("dict[str, str]", parse(recorded.error or "{}"))
         what = f"what takes back a step, {recorded.step!r}, has failed {recorded.attempt} times"
@@ -535,16 +537,16 @@ class _Driver:
         self._failure = Failure(code=CompensationError.code, message=message[:MESSAGE_MAX])
         return attrs.evolve(recorded, type="step.retrying", retry_at=self._now())
 
-    def _taken(self) -> list[Recorded]:
+    def _taken(self) -> list[RowToRecord]:
         done, self._done = self._done, []
         return done
 
-    def _command_of_one(self, row: Recorded) -> JobRecord:
+    def _command_of_one(self, row: RowToRecord) -> JobRecord:
         drive = self._drive
         assert drive is not None
         return self._command((row,), drive.seen)
 
-    def _command(self, rows: Sequence[Recorded], seen: int, received: tuple[int, ...] = ()) -> JobRecord:
+    def _command(self, rows: Sequence[RowToRecord], seen: int, received: tuple[int, ...] = ()) -> JobRecord:
         attempt = self._body.attempt
         return JobRecord(
             namespace=self._body.work.run.namespace,
@@ -557,19 +559,19 @@ class _Driver:
             received=received,
         )
 
-    async def _take(self, drive: Drive) -> None:
+    async def _take(self, drive: FunctionReplay) -> None:
         """Feed the answers of transactional steps."""
         while self._known and not self._is_fenced:
             answer = self._known.pop(0)
-            take = partial(in_turns, partial(drive.take, answer), lambda: drive.turn)
+            take = partial(run_watched, partial(drive.take, answer), lambda: drive.turn)
             try:
                 with CancelScope(shield=True):  # the function must not be touched meanwhile
                     await until_available(take, "what a step gave can't be had yet")
-            except RestlessError as error:
+            except WorkflowStalledError as error:
                 drive.give_up(error)
             self._note(drive, answer)
 
-    def _note(self, drive: Drive, answer: JobRecorded) -> None:
+    def _note(self, drive: FunctionReplay, answer: JobRecorded) -> None:
         self._is_fenced = answer.status == "fenced"
         if any(row.type == HISTORY_LONG for row in answer.rows):
             _log.warning(
@@ -581,11 +583,11 @@ class _Driver:
 
     async def _record(
         self,
-        drive: Drive,
-        rows: Sequence[Recorded],
+        drive: FunctionReplay,
+        rows: Sequence[RowToRecord],
         *,
         seen: int | None = None,
-        sent: Call[Record] | None = None,
+        sent: BatchedCall[Record] | None = None,
     ) -> None:
         """Store rows and feed the answer; repeat while the store is down.
 
@@ -603,7 +605,7 @@ class _Driver:
                     command = self._command(rows, seen, drive.received())
                     now = self._parts.trusted_now
                     answer = await self._recorder.record(self._parts.kernel, drive, command, now)
-            except RestlessError as error:
+            except WorkflowStalledError as error:
                 drive.give_up(error)
                 return
             except STORE_ERRORS as error:
@@ -620,7 +622,7 @@ class _Driver:
             break
         self._note(drive, answer)
 
-    async def _record_each(self, drive: Drive, rows: Sequence[Recorded]) -> None:
+    async def _record_each(self, drive: FunctionReplay, rows: Sequence[RowToRecord]) -> None:
         """Store rows one by one, so that one refused row does not block the others. Raises the first refusal."""
         refused: CommandError | None = None
         for row in rows:
@@ -632,7 +634,7 @@ class _Driver:
         if refused is not None:
             raise refused
 
-    async def _wait(self, drive: Drive, now: Micros) -> None:
+    async def _wait(self, drive: FunctionReplay, now: Micros) -> None:
         look_at = self._looked_at + HISTORY_POLL_INTERVAL
         # Due steps that may not start would be due again at once: then only running steps are waited for.
         following = self._next(drive, now, begins=self._begins(drive, now))
@@ -653,7 +655,7 @@ class _Driver:
 
     # Ends -----------------------------------------------------------------------------------------------------------
 
-    def _next(self, drive: Drive, now: Micros, *, begins: bool = True) -> Micros | None:
+    def _next(self, drive: FunctionReplay, now: Micros, *, begins: bool = True) -> Micros | None:
         """Return when the next timer, or step if `begins`, is due; None if none is."""
         times = [one.at for one in drive.timers()]
         if begins:
@@ -664,11 +666,11 @@ class _Driver:
             times += (one.at for one in later if one.at is not None)
         return min(times, default=None)
 
-    def _begins(self, drive: Drive, now: Micros) -> bool:
+    def _begins(self, drive: FunctionReplay, now: Micros) -> bool:
         """Return whether steps that are due may start."""
         return not drive.is_paused and self._failure is None and not self._should_release(drive, now)
 
-    def _idle_outcome(self, drive: Drive, now: Micros) -> Outcome | None:
+    def _idle_outcome(self, drive: FunctionReplay, now: Micros) -> Outcome | None:
         """Return the outcome of a function that is to be suspended or blocked; None while it has work now or soon."""
         if self._running or self._done or self._known:
             return None
@@ -687,13 +689,15 @@ class _Driver:
         is_far = at - now > self._parts.park_after or self._parts.is_leaving()
         return attrs.evolve(waiting, wake_at=at) if is_far else None
 
-    def _should_release(self, drive: Drive, now: Micros) -> bool:
+    def _should_release(self, drive: FunctionReplay, now: Micros) -> bool:
         """Return whether nothing more may start here.
 
         Either its time is up, or its claim allowed other neighbours than it may have now (docs/decisions/0059). The
         latter is so when its lost steps have ended, or when one of them was lost more often than at the claim.
         """
-        return self._is_out_of_time(now) or passed_over(drive.lost_attempts()) != self._body.attempt.pass_over
+        return (
+            self._is_out_of_time(now) or pass_over_for(drive.lost_attempts()) != self._body.attempt.pass_over
+        )
 
     def _is_out_of_time(self, now: Micros) -> bool:
         """Return whether nothing more may start here, because the host is shutting down or has little time left."""
@@ -706,7 +710,7 @@ class _Driver:
         return (limit is not None and driven_for > limit) or (half is not None and driven_for > half)
 
 
-def _unreadable(recorded: Recorded) -> Failure | None:
+def _unreadable(recorded: RowToRecord) -> Failure | None:
     """Return the failure that blocks the run if a step could not read its arguments; None otherwise."""
     error = cast("dict[str, str]", parse(recorded.error or "{}"))
     return Failure(code=error["code"], message=error["message"]) if is_unreadable(error) else None

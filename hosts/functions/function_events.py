@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from holdfast.kernel.commands import UPDATE_ANSWERS
-from holdfast.kernel.functions.machine import Known
+from holdfast.kernel.functions.machine import ParsedRow
 from holdfast.kernel.functions.protocol import (
-    Answered,
     Cancelling,
     ChannelClosed,
     ChildEnded,
@@ -18,6 +17,7 @@ from holdfast.kernel.functions.protocol import (
     StepFailed,
     StepQueued,
     TimerFired,
+    UpdateOutcome,
     UpdateReceived,
 )
 from holdfast.kernel.history.error_values import class_name
@@ -147,7 +147,7 @@ def call_of_update(number: int) -> str:
     return f"update{number}"
 
 
-def type_of_answer(answer: Answered) -> Literal["update.completed", "update.failed", "update.rejected"]:
+def type_of_answer(answer: UpdateOutcome) -> Literal["update.completed", "update.failed", "update.rejected"]:
     """Return the type of the row that records the result of an update."""
     if answer.rejected is not None:
         return "update.rejected"
@@ -163,7 +163,7 @@ def is_of_driver(row: HistoryRow, facts: Facts) -> bool:
     return row.type in _OF_DRIVERS or (row.type == "child.failed" and "call" in facts)
 
 
-def known_from(history: Sequence[HistoryRow]) -> list[Known]:
+def known_from(history: Sequence[HistoryRow]) -> list[ParsedRow]:
     """Return rows with their parsed data. Parsing all of them as one text takes half as long as one by one."""
     facts: list[Facts] = parse(f"[{','.join(row.data or '{}' for row in history)}]")
     return list(zip(history, facts, strict=True))

@@ -8,15 +8,15 @@ import attrs
 from holdfast.hosts.execution.failures import MESSAGE_MAX
 from holdfast.hosts.execution.prepared_attempts import Body, child_id
 from holdfast.hosts.functions.function_events import type_of_answer
-from holdfast.hosts.functions.replay import Drive
+from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.hosts.functions.store_retries import until_available_in_thread
 from holdfast.hosts.wiring.payloads import INLINE_MAX
-from holdfast.kernel.commands import ChannelMessage, ChildMessage, ChildRunStarted, Recorded, RecordedType
+from holdfast.kernel.commands import ChannelMessage, ChildMessage, ChildRunStarted, RecordedType, RowToRecord
 from holdfast.kernel.functions.protocol import (
-    Answered,
     ChildRequest,
     CloseRequest,
     NotifyRequest,
+    UpdateOutcome,
 )
 from holdfast.kernel.history.raised import Raised
 from holdfast.ports.json import canonical
@@ -26,19 +26,19 @@ Put = Callable[[str], Payload]
 """Stores the JSON text of a value: in the row, or as a blob if it is large."""
 
 
-def recorded_answers(answers: Sequence[Answered], put: Put) -> list[Recorded]:
+def recorded_answers(answers: Sequence[UpdateOutcome], put: Put) -> list[RowToRecord]:
     """Return the rows that record the results of updates."""
     return [_recorded(one, put) for one in answers]
 
 
-def are_small(answers: Sequence[Answered]) -> bool:
+def are_small(answers: Sequence[UpdateOutcome]) -> bool:
     """Return whether all values fit into rows, so that no blob store is called."""
     return all(len(one.output or "") <= INLINE_MAX for one in answers)
 
 
-def _recorded(answer: Answered, put: Put) -> Recorded:
+def _recorded(answer: UpdateOutcome, put: Put) -> RowToRecord:
     raised = answer.rejected or answer.error
-    return Recorded(
+    return RowToRecord(
         type=type_of_answer(answer),
         call=answer.call,
         output=None if answer.output is None else put(answer.output),
@@ -57,7 +57,7 @@ def _facts(raised: Raised) -> dict[str, object]:
     return facts
 
 
-async def child_rows(body: Body, drive: Drive) -> list[Recorded]:
+async def child_rows(body: Body, drive: FunctionReplay) -> list[RowToRecord]:
     """Return the rows that start child runs, notify runs, and close channels."""
     children = drive.children()
     if all(len(_text_of(one)) <= INLINE_MAX for one in children):
@@ -66,7 +66,7 @@ async def child_rows(body: Body, drive: Drive) -> list[Recorded]:
     return await until_available_in_thread(put, "what a run is started with can't be stored yet")
 
 
-async def queued_rows(body: Body, drive: Drive) -> list[Recorded]:
+async def queued_rows(body: Body, drive: FunctionReplay) -> list[RowToRecord]:
     """Return the rows that queue steps."""
     queues, payloads, place = drive.queues, body.payloads, body.place
     new = queues.new()
@@ -76,7 +76,7 @@ async def queued_rows(body: Body, drive: Drive) -> list[Recorded]:
     return await until_available_in_thread(put, "what a step is called with can't be stored yet")
 
 
-async def answer_rows(body: Body, drive: Drive) -> list[Recorded]:
+async def answer_rows(body: Body, drive: FunctionReplay) -> list[RowToRecord]:
     """Return the rows that record the results of updates."""
     answers = drive.answers()
     put = partial(recorded_answers, answers, lambda text: body.payloads.put(text, body.place))
@@ -85,9 +85,11 @@ async def answer_rows(body: Body, drive: Drive) -> list[Recorded]:
     return await until_available_in_thread(put, "the reply to an update can't be stored yet")
 
 
-def _child_row(body: Body, request: ChildRequest | NotifyRequest | CloseRequest) -> Recorded:
+def _child_row(body: Body, request: ChildRequest | NotifyRequest | CloseRequest) -> RowToRecord:
     if isinstance(request, CloseRequest):
-        return Recorded(type="channel.closed", call=request.call, site=request.site, channel=request.channel)
+        return RowToRecord(
+            type="channel.closed", call=request.call, site=request.site, channel=request.channel
+        )
     run = body.work.run
     # Stored under a key of its own: the blob belongs to the child, and is removed with it.
     place = attrs.evolve(body.place, run=f"{run.key}-{request.call.replace('.', '-')}")
@@ -98,7 +100,7 @@ def _child_row(body: Body, request: ChildRequest | NotifyRequest | CloseRequest)
             sent = ChannelMessage(channel=request.channel, payload=payload, checked=request.checked)
             child_message = ChildMessage(run_id=request.run, signal=sent)
         kind: RecordedType = "child.cancelling" if child_message.signal is None else "child.signalled"
-        return Recorded(type=kind, call=request.call, site=request.site, child_message=child_message)
+        return RowToRecord(type=kind, call=request.call, site=request.site, child_message=child_message)
     child = ChildRunStarted(
         run_id=request.run or child_id(run, request.call),
         workflow=request.workflow,
@@ -106,7 +108,7 @@ def _child_row(body: Body, request: ChildRequest | NotifyRequest | CloseRequest)
         input=body.payloads.put(request.input, place),
         close_policy=ClosePolicy(request.parent_end),
     )
-    return Recorded(type="child.started", call=request.call, site=request.site, child=child)
+    return RowToRecord(type="child.started", call=request.call, site=request.site, child=child)
 
 
 def _text_of(request: ChildRequest | NotifyRequest | CloseRequest) -> str:

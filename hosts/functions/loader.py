@@ -7,9 +7,9 @@ import attrs
 
 from holdfast.hosts.execution.function_cache import IdleFunction
 from holdfast.hosts.execution.prepared_attempts import Body
-from holdfast.hosts.functions.call_queue import Call, Gathering
+from holdfast.hosts.functions.call_queue import BatchedCall, CallBatcher
 from holdfast.hosts.functions.function_events import Texts
-from holdfast.hosts.functions.replay import Drive
+from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.kernel.authoring.functions import FunctionStage, Workflow
 from holdfast.kernel.history.reader import rows_of
 from holdfast.ports.events import RUN_ENDS
@@ -31,16 +31,18 @@ class Opener:
     """
 
     def __init__(self) -> None:
-        self._gathering: Gathering[_Opening] = Gathering(_look)
+        self._gathering: CallBatcher[_Opening] = CallBatcher(_look)
 
     async def open(self, body: Body, make: Callable[[bool], None], turn: Callable[[], int]) -> None:
         """Call `make`, which opens the function of an attempt; its argument is whether the function is new.
 
-        `turn` is as for `stall_watchdog.in_turns`. A cancelled caller abandons the call. Raises the errors of `make`;
-        RestlessError; UnavailableError.
+        `turn` is as for `stall_watchdog.run_watched`. A cancelled caller abandons the call. Raises the errors of
+        `make`; WorkflowStalledError; UnavailableError.
         """
         opening = _Opening(body)
-        await self._gathering.made(Call(opening, lambda: make(opening.is_new), turn, may_be_left=True))
+        await self._gathering.made(
+            BatchedCall(opening, lambda: make(opening.is_new), turn, may_be_abandoned=True)
+        )
 
 
 @attrs.define(eq=False)
@@ -54,7 +56,7 @@ class _Opening:
         return self.body.attempt.epoch == 1 and self.body.work.run.last_row == 1
 
 
-def _look(batch: Sequence[Call[_Opening]]) -> None:
+def _look(batch: Sequence[BatchedCall[_Opening]]) -> None:
     """Verify which of the new functions are still new; the others get threads of their own to read their histories."""
     try:
         new = _still_new([call.what.body for call in batch if call.what.may_be_new])
@@ -80,7 +82,9 @@ def _is_fresh(body: Body) -> bool:
     return body.read_at is not None and body.parts.clock.monotonic() < body.read_at + FRESH_SECONDS
 
 
-def opened(body: Body, text: Texts, known: Callable[[Drive], object], *, is_new: bool) -> Drive:
+def load_function(
+    body: Body, text: Texts, known: Callable[[FunctionReplay], object], *, is_new: bool
+) -> FunctionReplay:
     """Return the function of an attempt, with its whole history fed. Not where an event loop runs.
 
     `known` receives the drive before the function runs. With `is_new` there are no rows to feed. Raises FencedError;
@@ -89,18 +93,18 @@ def opened(body: Body, text: Texts, known: Callable[[Drive], object], *, is_new:
     return _resumed(body, text, known) or _replayed(body, text, known, is_new=is_new)
 
 
-def keep_idle(body: Body, drive: Drive) -> None:
+def keep_idle(body: Body, drive: FunctionReplay) -> None:
     """Keep a waiting function in memory for the next attempt on this worker. Not where an event loop runs."""
     attempt = body.attempt
     body.parts.cache.keep(IdleFunction(job=attempt.job, epoch=attempt.epoch, code=_code(body), drive=drive))
 
 
-def _resumed(body: Body, text: Texts, known: Callable[[Drive], object]) -> Drive | None:
+def _resumed(body: Body, text: Texts, known: Callable[[FunctionReplay], object]) -> FunctionReplay | None:
     """Return the function from memory, with the new rows fed; None if it must be replayed."""
     drive = body.parts.cache.take(body.attempt, _code(body))
-    if not isinstance(drive, Drive):
+    if not isinstance(drive, FunctionReplay):
         return None
-    drive.speak_to(body.runtime)
+    drive.set_log_target(body.runtime)
     known(drive)
     is_resumed = False
     try:
@@ -111,7 +115,9 @@ def _resumed(body: Body, text: Texts, known: Callable[[Drive], object]) -> Drive
     return drive if is_resumed else None
 
 
-def _replayed(body: Body, text: Texts, known: Callable[[Drive], object], *, is_new: bool) -> Drive:
+def _replayed(
+    body: Body, text: Texts, known: Callable[[FunctionReplay], object], *, is_new: bool
+) -> FunctionReplay:
     """Return the function after a replay from the first row."""
     run = body.work.run
     if body.work.error is not None:
@@ -124,9 +130,9 @@ def _replayed(body: Body, text: Texts, known: Callable[[Drive], object], *, is_n
         began_at=run.created_at if first is None else first.at,
         seed=run.key if first is None else first.run,
     )
-    drive = Drive(machine, text)
+    drive = FunctionReplay(machine, text)
     drive.know(run)
-    drive.speak_to(body.runtime)
+    drive.set_log_target(body.runtime)
     known(drive)
     try:
         # An earlier attempt may have started steps without a row: only the first may add messages to the first turn.

@@ -7,12 +7,12 @@ lost jobs: those that were lost often, one at a time (docs/decisions/0059).
 from collections.abc import Collection, Sequence
 from typing import Final, cast
 
-from holdfast.hosts.functions.pending_calls import Try
+from holdfast.hosts.functions.pending_calls import StepAttempt
 from holdfast.hosts.functions.step_runner import lost_step
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipeline_builder import policy_from
 from holdfast.kernel.authoring.steps import Step
-from holdfast.kernel.commands import Failure, Recorded
+from holdfast.kernel.commands import Failure, RowToRecord
 from holdfast.kernel.runs.external_work import LOST_WORKER
 from holdfast.ports.errors import CompensationError
 from holdfast.ports.records import LOSSES_MIN, STEP_STARTED, SUSPECT_AFTER, Micros, losses_max
@@ -29,21 +29,21 @@ _NEVER_ALONE: Final = 4
 class Losses:
     """The consequences of a lost worker for the steps of one function."""
 
-    rows: tuple[Recorded, ...]
+    rows: tuple[RowToRecord, ...]
     """The rows that record the losses."""
     failure: Failure | None
     """Why the run must be blocked; None if it need not be."""
 
 
-def lost_steps(tries: Sequence[Try], *, was_suspect: bool, now: Micros) -> Losses:
+def lost_steps(tries: Sequence[StepAttempt], *, was_suspect: bool, now: Micros) -> Losses:
     """Return the consequences for the steps that may have been running: their progress is unknown.
 
     `was_suspect` means that their job ran beside no other job that was ever lost. A step that was lost before and has
     not been started again was not running.
     """
-    under_way = [one for one in tries if not one.lost_attempts or one.is_begun]
+    under_way = [one for one in tries if not one.lost_attempts or one.is_restarted]
     is_alone = was_suspect and sum(one.lost_attempts > 0 for one in under_way) == 1
-    rows: list[Recorded] = []
+    rows: list[RowToRecord] = []
     failure: Failure | None = None
     for one in under_way:
         is_given_up = _is_given_up(one, is_alone=is_alone)
@@ -54,29 +54,29 @@ def lost_steps(tries: Sequence[Try], *, was_suspect: bool, now: Micros) -> Losse
     return Losses(rows=tuple(rows), failure=failure)
 
 
-def _is_given_up(one: Try, *, is_alone: bool) -> bool:
+def _is_given_up(one: StepAttempt, *, is_alone: bool) -> bool:
     """Return whether a lost step is not retried: it allows one attempt, or reached the limit and was alone."""
     most = _losses_max(one)
     return one.lost_attempts + 1 >= most and (is_alone or most == 1)
 
 
-def _losses_max(one: Try) -> int:
+def _losses_max(one: StepAttempt) -> int:
     step = cast("Step[..., object]", one.request.definition)
     attempts = policy_from(step.retry or Retry()).attempts
     # A compensation must succeed: it is retried even if its policy allows one attempt.
     return max(attempts, LOSSES_MIN) if one.request.undoes else losses_max(attempts)
 
 
-def _not_done(one: Try) -> Failure:
+def _not_done(one: StepAttempt) -> Failure:
     step, times = one.request.step, one.lost_attempts + 1
     what = f"what takes back a step, {step!r}, was" if one.request.undoes else f"step {step!r} was"
     message = f"{what} lost with its worker {times} times; `run resume` has it tried again"
     return Failure(code=CompensationError.code if one.request.undoes else LOST_WORKER, message=message)
 
 
-def begins_again(
-    waiting: Sequence[Try], under_way: Collection[Try], *, turn: int, waited: Micros
-) -> list[Try]:
+def restartable_steps(
+    waiting: Sequence[StepAttempt], under_way: Collection[StepAttempt], *, turn: int, waited: Micros
+) -> list[StepAttempt]:
     """Return which of the waiting lost steps start now, beside the lost steps that are running.
 
     A step that was lost often runs beside no other lost step, unless those have been running for so long that they
@@ -93,9 +93,9 @@ def begins_again(
     return [whose[turn % len(whose)]]
 
 
-def begun_again(one: Try, now: Micros) -> Recorded:
+def restart_row(one: StepAttempt, now: Micros) -> RowToRecord:
     """Return the row that is stored before a lost step starts again: a later loss counts only with it."""
-    return Recorded(
+    return RowToRecord(
         type=STEP_STARTED,
         call=one.request.call,
         step=one.request.step,

@@ -11,8 +11,8 @@ import attrs
 from holdfast.hosts.execution.failures import MESSAGE_MAX
 from holdfast.hosts.execution.prepared_attempts import Body
 from holdfast.hosts.functions.loader import rows_after
-from holdfast.hosts.functions.published_values import name_of_shown, newest_shown
-from holdfast.hosts.functions.replay import Drive
+from holdfast.hosts.functions.published_values import newest_published_rows, published_name
+from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.hosts.functions.store_retries import until_available_in_thread
 from holdfast.hosts.wiring.payloads import INLINE_MAX
 from holdfast.kernel.commands import (
@@ -25,9 +25,9 @@ from holdfast.kernel.commands import (
     Failure,
     Outcome,
 )
-from holdfast.kernel.functions.protocol import GoesOn, Returned
+from holdfast.kernel.functions.protocol import FunctionContinued, FunctionReturned
 from holdfast.kernel.history.exceptions import error_words
-from holdfast.kernel.rules.continue_as_new import sent_on
+from holdfast.kernel.rules.continue_as_new import carried_update
 
 _PLACES_MAX: Final = 3
 """How many places in the code the message of a stuck function names."""
@@ -35,7 +35,7 @@ _PLACES_MAX: Final = 3
 _log = logging.getLogger("holdfast.functions")
 
 
-async def outcome_of(body: Body, drive: Drive) -> Outcome:
+async def outcome_of(body: Body, drive: FunctionReplay) -> Outcome:
     """Return the outcome of a function that ended or failed to replay. Stores a large result first."""
     if drive.fault is not None:
         return blocked(drive.fault.code, str(drive.fault))
@@ -48,7 +48,7 @@ async def outcome_of(body: Body, drive: Drive) -> Outcome:
             task,
             error_words(error),
         )
-    if isinstance(ended, Returned):
+    if isinstance(ended, FunctionReturned):
         payloads, place, text = body.payloads, body.place, ended.output
         for one in ended.unawaited:
             run, what = body.work.run, f"{one.what}{one.site and f' ({one.site})'}"
@@ -61,8 +61,8 @@ async def outcome_of(body: Body, drive: Drive) -> Outcome:
         return Completed(
             output=await until_available_in_thread(put, "what a function gave can't be stored yet")
         )
-    if isinstance(ended, GoesOn):
-        return await going_on(body, drive, ended)
+    if isinstance(ended, FunctionContinued):
+        return await continue_as_new_outcome(body, drive, ended)
     assert ended is not None
     if drive.is_cancelled:
         return Cancelled(reason=str(ended.error)[:MESSAGE_MAX])
@@ -94,7 +94,9 @@ _SHOWN_PAGE: Final = 100
 """How many rows with published values are read per page."""
 
 
-async def going_on(body: Body, drive: Drive, ended: GoesOn) -> ContinuedAsNew:
+async def continue_as_new_outcome(
+    body: Body, drive: FunctionReplay, ended: FunctionContinued
+) -> ContinuedAsNew:
     """Return the outcome of a continue-as-new, with the updates that the function has not started."""
     unread = drive.unread
 
@@ -107,8 +109,8 @@ async def going_on(body: Body, drive: Drive, ended: GoesOn) -> ContinuedAsNew:
             version=ended.version,
             input=body.payloads.put(ended.input, place),
             seen=drive.seen,
-            updates=tuple(sent_on(row) for row in rows if row.type == "update.received"),
-            published=_shown(body) if drive.has_shown else (),
+            updates=tuple(carried_update(row) for row in rows if row.type == "update.received"),
+            published=_shown(body) if drive.has_published else (),
         )
 
     return await until_available_in_thread(made, "what a function goes on with can't be stored yet")
@@ -117,8 +119,8 @@ async def going_on(body: Body, drive: Drive, ended: GoesOn) -> ContinuedAsNew:
 def _shown(body: Body) -> tuple[CarriedValue, ...]:
     """Return the last published value of each name."""
     newest: dict[str, CarriedValue] = {}
-    for row in newest_shown(body.parts.persistence, body.work.run, _SHOWN_PAGE):
-        name = name_of_shown(row)
+    for row in newest_published_rows(body.parts.persistence, body.work.run, _SHOWN_PAGE):
+        name = published_name(row)
         if name not in newest and row.payload is not None:
             newest[name] = CarriedValue(name=name, value=row.payload)
     return tuple(newest[name] for name in sorted(newest))

@@ -3,20 +3,20 @@
 import attrs
 
 from holdfast.kernel.functions.protocol import (
-    Answered,
     ChildRequest,
     CloseRequest,
     NotifyRequest,
     Published,
-    Refused,
+    SkippedMessage,
     StepRequest,
+    UpdateOutcome,
 )
 from holdfast.ports.records import Micros
 from holdfast.ports.structs import frozen
 
 
 @frozen(kw_only=True)
-class Try:
+class StepAttempt:
     """The next attempt of a step."""
 
     request: StepRequest
@@ -26,11 +26,11 @@ class Try:
     """When it may start; None for now."""
     run: str | None = None
     """The key of the generation that made the first attempt; None if there was none."""
-    most: int | None = None
+    max_attempts: int | None = None
     """The maximum number of attempts; None for that of the step's retry policy."""
     lost_attempts: int = 0
     """How many attempts before were lost with their workers."""
-    is_begun: bool = False
+    is_restarted: bool = False
     """Whether the start of an attempt that follows a lost one is recorded, so that it may start."""
 
     @property
@@ -40,7 +40,7 @@ class Try:
 
 
 @attrs.define(eq=False)
-class Todo:
+class PendingWork:
     """The pending work of one function. A waiting function usually has none, and then drops this object to save memory.
 
     Attributes:
@@ -61,13 +61,13 @@ class Todo:
 
     new: list[StepRequest] = attrs.field(factory=list[StepRequest])
     dropped: list[str] = attrs.field(factory=list[str])
-    tries: dict[str, Try] = attrs.field(factory=dict[str, Try])
+    tries: dict[str, StepAttempt] = attrs.field(factory=dict[str, StepAttempt])
     children: dict[str, ChildRequest | NotifyRequest | CloseRequest] = attrs.field(
         factory=dict[str, ChildRequest | NotifyRequest | CloseRequest]
     )
     patches: dict[str, None] = attrs.field(factory=dict[str, None])
-    answers: dict[str, Answered] = attrs.field(factory=dict[str, Answered])
-    refused: dict[int, Refused] = attrs.field(factory=dict[int, Refused])
+    answers: dict[str, UpdateOutcome] = attrs.field(factory=dict[str, UpdateOutcome])
+    refused: dict[int, SkippedMessage] = attrs.field(factory=dict[int, SkippedMessage])
     published: dict[str, Published] = attrs.field(factory=dict[str, Published])
     shown: dict[int, Micros] = attrs.field(factory=dict[int, Micros])
     read: dict[int, Micros] = attrs.field(factory=dict[int, Micros])

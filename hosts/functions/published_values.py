@@ -16,7 +16,7 @@ from holdfast.ports.persistence import NewestRows, Persistence
 from holdfast.ports.records import PUBLISHED, HistoryRow, Run
 from holdfast.ports.references import KeptRows
 
-SHOWN: Final = 200
+PUBLISHED_ROWS_MAX: Final = 200
 """How many rows are read for all published values of a run: names that were last published earlier are left out."""
 _PAGE: Final = 20
 
@@ -34,8 +34,8 @@ class PublishedValue:
 
 def published_value(core: Core, run: Run, name: str, form: Form) -> object:
     """Return the last value published under a name; None if there was never one. InvalidValueError."""
-    for row in newest_shown(core.stores.persistence, run, _PAGE):
-        if name_of_shown(row) == name:
+    for row in newest_published_rows(core.stores.persistence, run, _PAGE):
+        if published_name(row) == name:
             return decode(_text(core, row), form)
     return None
 
@@ -43,8 +43,10 @@ def published_value(core: Core, run: Run, name: str, form: Form) -> object:
 def published_values(core: Core, run: Run) -> list[PublishedValue]:
     """Return the last published values of a run, sorted by name."""
     found: dict[str, PublishedValue] = {}
-    for row in islice(newest_shown(core.stores.persistence, run, SHOWN), SHOWN):
-        name = name_of_shown(row)
+    for row in islice(
+        newest_published_rows(core.stores.persistence, run, PUBLISHED_ROWS_MAX), PUBLISHED_ROWS_MAX
+    ):
+        name = published_name(row)
         if name not in found:
             found[name] = PublishedValue(name=name, text=_text(core, row), at=instant(row.at))
     return [found[name] for name in sorted(found)]
@@ -54,7 +56,7 @@ def _text(core: Core, row: HistoryRow) -> str:
     return "null" if row.payload is None else core.payloads.get(row.payload)
 
 
-def newest_shown(persistence: Persistence, run: Run, page: int) -> Iterator[HistoryRow]:
+def newest_published_rows(persistence: Persistence, run: Run, page: int) -> Iterator[HistoryRow]:
     """Yield the rows with published values of a run, newest first, including rows kept from earlier generations."""
     for part in reversed((*run.kept_rows, KeptRows(run.key, run.last_row))):
         # No bound for its own rows: rows that were added since the run was read count.
@@ -66,6 +68,6 @@ def newest_shown(persistence: Persistence, run: Run, page: int) -> Iterator[Hist
             before = rows[-1].number
 
 
-def name_of_shown(row: HistoryRow) -> str:
+def published_name(row: HistoryRow) -> str:
     """Return the name of the value that a row publishes."""
     return str(cast("Mapping[str, object]", parse(row.data or "{}")).get("name"))

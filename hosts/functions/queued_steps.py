@@ -8,7 +8,7 @@ from holdfast.hosts.functions.function_events import is_unreadable
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipeline_builder import policy_from, rate_from
 from holdfast.kernel.authoring.steps import Step
-from holdfast.kernel.commands import Failure, Queued, Recorded
+from holdfast.kernel.commands import Failure, QueuedStepJob, RowToRecord
 from holdfast.kernel.functions.protocol import Request, StepRequest
 from holdfast.ports.errors import CompensationError
 from holdfast.ports.records import STEP_CANCELLED, STEP_COMPLETED, STEP_FAILED, STEP_QUEUED, Payload
@@ -17,7 +17,7 @@ ENDED: Final = (STEP_COMPLETED, STEP_FAILED)
 """The types of the rows with which a queued step ends."""
 
 
-class Queues:
+class QueuedSteps:
     """The queued steps of one function, as its requests and its history show them."""
 
     __slots__ = ("_jobs", "_left", "_new", "_times", "failure")
@@ -42,7 +42,7 @@ class Queues:
         return any((self._new, self._jobs, self._left, self._times, self.failure))
 
     @property
-    def are_waited_for(self) -> bool:
+    def are_awaited(self) -> bool:
         """Whether the function waits for a queued step."""
         return bool(self._jobs)
 
@@ -72,7 +72,7 @@ class Queues:
             self._jobs.pop(call, None)
             self._left.pop(call, None)
 
-    def begin_generation(self, open_calls: Callable[[str], Request | None]) -> None:
+    def start_generation(self, open_calls: Callable[[str], Request | None]) -> None:
         """Note that later rows belong to another generation, which queues the open steps again."""
         for call in self._jobs:
             request = open_calls(call)
@@ -96,18 +96,18 @@ class Queues:
         """Return the steps to queue, in the order of their calls."""
         return list(self._new.values())
 
-    def queued(self, request: StepRequest, arguments: Payload) -> Recorded:
+    def queued(self, request: StepRequest, arguments: Payload) -> RowToRecord:
         """Return the row that queues a step."""
         step = cast("Step[..., object]", request.definition)
         assert request.queue is not None
-        return Recorded(
+        return RowToRecord(
             type="step.queued",
             call=request.call,
             step=request.step,
             site=request.site,
             attempt=self._times.get(request.call, 0) + 1,
             undoes=request.undoes or None,
-            queued=Queued(
+            queued=QueuedStepJob(
                 queue=request.queue,
                 input=arguments,
                 attempts=_attempts(step.retry or Retry()),
@@ -117,9 +117,9 @@ class Queues:
             ),
         )
 
-    def taken_back(self) -> list[Recorded]:
+    def cancellation_rows(self) -> list[RowToRecord]:
         """Return the rows that cancel queued steps which the function no longer waits for."""
-        return [Recorded(type="step.cancelled", call=call, job=job) for call, job in self._left.items()]
+        return [RowToRecord(type="step.cancelled", call=call, job=job) for call, job in self._left.items()]
 
 
 def _attempts(retry: Retry) -> int:

@@ -50,7 +50,7 @@ import attrs
 
 from holdfast.hosts.execution.attempt_runtime import AttemptRuntime
 from holdfast.hosts.execution.failures import MESSAGE_MAX
-from holdfast.hosts.functions.first_messages import last_come, last_there, rows_there
+from holdfast.hosts.functions.first_messages import first_turn_rows, last_first_turn_row, last_message_row
 from holdfast.hosts.functions.function_events import (
     NOTES,
     PATCHED,
@@ -65,20 +65,19 @@ from holdfast.hosts.functions.function_events import (
     raised_from_facts,
     type_of_answer,
 )
-from holdfast.hosts.functions.pending_calls import Todo, Try
-from holdfast.hosts.functions.queued_steps import Queues
+from holdfast.hosts.functions.pending_calls import PendingWork, StepAttempt
+from holdfast.hosts.functions.queued_steps import QueuedSteps
 from holdfast.kernel.authoring.steps import Step
-from holdfast.kernel.commands import UPDATE_ANSWERS, JobRecorded, Recorded
+from holdfast.kernel.commands import UPDATE_ANSWERS, JobRecorded, RowToRecord
 from holdfast.kernel.functions.lazy_parts import Part
 from holdfast.kernel.functions.loop import CancelledError
-from holdfast.kernel.functions.machine import FunctionMachine, Known
+from holdfast.kernel.functions.machine import FunctionMachine, ParsedRow
 from holdfast.kernel.functions.protocol import (
-    Answered,
     ChildRequest,
     CloseRequest,
     Ended,
-    Failed,
-    GoesOn,
+    FunctionContinued,
+    FunctionFailed,
     HistoryEvent,
     NotifyRequest,
     Row,
@@ -87,6 +86,7 @@ from holdfast.kernel.functions.protocol import (
     StepRequest,
     TimerRequest,
     Turn,
+    UpdateOutcome,
 )
 from holdfast.kernel.history import limits
 from holdfast.ports.errors import (
@@ -95,8 +95,8 @@ from holdfast.ports.errors import (
     HoldfastError,
     InvalidValueError,
     NondeterminismError,
-    RestlessError,
     StepResultError,
+    WorkflowStalledError,
 )
 from holdfast.ports.json import canonical
 from holdfast.ports.mailboxes import mailbox_from
@@ -131,7 +131,7 @@ _RARE: Final = frozenset(
 """Types of rows that are read before any row is fed."""
 
 
-class Drive:
+class FunctionReplay:
     """A function with its machine, its position in the history, and its pending requests.
 
     `text` returns the JSON text of a payload.
@@ -146,15 +146,15 @@ class Drive:
         "_was_full",
         "ended",
         "fault",
-        "has_shown",
+        "has_published",
         "is_paused",
         "seen",
         "stored",
     )
 
-    queues = Part(lambda _: Queues())
+    queues = Part(lambda _: QueuedSteps())
     """The queued steps."""
-    _todo = Part(lambda _: Todo())
+    _todo = Part(lambda _: PendingWork())
 
     def __init__(self, machine: FunctionMachine, text: Texts) -> None:
         self._machine = machine
@@ -165,11 +165,11 @@ class Drive:
         self.fault: HoldfastError | None = None
         """Why the function cannot continue; None if it can."""
         self.is_paused = False
-        self.has_shown = False
+        self.has_published = False
         """Whether the history has published values, of this or an earlier generation."""
         self.stored = 0
         """The number of the last row that exists because some code requested something or read its clock."""
-        self._made_queues: Queues | None = None
+        self._made_queues: QueuedSteps | None = None
         self._recorded_mailbox: tuple[int, frozenset[int]] | None = None
         """The last row of the run when it was read, and the unread messages according to its mailbox."""
         self._was_full = 0
@@ -198,11 +198,11 @@ class Drive:
         past = next((row.number for row, facts in reversed(known) if is_of_driver(row, facts)), 0)
         self._read_before(rare)
         stored = self.stored = max(self.stored, past)
-        last = last_there(rare)
+        last = last_first_turn_row(rare)
         has_begun = stored or patches or any(row.type == FUNCTION_BEGAN for row, _ in rare)
-        if begins and not has_begun and (came := last_come(known)) > last:
+        if begins and not has_begun and (came := last_message_row(known)) > last:
             last = self._todo.began = came
-        inbox = rows_there(known, last, self._text) if last else []
+        inbox = first_turn_rows(known, last, self._text) if last else []
         began_at = max([self._machine.began_at, *(row.at for row in inbox)])
         shown = self._shows(0, began_at, None if stored else now)
         try:
@@ -232,9 +232,9 @@ class Drive:
             self._recorded_mailbox = None
         return tuple(taken)
 
-    def speak_to(self, runtime: AttemptRuntime) -> None:
+    def set_log_target(self, runtime: AttemptRuntime) -> None:
         """Direct what the function logs from now on to the log of this attempt."""
-        self._machine.speak_to(runtime)
+        self._machine.set_log_target(runtime)
 
     def take(self, answer: JobRecorded, *, now: Micros | None = None, received: Collection[int] = ()) -> None:
         """Feed the rows of an answer, by any writer. `now` is the current time.
@@ -258,14 +258,14 @@ class Drive:
         """
         self._text = _unread
         self._machine.received.clear()
-        self._machine.speak_to(None)
+        self._machine.set_log_target(None)
         open_calls = {one.call for one in self._machine.pending_requests}
         todo = self._todo
         todo.tries = {call: one for call, one in todo.tries.items() if call in open_calls}
         if not todo:
-            Drive._todo.drop(self)
+            FunctionReplay._todo.drop(self)
         if not self.queues:
-            Drive.queues.drop(self)
+            FunctionReplay.queues.drop(self)
 
     def resume(self, new_rows: Sequence[HistoryRow], text: Texts, *, now: Micros | None = None) -> bool:
         """Continue from where the function was suspended, with these rows, as a replay would.
@@ -291,7 +291,7 @@ class Drive:
             if isinstance(one, StepRequest) and one.queue is None
         ]
 
-    def _are_next(self, new_rows: Sequence[Known]) -> bool:
+    def _are_next(self, new_rows: Sequence[ParsedRow]) -> bool:
         numbers = range(self.seen + 1, self.seen + 1 + len(new_rows))
         return all(
             row.number == number and not is_of_driver(row, facts) and row.type not in NOTES
@@ -307,7 +307,7 @@ class Drive:
         """Evict the function from memory."""
         self._machine.evict()
 
-    def give_up(self, error: RestlessError) -> None:
+    def give_up(self, error: WorkflowStalledError) -> None:
         """Abandon a function that computes without waiting in another thread. From any thread."""
         self.fault = error
         self._machine.give_up()
@@ -332,7 +332,7 @@ class Drive:
     def waits_for_others(self) -> bool:
         """Whether the function waits for a message, the end of a run, or a queued step."""
         queues = self._made_queues
-        return self._machine.waits_for_others or (queues is not None and queues.are_waited_for)
+        return self._machine.waits_for_others or (queues is not None and queues.are_awaited)
 
     @property
     def waits_at(self) -> Sequence[str]:
@@ -353,12 +353,12 @@ class Drive:
     def is_cancelled(self) -> bool:
         """Whether the function ended as cancelled: by a request, or by a CancelledError of its own."""
         ended = self.ended
-        return isinstance(ended, Failed) and isinstance(ended.error, CancelledError)
+        return isinstance(ended, FunctionFailed) and isinstance(ended.error, CancelledError)
 
     @property
     def unread(self) -> frozenset[int]:
         """Row numbers of updates that were not started, for the next generation."""
-        left = self.ended.unread if isinstance(self.ended, GoesOn) else ()
+        left = self.ended.unread if isinstance(self.ended, FunctionContinued) else ()
         return frozenset((*left, *self._machine.late))
 
     @property
@@ -373,46 +373,48 @@ class Drive:
         """Return the child runs to start, the notifications to send, and the channels to close."""
         return list(self._todo.children.values())
 
-    def notes(self) -> list[Recorded]:
+    def notes(self) -> list[RowToRecord]:
         """Return the rows to store before anything new is started, because the function relies on them."""
         began = self._todo.began
-        read = [] if began is None else [Recorded(type=FUNCTION_BEGAN, call=str(began))]
+        read = [] if began is None else [RowToRecord(type=FUNCTION_BEGAN, call=str(began))]
         read += [
-            Recorded(type=CLOCK_READ, call=str(row), started_at=shown)
+            RowToRecord(type=CLOCK_READ, call=str(row), started_at=shown)
             for row, shown in self._todo.read.items()
         ]
         refused = [
-            Recorded(
+            RowToRecord(
                 type=SIGNAL_REFUSED,
                 call=str(one.number),
                 error=canonical({"channel": one.channel, "message": one.why[:MESSAGE_MAX]}),
             )
             for one in self._todo.refused.values()
         ]
-        return [*read, *refused, *(Recorded(type=PATCHED, call=name) for name in self._todo.patches)]
+        return [*read, *refused, *(RowToRecord(type=PATCHED, call=name) for name in self._todo.patches)]
 
-    def before_suspend(self) -> list[Recorded]:
+    def before_suspend(self) -> list[RowToRecord]:
         """Return the clock reading to store before the function is suspended.
 
         A later driver could not reconstruct it, and timers count from it.
         """
         read = self._todo.read_in_time.items()
         return [
-            Recorded(type=CLOCK_READ, call=str(row), started_at=at) for row, at in read if self._is_new(row)
+            RowToRecord(type=CLOCK_READ, call=str(row), started_at=at)
+            for row, at in read
+            if self._is_new(row)
         ]
 
-    def answers(self) -> list[Answered]:
+    def answers(self) -> list[UpdateOutcome]:
         """Return the results of updates to record."""
         return list(self._todo.answers.values())
 
-    def published(self) -> list[Recorded]:
+    def published(self) -> list[RowToRecord]:
         """Return the rows for published values."""
         return [
-            Recorded(type=PUBLISHED, call=one.name, attempt=one.number, output=Payload(inline=one.text))
+            RowToRecord(type=PUBLISHED, call=one.name, attempt=one.number, output=Payload(inline=one.text))
             for one in self._todo.published.values()
         ]
 
-    def tries(self) -> list[Try]:
+    def tries(self) -> list[StepAttempt]:
         """Return the steps that were requested since the last call, in order."""
         todo = self._todo
         if not todo.new:
@@ -420,15 +422,15 @@ class Drive:
         new, todo.new = todo.new, []
         waits = self._machine.waits_for
         open_ = [one for one in new if waits(one.call) is not None and not self._is_queued(one.call)]
-        return [todo.tries.get(one.call) or Try(request=one) for one in open_]
+        return [todo.tries.get(one.call) or StepAttempt(request=one) for one in open_]
 
-    def under_way(self, now: Micros) -> list[Try]:
+    def running_steps(self, now: Micros) -> list[StepAttempt]:
         """Return the next attempts of inline steps that may be running: those that are due."""
         steps = [one for one in self._open_steps() if not self._is_queued(one.call)]
-        tries = [self._todo.tries.get(one.call) or Try(request=one) for one in steps]
+        tries = [self._todo.tries.get(one.call) or StepAttempt(request=one) for one in steps]
         return [one for one in tries if one.at is None or one.at <= now]
 
-    def lost_attempts(self, rows: Sequence[Recorded] = ()) -> int:
+    def lost_attempts(self, rows: Sequence[RowToRecord] = ()) -> int:
         """Return the highest number of lost attempts of any open inline step, once these rows are recorded."""
         tries, lost = self._todo.tries, dict[str, int]()
         if tries:
@@ -452,15 +454,17 @@ class Drive:
         """Return the timers that the function waits for, the earliest first."""
         return sorted(self._machine.timers, key=lambda one: one.at)
 
-    def due(self, now: Micros) -> list[Recorded]:
+    def due(self, now: Micros) -> list[RowToRecord]:
         """Return the rows for timers that are due."""
         return [
-            Recorded(type="timer.fired", call=one.call, due=one.at, site=one.site)
+            RowToRecord(type="timer.fired", call=one.call, due=one.at, site=one.site)
             for one in self.timers()
             if one.at <= now
         ]
 
-    def _feed(self, history: Sequence[Known], now: Micros | None, *, past: int = 0, stored: int = 0) -> None:
+    def _feed(
+        self, history: Sequence[ParsedRow], now: Micros | None, *, past: int = 0, stored: int = 0
+    ) -> None:
         """Feed rows. Code has run before with rows up to `past`, and has stored its clock readings up to `stored`."""
         feed, shown_before = self._machine.feed, self._todo.shown
         place, places = 0, len(history)
@@ -491,7 +495,7 @@ class Drive:
         except HoldfastError as error:
             self.fault = error
 
-    def _feed_steps(self, history: Sequence[Known], place: int, past: int) -> int:
+    def _feed_steps(self, history: Sequence[ParsedRow], place: int, past: int) -> int:
         """Feed results of steps in bulk, from index `place` on, for as long as that is possible; return the next index.
 
         Earlier code has recorded what these rows made it request, so the clock shows their own times.
@@ -506,7 +510,7 @@ class Drive:
             self._note(turn, row.number, row.at, None)
         return after
 
-    def _read_before(self, history: Sequence[Known]) -> None:
+    def _read_before(self, history: Sequence[ParsedRow]) -> None:
         """Learn clock readings from rows before they are fed, and messages and updates that were refused.
 
         A value that could not be decoded once stays refused, even if the current code could decode it.
@@ -583,7 +587,7 @@ class Drive:
             request = self._machine.waits_for(call)
             if (
                 isinstance(request, StepRequest)
-                and cast("Step[..., object]", request.definition).keeps_arguments
+                and cast("Step[..., object]", request.definition).records_arguments
             ):
                 return attrs.evolve(event, given=self._text(payload_of(row)))
         if event is None:
@@ -605,7 +609,7 @@ class Drive:
         elif row.type == CLOCK_READ:
             self._todo.read.pop(cast("int", facts["row"]), None)
         elif row.type == "run.created" and self._made_queues is not None:
-            self.queues.begin_generation(self._machine.waits_for)
+            self.queues.start_generation(self._machine.waits_for)
         elif row.type == PUBLISHED:
             self._show(str(facts["name"]), cast("int", facts["number"]))
         elif row.type in UPDATE_ANSWERS:
@@ -638,7 +642,7 @@ class Drive:
 
     def _show(self, name: str, number: int) -> None:
         """Note that a published value is recorded. Code may publish more or less than the code before it."""
-        self.has_shown = True
+        self.has_published = True
         shown = self._todo.published.get(name)
         if shown is not None and shown.number <= number:
             del self._todo.published[name]
@@ -650,7 +654,7 @@ class Drive:
         if came_to != row.type:
             instead = "is not done with it by then" if came_to is None else f"has {came_to} now"
             raise NondeterminismError(
-                row=row.number, call=call, recorded=row.type, asked=f"the code {instead}"
+                row=row.number, call=call, recorded=row.type, requested=f"the code {instead}"
             )
 
     def _try_again(self, call: str, facts: Mapping[str, object], run: str) -> None:
@@ -660,7 +664,7 @@ class Drive:
             before = self._todo.tries.get(call)
             first = before.run if before is not None and before.run is not None else run
             losses = cast("int", facts.get("lost_attempts", 0 if before is None else before.lost_attempts))
-            self._todo.tries[call] = Try(
+            self._todo.tries[call] = StepAttempt(
                 request=request, number=number, at=at, run=first, lost_attempts=losses
             )
             self._todo.new.append(request)
@@ -669,7 +673,7 @@ class Drive:
         """Note that the new start of a lost step is recorded."""
         known = self._todo.tries.get(call)
         if known is not None:
-            self._todo.tries[call] = evolve(known, is_begun=True)
+            self._todo.tries[call] = evolve(known, is_restarted=True)
             self._todo.new.append(known.request)
 
 

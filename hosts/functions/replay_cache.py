@@ -7,9 +7,9 @@ from typing import Final
 
 import attrs
 
-from holdfast.hosts.execution.off_loop import drive_away
+from holdfast.hosts.execution.off_loop import run_off_loop
 from holdfast.hosts.functions.function_events import NOTES, Texts
-from holdfast.hosts.functions.replay import Drive
+from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.commands import JobRecorded
 from holdfast.kernel.functions.machine import FunctionMachine
@@ -23,12 +23,12 @@ _READ_FIRST: Final = NOTES | {RESULT_REFUSED, "run.created"}
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Follower:
+class CachedReplay:
     """A function that was replayed up to a row, to be inspected rather than driven."""
 
     run: str
     workflow: Workflow[..., object]
-    drive: Drive
+    drive: FunctionReplay
     machine: FunctionMachine
     keys: set[str] = attrs.field(factory=set[str])
     """The idempotency keys of the updates that it received."""
@@ -46,12 +46,12 @@ class Follower:
 
 def new_follower(
     run: str, workflow: Workflow[..., object], machine: FunctionMachine, text: Texts
-) -> Follower:
+) -> CachedReplay:
     """Return a follower without any rows. `text` returns the JSON text of a payload."""
-    return Follower(run=run, workflow=workflow, drive=Drive(machine, text), machine=machine)
+    return CachedReplay(run=run, workflow=workflow, drive=FunctionReplay(machine, text), machine=machine)
 
 
-class Followers:
+class ReplayCache:
     """The cache of followers. Each is in use by one caller at a time.
 
     Safe from any thread. Nothing is lost with an evicted one: the history is replayed.
@@ -60,7 +60,7 @@ class Followers:
     def __init__(self, size: int = FOLLOWERS_KEPT) -> None:
         self._size = size
         self._is_closed = False
-        self._kept: OrderedDict[str, Follower] = OrderedDict()
+        self._kept: OrderedDict[str, CachedReplay] = OrderedDict()
         self._lock = threading.Lock()
 
     def renew(self) -> None:
@@ -74,7 +74,7 @@ class Followers:
         """Accept functions again, after `close`."""
         self.renew()
 
-    def take(self, run: str, workflow: Workflow[..., object]) -> Follower | None:
+    def take(self, run: str, workflow: Workflow[..., object]) -> CachedReplay | None:
         """Remove and return the follower of a run; None without one of this code."""
         with self._lock:
             follower = self._kept.pop(run, None)
@@ -83,7 +83,7 @@ class Followers:
             return None
         return follower
 
-    def keep(self, follower: Follower) -> None:
+    def keep(self, follower: CachedReplay) -> None:
         """Keep a follower for the next caller. Evicts the least recently used one if there are too many."""
         with self._lock:
             out = [former] if (former := self._kept.pop(follower.run, None)) else []
@@ -105,4 +105,4 @@ class Followers:
                 one.drive.close()
 
         if out:
-            drive_away(evict)
+            run_off_loop(evict)

@@ -12,12 +12,19 @@ import attrs
 from typing_extensions import override
 
 from holdfast.hosts.execution.failures import failure_of
-from holdfast.hosts.execution.off_loop import drive_away
+from holdfast.hosts.execution.off_loop import run_off_loop
 from holdfast.hosts.functions.history_document import RunHistory, text_of
-from holdfast.hosts.functions.replay import Drive
-from holdfast.kernel.authoring.calls import Definition
+from holdfast.hosts.functions.replay import FunctionReplay
+from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.functions import Workflow
-from holdfast.kernel.functions.protocol import Ended, Failed, GoesOn, Request, Returned, TimerRequest
+from holdfast.kernel.functions.protocol import (
+    Ended,
+    FunctionContinued,
+    FunctionFailed,
+    FunctionReturned,
+    Request,
+    TimerRequest,
+)
 from holdfast.kernel.history.exceptions import error_words
 from holdfast.kernel.pipelines.plan import stage_of
 from holdfast.kernel.runs.transitions import DEADLINE_EXCEEDED
@@ -35,7 +42,7 @@ _SHOWN_MAX: Final = 300
 
 
 @attrs.frozen(kw_only=True)
-class Waiting:
+class PendingCall:
     """Something that a function waits for."""
 
     what: str
@@ -52,12 +59,13 @@ class Waiting:
 
 
 @attrs.frozen(kw_only=True)
-class Replayed:
+class ReplayResult:
     """The result of a replay with the current code: the function ended, or waits for something.
 
     Attributes:
         history: The history that was replayed.
-        ended: How the function ended: a `Returned`, a `Failed` or a `GoesOn`; None if it waits.
+        ended: How the function ended: a `FunctionReturned`, a `FunctionFailed` or a `FunctionContinued`; None if it
+            waits.
         waits_for: What it waits for, in the order of the calls. If this is empty and the function has not ended,
             nothing will ever wake it: such a run is blocked.
         as_recorded: Whether the history has the end of the function, and the replay ended in the same way.
@@ -65,18 +73,18 @@ class Replayed:
 
     history: RunHistory
     ended: Ended | None
-    waits_for: tuple[Waiting, ...]
+    waits_for: tuple[PendingCall, ...]
     as_recorded: bool
 
     @property
     def output(self) -> str | None:
         """The return value as JSON text; None if the function did not return."""
-        return self.ended.output if isinstance(self.ended, Returned) else None
+        return self.ended.output if isinstance(self.ended, FunctionReturned) else None
 
     @property
     def error(self) -> BaseException | None:
         """The exception that the function raised; None if it raised none."""
-        return self.ended.error if isinstance(self.ended, Failed) else None
+        return self.ended.error if isinstance(self.ended, FunctionFailed) else None
 
     @property
     def is_stuck(self) -> bool:
@@ -93,7 +101,9 @@ class Replayed:
         return f"it waits for {', '.join(map(str, self.waits_for))}"
 
 
-def replay(history: RunHistory | str | os.PathLike[str], /, *workflows: Definition[Any]) -> Replayed:
+def replay(
+    history: RunHistory | str | os.PathLike[str], /, *workflows: WorkflowDefinition[Any]
+) -> ReplayResult:
     """Replay a recorded history with the current code and return the result. Runs no step.
 
     Args:
@@ -106,27 +116,27 @@ def replay(history: RunHistory | str | os.PathLike[str], /, *workflows: Definiti
         UnknownWorkflowError: The history belongs to none of these workflows, or to another version.
         InvalidHistoryError: It is not a history, or not that of a durable function.
         UnreadableValueError: A recorded value, or the input of the run, no longer fits the code.
-        RestlessError: The function runs for too long without waiting for anything.
+        WorkflowStalledError: The function runs for too long without waiting for anything.
     """
     history = load_history(history)
-    return drive_away(lambda: replay_here(history, workflow_of(history, workflows)))
+    return run_off_loop(lambda: replay_here(history, workflow_of(history, workflows)))
 
 
-def replay_here(history: RunHistory, workflow: Workflow[..., object]) -> Replayed:
+def replay_here(history: RunHistory, workflow: Workflow[..., object]) -> ReplayResult:
     """Replay in this thread, in which no event loop may run. See `replay`."""
     machine = workflow.machine(history.input, began_at=history.began_at, seed=history.key)
-    drive = Drive(machine, text_of)
+    drive = FunctionReplay(machine, text_of)
     try:
         drive.open(history.rows)
         if drive.fault is not None:
             raise drive.fault
         waits_for = tuple(map(_waiting, machine.pending_requests))
         if drive.waits_for_others:
-            waits_for += (Waiting(what="a message, or the end of a run that it has started"),)
+            waits_for += (PendingCall(what="a message, or the end of a run that it has started"),)
         recorded = _end_of(history)
         if recorded is not None and not _is_alike(recorded, drive, workflow):
             raise _otherwise(recorded, drive.ended, waits_for)
-        return Replayed(
+        return ReplayResult(
             history=history, ended=drive.ended, waits_for=waits_for, as_recorded=recorded is not None
         )
     finally:
@@ -144,7 +154,7 @@ def load_history(history: RunHistory | str | os.PathLike[str]) -> RunHistory:
         raise InvalidHistoryError(f"{os.fspath(history)} is no text: {error}") from None
 
 
-def workflow_of(history: RunHistory, workflows: Sequence[Definition[Any]]) -> Workflow[..., object]:
+def workflow_of(history: RunHistory, workflows: Sequence[WorkflowDefinition[Any]]) -> Workflow[..., object]:
     """Return the workflow of a history. UnknownWorkflowError, InvalidHistoryError."""
     for one in workflows:
         if (one.name, one.version) == (history.workflow, history.version):
@@ -156,9 +166,9 @@ def workflow_of(history: RunHistory, workflows: Sequence[Definition[Any]]) -> Wo
     raise UnknownWorkflowError(history.workflow, history.version)
 
 
-def _waiting(request: Request) -> Waiting:
+def _waiting(request: Request) -> PendingCall:
     until = f" until {instant(request.at).isoformat()}" if isinstance(request, TimerRequest) else ""
-    return Waiting(what=f"{request.what}{until}", call=request.call, site=request.site)
+    return PendingCall(what=f"{request.what}{until}", call=request.call, site=request.site)
 
 
 # Ends ------------------------------------------------------------------------------------------------------------
@@ -182,19 +192,19 @@ def _is_end_of_cancelled(row: HistoryRow) -> bool:
     return row.type == CANCELLED or is_late
 
 
-def _is_alike(row: HistoryRow, drive: Drive, workflow: Workflow[..., object]) -> bool:
+def _is_alike(row: HistoryRow, drive: FunctionReplay, workflow: Workflow[..., object]) -> bool:
     """Return whether the function ended as a row records it."""
     ended = drive.ended
     if ended is None or _is_end_of_cancelled(row):
         return drive.is_cancelled
-    if isinstance(ended, GoesOn):
+    if isinstance(ended, FunctionContinued):
         code = f"{ended.workflow}@{ended.version}"
         return (
             row.type == CONTINUED
             and code == _facts(row)["definition"]
             and are_alike(ended.input, text_of(row.payload))
         )
-    if isinstance(ended, Returned):
+    if isinstance(ended, FunctionReturned):
         return row.type == STAGE_COMPLETED and are_alike(ended.output, text_of(row.payload))
     if row.type != STAGE_FAILED:
         return False
@@ -208,12 +218,12 @@ def _is_alike(row: HistoryRow, drive: Drive, workflow: Workflow[..., object]) ->
     return failure.message == facts.get("message")
 
 
-def _otherwise(row: HistoryRow, ended: Ended | None, waits_for: Iterable[Waiting]) -> NondeterminismError:
+def _otherwise(row: HistoryRow, ended: Ended | None, waits_for: Iterable[PendingCall]) -> NondeterminismError:
     if ended is None:
         actual = f"the code waits for {', '.join(map(str, waits_for)) or 'nothing that could ever come'}"
     else:
         actual = f"now {_end_text(ended)}"
-    return NondeterminismError(row=row.number, call="", recorded=_recorded(row), asked=actual)
+    return NondeterminismError(row=row.number, call="", recorded=_recorded(row), requested=actual)
 
 
 def _recorded(row: HistoryRow) -> str:
@@ -228,9 +238,9 @@ def _recorded(row: HistoryRow) -> str:
 
 
 def _end_text(ended: Ended) -> str:
-    if isinstance(ended, Returned):
+    if isinstance(ended, FunctionReturned):
         return f"it returns {_shown(ended.output)}"
-    if isinstance(ended, GoesOn):
+    if isinstance(ended, FunctionContinued):
         return f"it goes on as {ended.workflow}@{ended.version} with {_shown(ended.input)}"
     return f"it raises {_shown(error_words(ended.error))}"
 

@@ -10,13 +10,13 @@ import anyio
 
 from holdfast.hosts.execution.event_loops import Event
 from holdfast.hosts.execution.threads import begin_in_thread
-from holdfast.ports.errors import RestlessError
+from holdfast.ports.errors import WorkflowStalledError
 
 T = TypeVar("T")
 
-ROUND: Final = 0.25
+CHECK_INTERVAL: Final = 0.25
 """Seconds between two checks of a function."""
-ROUNDS_MAX: Final = 8
+STALLED_CHECKS_MAX: Final = 8
 """In how many checks in a row a function may be in the same turn.
 
 Checks are counted instead of seconds, because a suspended machine makes no checks.
@@ -25,11 +25,11 @@ _EXCUSED: Final = ("bdb", "pdb", "pydevd", "_pydevd", "debugpy", "importlib._boo
 """Modules that may take long without being at fault: debuggers, and imports, which end."""
 
 
-async def in_turns(call: Callable[[], T], turn: Callable[[], int]) -> T:
+async def run_watched(call: Callable[[], T], turn: Callable[[], int]) -> T:
     """Run a call in a thread; return its result or raise its error. A cancelled caller abandons it.
 
-    `turn` returns the turn that the function is in, as `FunctionMachine.turn`. RestlessError if the turn does not
-    change for about two seconds: then the call is abandoned, and the caller has to stop the function.
+    `turn` returns the turn that the function is in, as `FunctionMachine.turn`. WorkflowStalledError if the turn does
+    not change for about two seconds: then the call is abandoned, and the caller has to stop the function.
     """
     threads: list[int] = []
     results: list[T] = []
@@ -42,27 +42,27 @@ async def in_turns(call: Callable[[], T], turn: Callable[[], int]) -> T:
         except BaseException as error:  # noqa: BLE001  # raised again where the call is awaited
             errors.append(error)
 
-    await quiet(begin_in_thread(make), turn, threads)
+    await wait_watched(begin_in_thread(make), turn, threads)
     if errors:
         raise errors[0]
     return results[0]
 
 
-async def quiet(done: Event, turn: Callable[[], int], threads: list[int]) -> None:
-    """Wait for a call that one of these threads makes. RestlessError, see `in_turns`."""
+async def wait_watched(done: Event, turn: Callable[[], int], threads: list[int]) -> None:
+    """Wait for a call that one of these threads makes. WorkflowStalledError, see `run_watched`."""
     rounds, before = 0, 0
     while not done.is_set():
-        with anyio.move_on_after(ROUND):
+        with anyio.move_on_after(CHECK_INTERVAL):
             await done.wait()
             return
         now = turn()
         # An odd turn means that the function runs: waiting for a store or a blob store does not count.
         rounds = rounds + 1 if now == before and now % 2 and not _is_excused(threads) else 0
         before = now
-        if rounds >= ROUNDS_MAX:
+        if rounds >= STALLED_CHECKS_MAX:
             frame = _frame(threads)
             site = f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}" if frame else ""
-            raise RestlessError(seconds=ROUND * ROUNDS_MAX, site=site)
+            raise WorkflowStalledError(seconds=CHECK_INTERVAL * STALLED_CHECKS_MAX, site=site)
 
 
 def _is_excused(threads: list[int]) -> bool:

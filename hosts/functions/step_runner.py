@@ -14,7 +14,7 @@ from holdfast.hosts.execution.attempt_log import log_failed_try
 from holdfast.hosts.execution.failures import MESSAGE_MAX, cut_off, traceback_text
 from holdfast.hosts.execution.prepared_attempts import Body, node_of
 from holdfast.hosts.execution.threads import result_in_thread
-from holdfast.hosts.functions.pending_calls import Try
+from holdfast.hosts.functions.pending_calls import StepAttempt
 from holdfast.hosts.functions.step_heartbeats import Heartbeats, StepHeartbeat
 from holdfast.hosts.functions.store_retries import until_available
 from holdfast.hosts.functions.transactional_steps import Transaction
@@ -30,7 +30,7 @@ from holdfast.kernel.commands import (
     Outcome,
     QueuedStepCompleted,
     QueuedStepFailed,
-    Recorded,
+    RowToRecord,
 )
 from holdfast.kernel.functions.protocol import StepRequest
 from holdfast.kernel.history.exceptions import raised_from
@@ -52,7 +52,7 @@ from holdfast.ports.errors import (
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.records import JobKey, JobKind, Micros, Payload, job_key
 
-Command: TypeAlias = Callable[[Recorded], JobRecord]
+Command: TypeAlias = Callable[[RowToRecord], JobRecord]
 
 _NEVER_AGAIN: Final = (
     GiveUp,
@@ -73,8 +73,13 @@ _TRACEBACK_MAX: Final = 2_000
 
 
 async def run_step(
-    body: Body, one: Try, clock: Clock, threads: CapacityLimiter, command: Command, heartbeats: Heartbeats
-) -> Recorded | JobRecorded:
+    body: Body,
+    one: StepAttempt,
+    clock: Clock,
+    threads: CapacityLimiter,
+    command: Command,
+    heartbeats: Heartbeats,
+) -> RowToRecord | JobRecorded:
     """Run a step and return the row to record. Raises only the cancellation of the caller.
 
     A transactional step is recorded in its transaction, by the command from `command`: then the answer is returned.
@@ -91,7 +96,7 @@ async def run_step(
     until = _until(step, body, started_at)
     enter_step(_context(body, one, step, until, heartbeat))
 
-    async def act() -> Recorded | JobRecorded:
+    async def act() -> RowToRecord | JobRecorded:
         if body.work.error is not None:
             raise body.work.error
         arguments = _arguments(step, one)
@@ -113,7 +118,7 @@ async def run_step(
             output = await result_in_thread(lambda: put(text, body.place))
         return _completed(one, step, output, started_at)
 
-    async def act_in_time() -> Recorded | JobRecorded:
+    async def act_in_time() -> RowToRecord | JobRecorded:
         return await act() if heartbeat is None else await heartbeat.listening(step.name, one.number, act)
 
     try:
@@ -139,7 +144,7 @@ def _enter(context: Context) -> None:
             variable.set(value)
 
 
-def _arguments(step: Step[..., object], one: Try) -> tuple[tuple[object, ...], dict[str, object]]:
+def _arguments(step: Step[..., object], one: StepAttempt) -> tuple[tuple[object, ...], dict[str, object]]:
     """Return the arguments of a step. UnreadableInputError."""
     try:
         return step.form.arguments_from(one.request.arguments)
@@ -147,9 +152,9 @@ def _arguments(step: Step[..., object], one: Try) -> tuple[tuple[object, ...], d
         raise UnreadableInputError(f"the arguments of step {step.name!r}", None, error.problems) from error
 
 
-def _call(body: Body, one: Try, step: Step[..., object]) -> BodyCall:
+def _call(body: Body, one: StepAttempt, step: Step[..., object]) -> BodyCall:
     """Return the description of an attempt that interceptors receive."""
-    attempts = policy_from(step.retry or Retry()).attempts if one.most is None else one.most
+    attempts = policy_from(step.retry or Retry()).attempts if one.max_attempts is None else one.max_attempts
     return attrs.evolve(
         body.call,
         step=step.name,
@@ -159,12 +164,12 @@ def _call(body: Body, one: Try, step: Step[..., object]) -> BodyCall:
     )
 
 
-def _idempotency_key(body: Body, one: Try) -> str:
+def _idempotency_key(body: Body, one: StepAttempt) -> str:
     # The same for all attempts of the call, even if an earlier generation made the first.
     return f"{one.run or body.work.attempt.run}/{node_of(body.work)}/{one.request.call}"
 
 
-async def _step_heartbeat(one: Try, timeout: timedelta, heartbeats: Heartbeats) -> StepHeartbeat:
+async def _step_heartbeat(one: StepAttempt, timeout: timedelta, heartbeats: Heartbeats) -> StepHeartbeat:
     """Return the receiver of a step's heartbeats."""
     await until_available(heartbeats.load, "what the last try of a step said can't be had yet")
     return StepHeartbeat(heartbeats, one.request.call, timeout)
@@ -178,8 +183,8 @@ def _encoded(value: object, step: Step[..., object]) -> str:
         raise StepResultError(str(error)) from error
 
 
-def _completed(one: Try, step: Step[..., object], output: Payload, started_at: Micros) -> Recorded:
-    return Recorded(
+def _completed(one: StepAttempt, step: Step[..., object], output: Payload, started_at: Micros) -> RowToRecord:
+    return RowToRecord(
         type="step.completed",
         call=one.request.call,
         step=step.name,
@@ -192,14 +197,14 @@ def _completed(one: Try, step: Step[..., object], output: Payload, started_at: M
     )
 
 
-def _kept_arguments(one: Try, step: Step[..., object]) -> str | None:
+def _kept_arguments(one: StepAttempt, step: Step[..., object]) -> str | None:
     # The arguments of a queued step are in the row that queued it.
-    return one.request.arguments if step.keeps_arguments and one.most is None else None
+    return one.request.arguments if step.records_arguments and one.max_attempts is None else None
 
 
 def _transaction(
     body: Body,
-    one: Try,
+    one: StepAttempt,
     step: Step[..., object],
     arguments: tuple[tuple[object, ...], dict[str, object]],
     command: Command,
@@ -208,7 +213,7 @@ def _transaction(
     parts = body.parts
     args, kwargs = arguments
 
-    def call(connection: object) -> Recorded:
+    def call(connection: object) -> RowToRecord:
         value = step.body(connection, *args, **kwargs)
         output = body.payloads.put(encode(value, step.form.output), body.place)
         return _completed(one, step, output, started_at)
@@ -251,7 +256,11 @@ async def _called(
 
 
 def _context(
-    body: Body, one: Try, step: Step[..., object], until: Micros | None, heartbeat: StepHeartbeat | None
+    body: Body,
+    one: StepAttempt,
+    step: Step[..., object],
+    until: Micros | None,
+    heartbeat: StepHeartbeat | None,
 ) -> StepContext:
     run = body.work.run
     context = StepContext(
@@ -266,8 +275,13 @@ def _context(
 
 
 def _failed(
-    body: Body, one: Try, step: Step[..., object], error: BaseException, started_at: Micros, now: Micros
-) -> Recorded:
+    body: Body,
+    one: StepAttempt,
+    step: Step[..., object],
+    error: BaseException,
+    started_at: Micros,
+    now: Micros,
+) -> RowToRecord:
     raised = raised_from(error)
     retry_at = _retry_at(body, one, step, error, now)
     facts = {
@@ -281,7 +295,7 @@ def _failed(
     wait = None if retry_at is None else retry_at - now
     if body.attempt.kind is JobKind.WORKFLOW:  # a queued step is logged when it is settled
         log_failed_try(body.work.run, step.name, one.number, raised.type, raised.message, wait)
-    return Recorded(
+    return RowToRecord(
         type="step.failed" if retry_at is None else "step.retrying",
         call=one.request.call,
         step=step.name,
@@ -295,19 +309,19 @@ def _failed(
     )
 
 
-def was_done(recorded: Recorded) -> bool:
+def was_done(recorded: RowToRecord) -> bool:
     """Return whether a failed step has had its effects: only its result could not be stored."""
     return bool(parse(recorded.error or "{}").get("code") == StepResultError.code)
 
 
-def lost_step(one: Try, now: Micros, *, may_again: bool) -> Recorded:
+def lost_step(one: StepAttempt, now: Micros, *, may_again: bool) -> RowToRecord:
     """Return the row for an attempt that may have been running when its worker was lost."""
     step = cast("Step[..., object]", one.request.definition)
     raised = raised_from(StepLostError(step.name, one.number))
     facts = {"type": raised.type, "message": raised.message, "code": raised.code}
     if not may_again and raised.arguments is not None:
         facts["arguments"] = raised.arguments
-    return Recorded(
+    return RowToRecord(
         type="step.retrying" if may_again else "step.failed",
         call=one.request.call,
         step=step.name,
@@ -322,7 +336,7 @@ def lost_step(one: Try, now: Micros, *, may_again: bool) -> Recorded:
 
 
 def _retry_at(
-    body: Body, one: Try, step: Step[..., object], error: BaseException, now: Micros
+    body: Body, one: StepAttempt, step: Step[..., object], error: BaseException, now: Micros
 ) -> Micros | None:
     """Return when a step that raised this is retried; None if it is not."""
     retry = step.retry or Retry()
@@ -331,7 +345,9 @@ def _retry_at(
     kinds: dict[type[Exception], Any] = dict(retry.by_error)
     kind = next((each for each in type(error).__mro__ if each in kinds), None)
     policy = policy_from(retry if kind is None else kinds[kind])
-    if one.counted >= (policy.attempts if one.most is None else min(policy.attempts, one.most)):
+    if one.counted >= (
+        policy.attempts if one.max_attempts is None else min(policy.attempts, one.max_attempts)
+    ):
         return None
     if isinstance(error, RetryAfter):
         wait = min(round(error.wait.total_seconds() * _MICROSECOND), RETRY_AFTER_MAX)
@@ -344,10 +360,10 @@ async def run_queued(body: Body, threads: CapacityLimiter) -> Outcome:
     """Run the queued step of an attempt and return its outcome. Raises only the cancellation of the caller."""
     attempt, step = body.attempt, cast("StepStage[Any, object]", body.stage).step
     request = StepRequest(call=attempt.node, step=step.name, arguments=body.work.input, definition=step)
-    one = Try(
+    one = StepAttempt(
         request=request,
         number=attempt.attempt,
-        most=attempt.max_attempts,
+        max_attempts=attempt.max_attempts,
         lost_attempts=attempt.lost_attempts,
     )
     heartbeats = Heartbeats(body.runtime, body.parts.clock, is_first=attempt.epoch == 1)
@@ -355,11 +371,11 @@ async def run_queued(body: Body, threads: CapacityLimiter) -> Outcome:
         recorded = await run_step(body, one, body.parts.clock, threads, _never, heartbeats)
     finally:
         heartbeats.flush()
-    assert isinstance(recorded, Recorded)
+    assert isinstance(recorded, RowToRecord)
     if recorded.output is not None:
         return QueuedStepCompleted(output=recorded.output)
     return QueuedStepFailed(error=recorded.error or "{}", retry_at=recorded.retry_at)
 
 
-def _never(_: Recorded) -> JobRecord:
+def _never(_: RowToRecord) -> JobRecord:
     raise AssertionError("a step that is in a queue is done in no transaction of the store")

@@ -16,7 +16,7 @@ from anyio import CancelScope, CapacityLimiter
 
 from holdfast.hosts.execution.threads import begin_in_thread
 from holdfast.kernel.authoring.steps import Step
-from holdfast.kernel.commands import JobRecord, JobRecorded, Recorded
+from holdfast.kernel.commands import JobRecord, JobRecorded, RowToRecord
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import STORE_ERRORS, HoldfastError, NoTransactionError
@@ -38,9 +38,9 @@ class Transaction:
     """One attempt of a transactional step."""
 
     step: Step[..., object]
-    call: Callable[[object], Recorded]
+    call: Callable[[object], RowToRecord]
     """Calls the body with the connection as its first argument; returns the row to record."""
-    command: Callable[[Recorded], JobRecord]
+    command: Callable[[RowToRecord], JobRecord]
     """Returns the command that records a row."""
     kernel: Kernel
     persistence: Persistence
@@ -57,7 +57,7 @@ class Transaction:
             raise NoTransactionError(
                 "the run's store has none that could be shared; it is no database, as SQLite and PostgreSQL are"
             )
-        turn = _Turn()
+        turn = _CommitRace()
         async with threads:
             done = begin_in_thread(lambda: self._do(store, turn))
             try:
@@ -70,13 +70,13 @@ class Transaction:
                     await done.wait()
         return turn.result()
 
-    def _do(self, store: SharesTransactions, turn: "_Turn") -> None:
+    def _do(self, store: SharesTransactions, turn: "_CommitRace") -> None:
         try:
             turn.answer = self._tried(store, turn)
         except BaseException as error:  # noqa: BLE001  # raised again where the step is awaited
             turn.error = error
 
-    def _tried(self, store: SharesTransactions, turn: "_Turn") -> JobRecorded:
+    def _tried(self, store: SharesTransactions, turn: "_CommitRace") -> JobRecorded:
         wanted = self.step.transaction
         assert wanted is not None
         while True:
@@ -95,7 +95,7 @@ class Transaction:
                 return answer
 
     def _within(
-        self, transaction: SharedTransaction, turn: "_Turn"
+        self, transaction: SharedTransaction, turn: "_CommitRace"
     ) -> tuple[JobRecorded, HoldfastError | None]:
         """Run the body and commit. Return the answer, and the error that leaves the commit in doubt, if any."""
         turn.begin()
@@ -119,7 +119,7 @@ class Transaction:
                 self.clock.sleep(_AGAIN)
 
 
-class _Turn:
+class _CommitRace:
     """Decides the race between the thread that commits and a caller that abandons the step."""
 
     def __init__(self) -> None:

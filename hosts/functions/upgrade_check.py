@@ -7,13 +7,13 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import attrs
 
-from holdfast.hosts.execution.off_loop import drive_away
+from holdfast.hosts.execution.off_loop import run_off_loop
 from holdfast.hosts.functions.history_document import RunHistory, read_history
 from holdfast.hosts.functions.input_compatibility import unreadable_input, unreadable_later
-from holdfast.hosts.functions.replay_check import Replayed, replay_here
+from holdfast.hosts.functions.replay_check import ReplayResult, replay_here
 from holdfast.hosts.wiring.registry import Authored
 from holdfast.hosts.wiring.services import Core
-from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.history.exceptions import error_words
 from holdfast.ports.errors import (
@@ -32,7 +32,7 @@ from holdfast.ports.persistence import ListRuns, RunFilter, SchemaVersion
 from holdfast.ports.records import ACTIVE, Run, RunStatus
 from holdfast.ports.validation import TEXT, an, check, integer
 
-LOOKED_AT: Final = 1_000
+RUNS_CHECKED_DEFAULT: Final = 1_000
 """The default number of runs to check."""
 _PAGE: Final = 100
 
@@ -40,7 +40,7 @@ Sample: TypeAlias = Literal["both", "newest", "oldest"]
 """Which runs to check if there are more than the limit: the newest, the oldest, or half of each."""
 
 
-class Verdict(StrEnum):
+class UpgradeVerdict(StrEnum):
     """What the code would do with a run.
 
     `compatible`: the run continues. `diverges`: it would be blocked, because the code makes another call than the
@@ -58,7 +58,7 @@ class Verdict(StrEnum):
 
 
 @attrs.frozen(kw_only=True)
-class Upgrade:
+class UpgradeCheck:
     """What the code would do with one run.
 
     Attributes:
@@ -76,80 +76,86 @@ class Upgrade:
     generation: int
     workflow: str
     version: str
-    verdict: Verdict
+    verdict: UpgradeVerdict
     message: str
     rows: int
     row: int | None = None
     call: str | None = None
     recorded: str | None = None
-    asked: str | None = None
+    requested: str | None = None
 
     @property
     def is_compatible(self) -> bool:
         """Whether the run continues with this code."""
-        return self.verdict is Verdict.COMPATIBLE
+        return self.verdict is UpgradeVerdict.COMPATIBLE
 
 
-def judged(history: RunHistory, code: Definition[Any] | None) -> Upgrade:
+def judge_history(history: RunHistory, code: WorkflowDefinition[Any] | None) -> UpgradeCheck:
     """Return the verdict on a history. Errors of the history or the code are not raised."""
     if code is None:
         return _no_code(history)
     if not isinstance(code, Workflow):
-        return _upgrade(history, Verdict.COMPATIBLE, "it is a pipeline, and keeps the plan that it has")
+        return _upgrade(
+            history, UpgradeVerdict.COMPATIBLE, "it is a pipeline, and keeps the plan that it has"
+        )
     function = cast("Workflow[..., object]", code)
     try:
-        replayed = drive_away(lambda: replay_here(history, function))
+        replayed = run_off_loop(lambda: replay_here(history, function))
     except NondeterminismError as error:
         return attrs.evolve(
-            _upgrade(history, Verdict.DIVERGES, str(error)),
+            _upgrade(history, UpgradeVerdict.DIVERGES, str(error)),
             row=error.row,
             call=error.call or None,
             recorded=error.recorded,
-            asked=error.asked,
+            requested=error.requested,
         )
     except InvalidHistoryError as error:
-        return _upgrade(history, Verdict.UNREADABLE, str(error))
+        return _upgrade(history, UpgradeVerdict.UNREADABLE, str(error))
     except HoldfastError as error:
         row = error.row if isinstance(error, UnreadableValueError) else None
-        return attrs.evolve(_upgrade(history, Verdict.BLOCKED, str(error)), row=row)
+        return attrs.evolve(_upgrade(history, UpgradeVerdict.BLOCKED, str(error)), row=row)
     except Exception as error:  # noqa: BLE001  # the same as in a driver: an error blocks its run only
-        return _upgrade(history, Verdict.BLOCKED, f"it can't be driven: {error_words(error)}")
+        return _upgrade(history, UpgradeVerdict.BLOCKED, f"it can't be driven: {error_words(error)}")
     return _upgrade(history, _verdict(replayed), str(replayed))
 
 
 def check_upgrade(
     core: Core,
     *,
-    workflow: Definition[Any] | str | None = None,
-    limit: int | None = LOOKED_AT,
+    workflow: WorkflowDefinition[Any] | str | None = None,
+    limit: int | None = RUNS_CHECKED_DEFAULT,
     sample: Sample = "both",
     known_only: bool = False,
-) -> Iterator[Upgrade]:
+) -> Iterator[UpgradeCheck]:
     """Check the runs that have not ended. See `SyncEngine.check_upgrade`."""
-    check("check_upgrade", an("a workflow, or the name of one", Definition, str).or_none, workflow=workflow)
+    check(
+        "check_upgrade",
+        an("a workflow, or the name of one", WorkflowDefinition, str).or_none,
+        workflow=workflow,
+    )
     check("check_upgrade", integer(1).or_none, limit=limit)
     check("check_upgrade", TEXT, sample=sample)
     if sample not in get_args(Sample):
         raise InvalidArgumentError("sample", f"sample is {sample!r}; it must be one of {get_args(Sample)}")
-    name = workflow.name if isinstance(workflow, Definition) else workflow
+    name = workflow.name if isinstance(workflow, WorkflowDefinition) else workflow
     which = RunFilter(namespace=core.namespace, workflow=name, statuses=ACTIVE, newest=True)
     return _upgrades(core, which, limit, sample, known_only)
 
 
 def _upgrades(
     core: Core, which: RunFilter, limit: int | None, sample: Sample, known_only: bool
-) -> Iterator[Upgrade]:
+) -> Iterator[UpgradeCheck]:
     if core.stores.persistence.read(SchemaVersion()) is None:
         raise SchemaError("the database has no tables of Holdfast's; run `holdfast db upgrade` first")
     for run in _sampled(core, which, limit, sample):
-        if known_only and core.registry.pipeline(run.workflow) is None:
+        if known_only and core.registry.find_workflow(run.workflow) is None:
             continue
-        yield looked_at(core, run)
+        yield check_run(core, run)
 
 
-def looked_at(core: Core, run: Run) -> Upgrade:
+def check_run(core: Core, run: Run) -> UpgradeCheck:
     """Return the verdict on a run. UnavailableError, and the other errors of `STORE_ERRORS`."""
-    code = core.registry.pipeline(run.workflow, run.version)
+    code = core.registry.find_workflow(run.workflow, run.version)
     if code is None:
         return _no_code(run)
     try:
@@ -157,27 +163,27 @@ def looked_at(core: Core, run: Run) -> Upgrade:
     except STORE_ERRORS:
         raise
     except UnreadableValueError as error:
-        return attrs.evolve(_upgrade(run, Verdict.BLOCKED, str(error)), row=error.row)
+        return attrs.evolve(_upgrade(run, UpgradeVerdict.BLOCKED, str(error)), row=error.row)
     except (BlobMissingError, BlobCorruptError, NoBlobStoreError, InvalidHistoryError) as error:
-        return _upgrade(run, Verdict.UNREADABLE, str(error))
+        return _upgrade(run, UpgradeVerdict.UNREADABLE, str(error))
 
 
-def _looked_at(core: Core, run: Run, code: Authored) -> Upgrade:
+def _looked_at(core: Core, run: Run, code: Authored) -> UpgradeCheck:
     if isinstance(code, Workflow):
-        upgrade = judged(read_history(core, run), code)
+        upgrade = judge_history(read_history(core, run), code)
         if upgrade.is_compatible and (error := unreadable_input(core, run)) is not None:
             raise error
         return upgrade
     lacking = [name for name in core.inputs.plan(run.plan).nodes if name not in code.bodies]
     if lacking:
         message = f"the code of {run.workflow}@{run.version} has no stage {lacking[0]!r}, which the run's plan names"
-        return _upgrade(run, Verdict.NO_CODE, message)
+        return _upgrade(run, UpgradeVerdict.NO_CODE, message)
     # A blocked run is resumed once the code reads its jobs' input: later stages are checked then.
     later = None if run.status is RunStatus.BLOCKED else unreadable_later(core, run, code)
     if (error := unreadable_input(core, run) or later) is not None:
         raise error
     message = "it is a pipeline, and the code has all stages of its plan, and reads what they are given"
-    return _upgrade(run, Verdict.COMPATIBLE, message)
+    return _upgrade(run, UpgradeVerdict.COMPATIBLE, message)
 
 
 def _sampled(core: Core, which: RunFilter, limit: int | None, sample: Sample) -> Iterator[Run]:
@@ -210,21 +216,21 @@ def _listed(core: Core, which: RunFilter, limit: int | None, *, oldest_first: bo
         left = None if left is None else left - len(page)
 
 
-def _verdict(replayed: Replayed) -> Verdict:
+def _verdict(replayed: ReplayResult) -> UpgradeVerdict:
     if replayed.is_stuck:
-        return Verdict.BLOCKED
+        return UpgradeVerdict.BLOCKED
     # The recorded code had not failed after these rows: its end would be recorded.
     failed = replayed.error is not None and not isinstance(replayed.error, CancelledError)
-    return Verdict.FAILS if failed and not replayed.as_recorded else Verdict.COMPATIBLE
+    return UpgradeVerdict.FAILS if failed and not replayed.as_recorded else UpgradeVerdict.COMPATIBLE
 
 
-def _no_code(run: Run | RunHistory) -> Upgrade:
+def _no_code(run: Run | RunHistory) -> UpgradeCheck:
     message = f"this engine has no {run.workflow}@{run.version}: keep that version until no run of it is left"
-    return _upgrade(run, Verdict.NO_CODE, message)
+    return _upgrade(run, UpgradeVerdict.NO_CODE, message)
 
 
-def _upgrade(run: Run | RunHistory, verdict: Verdict, message: str) -> Upgrade:
-    return Upgrade(
+def _upgrade(run: Run | RunHistory, verdict: UpgradeVerdict, message: str) -> UpgradeCheck:
+    return UpgradeCheck(
         run_id=run.id,
         generation=run.generation,
         workflow=run.workflow,

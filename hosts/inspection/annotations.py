@@ -14,9 +14,9 @@ from holdfast.hosts.inspection.filters import (
     text_option,
 )
 from holdfast.hosts.wiring.services import Core
-from holdfast.kernel.commands import NamedValue, RunAnnotate
+from holdfast.kernel.commands import NewAnnotation, RunAnnotate
 from holdfast.kernel.values import encode
-from holdfast.ports.attempt_output import Actor, Annotation, Scope
+from holdfast.ports.attempt_output import Annotation, AnnotationAuthor, AnnotationScope
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import InvalidFilterError
 from holdfast.ports.json import parse
@@ -38,7 +38,7 @@ class AnnotateOptions(TypedDict, total=False):
         item: Annotate this item of the mapped stage.
     """
 
-    actor: Actor
+    actor: AnnotationAuthor
     reason: str
     key: str | None
     stage: str | None
@@ -66,7 +66,7 @@ class AnnotationOptions(TypedDict, total=False):
     prefix: str | None
     actor_kind: str | None
     actor_id: str | None
-    scope: Scope | str | None
+    scope: AnnotationScope | str | None
     stage: str | None
     item: int | None
     since: datetime | None
@@ -94,10 +94,10 @@ class AnnotationInfo:
     name: str
     value: object
     at: datetime
-    scope: Scope
+    scope: AnnotationScope
     stage: str | None
     item: int | None
-    actor: Actor
+    actor: AnnotationAuthor
     reason: str
     key: str | None
     epoch: int | None
@@ -105,7 +105,7 @@ class AnnotationInfo:
 
 
 _OPTION_KINDS: Final[Mapping[str, Wanted]] = {
-    "actor": an("an Actor(kind, id)", Actor).or_none,
+    "actor": an("an Actor(kind, id)", AnnotationAuthor).or_none,
     "reason": TEXT.or_none,
     "key": TEXT.or_none,
     "stage": TEXT.or_none,
@@ -113,9 +113,9 @@ _OPTION_KINDS: Final[Mapping[str, Wanted]] = {
 }
 
 
-def named_values(values: Mapping[str, object]) -> tuple[NamedValue, ...]:
+def named_values(values: Mapping[str, object]) -> tuple[NewAnnotation, ...]:
     """Return annotations as commands carry them. Raises UnstorableValueError or InvalidCommandError."""
-    return tuple(NamedValue(name=name, value=encode(value, object)) for name, value in values.items())
+    return tuple(NewAnnotation(name=name, value=encode(value, object)) for name, value in values.items())
 
 
 def annotate_command(
@@ -172,7 +172,7 @@ def annotation_info(annotation: Annotation) -> AnnotationInfo:
         scope=annotation.scope,
         stage=annotation.node,
         item=annotation.item,
-        actor=Actor(annotation.actor_kind, annotation.actor_id, annotation.actor_version),
+        actor=AnnotationAuthor(annotation.actor_kind, annotation.actor_id, annotation.actor_version),
         reason=annotation.reason,
         key=annotation.key,
         epoch=annotation.epoch,
@@ -180,11 +180,11 @@ def annotation_info(annotation: Annotation) -> AnnotationInfo:
     )
 
 
-def _scope(value: object) -> Scope | None:
+def _scope(value: object) -> AnnotationScope | None:
     if value is None:
         return None
     try:
-        return Scope(cast("str", value))
+        return AnnotationScope(cast("str", value))
     except ValueError:
-        known = ", ".join(scope.value for scope in Scope)
+        known = ", ".join(scope.value for scope in AnnotationScope)
         raise InvalidFilterError("scope", f"is {value!r}; it is one of {known}") from None

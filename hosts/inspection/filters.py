@@ -6,7 +6,7 @@ from typing import Any, Final, TypedDict, cast
 
 import attrs
 
-from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.options import check_options
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import InvalidFilterError
@@ -31,7 +31,7 @@ class FilterOptions(TypedDict, total=False):
         ended_before: Ended before this instant. Aware.
     """
 
-    workflow: Definition[Any] | str | None
+    workflow: WorkflowDefinition[Any] | str | None
     status: RunStatus | str | Iterable[RunStatus | str] | None
     attributes: Mapping[str, str] | None
     annotations: Mapping[str, str] | None
@@ -65,7 +65,7 @@ class ListOptions(CountOptions, total=False):
 
 
 @attrs.frozen(kw_only=True)
-class Wanted:
+class RunListQuery:
     """Checked options of a list of runs."""
 
     which: RunFilter
@@ -74,12 +74,12 @@ class Wanted:
     limit: int | None
 
 
-def wanted_runs(namespace: str, options: ListOptions, where: str) -> Wanted:
+def run_list_query(namespace: str, options: ListOptions, where: str) -> RunListQuery:
     """Return checked options of a list. Raises InvalidArgumentError for an unknown option, else InvalidFilterError."""
     given = cast("dict[str, object]", options)
     check_names(given, ListOptions, where)
     filters = {name: value for name, value in given.items() if name in CountOptions.__optional_keys__}
-    return Wanted(
+    return RunListQuery(
         which=run_filter(namespace, cast("CountOptions", filters), where),
         oldest_first=truth_option(given, "oldest_first"),
         after=place_option(given),
@@ -129,9 +129,9 @@ def truth_option(given: Mapping[str, object], option: str) -> bool:
 def _workflow(value: object) -> str | None:
     if value is None or (isinstance(value, str) and value):
         return value
-    if not isinstance(value, Definition):
+    if not isinstance(value, WorkflowDefinition):
         raise InvalidFilterError("workflow", f"is {value!r}; it must be a workflow or the name of one")
-    return cast("Definition[object]", value).name
+    return cast("WorkflowDefinition[object]", value).name
 
 
 def _statuses(value: object) -> frozenset[RunStatus]:

@@ -127,7 +127,7 @@ class LogReader:
             if len(notes) < _PAGE:
                 return
 
-    def look(self) -> list[LogLine]:
+    def read_new(self) -> list[LogLine]:
         """Return the lines stored since the last call."""
         (run,) = self._core.stores.persistence.read(RunsByKey((self._run,)))
         lines: list[LogLine] = []

@@ -8,10 +8,10 @@ from typing import Final
 
 import attrs
 
-from holdfast.hosts.execution.off_loop import drive_away
+from holdfast.hosts.execution.off_loop import run_off_loop
 from holdfast.hosts.functions.history_document import read_history, text_of
-from holdfast.hosts.functions.pending_calls import Try
-from holdfast.hosts.functions.replay import Drive
+from holdfast.hosts.functions.pending_calls import StepAttempt
+from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.options import Retry
@@ -51,7 +51,7 @@ class OpenStep:
 
 
 @attrs.frozen(kw_only=True)
-class Waits:
+class OpenCalls:
     """What a durable function waits for.
 
     Attributes:
@@ -69,35 +69,35 @@ class Waits:
     sites: tuple[str, ...] = ()
 
 
-def waits_of(core: Core, run: Run, now: Micros) -> Waits | None:
+def open_calls_of(core: Core, run: Run, now: Micros) -> OpenCalls | None:
     """Return what the function of an active run waits for at `now`; None if unknown.
 
     Unknown are pipelines, code that this process lacks or that does not fit the history, and histories of more than
     `ROWS_MAX` rows.
     """
-    workflow = core.registry.pipeline(run.workflow, run.version)
+    workflow = core.registry.find_workflow(run.workflow, run.version)
     if not isinstance(workflow, Workflow) or run.status not in ACTIVE or run.last_row > ROWS_MAX:
         return None
     try:
         history = read_history(core, run)
 
-        def look() -> Waits | None:
+        def look() -> OpenCalls | None:
             machine = workflow.machine(history.input, began_at=history.began_at, seed=history.key)
-            drive = Drive(machine, text_of)
+            drive = FunctionReplay(machine, text_of)
             try:
                 drive.open(history.rows)
                 return None if drive.is_over else _waits(machine, drive, now, history.rows[-1].at)
             finally:
                 drive.close()
 
-        return drive_away(look)
+        return run_off_loop(look)
     except HoldfastError:
         return None
 
 
-def _waits(machine: FunctionMachine, drive: Drive, now: Micros, last_at: Micros) -> Waits:
+def _waits(machine: FunctionMachine, drive: FunctionReplay, now: Micros, last_at: Micros) -> OpenCalls:
     tries = sorted(drive.tries(), key=lambda one: one.at or 0)
-    return Waits(
+    return OpenCalls(
         steps=tuple(_open_step(one, now, last_at) for one in tries),
         has_timers=machine.has_timers,
         channels=machine.awaited_channels,
@@ -106,7 +106,7 @@ def _waits(machine: FunctionMachine, drive: Drive, now: Micros, last_at: Micros)
     )
 
 
-def _open_step(one: Try, now: Micros, last_at: Micros) -> OpenStep:
+def _open_step(one: StepAttempt, now: Micros, last_at: Micros) -> OpenStep:
     definition = one.request.definition
     retry = definition.retry if isinstance(definition, Step) else None
     return OpenStep(

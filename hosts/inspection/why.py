@@ -8,9 +8,9 @@ from typing import Any, Final, cast
 
 import attrs
 
-from holdfast.hosts.inspection.open_calls import OpenStep, Waits, waits_of
+from holdfast.hosts.inspection.open_calls import OpenCalls, OpenStep, open_calls_of
 from holdfast.hosts.inspection.run_info import ended_reason, error_text
-from holdfast.hosts.text import shown, span
+from holdfast.hosts.text import format_duration, format_instant
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.dispatch.unreadable_runs import failed_decision, unreadable_of
 from holdfast.kernel.pipelines.plan import MapPlan, stage_of
@@ -55,7 +55,7 @@ _NAMED: Final = 3
 
 
 @attrs.frozen(kw_only=True)
-class Reason:
+class WaitReason:
     """One cause for which a run waits, or how it ended.
 
     Attributes:
@@ -74,7 +74,7 @@ class Reason:
 
 
 @attrs.frozen(kw_only=True)
-class Circumstances:
+class WhyFacts:
     """The facts from which the reasons for one run are derived."""
 
     run: Run
@@ -105,11 +105,11 @@ class Circumstances:
     """Rate limit windows, by the concurrency keys of the jobs under a rate limit."""
     has_code: bool = True
     """Whether this process has the run's code."""
-    waits: Waits | None = None
+    waits: OpenCalls | None = None
     """What its function waits for; None if unknown."""
 
 
-def why_of(core: Core, run: Run, zone: tzinfo | None = UTC) -> tuple[Reason, ...]:
+def why_of(core: Core, run: Run, zone: tzinfo | None = UTC) -> tuple[WaitReason, ...]:
     """Return the reasons why a run does not proceed, or its end. Only reads, and takes no locks.
 
     Instants in the texts are in this time zone, the local one if None.
@@ -120,24 +120,24 @@ def why_of(core: Core, run: Run, zone: tzinfo | None = UTC) -> tuple[Reason, ...
         return _unreadable(core, run, error, zone)
 
 
-def _unreadable(core: Core, run: Run, error: Exception, zone: tzinfo | None) -> tuple[Reason, ...]:
+def _unreadable(core: Core, run: Run, error: Exception, zone: tzinfo | None) -> tuple[WaitReason, ...]:
     """Return the reasons for a run with unreadable rows."""
     found = unreadable_of(core.stores.persistence, (run.key,)) or (failed_decision(run.key, error),)
     texts = [str(one.error) for one in found[:_NAMED]]
     blocked = None if run.status is not RunStatus.BLOCKED else blocked_text(core, run)
-    facts = Circumstances(run=run, now=micros(core.clock.now()), zone=zone)
-    first: tuple[Reason, ...] = ()
+    facts = WhyFacts(run=run, now=micros(core.clock.now()), zone=zone)
+    first: tuple[WaitReason, ...] = ()
     with suppress(*PARSE_ERRORS):
         first = tuple(_ended(facts)) if run.status in TERMINAL else ()
     causes = (blocked,) if blocked is not None and blocked not in texts else ()
     return (
         *first,
-        *(Reason(code="blocked", text=f"It was blocked: {text}.") for text in causes),
-        *(Reason(code="unreadable", text=f"{text}.") for text in texts),
+        *(WaitReason(code="blocked", text=f"It was blocked: {text}.") for text in causes),
+        *(WaitReason(code="unreadable", text=f"{text}.") for text in texts),
     )
 
 
-def _circumstances(core: Core, run: Run, zone: tzinfo | None) -> Circumstances:
+def _circumstances(core: Core, run: Run, zone: tzinfo | None) -> WhyFacts:
     persistence = core.stores.persistence
     jobs = persistence.read(JobsOfRun(run.key))
     holders = sorted({job.session for job in jobs if job.session is not None})
@@ -146,7 +146,7 @@ def _circumstances(core: Core, run: Run, zone: tzinfo | None) -> Circumstances:
     windows = persistence.transact(lambda tx: tx.rates(rated, lock=False)) if rated else ()
     rows = persistence.read(HistoryOf(run.key, max(0, run.last_row - _ROWS_LOOKED_AT), _ROWS_LOOKED_AT))
     now = micros(core.clock.now())
-    waits = waits_of(core, run, now) if any(job.kind is JobKind.WORKFLOW for job in jobs) else None
+    waits = open_calls_of(core, run, now) if any(job.kind is JobKind.WORKFLOW for job in jobs) else None
     children: dict[str, Run] = {}
     awaited = [job.waiting_for or "" for job in jobs[:_ROWS_LOOKED_AT] if job.waits_for_child]
     for id_ in dict.fromkeys((*awaited, *(waits.children[:_NAMED] if waits else ()))):
@@ -155,7 +155,7 @@ def _circumstances(core: Core, run: Run, zone: tzinfo | None) -> Circumstances:
             children[id_] = child
     plan = core.inputs.plan(run.plan)
     progress = progress_from(run.progress) if run.progress != "{}" else None
-    return Circumstances(
+    return WhyFacts(
         run=run,
         now=now,
         jobs=jobs,
@@ -178,7 +178,7 @@ def _circumstances(core: Core, run: Run, zone: tzinfo | None) -> Circumstances:
         },
         zone=zone,
         rates={window.name: window for window in windows},
-        has_code=core.registry.pipeline(run.workflow, run.version) is not None,
+        has_code=core.registry.find_workflow(run.workflow, run.version) is not None,
         waits=waits,
     )
 
@@ -192,7 +192,7 @@ def blocked_text(core: Core, run: Run) -> str | None:
     return None if row is None or row.data is None else _field(row.data, "message")
 
 
-def reasons(facts: Circumstances) -> tuple[Reason, ...]:
+def reasons(facts: WhyFacts) -> tuple[WaitReason, ...]:
     """Return the reasons: for an ended run its end first, otherwise those of the whole run and then per stage."""
     run = facts.run
     if run.status in TERMINAL:
@@ -206,36 +206,36 @@ def reasons(facts: Circumstances) -> tuple[Reason, ...]:
             "It has no job, as it should: nothing carries it on. Maintenance mends that while a worker lives; "
             "`holdfast doctor` says what is missing."
         )
-        found.append(Reason(code="no_job", text=text))
+        found.append(WaitReason(code="no_job", text=text))
     for _, jobs in groupby(by_stage, _kind_of_wait):
         found += _of_jobs(facts, list(jobs))
     found += _open_steps(facts)
     return (*found, *_undelivered(facts), *_cancels(facts), *_code(facts), *_left(facts))
 
 
-def _code(facts: Circumstances) -> Iterator[Reason]:
+def _code(facts: WhyFacts) -> Iterator[WaitReason]:
     if not facts.has_code:
         code = f"{facts.run.workflow}@{facts.run.version}"
         text = f"This process has no code of {code}; only workers that have it take it on."
-        yield Reason(code="code", text=text)
+        yield WaitReason(code="code", text=text)
 
 
-def _ended(facts: Circumstances) -> Iterator[Reason]:
+def _ended(facts: WhyFacts) -> Iterator[WaitReason]:
     run = facts.run
     at = "" if run.ended_at is None else f" {_ago(run.ended_at, facts)}"
     what = error_text(run)
     match run.status:
         case RunStatus.COMPLETED if run.is_continued:
-            yield Reason(code="ended", text=f"It went on{at} as generation {run.generation + 1}.")
+            yield WaitReason(code="ended", text=f"It went on{at} as generation {run.generation + 1}.")
         case RunStatus.COMPLETED:
-            yield Reason(code="ended", text=f"It completed{at}.")
+            yield WaitReason(code="ended", text=f"It completed{at}.")
         case RunStatus.FAILED:
-            yield Reason(code="ended", text=f"It failed{at}: {what}.")
+            yield WaitReason(code="ended", text=f"It failed{at}: {what}.")
         case _:
-            yield Reason(code="ended", text=f"It was cancelled{at}{f': {what}' if what else ''}.")
+            yield WaitReason(code="ended", text=f"It was cancelled{at}{f': {what}' if what else ''}.")
 
 
-def _unread(facts: Circumstances) -> Iterator[Reason]:
+def _unread(facts: WhyFacts) -> Iterator[WaitReason]:
     """Report the messages that an ended run never received, unless it continued as new with them."""
     unread = mailbox_from(facts.run.mailbox).unread
     if unread and not facts.run.is_continued:
@@ -245,16 +245,16 @@ def _unread(facts: Circumstances) -> Iterator[Reason]:
             f"{are} never received (row{'s' if len(unread) > 1 else ''} {rows} of its history): `holdfast run messages`"
             ' lists what it was sent. The next generation gets them: start it with if_ended="rerun".'
         )
-        yield Reason(code="unread", text=text)
+        yield WaitReason(code="unread", text=text)
 
 
-def _of_run(facts: Circumstances) -> Iterator[Reason]:
+def _of_run(facts: WhyFacts) -> Iterator[WaitReason]:
     run = facts.run
     if run.status is RunStatus.PENDING and run.start_at is not None:
         text = f"It is to begin {_in(run.start_at, facts)}."
-        yield Reason(code="start", text=text, until=instant(run.start_at))
+        yield WaitReason(code="start", text=text, until=instant(run.start_at))
     elif run.status is RunStatus.PENDING and run.concurrency_key is not None:
-        yield Reason(
+        yield WaitReason(
             code="slot",
             text=f"It waits for a slot: of the runs with the concurrency key {run.concurrency_key!r} as many are under"
             f" way as may be ({run.concurrency_limit}), or others that wait for one are before it.",
@@ -264,7 +264,7 @@ def _of_run(facts: Circumstances) -> Iterator[Reason]:
         since = "" if row is None else f" {_ago(row.at, facts)}"
         reason = "" if row is None or row.data is None else _field(row.data, "reason")
         text = f"It was paused{since}{f', because {reason!r}' if reason else ''}: `holdfast run resume` lets it go on."
-        yield Reason(code="paused", text=text)
+        yield WaitReason(code="paused", text=text)
     elif run.status is RunStatus.BLOCKED:
         row = facts.blocked
         message = "" if row is None or row.data is None else _field(row.data, "message")
@@ -274,18 +274,18 @@ def _of_run(facts: Circumstances) -> Iterator[Reason]:
             text += " Once code is deployed that fits, it goes on."
         elif "run resume" not in message:
             text += " `holdfast run resume` lets it go on once that is mended."
-        yield Reason(code="blocked", text=text)
+        yield WaitReason(code="blocked", text=text)
     elif run.status is RunStatus.CANCELLING:
         reason = ended_reason(run)
         why = f", because {reason!r}" if reason else ""
         text = f"It was cancelled{why}, and ends when its function has cleaned up; `run terminate` does not wait."
-        yield Reason(code="cancelling", text=text)
+        yield WaitReason(code="cancelling", text=text)
     if run.deadline is not None and not run.is_ending:
         text = f"It fails {_in(run.deadline, facts)} if it has not ended by then: that is its deadline."
-        yield Reason(code="deadline", text=text, until=instant(run.deadline))
+        yield WaitReason(code="deadline", text=text, until=instant(run.deadline))
     for name, (total, done, failed) in facts.totals.items():
         lost = f", and {failed:,} failed" if failed else ""
-        yield Reason(
+        yield WaitReason(
             code="progress", text=f"Of stage {name!r} {done:,} of {total:,} items are done{lost}.", stage=name
         )
 
@@ -299,7 +299,7 @@ def _stage_of(job: Job) -> str | None:
     return None if job.kind is JobKind.STEP else job.node
 
 
-def _of_jobs(facts: Circumstances, jobs: Sequence[Job]) -> Iterator[Reason]:
+def _of_jobs(facts: WhyFacts, jobs: Sequence[Job]) -> Iterator[WaitReason]:
     for job in jobs[:_ITEMS_NAMED]:
         yield _of_job(facts, job)
     if len(jobs) > _ITEMS_NAMED:
@@ -307,10 +307,10 @@ def _of_jobs(facts: Circumstances, jobs: Sequence[Job]) -> Iterator[Reason]:
         step = step_of(jobs[0].definition)
         what, of = ("item", f"stage {jobs[0].node!r}") if step is None else ("call", f"step {step!r}")
         text = f"The same is true of {more:,} more {what if more == 1 else f'{what}s'} of {of}."
-        yield Reason(code=_of_job(facts, jobs[-1]).code, text=text, stage=_stage_of(jobs[0]))
+        yield WaitReason(code=_of_job(facts, jobs[-1]).code, text=text, stage=_stage_of(jobs[0]))
 
 
-def _of_job(facts: Circumstances, job: Job) -> Reason:
+def _of_job(facts: WhyFacts, job: Job) -> WaitReason:
     place = _place(job) + ("" if job.item is None else ",")
     is_cancel = job.kind is JobKind.CANCEL
     name = (
@@ -337,11 +337,11 @@ def _of_job(facts: Circumstances, job: Job) -> Reason:
                 f"{f', for its attempt {job.attempts + 1} of {most}' if job.attempts and not is_function else ''}"
                 f"{lost}{why}."
             )
-            return Reason(code="worker", text=text, stage=_stage_of(job))
+            return WaitReason(code="worker", text=text, stage=_stage_of(job))
         case JobState.LIMITED:
             return _limited(facts, job, name)
         case JobState.PAUSED:
-            return Reason(
+            return WaitReason(
                 code="paused", text=f"{name} is held until the run is resumed.", stage=_stage_of(job)
             )
         case _ if is_function:
@@ -359,14 +359,14 @@ def _lost(job: Job) -> str:
     return f"; it was lost with its worker {times}{alone}"
 
 
-def _function_waits(facts: Circumstances, job: Job, name: str) -> Reason:
+def _function_waits(facts: WhyFacts, job: Job, name: str) -> WaitReason:
     others = _awaited(facts)
     name += _sites(facts)
     if job.wake_at is None:
         what = (
             others or "what comes from outside: a message, an update, or the end of a run that it has started"
         )
-        return Reason(code="waits", text=f"{name} waits for {what}.", stage=_stage_of(job))
+        return WaitReason(code="waits", text=f"{name} waits for {what}.", stage=_stage_of(job))
     until, when = instant(job.wake_at), _in(job.wake_at, facts)
     retry = facts.retries.get(job.wake_at)
     if retry is None:
@@ -376,15 +376,17 @@ def _function_waits(facts: Circumstances, job: Job, name: str) -> Reason:
             text = f"{name} sleeps, or waits no longer than so for a message: it goes on {when}."
         else:
             text = f"{name} sleeps: it goes on {when}."
-        return Reason(code="waits", text=text, stage=_stage_of(job), until=until)
-    return Reason(code="retry", text=f"{name} tries {retry} again {when}.", stage=_stage_of(job), until=until)
+        return WaitReason(code="waits", text=text, stage=_stage_of(job), until=until)
+    return WaitReason(
+        code="retry", text=f"{name} tries {retry} again {when}.", stage=_stage_of(job), until=until
+    )
 
 
-def _awaited(facts: Circumstances) -> str:
+def _awaited(facts: WhyFacts) -> str:
     """Return the steps, messages and child runs that a function waits for, as text; "" if none are known."""
     steps = [step_of(job.definition) or job.node for job in facts.jobs if job.kind is JobKind.STEP]
     parts = [_listed("step {} in a queue", "the steps {} in queues", steps)] if steps else []
-    waits = facts.waits or Waits()
+    waits = facts.waits or OpenCalls()
     if waits.channels:
         parts.append(
             _listed("a message in channel {}", "a message in one of the channels {}", waits.channels)
@@ -398,7 +400,7 @@ def _awaited(facts: Circumstances) -> str:
     return ", and for ".join(parts)
 
 
-def _child_status(facts: Circumstances) -> Mapping[str, str]:
+def _child_status(facts: WhyFacts) -> Mapping[str, str]:
     return {id_: f", which is {child.status.value}" for id_, child in facts.children.items()}
 
 
@@ -410,12 +412,12 @@ def _listed(one: str, more: str, names: Sequence[str], after: Mapping[str, str] 
     return more.format(", ".join(map(repr, names[:_NAMED])) + suffix)
 
 
-def _sites(facts: Circumstances) -> str:
+def _sites(facts: WhyFacts) -> str:
     sites = () if facts.waits is None else facts.waits.sites
     return f" (at {'; '.join(sites)})" if 0 < len(sites) <= _NAMED else ""
 
 
-def _open_steps(facts: Circumstances) -> Iterator[Reason]:
+def _open_steps(facts: WhyFacts) -> Iterator[WaitReason]:
     """Yield the steps that the worker driving the function is running."""
     held = next(
         (job for job in facts.jobs if job.kind is JobKind.WORKFLOW and job.state is JobState.LEASED), None
@@ -424,65 +426,65 @@ def _open_steps(facts: Circumstances) -> Iterator[Reason]:
         return
     steps = [one for one in facts.waits.steps if one.retry_at is None]
     for one in steps[:_NAMED]:
-        yield Reason(code="step", text=_open_step(facts, held, one))
+        yield WaitReason(code="step", text=_open_step(facts, held, one))
     if len(steps) > _NAMED:
-        yield Reason(code="step", text=f"So have {len(steps) - _NAMED:,} more steps.")
+        yield WaitReason(code="step", text=f"So have {len(steps) - _NAMED:,} more steps.")
 
 
-def _open_step(facts: Circumstances, held: Job, one: OpenStep) -> str:
-    length = span(max(0, facts.now - max(one.since, held.leased_at or 0)))
+def _open_step(facts: WhyFacts, held: Job, one: OpenStep) -> str:
+    length = format_duration(max(0, facts.now - max(one.since, held.leased_at or 0)))
     how = "was under way there" if _is_lost(facts, held) else f"has been under way for {length} or longer"
     site = one.site and f", {one.site}"
     return f"Step {one.step!r} (call {one.call}{site}) {how}: try {one.attempt} of {one.attempts}."
 
 
-def _limited(facts: Circumstances, job: Job, name: str) -> Reason:
+def _limited(facts: WhyFacts, job: Job, name: str) -> WaitReason:
     whose = "calls of this step" if job.kind is JobKind.STEP else "bodies of this stage"
     fewer = f"until fewer than {job.concurrency_limit} {whose} are under way"
     if job.rate_limit is None:
-        return Reason(code="limit", text=f"{name} waits {fewer}.", stage=_stage_of(job))
+        return WaitReason(code="limit", text=f"{name} waits {fewer}.", stage=_stage_of(job))
     window = facts.rates.get(job.concurrency_key or "")
     wakes_at = None if window is None else window.wakes_at
     at = "soon" if wakes_at is None or wakes_at <= facts.now else _in(wakes_at, facts)
     both = f", and {fewer}" if job.concurrency_limit is not None else ""
     text = f"{name} waits for its turn under {_rate(job)}: the next turn is {at}, and others may be before it{both}."
-    return Reason(code="rate", text=text, stage=_stage_of(job))
+    return WaitReason(code="rate", text=text, stage=_stage_of(job))
 
 
 def _rate(job: Job) -> str:
-    return f"the rate limit of {job.rate_limit:,} in {span(job.rate_period or 0)}"
+    return f"the rate limit of {job.rate_limit:,} in {format_duration(job.rate_period or 0)}"
 
 
-def _held(facts: Circumstances, job: Job, name: str, tried: str) -> Reason:
+def _held(facts: WhyFacts, job: Job, name: str, tried: str) -> WaitReason:
     holder = facts.holders.get(job.session or "")
     since = "" if job.leased_at is None else f", since {_ago(job.leased_at, facts)}"
     where = "somebody" if holder is None else holder.host
     if _is_lost(facts, job):
         text = f"{name} was taken by {where}{since}, {_last_contact(facts, holder)}: it is given to another soon."
-        return Reason(code="lost", text=text, stage=_stage_of(job))
+        return WaitReason(code="lost", text=text, stage=_stage_of(job))
     doing = "is asking about its external work" if job.kind is JobKind.POLL else "runs"
     text = f"{name} {doing} on {where}{since}{tried}."
-    return Reason(code="body", text=text, stage=_stage_of(job))
+    return WaitReason(code="body", text=text, stage=_stage_of(job))
 
 
-def _is_lost(facts: Circumstances, job: Job) -> bool:
+def _is_lost(facts: WhyFacts, job: Job) -> bool:
     """Whether the worker that runs a job is dead, or its lease has expired."""
     holder = facts.holders.get(job.session or "")
     return holder is None or holder.state is SessionState.DEAD or holder.expires_at < facts.now
 
 
-def _last_contact(facts: Circumstances, holder: Session | None) -> str:
+def _last_contact(facts: WhyFacts, holder: Session | None) -> str:
     if holder is None or holder.expires_at >= facts.now:  # its session was closed
         return "which is not heard of any more"
     return f"which was last heard of before its lease ran out, {_ago(holder.expires_at, facts)}"
 
 
-def _asleep(facts: Circumstances, job: Job, name: str, why: str) -> Reason:
+def _asleep(facts: WhyFacts, job: Job, name: str, why: str) -> WaitReason:
     until = None if job.wake_at is None else instant(job.wake_at)
     if job.waits_for_child:
         child = facts.children.get(job.waiting_for or "")
         how = "which is not there" if child is None else f"which is {child.status.value}"
-        return Reason(
+        return WaitReason(
             code="child",
             text=f"{name} waits for the end of run {job.waiting_for!r}, {how}.",
             stage=_stage_of(job),
@@ -491,7 +493,7 @@ def _asleep(facts: Circumstances, job: Job, name: str, why: str) -> Reason:
     window = facts.rates.get(job.concurrency_key or "")
     if job.rate_limit is not None and window is not None and window.wakes_at == job.wake_at:
         text = f"{name} waits for its turn under {_rate(job)}: {when}{why}."
-        return Reason(code="rate", text=text, stage=_stage_of(job), until=until)
+        return WaitReason(code="rate", text=text, stage=_stage_of(job), until=until)
     released = job.epoch - job.attempts  # a released attempt raises the epoch and does not count
     if job.kind is JobKind.CHILD and released > 0 and not why:
         times = "once" if released == 1 else f"{released} times"
@@ -499,37 +501,39 @@ def _asleep(facts: Circumstances, job: Job, name: str, why: str) -> Reason:
             f"{name} was taken {times} and given back: it starts a run of {facts.starts.get(job.node)}, and whoever "
             f"had it has no code of that, or says in its log what else was refused. It is taken again {when}."
         )
-        return Reason(code="code", text=text, stage=_stage_of(job), until=until)
+        return WaitReason(code="code", text=text, stage=_stage_of(job), until=until)
     if job.kind is JobKind.POLL:
         end = "" if job.give_up_at is None else f", and gives up {_in(job.give_up_at, facts)}"
         text = f"{name} waits for external work {job.waiting_for!r}: it is asked about {when}{end}."
-        return Reason(code="check", text=text, stage=_stage_of(job), until=until)
+        return WaitReason(code="check", text=text, stage=_stage_of(job), until=until)
     most = job.max_attempts + job.lost_attempts
     text = f"{name} is tried again {when}, for the attempt {job.attempts + 1} of {most}{_lost(job)}{why}."
-    return Reason(code="retry", text=text, stage=_stage_of(job), until=until)
+    return WaitReason(code="retry", text=text, stage=_stage_of(job), until=until)
 
 
-def _undelivered(facts: Circumstances) -> Iterator[Reason]:
+def _undelivered(facts: WhyFacts) -> Iterator[WaitReason]:
     if any(job.state is JobState.PENDING_DELIVERY for job in facts.jobs):
-        yield Reason(code="told", text="Other runs are still to be told of an end: maintenance does that.")
+        yield WaitReason(
+            code="told", text="Other runs are still to be told of an end: maintenance does that."
+        )
 
 
-def _cancels(facts: Circumstances) -> Iterator[Reason]:
+def _cancels(facts: WhyFacts) -> Iterator[WaitReason]:
     """Yield the reasons for pending cancellations of external work."""
     cancels = sorted((job for job in facts.jobs if job.kind is JobKind.CANCEL), key=_kind_of_wait)
     for _, jobs in groupby(cancels, _kind_of_wait):
         yield from (attrs.evolve(reason, code="cancel") for reason in _of_jobs(facts, list(jobs)))
 
 
-def _left(facts: Circumstances) -> Iterator[Reason]:
+def _left(facts: WhyFacts) -> Iterator[WaitReason]:
     for row in facts.left[:_ITEMS_NAMED]:
         key, message = _field(row.data or "{}", "key"), _field(row.data or "{}", "message")
         place = repr(row.node) if row.item is None else f"{row.node!r}, item {row.item}"
         text = f"The external work {key!r} of stage {place} could not be cancelled, and may go on: {message}."
-        yield Reason(code="left", text=text, stage=row.node)
+        yield WaitReason(code="left", text=text, stage=row.node)
     if len(facts.left) > _ITEMS_NAMED:
         more = len(facts.left) - _ITEMS_NAMED
-        yield Reason(code="left", text=f"So it is with {more:,} more: see `holdfast run history`.")
+        yield WaitReason(code="left", text=f"So it is with {more:,} more: see `holdfast run history`.")
 
 
 def _place(job: Job) -> str:
@@ -566,11 +570,11 @@ def _field(data: str, name: str) -> str:
     return str(cast("dict[str, object]", parse(data)).get(name) or "")
 
 
-def _in(at: Micros, facts: Circumstances) -> str:
+def _in(at: Micros, facts: WhyFacts) -> str:
     if at <= facts.now:
         return "now"
-    return f"in {span(at - facts.now)} (at {shown(at, facts.zone)})"
+    return f"in {format_duration(at - facts.now)} (at {format_instant(at, facts.zone)})"
 
 
-def _ago(at: Micros, facts: Circumstances) -> str:
-    return f"{span(max(0, facts.now - at))} ago (at {shown(at, facts.zone)})"
+def _ago(at: Micros, facts: WhyFacts) -> str:
+    return f"{format_duration(max(0, facts.now - at))} ago (at {format_instant(at, facts.zone)})"

@@ -4,7 +4,7 @@ import logging
 from typing import Final, cast
 
 from holdfast.hosts.execution.dispatcher import Dispatcher
-from holdfast.hosts.functions.upgrade_check import looked_at
+from holdfast.hosts.functions.upgrade_check import check_run
 from holdfast.hosts.inspection.why import RESUMED_BY_CODE
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import RunResume
@@ -71,7 +71,7 @@ class BlockedRunResumer:
         seen = (run.key, run.last_row)
         if seen in self._unfit:
             return False
-        code = self._core.registry.pipeline(run.workflow, run.version)
+        code = self._core.registry.find_workflow(run.workflow, run.version)
         if code is not None and self._may_be_resumed(run) and self._is_readable(run):
             return True
         if len(self._unfit) >= _UNFIT_MAX:
@@ -82,7 +82,7 @@ class BlockedRunResumer:
     def _is_readable(self, run: Run) -> bool:
         """Whether all rows of a run can be read, and this process's code fits its history."""
         try:
-            is_compatible = looked_at(self._core, run).is_compatible
+            is_compatible = check_run(self._core, run).is_compatible
         except (UnreadableRowError, UnknownPlanError, *PARSE_ERRORS):
             return False
         return is_compatible and not unreadable_of(self._core.stores.persistence, (run.key,))

@@ -15,7 +15,7 @@ from holdfast.hosts.maintenance.retention import Retention
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import (
     JobAdmit,
-    JobReapSilent,
+    JobReapUnresponsive,
     JobsAdmitted,
     JobsWoken,
     JobWakeDue,
@@ -29,7 +29,7 @@ from holdfast.kernel.commands import (
     RunsAdmitted,
     RunsExpired,
     SessionReap,
-    SilentReaped,
+    UnresponsiveReaped,
 )
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError
@@ -79,8 +79,8 @@ class Tick:
     freed: int
     dead: int
     repaired: tuple[str, ...]
-    silent: int = 0
-    told: int = 0
+    heartbeat_timeouts: int = 0
+    delivered: int = 0
     reminded: int = 0
     expired: int = 0
     admitted: int = 0
@@ -162,7 +162,7 @@ class Maintenance:
                 JobWakeDue(limit=WAKE_LIMIT),
                 SessionReap(grace=for_sessions),
                 LeaseReapStale(limit=REAP_LIMIT),
-                JobReapSilent(grace=for_silence, limit=REAP_LIMIT),
+                JobReapUnresponsive(grace=for_silence, limit=REAP_LIMIT),
                 RunExpire(limit=EXPIRE_LIMIT),
                 RunClaimPending(after=self._runs_after, limit=ADMIT_LIMIT),
                 JobAdmit(after=self._jobs_after, limit=ADMIT_LIMIT),
@@ -176,7 +176,7 @@ class Maintenance:
         assert isinstance(woken, JobsWoken)
         assert isinstance(reaped, LeasesReaped)
         assert isinstance(freed, LeasesReaped)
-        assert isinstance(overdue, SilentReaped)
+        assert isinstance(overdue, UnresponsiveReaped)
         assert isinstance(expired, RunsExpired)
         assert isinstance(runs, RunsAdmitted)
         assert isinstance(jobs, JobsAdmitted)
@@ -201,8 +201,8 @@ class Maintenance:
             queued=jobs.admitted,
             repaired=repaired.repaired,
             wakes_at=wakes_at,
-            silent=overdue.freed + overdue.dead,
-            told=self._dispatcher.deliver_child_results() if repaired.has_deliveries else 0,
+            heartbeat_timeouts=overdue.freed + overdue.dead,
+            delivered=self._dispatcher.deliver_child_results() if repaired.has_deliveries else 0,
             # The next tick frees the jobs of sessions that this one declared dead, and the slots of runs that it
             # ended.
             more=woken.woken >= WAKE_LIMIT

@@ -12,7 +12,7 @@ from anyio import CancelScope, CapacityLimiter
 from holdfast.hosts.execution.attempt_log import log_settled
 from holdfast.hosts.execution.attempt_preparation import prepare
 from holdfast.hosts.execution.dispatcher import Dispatcher
-from holdfast.hosts.execution.event_loops import KeptLoop
+from holdfast.hosts.execution.event_loops import PersistentLoop
 from holdfast.hosts.execution.function_cache import FunctionCache
 from holdfast.hosts.execution.prepared_attempts import Bodies, Body
 from holdfast.hosts.execution.threads import result_in_thread
@@ -20,16 +20,16 @@ from holdfast.hosts.functions.attempt_runner import run_attempt
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import (
     Attempt,
+    AttemptReport,
     Failed,
     Failure,
-    HeldAttempt,
     JobExecuted,
     JobHeartbeat,
     JobRelease,
     JobSettle,
     JobSettled,
     QueuedStepFailed,
-    passed_over_beside,
+    combine_pass_over,
 )
 from holdfast.kernel.dispatch.job_execution import BLOCKED_CLAIM, executed, ignored
 from holdfast.kernel.dispatch.kernel import Kernel
@@ -64,7 +64,7 @@ class AttemptExecutor:
         self._bodies = bodies
         self._dispatcher = Dispatcher(core)
         self._cache = core.own(FunctionCache(function_cache))
-        self._loop = core.own(KeptLoop())
+        self._loop = core.own(PersistentLoop())
         self._heartbeat_interval = heartbeat_interval
         self._inside: dict[tuple[str, int], Attempt] = {}
         self._drive_for = None if drive_for is None else round(drive_for * 1_000_000)
@@ -72,7 +72,7 @@ class AttemptExecutor:
     @property
     def pass_over(self) -> PassOver:
         """Which lost jobs must not be claimed now, given the attempts that run in this process, in any thread."""
-        return passed_over_beside(list(self._inside.values()))
+        return combine_pass_over(list(self._inside.values()))
 
     @contextmanager
     def holding(self, attempts: Iterable[Attempt]) -> Generator[None]:
@@ -241,7 +241,7 @@ class AttemptExecutor:
         while True:
             await anyio.sleep(self._heartbeat_interval or HEARTBEAT_INTERVAL)
             held = tuple(
-                HeldAttempt(
+                AttemptReport(
                     job=job, epoch=bodies[job].attempt.epoch, outputs=bodies[job].runtime.take_outputs()
                 )
                 for job in list(scopes)

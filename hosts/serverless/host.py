@@ -33,7 +33,7 @@ from holdfast.ports.clock import micros
 from holdfast.ports.durations import Duration
 from holdfast.ports.errors import CommandError, HoldfastError, SessionLostError, UnreadableRowError
 from holdfast.ports.events import EventSink
-from holdfast.ports.persistence import Lane
+from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.process_forks import renew_in_forks
 from holdfast.ports.validation import SINK, Wanted, an, by_name, check, duration, integer
 
@@ -271,12 +271,12 @@ class ServerlessHost:
                 sessions=tick.sessions + following.sessions,
                 freed=tick.freed + following.freed,
                 dead=tick.dead + following.dead,
-                silent=tick.silent + following.silent,
+                heartbeat_timeouts=tick.heartbeat_timeouts + following.heartbeat_timeouts,
                 expired=tick.expired + following.expired,
                 admitted=tick.admitted + following.admitted,
                 queued=tick.queued + following.queued,
                 repaired=tick.repaired + following.repaired,
-                told=tick.told + following.told,
+                delivered=tick.delivered + following.delivered,
                 more=following.more,
             )
         self._maintenance.prune()
@@ -328,15 +328,15 @@ class ServerlessHost:
 
     def _claim(self, kernel: Kernel, session: str, limit: int) -> JobsClaimed:
         definitions = self._core.registry.definitions
-        lanes = tuple(
-            Lane(queue=queue, definitions=definitions, limit=limit)
+        queue_claims = tuple(
+            QueueClaim(queue=queue, definitions=definitions, limit=limit)
             for queue in self._core.registry.queues(DEFAULT_QUEUE)
         )
         renew = SessionRenew(namespace=self._core.namespace, session=session, lease=self._lease)
         claim = JobClaim(
             namespace=self._core.namespace,
             session=session,
-            lanes=lanes,
+            queue_claims=queue_claims,
             limit=limit,
             pass_over=self._executor.pass_over,
         )

@@ -12,7 +12,7 @@ import attrs
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.persistence import Persistence, RunsByKey
 from holdfast.ports.records import TERMINAL, Run
-from holdfast.ports.transport import Delivery, JobHint, JobTransport, RunHint, tells_of_runs
+from holdfast.ports.transport import Delivery, JobHint, JobTransport, RunHint, delivers_run_hints
 
 POLL_FLOOR: Final = 1.0
 """Seconds after which the runs waited for are read from the store, even without hints."""
@@ -26,7 +26,7 @@ _WAITED_AT_ONCE: Final = 1_000
 _log = logging.getLogger("holdfast.listener")
 
 
-class Listening(Protocol):
+class HintListener(Protocol):
     """Notifies workers of jobs, and callers of the ends of runs."""
 
     @property
@@ -60,7 +60,7 @@ class Listening(Protocol):
         ...
 
 
-class Listener:
+class ThreadedHintListener:
     """A thread that receives hints until it is closed. It starts at the first use, if `starts`."""
 
     def __init__(
@@ -183,7 +183,7 @@ class Listener:
         """
         called_at = self._monotonic()
         with self._lock:
-            if not self._workers and not tells_of_runs(self._transport):
+            if not self._workers and not delivers_run_hints(self._transport):
                 return (), POLL_FLOOR
         try:
             deliveries = self._transport.receive(_HINTS_AT_ONCE, POLL_FLOOR)

@@ -34,5 +34,5 @@ class RunListeners:
         """Call the listeners of these runs. From any thread."""
         with self._lock:
             listeners = [listener for run in runs for listener in self._listeners.get(run, ())]
-        for heard in listeners:
-            heard()
+        for callback in listeners:
+            callback()

@@ -18,7 +18,7 @@ Values = Mapping[tuple[str, Reference], tuple[Payload, ...]]
 
 
 @attrs.frozen(kw_only=True)
-class Work:
+class LoadedAttempt:
     """An attempt, and what it needs to run."""
 
     attempt: Attempt
@@ -33,7 +33,7 @@ class Work:
 
 
 @attrs.frozen
-class Known:
+class Preloaded:
     """Runs and values that need not be read from the store."""
 
     runs: Mapping[str, Run] = attrs.field(factory=dict[str, Run])
@@ -42,10 +42,10 @@ class Known:
     """By run key and reference (see `located`)."""
 
 
-NOTHING_KNOWN: Final = Known()
+NOTHING_PRELOADED: Final = Preloaded()
 
 
-class Inputs:
+class InputLoader:
     """Loads inputs and plans. Plans are cached, as they never change."""
 
     def __init__(self, persistence: Persistence, payloads: Payloads) -> None:
@@ -57,8 +57,8 @@ class Inputs:
         self,
         attempts: Sequence[Attempt],
         takes_input: Callable[[Attempt], bool],
-        known: Known = NOTHING_KNOWN,
-    ) -> list[Work]:
+        known: Preloaded = NOTHING_PRELOADED,
+    ) -> list[LoadedAttempt]:
         """Return the work for attempts, with at most one query to the store, however many there are.
 
         Attempts for which `takes_input` is False get no input.
@@ -81,7 +81,7 @@ class Inputs:
         ]
 
     def _read(
-        self, attempts: Sequence[Attempt], wanted: Iterable[tuple[str, Reference]], known: Known
+        self, attempts: Sequence[Attempt], wanted: Iterable[tuple[str, Reference]], known: Preloaded
     ) -> tuple[Mapping[str, Run], Values]:
         """Return the runs of attempts and the wanted values, including the known ones."""
         jobs = tuple((job_key(one.job), one.epoch) for one in attempts if one.run not in known.runs)
@@ -124,13 +124,15 @@ class Inputs:
 
     def _work(
         self, attempt: Attempt, run: Run, plan: Plan, reference: Reference | None, values: Values
-    ) -> Work:
+    ) -> LoadedAttempt:
         if reference is None:
-            return Work(attempt=attempt, run=run, plan=plan)
+            return LoadedAttempt(attempt=attempt, run=run, plan=plan)
         try:
-            return Work(attempt=attempt, run=run, plan=plan, input=self.compose(run.key, reference, values))
+            return LoadedAttempt(
+                attempt=attempt, run=run, plan=plan, input=self.compose(run.key, reference, values)
+            )
         except Exception as error:  # noqa: BLE001  # any error of a blob store fails only this attempt
-            return Work(attempt=attempt, run=run, plan=plan, error=error)
+            return LoadedAttempt(attempt=attempt, run=run, plan=plan, error=error)
 
     def compose(self, run: str, reference: Reference, values: Values) -> str:
         """Return a value as JSON text, composed of the texts of its parts without parsing them."""

@@ -23,7 +23,7 @@ Proceed: TypeAlias = Callable[[Sequence[Command[Any]]], Sequence[Answer]]
 _log: Final = logging.getLogger("holdfast.interceptors")
 
 
-class Batch:
+class CommandBatch:
     """Commands that are dispatched together, in one transaction or a few."""
 
     def __init__(self, commands: Sequence[Command[Any]]) -> None:
@@ -106,7 +106,7 @@ class BodyCall:
 class DispatchInterceptor(Protocol):
     """An interceptor with a method `dispatch`, which wraps a batch of commands. Called from any thread."""
 
-    def dispatch(self, batch: Batch, /) -> AbstractContextManager[object]:
+    def dispatch(self, batch: CommandBatch, /) -> AbstractContextManager[object]:
         """Return a context manager around the dispatch. An exception on entering it refuses the whole batch."""
         ...
 
@@ -162,7 +162,7 @@ def _through(
 ) -> list[Answer]:
     if not chain:
         return list(proceed(commands))
-    batch = Batch(commands)
+    batch = CommandBatch(commands)
     try:
         manager = chain[0].dispatch(batch)
         manager.__enter__()

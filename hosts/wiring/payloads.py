@@ -16,7 +16,7 @@ INLINE_MAX: Final = 64 * 1024
 
 
 @frozen(kw_only=True)
-class Place:
+class BlobOwner:
     """The owner of a blob. Attempts never share blobs."""
 
     namespace: str
@@ -39,7 +39,7 @@ class Payloads:
         """Whether `put` keeps this text inline."""
         return self.blobs is None or len(text) <= INLINE_MAX
 
-    def put(self, text: str, place: Place, *, inline_max: int = INLINE_MAX) -> Payload:
+    def put(self, text: str, place: BlobOwner, *, inline_max: int = INLINE_MAX) -> Payload:
         """Return the payload for a text. A large one is durable in the blob store when this returns."""
         if self.blobs is None or len(text) <= inline_max:
             return Payload(inline=text)
@@ -48,7 +48,7 @@ class Payloads:
         self.blobs.put(key, data)
         return Payload(blob=key)
 
-    def forget(self, namespace: str, runs: Iterable[str], inputs: Iterable[str]) -> None:
+    def delete_blobs(self, namespace: str, runs: Iterable[str], inputs: Iterable[str]) -> None:
         """Delete the blobs of removed runs, by run key, and of their inputs, by blob key.
 
         Inputs stored under an idempotency key stay, as another start with this key may be about to refer to them.

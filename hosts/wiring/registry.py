@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, cast
 
 from holdfast.hosts.wiring.step_discovery import shared_primitives, steps_within, workflows_within
-from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.child_stages import ChildStage
 from holdfast.kernel.authoring.functions import FunctionStage, Workflow
-from holdfast.kernel.authoring.pipeline_builder import Test
+from holdfast.kernel.authoring.pipeline_builder import Condition
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.steps import Step, StepStage, stage_of_step
@@ -22,7 +22,9 @@ Authored: TypeAlias = Pipeline[Any, object] | Workflow[..., object]
 class Registry:
     """The workflows and queued steps of one process."""
 
-    def __init__(self, workflows: Iterable[Definition[object]], steps: Iterable[Step[..., Any]] = ()) -> None:
+    def __init__(
+        self, workflows: Iterable[WorkflowDefinition[object]], steps: Iterable[Step[..., Any]] = ()
+    ) -> None:
         self._pipelines: dict[str, Authored] = {}
         self._newest: dict[str, Authored] = {}
         self._bodies: dict[str, Mapping[str, Stage[Any, Any]]] = {}
@@ -79,18 +81,18 @@ class Registry:
         """Return the stage that runs a queued step; None if this process lacks it."""
         return self._steps.get(definition)
 
-    def test(self, definition: str, name: str) -> Test | None:
+    def condition(self, definition: str, name: str) -> Condition | None:
         """Return the condition of a node; None if it has none, or this process lacks it."""
         pipeline = self._pipelines.get(definition)
-        return None if pipeline is None else pipeline.tests.get(name)
+        return None if pipeline is None else pipeline.conditions.get(name)
 
-    def pipeline(self, workflow: str, version: str | None = None) -> Authored | None:
+    def find_workflow(self, workflow: str, version: str | None = None) -> Authored | None:
         """Return a workflow in this version, or in the version registered last; None if this process lacks it."""
         if version is None:
             return self._newest.get(workflow)
         return self._pipelines.get(f"{workflow}@{version}")
 
-    def _add(self, workflow: Definition[object]) -> None:
+    def _add(self, workflow: WorkflowDefinition[object]) -> None:
         if not isinstance(workflow, Pipeline | Workflow):
             hint = f"; pipe it: Pipeline(...).pipe({workflow.name})" if isinstance(workflow, Stage) else ""
             raise DefinitionError(f"{workflow!r} is not a workflow; give the engine pipelines{hint}")

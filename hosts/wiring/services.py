@@ -14,9 +14,9 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from holdfast.hosts.text import one_line
 from holdfast.hosts.wiring.ai_settings import AiSettings
-from holdfast.hosts.wiring.hint_listener import Listener, Listening
+from holdfast.hosts.wiring.hint_listener import HintListener, ThreadedHintListener
 from holdfast.hosts.wiring.history_watch import RunListeners
-from holdfast.hosts.wiring.input_loader import Inputs
+from holdfast.hosts.wiring.input_loader import InputLoader
 from holdfast.hosts.wiring.interceptors import Interceptor, around_dispatch, check_interceptors
 from holdfast.hosts.wiring.lifecycle import Lifecycle
 from holdfast.hosts.wiring.payloads import Payloads
@@ -25,7 +25,7 @@ from holdfast.hosts.wiring.safe_logs import escape_logs
 from holdfast.hosts.wiring.store_clock import StoreClock
 from holdfast.hosts.wiring.stores import Stores, check_schema, host_name
 from holdfast.hosts.wiring.wake_ups import WakeUps
-from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.dispatch.kernel import Executor, Kernel
 from holdfast.kernel.dispatch.unreadable_runs import BlockedRun
@@ -67,14 +67,14 @@ class Core:
     def __init__(
         self,
         stores: Stores,
-        workflows: Iterable[Definition[object]],
+        workflows: Iterable[WorkflowDefinition[object]],
         *,
         steps: Iterable[Step[..., Any]] = (),
         namespace: str,
         migrate: bool,
         ai: AiSettings | None = None,
         interceptors: Iterable[Interceptor] = (),
-        listener: Listening | None = None,
+        listener: HintListener | None = None,
     ) -> None:
         check("Engine", TEXT, namespace=namespace)
         check("Engine", TRUTH, migrate=migrate)
@@ -87,7 +87,7 @@ class Core:
         self.registry = Registry(workflows, steps)
         self.clock = StoreClock(stores.clock)
         self.payloads = Payloads(stores.blobs)
-        self.inputs = Inputs(stores.persistence, self.payloads)
+        self.inputs = InputLoader(stores.persistence, self.payloads)
         self.host = host_name()
         self.ai = ai or AiSettings()
         self.interceptors = check_interceptors(interceptors)
@@ -145,9 +145,9 @@ class Core:
         )
 
     @cached_property
-    def listener(self) -> Listening:
+    def listener(self) -> HintListener:
         """The listener for hints of the transport, or what replaces it."""
-        return self._listener or Listener(self.adapters.persistence, self.adapters.transport)
+        return self._listener or ThreadedHintListener(self.adapters.persistence, self.adapters.transport)
 
     def open(self) -> None:
         """Connect; also after `close`. Each `open` needs a `close`."""
@@ -184,7 +184,7 @@ class Core:
                 self._ready = True
 
     def sync_clock(self) -> None:
-        """Read the store's time; up to `CLOCK_READS_MAX` times if the answer took so long that it says little.
+        """Read the store's time; up to `CLOCK_READS_MAX` times if the answer is too slow to be precise.
 
         A machine that stands still meanwhile has a monotonic clock that stands still, too; its wall clock does not.
         """

@@ -7,7 +7,7 @@ from sys import stdlib_module_names
 from types import CodeType, FunctionType
 from typing import Any, Final, cast
 
-from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.steps import Step
 
@@ -28,10 +28,10 @@ def steps_within(function: Callable[..., object]) -> Iterator[Step[..., Any]]:
             yield cast("Step[..., Any]", one)
 
 
-def workflows_within(function: Callable[..., object]) -> Iterator[Definition[object]]:
+def workflows_within(function: Callable[..., object]) -> Iterator[WorkflowDefinition[object]]:
     """Yield the workflows that a function mentions in the same ways: its child workflows and continuations."""
     for one in _all_mentioned(function):
-        if isinstance(one, Definition):
+        if isinstance(one, WorkflowDefinition):
             yield one
 
 
@@ -45,7 +45,7 @@ def shared_primitives(function: Callable[..., object]) -> Iterator[tuple[str, ob
                 yield name, found
 
 
-def with_children(workflows: Iterable[Definition[Any]]) -> list[Definition[Any]]:
+def with_children(workflows: Iterable[WorkflowDefinition[Any]]) -> list[WorkflowDefinition[Any]]:
     """Return workflows plus those that they mention, recursively. The first one of a name and version counts."""
     definitions = list(workflows)
     found = {(one.name, one.version): one for one in reversed(definitions)}
@@ -71,8 +71,8 @@ def _all_mentioned(function: Callable[..., object]) -> Iterator[object]:
         yield one
         if isinstance(one, Step):
             step = cast("Step[..., Any]", one)
-            if step.undone_by is not None:
-                waiting.append(step.undone_by)
+            if step.compensation is not None:
+                waiting.append(step.compensation)
         elif isinstance(one, (list, tuple, set, frozenset, dict)):
             waiting += _held(cast("Collection[object]", one))
         elif isfunction(one) and _may_call_steps(one.__module__):

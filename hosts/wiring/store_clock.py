@@ -19,7 +19,7 @@ STEP_MAX: Final = 1.0
 
 
 @attrs.frozen(kw_only=True)
-class Step:
+class ClockStep:
     """A step of the machine's wall clock, for a store that has no clock of its own."""
 
     by: float
@@ -103,13 +103,13 @@ class StoreClock:
             return now - self._synced_at <= age_max and abs(self._drift(now)) <= STEP_MAX
 
     @property
-    def step(self) -> Step | None:
+    def step(self) -> ClockStep | None:
         """The last clock step that a sync detected, for a store without a clock of its own; None if there was none."""
         with self._lock:
             if self._stepped is None:
                 return None
             by, at = self._stepped
-            return Step(by=by, ago=self._machine.monotonic() - at)
+            return ClockStep(by=by, ago=self._machine.monotonic() - at)
 
     def _drift(self, now: float) -> float:
         """Return how many seconds the wall clock has gained on the monotonic clock since the last sync."""

@@ -190,13 +190,13 @@ def open_transport(url: str | JobTransport | None) -> JobTransport | None:
     """
     if not isinstance(url, str):
         return url
-    scheme, _, rest = url.partition("://")
+    scheme, _, address = url.partition("://")
     if queue := _queue_url(url):
         # Imported here, as boto3 and the NATS client are in extras.
         from holdfast.adapters.aws.sqs import SqsJobTransport
 
         return _opened(url, lambda: SqsJobTransport(queue))
-    if scheme in {"nats", "tls"} and rest and (found := _NATS.fullmatch(url)):
+    if scheme in {"nats", "tls"} and address and (found := _NATS.fullmatch(url)):
         from holdfast.adapters.nats.transport import STREAM, NatsJobTransport
 
         servers, stream = found["servers"], found["stream"] or STREAM
@@ -328,17 +328,17 @@ def built_in_sink(what: str, secrets: Sequence[str] = (), *, allow_internal: boo
 
 
 def _sink_of(url: str, secrets: Sequence[str], *, allow_internal: bool) -> EventSink:
-    scheme, _, rest = url.partition("://")
+    scheme, _, address = url.partition("://")
     if scheme == "eventbridge":
         from holdfast.adapters.aws.eventbridge import EventBridgeSink
 
         _refuse_credentials(url)
-        return EventBridgeSink(rest)
+        return EventBridgeSink(address)
     if scheme == "sns":
         from holdfast.adapters.aws.sns import SnsSink
 
         _refuse_credentials(url)
-        return SnsSink(rest)
+        return SnsSink(address)
     if scheme in {"nats", "tls"}:
         from holdfast.adapters.nats.sink import NatsSink
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from holdfast.hosts.worker.machine_protocol import Claim
 from holdfast.hosts.worker.settings import Settings
-from holdfast.kernel.commands import Attempt, passed_over_beside
-from holdfast.ports.persistence import Lane
+from holdfast.kernel.commands import Attempt, combine_pass_over
+from holdfast.ports.persistence import QueueClaim
 
 
 class Capacity:
@@ -16,7 +16,7 @@ class Capacity:
         self._settings = settings
         self._inside: dict[tuple[str, int], Attempt] = {}
         self._busy_in: Counter[str] = Counter()
-        self._requested: tuple[Lane, ...] = ()
+        self._requested: tuple[QueueClaim, ...] = ()
         self._filled: frozenset[str] = frozenset()
 
     @property
@@ -29,18 +29,22 @@ class Capacity:
         """Number of jobs to claim: 0 if the worker has no code, or if all queues are at their limits."""
         if not self._settings.definitions:
             return 0
-        return min(self.free, sum(lane.limit for lane in self._lanes()))
+        return min(self.free, sum(queue_claim.limit for queue_claim in self._queue_claims()))
 
     def claim(self) -> Claim:
         """Return a claim for the free slots that leaves out jobs which must not run beside those held here."""
-        self._requested = self._lanes()
+        self._requested = self._queue_claims()
         # Attempts that have ended and are not settled would still be lost with this worker: they count as running.
-        return Claim(self._requested, self.claimable, passed_over_beside(self._inside.values()))
+        return Claim(self._requested, self.claimable, combine_pass_over(self._inside.values()))
 
     def claimed(self, attempts: Iterable[Attempt]) -> None:
         """Note which queues filled their limit in the last claim: they may have more jobs."""
         found = Counter(attempt.queue for attempt in attempts)
-        self._filled = frozenset(lane.queue for lane in self._requested if found[lane.queue] >= lane.limit)
+        self._filled = frozenset(
+            queue_claim.queue
+            for queue_claim in self._requested
+            if found[queue_claim.queue] >= queue_claim.limit
+        )
 
     def enter(self, attempt: Attempt) -> None:
         """Occupy a slot for an attempt."""
@@ -54,10 +58,12 @@ class Capacity:
         # Jobs that were passed over beside one that was lost before can be claimed now (docs/decisions/0059).
         return attempt.queue in self._filled or attempt.lost_attempts > 0
 
-    def _lanes(self) -> tuple[Lane, ...]:
-        lanes: list[Lane] = []
+    def _queue_claims(self) -> tuple[QueueClaim, ...]:
+        queue_claims: list[QueueClaim] = []
         for queue in self._settings.queues:
             limit = self._settings.limits.get(queue, self._settings.concurrency) - self._busy_in[queue]
             if limit > 0:
-                lanes.append(Lane(queue=queue, definitions=self._settings.definitions, limit=limit))
-        return tuple(lanes)
+                queue_claims.append(
+                    QueueClaim(queue=queue, definitions=self._settings.definitions, limit=limit)
+                )
+        return tuple(queue_claims)

@@ -54,21 +54,21 @@ from holdfast.hosts.worker.machine_protocol import (
     Action,
     Admit,
     Admitted,
+    BodyEnded,
     CallFailed,
     Cancel,
     Claim,
     Claimed,
     DeliverEnds,
     Drain,
-    Ended,
     EndsDelivered,
     EventsFound,
+    FindEvents,
     Finish,
     Flush,
     Heartbeat,
     HeartbeatAnswered,
     Input,
-    Look,
     OpenSession,
     Release,
     RunsEnded,
@@ -85,9 +85,9 @@ from holdfast.hosts.worker.machine_protocol import (
     WokeDue,
     Woken,
 )
-from holdfast.hosts.worker.running_attempts import RunningAttempts, Turn
+from holdfast.hosts.worker.running_attempts import JobSeries, RunningAttempts
 from holdfast.hosts.worker.settings import Settings
-from holdfast.hosts.worker.sink_polling import Outgoing
+from holdfast.hosts.worker.sink_polling import SinkPoller
 from holdfast.kernel.commands import Attempt, JobAdmit, JobSettle, RunClaimPending
 
 BACKOFF_MIN: Final = 0.05
@@ -100,7 +100,7 @@ STOP_GRACE: Final = 5.0
 """Seconds after the drain period in which cancelled bodies and calls to the store may still end."""
 WAKE_APART: Final = 0.02
 """Seconds between two calls that wake sleeping jobs."""
-REMEMBERED: Final = 60.0
+WAKES_AHEAD_MAX: Final = 60.0
 """How many seconds ahead the machine remembers when sleeping jobs are due."""
 IDLE_POLLS: Final = 2.0
 """Poll intervals between two claims of an idle worker.
@@ -127,7 +127,7 @@ class Phase(StrEnum):
 class _Finished:
     settle: JobSettle
     attempt: Attempt
-    turn: Turn
+    turn: JobSeries
 
 
 class WorkerMachine:
@@ -148,7 +148,7 @@ class WorkerMachine:
         self._wanted = True
         self._backlog = False
         self._sweeping = False
-        self._outgoing = Outgoing(settings)
+        self._outgoing = SinkPoller(settings)
         self._waking = False
         self._admitting = False
         self._admits: dict[RunClaimPending | JobAdmit, None] = {}
@@ -237,7 +237,7 @@ class WorkerMachine:
             case Claimed(attempts, requested, admits):
                 self._admits.update(dict.fromkeys(admits))
                 self._claimed(now, attempts, requested, actions)
-            case Ended(attempt, settle):
+            case BodyEnded(attempt, settle):
                 self._ended(attempt, settle)
             case Settled():
                 self._settled(now, happened, actions)
@@ -246,7 +246,7 @@ class WorkerMachine:
                 self._running.answered()
                 actions += self._running.cancel(lost)
             case RunsEnded(runs):
-                self._running.doubt(now, runs)
+                self._running.check_soon(now, runs)
                 self._outgoing.look_soon(now)
             case SweepDone(more, wakes_in):
                 self._sweeping = False
@@ -307,11 +307,11 @@ class WorkerMachine:
         actions += self._running.cancel(held for held in self._running.held if held.job in again)
         # Beside a job that was lost before, a claim passes over other such jobs: more work may be queued behind them.
         self._wanted = self._wanted or any(attempt.lost_attempts for attempt in attempts)
-        turn = Turn(now)
+        turn = JobSeries(now)
         for attempt in attempts:
             self._start(now, attempt, turn, actions)
 
-    def _start(self, now: float, attempt: Attempt, turn: Turn, actions: list[Action]) -> None:
+    def _start(self, now: float, attempt: Attempt, turn: JobSeries, actions: list[Action]) -> None:
         self._running.start(now, attempt, turn)
         self._capacity.enter(attempt)
         actions.append(Start(attempt))
@@ -340,7 +340,7 @@ class WorkerMachine:
         self._wake_in(now, happened.retries_in)
         taken = [
             (attempt, done.turn)
-            for attempt, done in zip(happened.taken, settled, strict=False)
+            for attempt, done in zip(happened.next_attempts, settled, strict=False)
             if attempt is not None
         ]
         if self.phase is Phase.RUNNING:
@@ -352,7 +352,7 @@ class WorkerMachine:
     def _wake_in(self, now: float, wakes_in: Iterable[float]) -> None:
         for wake_in in wakes_in:
             # Maintenance wakes what is due later: the list stays short.
-            if wake_in <= REMEMBERED:
+            if wake_in <= WAKES_AHEAD_MAX:
                 heappush(self._wakes, now + wake_in)
 
     def _failed(self, now: float, action: Action) -> None:
@@ -376,7 +376,7 @@ class WorkerMachine:
                 heappush(self._wakes, later)
             case Admit():
                 self._admitting = False
-            case Look() | Flush():
+            case FindEvents() | Flush():
                 self._outgoing.failed(action, later)
             case DeliverEnds():
                 self._delivering = False  # the next maintenance tick delivers them
@@ -398,7 +398,7 @@ class WorkerMachine:
             actions.append(
                 Settle(
                     tuple(done.settle for done in self._settling),
-                    tuple(can_take and done.turn.may_go_on(now) for done in self._settling),
+                    tuple(can_take and done.turn.may_continue(now) for done in self._settling),
                 )
             )
 

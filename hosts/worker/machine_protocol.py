@@ -3,7 +3,7 @@
 from typing import TypeAlias
 
 from holdfast.kernel.commands import Attempt, JobAdmit, JobSettle, RunClaimPending
-from holdfast.ports.persistence import Lane
+from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records import PassOver
 from holdfast.ports.structs import frozen
 
@@ -28,7 +28,7 @@ class Claimed:
 
 
 @frozen
-class Ended:
+class BodyEnded:
     """A body ended."""
 
     attempt: Attempt
@@ -44,7 +44,7 @@ class Settled:
     """Whether there may be new work in the queues."""
     retries_in: tuple[float, ...] = ()
     """Seconds until retries and polls of these jobs are due."""
-    taken: tuple[Attempt | None, ...] = ()
+    next_attempts: tuple[Attempt | None, ...] = ()
     """For each settle the attempt that it leased, or None. Empty if none leased any."""
     admits: tuple[RunClaimPending | JobAdmit, ...] = ()
     """Commands that admit runs and jobs to slots of concurrency limits that were freed."""
@@ -151,7 +151,7 @@ class Stop:
 Input: TypeAlias = (
     Woken
     | Claimed
-    | Ended
+    | BodyEnded
     | Settled
     | HeartbeatAnswered
     | RunsEnded
@@ -181,7 +181,7 @@ class OpenSession:
 class Claim:
     """Claim up to `limit` jobs. Answer: Claimed."""
 
-    lanes: tuple[Lane, ...]
+    queue_claims: tuple[QueueClaim, ...]
     """The queues to claim from, each with its own limit."""
     limit: int
     pass_over: PassOver = PassOver.NOTHING
@@ -207,7 +207,7 @@ class Settle:
     """Store results. Answer: Settled."""
 
     settles: tuple[JobSettle, ...]
-    takes: tuple[bool, ...]
+    lease_next: tuple[bool, ...]
     """For each settle, whether to lease the next job of its run with it."""
 
 
@@ -236,7 +236,7 @@ class Admit:
 
 
 @frozen
-class Look:
+class FindEvents:
     """Look up which sinks have events to receive. Answer: EventsFound."""
 
 
@@ -275,7 +275,7 @@ Action: TypeAlias = (
     | WakeDue
     | Admit
     | DeliverEnds
-    | Look
+    | FindEvents
     | Flush
     | Release
     | Finish

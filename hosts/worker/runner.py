@@ -25,7 +25,7 @@ LEAVE_SECONDS: Final = 5.0
 """Seconds that an ending worker waits for a store that may be down, before it leaves its jobs to the reaper."""
 
 
-class Driver:
+class WorkerRunner:
     """Runs a worker machine in one event loop, for as long as `serve` runs. `lease` is in seconds."""
 
     def __init__(

@@ -15,7 +15,7 @@ TAKES_SECONDS_MAX: Final = 1.0
 
 
 @attrs.frozen
-class Turn:
+class JobSeries:
     """A series of jobs of one run that a worker takes in a row, each leased by the settle before."""
 
     since: float
@@ -23,25 +23,25 @@ class Turn:
     takes: int = 0
     """How many jobs were taken after the first."""
 
-    def may_go_on(self, now: float) -> bool:
+    def may_continue(self, now: float) -> bool:
         """Return whether the settle of this job may lease the next one."""
         return self.takes < TAKES_MAX and now < self.since + TAKES_SECONDS_MAX
 
-    def next(self) -> "Turn":
+    def next(self) -> "JobSeries":
         """Return the series with one more job."""
-        return Turn(self.since, self.takes + 1)
+        return JobSeries(self.since, self.takes + 1)
 
 
 @attrs.define
-class Running:
+class RunningAttempt:
     """An attempt whose body runs."""
 
     attempt: Attempt
     since: float
-    turn: Turn
+    turn: JobSeries
     cancelled: bool = False
     """Whether it was cancelled: its lease is lost or released, but the body may take long to end."""
-    doubted: bool = False
+    needs_check: bool = False
     """Whether the next heartbeat must include it, because its run may have ended."""
 
 
@@ -50,7 +50,7 @@ class RunningAttempts:
 
     def __init__(self, interval: float) -> None:
         self._interval = interval
-        self._running: dict[tuple[str, int], Running] = {}
+        self._running: dict[tuple[str, int], RunningAttempt] = {}
         self._awaiting_answer = False
         self._next_heartbeat = 0.0
 
@@ -68,13 +68,13 @@ class RunningAttempts:
         """When the next heartbeat is due; None while one is in flight or nothing is held."""
         return None if self._awaiting_answer or not self._holds_any() else self._next_heartbeat
 
-    def start(self, now: float, attempt: Attempt, turn: Turn) -> None:
+    def start(self, now: float, attempt: Attempt, turn: JobSeries) -> None:
         """Add an attempt that starts now."""
         if not self._running:
             self._next_heartbeat = now + self._interval
-        self._running[attempt.job, attempt.epoch] = Running(attempt, now, turn)
+        self._running[attempt.job, attempt.epoch] = RunningAttempt(attempt, now, turn)
 
-    def end(self, attempt: Attempt) -> Running | None:
+    def end(self, attempt: Attempt) -> RunningAttempt | None:
         """Remove an attempt that has ended and return it; None if it is unknown."""
         return self._running.pop((attempt.job, attempt.epoch), None)
 
@@ -88,11 +88,11 @@ class RunningAttempts:
                 cancels.append(Cancel(attempt))
         return cancels
 
-    def doubt(self, now: float, runs: frozenset[str]) -> None:
+    def check_soon(self, now: float, runs: frozenset[str]) -> None:
         """Include the attempts of these runs in a heartbeat at once, or once the one in flight is answered."""
         for job in self._running.values():
             if job.attempt.run in runs and not job.cancelled:
-                job.doubted = True
+                job.needs_check = True
                 self._next_heartbeat = min(self._next_heartbeat, now)
 
     def heartbeat(self, now: float) -> list[Heartbeat]:
@@ -108,12 +108,12 @@ class RunningAttempts:
         due = [
             job
             for job in self._running.values()
-            if (job.since <= oldest or job.doubted) and not job.cancelled
+            if (job.since <= oldest or job.needs_check) and not job.cancelled
         ]
         if not due:
             return []
         for job in due:
-            job.doubted = False
+            job.needs_check = False
         self._awaiting_answer = True
         return [Heartbeat(tuple(job.attempt for job in due))]
 

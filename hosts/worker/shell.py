@@ -93,7 +93,7 @@ class WorkerShell:
         del self.calls.runtimes[body.attempt]
         if settle is not None and not cancelled:
             self._ended[_key(settle)] = body
-        self.post(p.Ended(body.attempt, settle))
+        self.post(p.BodyEnded(body.attempt, settle))
 
     def cancel(self, attempt: Attempt) -> bool:
         """Ask the body of an attempt to stop; return whether it is still running."""
@@ -123,7 +123,7 @@ class WorkerShell:
                 return lambda: (calls.admit(action), _NO_BODIES)
             case p.WakeDue():
                 return lambda: (calls.wake_due(action), _NO_BODIES)
-            case p.Look():
+            case p.FindEvents():
                 return lambda: (calls.look(action), _NO_BODIES)
             case p.Flush():
                 return lambda: (calls.flush(action), _NO_BODIES)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from holdfast.hosts.worker.machine_protocol import Action, Flush, Look
+from holdfast.hosts.worker.machine_protocol import Action, FindEvents, Flush
 from holdfast.hosts.worker.settings import Settings
 
 IDLE_POLLS: Final = 5.0
@@ -14,7 +14,7 @@ LAST_FLUSH: Final = 2.0
 """How many seconds an ending worker delivers the last events. Other workers deliver what is left."""
 
 
-class Outgoing:
+class SinkPoller:
     """The state of event delivery: at most one look, and one flush per sink, so a slow sink delays no other."""
 
     def __init__(self, settings: Settings) -> None:
@@ -47,9 +47,9 @@ class Outgoing:
         if more or self._last_until is not None:  # the last round looks until nothing is left
             self._next = now
 
-    def failed(self, action: Look | Flush, later: float) -> None:
+    def failed(self, action: FindEvents | Flush, later: float) -> None:
         """Note that the store call failed; look again at `later`."""
-        if isinstance(action, Look):
+        if isinstance(action, FindEvents):
             self._looking = False
         else:
             self._flushing.discard(action.sink)
@@ -60,7 +60,7 @@ class Outgoing:
         if not self._sinks or self._looking or now < self._next:
             return []
         self._looking, self._looked_at = True, now
-        return [Look()]
+        return [FindEvents()]
 
     def next_look(self) -> float | None:
         """Return when the next look is due; None without sinks, or while a look is in flight."""

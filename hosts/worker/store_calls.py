@@ -16,14 +16,14 @@ from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.execution.function_cache import FunctionCache
 from holdfast.hosts.execution.prepared_attempts import Bodies, Body
 from holdfast.hosts.maintenance.tick import Maintenance
-from holdfast.hosts.wiring.input_loader import NOTHING_KNOWN, Known
+from holdfast.hosts.wiring.input_loader import NOTHING_PRELOADED, Preloaded
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.worker import machine_protocol as p
 from holdfast.kernel.commands import (
     Attempt,
+    AttemptReport,
     Completed,
     Failed,
-    HeldAttempt,
     JobClaim,
     JobHeartbeat,
     JobRelease,
@@ -144,7 +144,7 @@ class StoreCalls:
             command = JobClaim(
                 namespace=self._core.namespace,
                 session=self.session or "",
-                lanes=action.lanes,
+                queue_claims=action.queue_claims,
                 limit=action.limit,
                 pass_over=action.pass_over,
             )
@@ -159,7 +159,7 @@ class StoreCalls:
                 return p.Claimed((), action.limit, admits)
             self.counts.claimed += len(attempts)
             self.counts.commits += 1
-            known, unknown = self._prepared(attempts, NOTHING_KNOWN)
+            known, unknown = self._prepared(attempts, NOTHING_PRELOADED)
             bodies.extend(known)
             # A claim that was filled partly with jobs without code does not indicate a backlog.
             return p.Claimed(tuple(body.attempt for body in known), action.limit + bool(unknown), admits)
@@ -175,12 +175,12 @@ class StoreCalls:
             session = None if self._is_in_doubt else self.session
             commands = [
                 evolve(command, take_next=session) if takes and session else command
-                for command, takes in zip(action.settles, action.takes, strict=True)
+                for command, takes in zip(action.settles, action.lease_next, strict=True)
             ]
             try:
                 answers = self._settle_all(commands)
             except STORE_ERRORS:
-                self._is_in_doubt = self._is_in_doubt or any(action.takes)
+                self._is_in_doubt = self._is_in_doubt or any(action.lease_next)
                 raise
             self.counts.commits += 1
             retries, opened = self._settled(action.settles, answers, settled)
@@ -253,9 +253,9 @@ class StoreCalls:
             if answer.row is not None and isinstance(command.outcome, Completed):
                 values[answer.next.run, answer.row] = (command.outcome.output,)
         self.counts.claimed += len(attempts)
-        return self._prepared(attempts, Known(runs, values))[0]
+        return self._prepared(attempts, Preloaded(runs, values))[0]
 
-    def _prepared(self, attempts: Sequence[Attempt], known: Known) -> tuple[list[Body], list[Attempt]]:
+    def _prepared(self, attempts: Sequence[Attempt], known: Preloaded) -> tuple[list[Body], list[Attempt]]:
         """Return the bodies of attempts, and the attempts without code, which are released."""
         try:
             bodies, unknown = prepare(self._core, self._bodies, attempts, known)
@@ -297,7 +297,7 @@ class StoreCalls:
 
     def look(self, action: p.Action) -> p.Input:
         """Look up which sinks have events to receive."""
-        return self._guarded(action, lambda: p.EventsFound(self._flusher.look()))
+        return self._guarded(action, lambda: p.EventsFound(self._flusher.find_due_sinks()))
 
     def flush(self, action: p.Flush) -> p.Input:
         """Deliver events to a sink, for as long as the sink takes."""
@@ -305,7 +305,7 @@ class StoreCalls:
         def flush() -> p.Input:
             flushed = self._flusher.flush_once(action.sink, self._flushes.is_set)
             self.counts.events += flushed.events
-            self.counts.dead_lettered += flushed.parked
+            self.counts.dead_lettered += flushed.dead_lettered
             return p.SinkFlushed(action.sink, flushed.more)
 
         return self._guarded(action, flush)
@@ -434,9 +434,9 @@ class StoreCalls:
         except HoldfastError as error:
             _log.info("could not leave maintenance to others, they take it later: %s", error)
 
-    def _held(self, attempt: Attempt) -> HeldAttempt:
+    def _held(self, attempt: Attempt) -> AttemptReport:
         runtime = self.runtimes.get(attempt)
-        return HeldAttempt(
+        return AttemptReport(
             job=attempt.job, epoch=attempt.epoch, outputs=runtime.take_outputs() if runtime else ()
         )
 

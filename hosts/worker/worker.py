@@ -22,7 +22,7 @@ from holdfast.hosts.execution.threads import in_thread
 from holdfast.hosts.maintenance.retention import checked_retention
 from holdfast.hosts.worker import machine_protocol as p
 from holdfast.hosts.worker.gc_tuning import collecting_seldom
-from holdfast.hosts.worker.runner import Driver
+from holdfast.hosts.worker.runner import WorkerRunner
 from holdfast.hosts.worker.settings import MAINTENANCE_INTERVAL, Settings
 from holdfast.kernel.authoring.options import QUEUE_NAME
 from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE
@@ -74,7 +74,7 @@ class WorkerStats:
     store_errors: int
     commits: int
     events: int = 0
-    parked: int = 0
+    dead_lettered: int = 0
 
 
 _SIGNALS: Final = tuple(
@@ -163,7 +163,7 @@ class Worker:
             function_cache=function_cache,
         )
         self._core = core
-        self._driver = Driver(
+        self._driver = WorkerRunner(
             core, Bodies(core, substitute=engine.substitute), settings, lease=lasts, sinks=taken
         )
         self._background: TaskGroup | None = None
@@ -265,7 +265,7 @@ class Worker:
             store_errors=counts.store_errors,
             commits=counts.commits,
             events=counts.events,
-            parked=counts.dead_lettered,
+            dead_lettered=counts.dead_lettered,
         )
 
     def _serve_in_thread(self) -> None:

@@ -4,12 +4,17 @@ Durable functions are in modules of their own, because those need asyncio, which
 import.
 """
 
-from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.child_stages import ChildStage
-from holdfast.kernel.authoring.completion_policies import AtLeast, ItemFailure, Partial, Tolerate
+from holdfast.kernel.authoring.completion_policies import (
+    AtLeast,
+    ItemFailure,
+    PartialResults,
+    TolerateFailures,
+)
 from holdfast.kernel.authoring.decorators import StageDecorator, each, stage
-from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended, finished, suspend
-from holdfast.kernel.authoring.nodes import AnyNode, Node
+from holdfast.kernel.authoring.external import ExternalStage, NotReady, Suspended, completed, suspend
+from holdfast.kernel.authoring.nodes import AnyNode, PlanNode
 from holdfast.kernel.authoring.options import (
     BodyDefaults,
     BodyOptions,
@@ -38,13 +43,12 @@ __all__ = [
     "Call",
     "ChildStage",
     "ConfigurableStage",
-    "Definition",
     "ExternalStage",
     "ItemFailure",
-    "Node",
-    "NotYet",
-    "Partial",
+    "NotReady",
+    "PartialResults",
     "Pipeline",
+    "PlanNode",
     "Rate",
     "Retry",
     "Signal",
@@ -56,10 +60,11 @@ __all__ = [
     "StageRuntime",
     "StartOptions",
     "Suspended",
-    "Tolerate",
+    "TolerateFailures",
+    "WorkflowDefinition",
     "check_options",
+    "completed",
     "each",
-    "finished",
     "stage",
     "suspend",
 ]

@@ -139,17 +139,17 @@ class StageAi:
         _check_call("record", topic, model, options)
         self._log.record(topic, model, options)
 
-    def call(self, *, topic: str, model: str, **options: Unpack[AiCallOptions]) -> "AiCalling":
+    def call(self, *, topic: str, model: str, **options: Unpack[AiCallOptions]) -> "AiCallRecorder":
         """Return a context manager that measures one model call and logs it: `with ctx.ai.call(...) as call:`.
 
         Set the results on it: `input_tokens`, `output_tokens`, `cost`, `response`, `metadata`. An error in the block is
         logged as the error of the call, and raised.
         """
         _check_call("call", topic, model, options)
-        return AiCalling(self._log, topic, model, options)
+        return AiCallRecorder(self._log, topic, model, options)
 
 
-class AiCalling:
+class AiCallRecorder:
     """A model call in progress. Set its attributes before it ends."""
 
     def __init__(self, log: AiLog, topic: str, model: str, options: AiCallOptions) -> None:
@@ -173,9 +173,9 @@ class AiCalling:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         """Log the call."""
-        self._log.record(self._topic, self._model, self.known(error))
+        self._log.record(self._topic, self._model, self.final_options(error))
 
-    def known(self, error: BaseException | None) -> AiCallOptions:
+    def final_options(self, error: BaseException | None) -> AiCallOptions:
         """Return the options to log, now that the call has ended."""
         known: AiCallOptions = {
             **self._options,
@@ -203,14 +203,14 @@ class AsyncAi:
         """See `StageAi.record`."""
         await self._runtime.in_thread(partial(self._ai.record, topic=topic, model=model, **options))
 
-    def call(self, *, topic: str, model: str, **options: Unpack[AiCallOptions]) -> "AsyncAiCalling":
+    def call(self, *, topic: str, model: str, **options: Unpack[AiCallOptions]) -> "AsyncAiCallRecorder":
         """See `StageAi.call`. Use `async with`."""
         _check_call("call", topic, model, options)
-        return AsyncAiCalling(self._log, topic, model, options, self._runtime)
+        return AsyncAiCallRecorder(self._log, topic, model, options, self._runtime)
 
 
-class AsyncAiCalling(AiCalling):
-    """`AiCalling` for async stages."""
+class AsyncAiCallRecorder(AiCallRecorder):
+    """`AiCallRecorder` for async stages."""
 
     def __init__(self, log: AiLog, topic: str, model: str, options: AiCallOptions, runtime: InThread) -> None:
         super().__init__(log, topic, model, options)
@@ -227,7 +227,7 @@ class AsyncAiCalling(AiCalling):
         if error is not None and not isinstance(error, Exception):
             self.__exit__(kind, error, at)
             return
-        known = self.known(error)
+        known = self.final_options(error)
         await self._runtime.in_thread(partial(self._log.record, self._topic, self._model, known))
 
 

@@ -20,8 +20,8 @@ from holdfast.kernel.values.type_forms import (
     item_of,
     members,
     origin_of,
-    plain,
     tuple_items,
+    unwrap,
 )
 from holdfast.ports.errors import DefinitionError
 
@@ -106,7 +106,7 @@ def fits(given: Form, wanted: Form) -> bool:
 
     This is stricter than type checkers: a bool is not stored as an int, nor a subclass as its parent.
     """
-    given, wanted = plain(given), plain(wanted)
+    given, wanted = unwrap(given), unwrap(wanted)
     if given is Any or wanted is Any or wanted is object or given == wanted:
         return True
     if len(givens := members(given)) > 1:
@@ -232,7 +232,7 @@ def _values(
 
 def _config_type(context: Form) -> Form:
     config = (arguments(context) or (None,))[0]
-    return None if plain(config) is type(None) else config
+    return None if unwrap(config) is type(None) else config
 
 
 def _check_storable(form: Form, where: str) -> None:

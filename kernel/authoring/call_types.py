@@ -34,7 +34,7 @@ class CallForm:
     """
     output: Form
     """Type of the result; of an async function, when awaited."""
-    _by_place: tuple[str, ...] | None = attrs.field(init=False, repr=False)
+    _positional_names: tuple[str, ...] | None = attrs.field(init=False, repr=False)
     """Names of the parameters if all are required and positional; otherwise None.
 
     Such calls are bound without `Signature.bind`, which is slow.
@@ -51,31 +51,31 @@ class CallForm:
         )
         names = tuple(self.signature.parameters) if are_plain else None
         plain = None if names is None else Fields(self.arguments, {name: self.hints[name] for name in names})
-        object.__setattr__(self, "_by_place", names)
+        object.__setattr__(self, "_positional_names", names)
         defaults = {one.name: one.default for one in parameters if one.default is not one.empty}
         object.__setattr__(self, "_defaults", defaults)
         object.__setattr__(self, "_plain", plain)
 
     def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         """Return the arguments of a call by name. TypeError if the function does not take them."""
-        if not kwargs and self._by_place is not None and len(args) == len(self._by_place):
-            return dict(zip(self._by_place, args, strict=True))
+        if not kwargs and self._positional_names is not None and len(args) == len(self._positional_names):
+            return dict(zip(self._positional_names, args, strict=True))
         given = dict(self.signature.bind(*args, **kwargs).arguments)
         for name, parameter in self.signature.parameters.items():
             if parameter.kind is parameter.VAR_POSITIONAL and name in given:
                 given[name] = list(given[name])  # its stored type is a list, of any length
         return given
 
-    def completed(self, given: Mapping[str, object]) -> dict[str, object]:
+    def with_defaults(self, given: Mapping[str, object]) -> dict[str, object]:
         """Return arguments by name with missing defaults added."""
         return {**self._defaults, **given} if self._defaults else dict(given)
 
     def encode(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
         """Return the JSON text of a call's arguments, including defaults. Raises TypeError or UnstorableValueError."""
-        by_place, plain = self._by_place, self._plain
+        by_place, plain = self._positional_names, self._plain
         if by_place is not None and plain is not None and not kwargs and len(args) == len(by_place):
             return plain.encode(args)
-        return encode(self.completed(self.bind(args, kwargs)), self.arguments)
+        return encode(self.with_defaults(self.bind(args, kwargs)), self.arguments)
 
     def encode_given(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
         """Return the JSON text of a call's arguments without defaults. Raises as `encode`."""
@@ -83,16 +83,16 @@ class CallForm:
             encode(self.bind(args, kwargs), self.arguments) if self._defaults else self.encode(args, kwargs)
         )
 
-    def recoded(self, text: str) -> str:
+    def reencode(self, text: str) -> str:
         """Return the JSON text of stored arguments with missing defaults added. Raises InvalidValueError."""
         given = cast("dict[str, object]", decode(text, self.arguments))
-        return encode(self.completed(given), self.arguments)
+        return encode(self.with_defaults(given), self.arguments)
 
     def arguments_from(self, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return positional and keyword arguments from JSON text. Raises InvalidValueError."""
-        if self._by_place is not None:
+        if self._positional_names is not None:
             values = cast("dict[str, Any]", decode(text, self.arguments))
-            return tuple(values[name] for name in self._by_place), {}
+            return tuple(values[name] for name in self._positional_names), {}
         bound = self.decode(text)
         return bound.args, bound.kwargs
 

@@ -13,7 +13,7 @@ from holdfast.kernel.values import encode
 Out = TypeVar("Out", covariant=True)
 
 
-class Definition(ABC, Generic[Out]):
+class WorkflowDefinition(ABC, Generic[Out]):
     """A workflow whose runs return an `Out`."""
 
     __slots__ = ()
@@ -64,13 +64,13 @@ class Call(Coroutine[Any, Any, Out]):
 
     __slots__ = ("_child", "_definition", "_value")
 
-    def __init__(self, definition: Definition[Out], value: object) -> None:
+    def __init__(self, definition: WorkflowDefinition[Out], value: object) -> None:
         self._definition = definition
         self._value = value
         self._child: Coroutine[Any, Any, Out] | None = None
 
     @property
-    def definition(self) -> Definition[Out]:
+    def definition(self) -> WorkflowDefinition[Out]:
         """The workflow."""
         return self._definition
 
@@ -81,15 +81,15 @@ class Call(Coroutine[Any, Any, Out]):
 
     @override
     def __await__(self) -> Generator[Any, Any, Out]:
-        return self._begun().__await__()
+        return self._start_child().__await__()
 
     @override
     def send(self, value: Any, /) -> Any:
-        return self._begun().send(value)
+        return self._start_child().send(value)
 
     @override
     def throw(self, typ: Any, val: Any = None, tb: TracebackType | None = None, /) -> Any:
-        return self._begun().throw(typ, val, tb)
+        return self._start_child().throw(typ, val, tb)
 
     @override
     def close(self) -> None:
@@ -100,11 +100,11 @@ class Call(Coroutine[Any, Any, Out]):
     def __repr__(self) -> str:
         return f"{self._definition.name}({self._value!r})"
 
-    def _begun(self) -> Coroutine[Any, Any, Out]:
+    def _start_child(self) -> Coroutine[Any, Any, Out]:
         """Return the coroutine that starts the child run and waits for it. RuntimeError outside of a workflow."""
         if self._child is None:
             # Imported here, because a program with pipelines only must not need asyncio.
-            from holdfast.kernel.authoring.child_runs import result_of
+            from holdfast.kernel.authoring.child_runs import run_child
             from holdfast.kernel.functions.loop import running_loop
 
             loop = running_loop()
@@ -113,5 +113,5 @@ class Call(Coroutine[Any, Any, Out]):
                     f"a call of {self._definition.name!r} was awaited, but it does nothing by itself: give it to an"
                     " engine, as in `await engine.run(...)` for the result or `await engine.start(...)` for the run"
                 )
-            self._child = result_of(loop, self)
+            self._child = run_child(loop, self)
         return self._child

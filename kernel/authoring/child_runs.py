@@ -96,10 +96,10 @@ async def start_child(
         InvalidArgumentError: An argument is of the wrong type.
         RuntimeError: It was not called by a durable function.
     """
-    return await started(loop_for("holdfast.start_child()"), call, id, parent_end)
+    return await request_child_run(loop_for("holdfast.start_child()"), call, id, parent_end)
 
 
-def started(
+def request_child_run(
     loop: FunctionLoop, call: "Call[R]", id: str | None, parent_end: ParentEnd
 ) -> Coroutine[Any, Any, ChildRun[R]]:
     """Start a child run. The call gets its number now, not when the coroutine is awaited."""
@@ -116,10 +116,10 @@ def started(
         parent_end=parent_end,
         site=call_site(),
     )
-    return loop.made(request, _started(loop, request, definition.output_type))
+    return loop.made(request, _await_child_start(loop, request, definition.output_type))
 
 
-async def _started(loop: FunctionLoop, request: ChildRequest, output: object) -> ChildRun[Any]:
+async def _await_child_start(loop: FunctionLoop, request: ChildRequest, output: object) -> ChildRun[Any]:
     # A cancellation does not withdraw the request: otherwise it would be unknown whether the run exists.
     run = cast("str", await loop.submit(request))
 
@@ -137,6 +137,6 @@ async def _started(loop: FunctionLoop, request: ChildRequest, output: object) ->
     return ChildRun(loop, run, output)
 
 
-async def result_of(loop: FunctionLoop, call: "Call[R]") -> R:
+async def run_child(loop: FunctionLoop, call: "Call[R]") -> R:
     """Start a child run and return its result."""
-    return await (await started(loop, call, None, "cancel")).result()
+    return await (await request_child_run(loop, call, None, "cancel")).result()

@@ -6,13 +6,13 @@ import attrs
 from typing_extensions import override
 
 from holdfast.kernel.authoring.body_types import Shape
-from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.nodes import In, Out
 from holdfast.kernel.authoring.options import BodyDefaults
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.ports.records import ClosePolicy
 
-THEIR_OWN: Final = frozenset(
+BODY_ONLY_OPTIONS: Final = frozenset(
     {"timeout", "timeout_total", "heartbeat_timeout", "max_concurrency", "rate_limit"}
 )
 """Options of bodies, which a child run does not have."""
@@ -22,15 +22,15 @@ THEIR_OWN: Final = frozenset(
 class ChildStage(Stage[In, Out], Generic[In, Out]):
     """A stage that runs another workflow as a child run, made by `stage(pipeline)` or `stage(function)`."""
 
-    workflow: Definition[object]
+    workflow: WorkflowDefinition[object]
     """The workflow of the child run."""
     close_policy: str = "cancel"
     """What happens to the child run if its parent ends first."""
 
     @override
     def with_defaults(self, defaults: BodyDefaults) -> "ChildStage[In, Out]":
-        kept = {name: value for name, value in defaults.items() if name not in THEIR_OWN}
-        return super().with_defaults(cast("BodyDefaults", kept))
+        child_defaults = {name: value for name, value in defaults.items() if name not in BODY_ONLY_OPTIONS}
+        return super().with_defaults(cast("BodyDefaults", child_defaults))
 
     @property
     def policy(self) -> ClosePolicy:
@@ -38,7 +38,7 @@ class ChildStage(Stage[In, Out], Generic[In, Out]):
         return ClosePolicy(self.close_policy)
 
 
-def child_stage(workflow: Definition[object], options: dict[str, Any]) -> ChildStage[Any, object]:
+def child_stage(workflow: WorkflowDefinition[object], options: dict[str, Any]) -> ChildStage[Any, object]:
     """Return the stage that runs a workflow as a child run. `options` have been checked."""
     name = options.pop("name", workflow.name)
     shape = Shape(

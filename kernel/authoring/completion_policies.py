@@ -42,7 +42,7 @@ class AtLeast:
 
 
 @attrs.frozen(kw_only=True)
-class Tolerate:
+class TolerateFailures:
     """A map tries every item, and tolerates failures: `map(resize, enough=Tolerate(share=0.1))`.
 
     `count` items may fail, or that `share` of all items, whichever is more.
@@ -66,7 +66,7 @@ class ItemFailure:
 
 
 @attrs.frozen
-class Partial(Generic[Out]):
+class PartialResults(Generic[Out]):
     """The output of a map with a completion policy.
 
     Attributes:
@@ -85,7 +85,7 @@ def enough_of(policy: object, where: str) -> Enough | None:
             return None
         case AtLeast():
             return Enough(at_least=policy.count)
-        case Tolerate():
+        case TolerateFailures():
             return Enough(tolerated=policy.count, share=float(policy.share))
         case _:
             raise DefinitionError(f"{where}: enough is {policy!r}; it must be AtLeast(...) or Tolerate(...)")

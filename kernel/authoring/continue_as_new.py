@@ -6,10 +6,10 @@ from typing import Any, Final, cast
 
 from typing_extensions import TypeIs, TypeVar
 
-from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.functions.loop import FunctionLoop, loop_for
-from holdfast.kernel.functions.protocol import GoesOn
+from holdfast.kernel.functions.protocol import FunctionContinued
 from holdfast.kernel.functions.tasks import RunTask
 from holdfast.ports.errors import ContinueRefusedError
 from holdfast.ports.validation import TRUTH, an, check
@@ -47,45 +47,45 @@ async def continue_as_new(
     """
     loop = loop_for("holdfast.continue_as_new()")
     check("continue_as_new", TRUTH, forget_compensations=forget_compensations)
-    if not _is_late(call):
-        _input_of(call)  # report wrong arguments before waiting for updates
+    if not _is_deferred(call):
+        _read_next_generation(call)  # report wrong arguments before waiting for updates
     # No error is raised, since the function could catch it: it waits for ever, and its loop runs no more of its code.
     never = loop.create_future()
     if not loop.has_returned:
         updates = FunctionLoop.updates.of(loop)
         if updates is not None:
-            _check_caller()
+            _check_not_in_update()
             await updates.close(loop.create_future)
         try:
-            goes_on = _input_of(call() if _is_late(call) else call)
-            _check_may(loop, may_forget=forget_compensations)
+            next_generation = _read_next_generation(call() if _is_deferred(call) else call)
+            _check_nothing_lost(loop, may_forget=forget_compensations)
         except BaseException:
             if updates is not None:
                 updates.open()
             raise
-        loop.goes_on = goes_on
+        loop.next_generation = next_generation
     await never
     raise AssertionError("a function that goes on as a new generation was run on")
 
 
-def _is_late(call: Call[R] | Callable[[], Call[R]]) -> TypeIs[Callable[[], Call[R]]]:
-    return callable(call) and not isinstance(call, Call | Definition)
+def _is_deferred(call: Call[R] | Callable[[], Call[R]]) -> TypeIs[Callable[[], Call[R]]]:
+    return callable(call) and not isinstance(call, Call | WorkflowDefinition)
 
 
-def _input_of(call: object) -> GoesOn:
+def _read_next_generation(call: object) -> FunctionContinued:
     """Return the start of the next generation. Raises InvalidArgumentError or UnstorableValueError."""
     check("continue_as_new", an("a call of a durable function: f(...)", Call), call=call)
     given = cast("Call[Any]", call)
     definition = given.definition
     check("continue_as_new", an("a durable function, not a pipeline", Workflow), workflow=definition)
-    return GoesOn(
+    return FunctionContinued(
         workflow=definition.name,
         version=definition.version,
         input=definition.input_text(given.value),
     )
 
 
-def _check_caller() -> None:
+def _check_not_in_update() -> None:
     """Raise ContinueRefusedError in an update: it would wait for itself."""
     task = current_task()
     if isinstance(task, RunTask) and task.numbers.path.startswith("update"):
@@ -94,7 +94,7 @@ def _check_caller() -> None:
         )
 
 
-def _check_may(loop: FunctionLoop, *, may_forget: bool) -> None:
+def _check_nothing_lost(loop: FunctionLoop, *, may_forget: bool) -> None:
     """Raise ContinueRefusedError if steps, child runs or compensations would be lost."""
     if loop.is_cancelling:
         raise ContinueRefusedError("the run is cancelled: clean up, and let the CancelledError end it")

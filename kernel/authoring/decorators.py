@@ -8,11 +8,11 @@ import attrs
 from typing_extensions import TypeVar
 
 from holdfast.kernel.authoring.body_types import fits, list_of, read_shape, sequence_of
-from holdfast.kernel.authoring.calls import Definition
-from holdfast.kernel.authoring.child_stages import THEIR_OWN, child_stage
-from holdfast.kernel.authoring.completion_policies import AtLeast, Partial, Tolerate, enough_of
+from holdfast.kernel.authoring.calls import WorkflowDefinition
+from holdfast.kernel.authoring.child_stages import BODY_ONLY_OPTIONS, child_stage
+from holdfast.kernel.authoring.completion_policies import AtLeast, PartialResults, TolerateFailures, enough_of
 from holdfast.kernel.authoring.external import ExternalStage, Suspended, suspended_types
-from holdfast.kernel.authoring.nodes import AnyNode, Node
+from holdfast.kernel.authoring.nodes import AnyNode, PlanNode
 from holdfast.kernel.authoring.options import BodyOptions, check_name, check_options
 from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.authoring.stages import ConfigurableStage, Each, Stage, stage_hint
@@ -130,15 +130,15 @@ Example:
 
 
 @overload
-def each(node: Stage[Item, R], /, *, limit: int | None = None) -> Node[Sequence[Item], list[R]]: ...
+def each(node: Stage[Item, R], /, *, limit: int | None = None) -> PlanNode[Sequence[Item], list[R]]: ...
 @overload
 def each(
-    node: Stage[Item, R], /, *, limit: int | None = None, enough: AtLeast | Tolerate
-) -> Node[Sequence[Item], Partial[R]]: ...
+    node: Stage[Item, R], /, *, limit: int | None = None, enough: AtLeast | TolerateFailures
+) -> PlanNode[Sequence[Item], PartialResults[R]]: ...
 @overload
 def each(
     node: Stage[Item, R], /, *, over: AnyNode[Sequence[Item]], limit: int | None = None
-) -> Node[object, list[R]]: ...
+) -> PlanNode[object, list[R]]: ...
 @overload
 def each(
     node: Stage[Item, R],
@@ -146,8 +146,8 @@ def each(
     *,
     over: AnyNode[Sequence[Item]],
     limit: int | None = None,
-    enough: AtLeast | Tolerate,
-) -> Node[object, Partial[R]]: ...
+    enough: AtLeast | TolerateFailures,
+) -> PlanNode[object, PartialResults[R]]: ...
 def each(node: object, /, *, over: object = None, limit: int | None = None, enough: object = None) -> object:
     """Map a stage: run it once for each item of its input, or of the output of the earlier stage `over`.
 
@@ -193,12 +193,12 @@ def each(node: object, /, *, over: object = None, limit: int | None = None, enou
 
 def partial_of(item: object) -> object:
     """Return the type `Partial[item]`."""
-    return cast("Any", Partial)[item]
+    return cast("Any", PartialResults)[item]
 
 
 def _make_stage(fn: object, options: Mapping[str, object]) -> Stage[Any, object]:
-    if isinstance(fn, Definition):
-        return _child(cast("Definition[object]", fn), dict(options))
+    if isinstance(fn, WorkflowDefinition):
+        return _child(cast("WorkflowDefinition[object]", fn), dict(options))
     if "close_policy" in options:
         raise DefinitionError("stage: close_policy is for stages that are pipelines, as in stage(pipeline)")
     if not inspect.isroutine(fn):
@@ -246,8 +246,8 @@ def _make_external(body: Callable[..., object], options: Mapping[str, object]) -
     )
 
 
-def _child(workflow: Definition[object], options: dict[str, object]) -> Stage[Any, object]:
-    if misplaced := sorted(THEIR_OWN & options.keys()):
+def _child(workflow: WorkflowDefinition[object], options: dict[str, object]) -> Stage[Any, object]:
+    if misplaced := sorted(BODY_ONLY_OPTIONS & options.keys()):
         raise DefinitionError(
             f"stage({workflow.name}): a pipeline has no {misplaced[0]} as a stage; its own stages can have one"
         )

@@ -10,11 +10,11 @@ from typing_extensions import TypeVar
 
 from holdfast.kernel.authoring.body_types import Shape, fits, is_async_body, read_shape
 from holdfast.kernel.authoring.nodes import In, Out
-from holdfast.kernel.authoring.options import Retry, check_options, kept_length
+from holdfast.kernel.authoring.options import Retry, check_options, to_timedelta
 from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.authoring.stages import Config, ConfigurableStage
 from holdfast.kernel.values import check_type
-from holdfast.kernel.values.type_forms import Form, arguments, members, origin_of, plain, show
+from holdfast.kernel.values.type_forms import Form, arguments, members, origin_of, show, unwrap
 from holdfast.ports.durations import Duration
 from holdfast.ports.errors import DefinitionError, InvalidArgumentError
 from holdfast.ports.validation import AWARE, TEXT, check, duration
@@ -53,14 +53,14 @@ class Suspended(Generic[State, Out]):
 
 
 def _some_time(value: Duration | None) -> timedelta | None:
-    return None if value is None else duration("NotYet", "check_after", value)
+    return None if value is None else duration("NotReady", "check_after", value)
 
 
 @attrs.frozen
-class NotYet:
-    """The return value of a check whose work is not done: `return NotYet()`.
+class NotReady:
+    """The return value of a check whose work is not done: `return NotReady()`.
 
-    `NotYet(check_after=...)`, a timedelta or a number of seconds, changes the delay until the next check once.
+    `NotReady(check_after=...)`, a timedelta or a number of seconds, changes the delay until the next check once.
     """
 
     check_after: timedelta | None = attrs.field(default=None, converter=_some_time)
@@ -93,7 +93,7 @@ def suspend(
     return Suspended(state=state, check_after=after, give_up_at=give_up_at, key=key)
 
 
-def finished(value: T) -> Suspended[Never, T]:
+def completed(value: T) -> Suspended[Never, T]:
     """Return the result of an external stage without suspending it, because the work is done already."""
     return Suspended(value=value)
 
@@ -110,7 +110,7 @@ class ExternalStage(ConfigurableStage[In, Out, Config], Generic[In, Out, Config,
     """Its parameters and return type."""
     check_retry: Retry | None = None
     """Its retry policy; None for that of the stage."""
-    check_timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
+    check_timeout: timedelta | None = attrs.field(default=None, converter=to_timedelta)
     """Time limit of one check; None for that of the stage."""
     cancel_body: Callable[..., object] | None = None
     """The function that cancels the work, or None."""
@@ -118,12 +118,12 @@ class ExternalStage(ConfigurableStage[In, Out, Config], Generic[In, Out, Config,
     """Its parameters."""
     cancel_retry: Retry | None = None
     """Its retry policy; None for `CANCEL_RETRY`."""
-    cancel_timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
+    cancel_timeout: timedelta | None = attrs.field(default=None, converter=to_timedelta)
     """Time limit of one attempt; None for `CANCEL_TIMEOUT`."""
 
     @overload
     def check(
-        self, fn: Callable[[StageContext[Config], State], Awaitable[Out | NotYet] | Out | NotYet], /
+        self, fn: Callable[[StageContext[Config], State], Awaitable[Out | NotReady] | Out | NotReady], /
     ) -> "ExternalStage[In, Out, Config, State]": ...
     @overload
     def check(
@@ -134,19 +134,19 @@ class ExternalStage(ConfigurableStage[In, Out, Config], Generic[In, Out, Config,
     ) -> object:
         """Return a copy of the stage with a check: a function that takes the state, or the context and the state.
 
-        It returns the stage's output if the work is done, and `NotYet()` if it is not. If the work failed, it raises
+        It returns the stage's output if the work is done, and `NotReady()` if it is not. If the work failed, it raises
         GiveUp, or an error in `give_up_on` of the stage's retry policy. After any other error the check is repeated.
 
         Example:
             @render.check(timeout=30)
-            def rendered(ctx: StageContext, job: str) -> str | NotYet: ...
+            def rendered(ctx: StageContext, job: str) -> str | NotReady: ...
 
         Raises:
             DefinitionError: The function does not take the state, or has another return type.
         """
         options = {"retry": retry, "timeout": timeout}
         _check_body_options(options, "check")
-        stage = attrs.evolve(self, check_retry=retry, check_timeout=kept_length(timeout))
+        stage = attrs.evolve(self, check_retry=retry, check_timeout=to_timedelta(timeout))
         return CheckDecorator(stage) if fn is None else with_check(stage, fn)
 
     @overload
@@ -175,7 +175,7 @@ class ExternalStage(ConfigurableStage[In, Out, Config], Generic[In, Out, Config,
             DefinitionError: The function does not take the state, or returns something.
         """
         _check_body_options({"retry": retry, "timeout": timeout}, "cancel")
-        stage = attrs.evolve(self, cancel_retry=retry, cancel_timeout=kept_length(timeout))
+        stage = attrs.evolve(self, cancel_retry=retry, cancel_timeout=to_timedelta(timeout))
         return CancelDecorator(stage) if fn is None else with_cancel(stage, fn)
 
     @cached_property
@@ -204,7 +204,7 @@ class CheckDecorator(Generic[In, Out, Config, State]):
     _stage: ExternalStage[In, Out, Config, State]
 
     def __call__(
-        self, fn: Callable[[StageContext[Config], State], Awaitable[Out | NotYet] | Out | NotYet], /
+        self, fn: Callable[[StageContext[Config], State], Awaitable[Out | NotReady] | Out | NotReady], /
     ) -> ExternalStage[In, Out, Config, State]:
         """Return a copy of the stage with this check. See `ExternalStage.check`."""
         return with_check(self._stage, fn)
@@ -242,18 +242,20 @@ def _arguments(shape: Shape | None, state: object, context: StageContext[Any] | 
 def with_check(stage: ExternalStage[Any, Any, Any, Any], fn: object) -> ExternalStage[Any, Any, Any, Any]:
     """Return a copy of a stage with a check. Raises DefinitionError."""
     where = f"the check of stage {stage.name!r}"
-    body, shape = _of_state(stage, fn, where, lambda form: _done(form, stage.output_type, where))
+    body, shape = _read_state_function(
+        stage, fn, where, lambda form: _read_check_output(form, stage.output_type, where)
+    )
     return attrs.evolve(stage, check_body=body, check_shape=shape)
 
 
 def with_cancel(stage: ExternalStage[Any, Any, Any, Any], fn: object) -> ExternalStage[Any, Any, Any, Any]:
     """Return a copy of a stage with a function that cancels its work. Raises DefinitionError."""
     where = f"what cancels the work of stage {stage.name!r}"
-    body, shape = _of_state(stage, fn, where, lambda form: _nothing(form, where))
+    body, shape = _read_state_function(stage, fn, where, lambda form: _check_returns_none(form, where))
     return attrs.evolve(stage, cancel_body=body, cancel_shape=shape)
 
 
-def _of_state(
+def _read_state_function(
     stage: ExternalStage[Any, Any, Any, Any], fn: object, where: str, unwrap_output: Callable[[Form], Form]
 ) -> tuple[Callable[..., object], Shape]:
     """Return a function that takes the state, and its shape. Raises DefinitionError."""
@@ -268,8 +270,8 @@ def _of_state(
     return body, shape
 
 
-def _nothing(form: Form, where: str) -> Form:
-    if plain(form) not in (None, type(None)):
+def _check_returns_none(form: Form, where: str) -> Form:
+    if unwrap(form) not in (None, type(None)):
         raise DefinitionError(f"{where} gives {show(form)}, which nobody would be given; write -> None")
     return form
 
@@ -290,12 +292,12 @@ def suspended_types(form: Form, name: str) -> tuple[Form, Form]:
     return state, result
 
 
-def _done(form: Form, output: object, where: str) -> Form:
-    """Return the output type of a check, without `NotYet`. Raises DefinitionError."""
-    done = [one for one in members(form) if one is not NotYet]
+def _read_check_output(form: Form, output: object, where: str) -> Form:
+    """Return the output type of a check, without `NotReady`. Raises DefinitionError."""
+    done = [one for one in members(form) if one is not NotReady]
     if len(done) == len(members(form)):
         raise DefinitionError(
-            f"{where} gives {show(form)}; it must be able to say NotYet: -> {show(output)} | NotYet"
+            f"{where} gives {show(form)}; it must be able to say NotReady: -> {show(output)} | NotReady"
         )
     for one in done:
         if not fits(one, output):

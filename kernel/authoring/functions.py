@@ -16,12 +16,12 @@ from typing_extensions import TypeVar, override
 
 from holdfast.kernel.authoring.body_types import Shape
 from holdfast.kernel.authoring.call_types import CallForm, read_call_form
-from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.nodes import In
 from holdfast.kernel.authoring.options import check_name, check_options
-from holdfast.kernel.authoring.pipeline_builder import Test
+from holdfast.kernel.authoring.pipeline_builder import Condition
 from holdfast.kernel.authoring.stages import Stage
-from holdfast.kernel.authoring.steps import Step, compensating, step_of_anything
+from holdfast.kernel.authoring.steps import Step, make_compensation, make_untyped_step
 from holdfast.kernel.functions.loop import FunctionLoop, loop_for
 from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.kernel.pipelines.plan import Group, Plan, RetryPolicy, StagePlan
@@ -60,7 +60,7 @@ class WorkflowOptions(TypedDict, total=False):
     """Version of the code: a run keeps the version that it started with. Default: "1"."""
 
 
-class Workflow(Definition[Out], Generic[P, Out]):
+class Workflow(WorkflowDefinition[Out], Generic[P, Out]):
     """A durable function. Calling it returns a `Call`, which starts a run: `await engine.start(fulfil(order))`."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Workflow(Definition[Out], Generic[P, Out]):
     @override
     def input_text(self, value: object) -> str:
         if isinstance(value, dict):  # `encode` refuses anything else
-            value = self._form.completed(cast("dict[str, object]", value))
+            value = self._form.with_defaults(cast("dict[str, object]", value))
         return encode(value, self._form.arguments)
 
     @property
@@ -152,7 +152,7 @@ class Workflow(Definition[Out], Generic[P, Out]):
         return MappingProxyType({self.name: stage})
 
     @property
-    def tests(self) -> Mapping[str, Test]:
+    def conditions(self) -> Mapping[str, Condition]:
         """Always empty: durable functions have no conditions."""
         return MappingProxyType({})
 
@@ -204,10 +204,10 @@ class WorkflowDecorator:
             InvalidArgumentError: An option is unknown.
         """
         check_options(options, WorkflowOptions, "workflow")
-        return partial(_made, options) if fn is None else _made(options, fn)
+        return partial(_make_workflow, options) if fn is None else _make_workflow(options, fn)
 
 
-def _made(options: WorkflowOptions, fn: object) -> Workflow[Any, object]:
+def _make_workflow(options: WorkflowOptions, fn: object) -> Workflow[Any, object]:
     if not inspect.isfunction(fn) or not inspect.iscoroutinefunction(fn):
         raise DefinitionError(f"a workflow is made of an async function, not of {fn!r}; write `async def`")
     function = cast("Callable[..., Async[object]]", fn)
@@ -247,7 +247,7 @@ def now() -> datetime:
 
 def uuid4() -> UUID:
     """Return a random UUID that is the same in every replay. RuntimeError outside of a workflow."""
-    return UUID(bytes=_drawn(loop_for("holdfast.uuid4()"), "uuid4")[:16], version=4)
+    return UUID(bytes=_random_bytes(loop_for("holdfast.uuid4()"), "uuid4")[:16], version=4)
 
 
 def random() -> Random:
@@ -255,7 +255,7 @@ def random() -> Random:
 
     Each call returns another generator. RuntimeError outside of a workflow.
     """
-    return Random(int.from_bytes(_drawn(loop_for("holdfast.random()"), "random")))  # noqa: S311  # no secrets
+    return Random(int.from_bytes(_random_bytes(loop_for("holdfast.random()"), "random")))  # noqa: S311  # no secrets
 
 
 def patched(name: str, /) -> bool:
@@ -292,10 +292,10 @@ async def side_effect(fn: Callable[[], T], /) -> T:
         Whatever the function raises.
     """
     loop_for("holdfast.side_effect()")
-    return cast("T", await step_of_anything(fn, "side_effect")())
+    return cast("T", await make_untyped_step(fn, "side_effect")())
 
 
-def _drawn(loop: FunctionLoop, what: str) -> bytes:
+def _random_bytes(loop: FunctionLoop, what: str) -> bytes:
     return sha256(f"{loop.seed}/{what}/{loop.next_call()}".encode()).digest()
 
 
@@ -323,4 +323,4 @@ def compensate_with(undo: Step[P, object], /, *args: P.args, **kwargs: P.kwargs)
         RuntimeError: It was not called by a durable function.
     """
     loop = loop_for("holdfast.compensate_with()")
-    loop.saga.expect(compensating(undo, args, kwargs))
+    loop.saga.expect(make_compensation(undo, args, kwargs))

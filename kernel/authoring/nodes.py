@@ -12,7 +12,7 @@ Out = TypeVar("Out", covariant=True)
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Node(Generic[In, Out]):
+class PlanNode(Generic[In, Out]):
     """A part of a pipeline: a stage, or a stage mapped with `each`. It takes an `In` and returns an `Out`.
 
     Attributes:
@@ -26,5 +26,5 @@ class Node(Generic[In, Out]):
     output_type: object
 
 
-AnyNode: TypeAlias = Node[Never, R]
+AnyNode: TypeAlias = PlanNode[Never, R]
 """A node that returns an `R`, with any input type."""

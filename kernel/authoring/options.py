@@ -58,7 +58,7 @@ def _as_timedelta(value: Duration) -> timedelta:
     return cast("timedelta", value) if length is None else length
 
 
-def kept_length(value: Duration | None) -> timedelta | None:
+def to_timedelta(value: Duration | None) -> timedelta | None:
     """Return a validated duration as a timedelta; None if the option is not set."""
     return None if value is None else _as_timedelta(value)
 
@@ -272,16 +272,16 @@ class StartOptions(StartAllOptions, total=False):
     """
 
 
-def check_options(given: Mapping[str, object], possible: type, where: str) -> None:
+def check_options(given: Mapping[str, object], options_type: type, where: str) -> None:
     """Raise InvalidArgumentError for an option that the TypedDict `possible` does not have.
 
     A value that is invalid raises InvalidArgumentError for a start, and DefinitionError for the definition of a
     workflow.
     """
-    known = cast("frozenset[str]", getattr(possible, "__optional_keys__", frozenset[str]()))
+    allowed = cast("frozenset[str]", getattr(options_type, "__optional_keys__", frozenset[str]()))
     for option, value in given.items():
-        if option not in known:
-            names = sorted(known)
+        if option not in allowed:
+            names = sorted(allowed)
             close = difflib.get_close_matches(option, names, n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
             raise InvalidArgumentError(
@@ -289,7 +289,7 @@ def check_options(given: Mapping[str, object], possible: type, where: str) -> No
             )
         check = _CHECKS.get(option)
         wanted = check(value) if check else None
-        if wanted and possible is StartOptions:
+        if wanted and options_type is StartOptions:
             raise refused(where, option, value, wanted)
         if wanted:
             raise DefinitionError(f"{where}: {option} is {shown(value)}; it must be {wanted}")

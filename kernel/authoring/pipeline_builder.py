@@ -9,7 +9,7 @@ import attrs
 from holdfast.kernel.authoring.body_types import fits
 from holdfast.kernel.authoring.child_stages import ChildStage
 from holdfast.kernel.authoring.external import CANCEL_RETRY, CANCEL_TIMEOUT, ExternalStage
-from holdfast.kernel.authoring.nodes import Node
+from holdfast.kernel.authoring.nodes import PlanNode
 from holdfast.kernel.authoring.options import BodyDefaults, Rate, Retry, check_limits
 from holdfast.kernel.authoring.stages import Each, Stage, stage_hint
 from holdfast.kernel.pipelines.plan import (
@@ -24,19 +24,19 @@ from holdfast.kernel.pipelines.plan import (
     RetryRule,
     StagePlan,
 )
-from holdfast.kernel.values.type_forms import plain, show
+from holdfast.kernel.values.type_forms import show, unwrap
 from holdfast.ports.errors import DefinitionError
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 @attrs.frozen
-class Test:
+class Condition:
     """The condition of a `when`."""
 
     function: Callable[[Any], bool]
     """The user's function."""
-    takes: object
+    input_type: object
     """Type of its argument, as an annotation."""
 
     @property
@@ -46,16 +46,16 @@ class Test:
 
 
 @attrs.frozen
-class Step:
+class StageGroup:
     """One position of a pipeline: nodes that run at the same time, or one or two branches of a condition."""
 
-    nodes: tuple[Node[Any, object], ...]
+    nodes: tuple[PlanNode[Any, object], ...]
     parallel: bool = False
-    test: Test | None = None
+    condition: Condition | None = None
 
 
 @attrs.frozen(kw_only=True)
-class Design:
+class PipelineDefinition:
     """The definition of a pipeline."""
 
     name: str
@@ -64,17 +64,17 @@ class Design:
     output_type: object
     """Type of the output of the last step; of the input if there are no steps yet."""
     defaults: BodyDefaults
-    steps: tuple[Step, ...] = ()
+    groups: tuple[StageGroup, ...] = ()
 
 
-def joined(design: Design, node: object) -> Node[Any, object]:
+def prepare_node(design: PipelineDefinition, node: object) -> PlanNode[Any, object]:
     """Return a node with the pipeline's defaults applied. DefinitionError if it can't follow the last step."""
     where = f"pipeline {design.name!r}"
     if not isinstance(node, Stage | Each):
         raise DefinitionError(f"{where} is made of stages, not of {node!r}{stage_hint(node)}")
     node = cast("Stage[Any, object] | Each[Any, object]", node)
     if not fits(design.output_type, node.input_type):
-        before = "what comes before gives" if design.steps else "it is given"
+        before = "what comes before gives" if design.groups else "it is given"
         given, wanted = show(design.output_type), show(node.input_type)
         what = f"going over it with {node.name!r}" if isinstance(node, Each) else f"stage {node.name!r}"
         raise DefinitionError(
@@ -96,37 +96,37 @@ def joined(design: Design, node: object) -> Node[Any, object]:
     return attrs.evolve(node, stage=mapped)
 
 
-def _check_over(design: Design, node: Each[Any, object], over: Stage[Any, object]) -> None:
+def _check_over(design: PipelineDefinition, node: Each[Any, object], over: Stage[Any, object]) -> None:
     where = f"pipeline {design.name!r}: {node.name!r} goes over {over.name!r}"
-    step = next((step for step in design.steps if any(each.name == over.name for each in step.nodes)), None)
-    found = None if step is None else next(each for each in step.nodes if each.name == over.name)
-    if step is not None and step.test is not None:
+    step = next((step for step in design.groups if any(each.name == over.name for each in step.nodes)), None)
+    source = None if step is None else next(each for each in step.nodes if each.name == over.name)
+    if step is not None and step.condition is not None:
         raise DefinitionError(f"{where}, which is not always done; go over what comes after it")
-    if found is None:
-        names = ", ".join(each.name for step in design.steps for each in step.nodes) or "none"
+    if source is None:
+        names = ", ".join(each.name for step in design.groups for each in step.nodes) or "none"
         raise DefinitionError(f"{where}, which is not an earlier stage; there are {names}")
-    if isinstance(found, Each):
+    if isinstance(source, Each):
         raise DefinitionError(
             f"{where}, which is mapped itself; pipe a stage between them that gives the items"
         )
-    if stage_of(found).body is not over.body:
+    if stage_of(source).body is not over.body:
         raise DefinitionError(f"{where}, but the earlier stage of that name is another one")
 
 
-def _hint(given: object, node: Node[Any, object]) -> str:
-    if isinstance(node, Each) and plain(given) is str:
+def _hint(given: object, node: PlanNode[Any, object]) -> str:
+    if isinstance(node, Each) and unwrap(given) is str:
         return "; a string is not gone over letter by letter"
     if show(given) == show(node.input_type):
         return "; two types of one name"
     return ""
 
 
-def stage_of(node: Node[Any, object]) -> Stage[Any, object]:
+def stage_of(node: PlanNode[Any, object]) -> Stage[Any, object]:
     """Return the stage that a node runs."""
     return node.stage if isinstance(node, Each) else cast("Stage[Any, object]", node)
 
 
-def plan_of(node: Node[Any, object]) -> NodePlan:
+def plan_of(node: PlanNode[Any, object]) -> NodePlan:
     """Return a node as data of the plan."""
     stage = stage_of(node)
     retry = stage.retry or Retry()
@@ -171,10 +171,10 @@ def _micros(length: timedelta | None) -> int | None:
     return None if length is None else length // _MICROSECOND
 
 
-def group_of(step: Step) -> Group:
+def group_of(step: StageGroup) -> Group:
     """Return a step as data of the plan."""
     nodes = tuple(map(plan_of, step.nodes))
-    return Group(nodes=nodes, parallel=step.parallel, test=step.test.name if step.test else None)
+    return Group(nodes=nodes, parallel=step.parallel, test=step.condition.name if step.condition else None)
 
 
 def _check_of(stage: Stage[Any, object]) -> CheckPlan | None:

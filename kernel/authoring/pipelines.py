@@ -11,16 +11,23 @@ import attrs
 from typing_extensions import TypeForm, TypeVar, override
 
 from holdfast.kernel.authoring.body_types import is_async_body, tuple_of, union_of
-from holdfast.kernel.authoring.calls import Call, Definition
-from holdfast.kernel.authoring.completion_policies import AtLeast, Partial, Tolerate
+from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
+from holdfast.kernel.authoring.completion_policies import AtLeast, PartialResults, TolerateFailures
 from holdfast.kernel.authoring.decorators import each
-from holdfast.kernel.authoring.nodes import AnyNode, In, Node, Out
+from holdfast.kernel.authoring.nodes import AnyNode, In, Out, PlanNode
 from holdfast.kernel.authoring.options import BodyDefaults, check_name, check_options
-from holdfast.kernel.authoring.pipeline_builder import Design, Step, Test, group_of, joined, stage_of
+from holdfast.kernel.authoring.pipeline_builder import (
+    Condition,
+    PipelineDefinition,
+    StageGroup,
+    group_of,
+    prepare_node,
+    stage_of,
+)
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.values import check_type
-from holdfast.kernel.values.type_forms import NoneType, plain, show
+from holdfast.kernel.values.type_forms import NoneType, show, unwrap
 from holdfast.ports.errors import DefinitionError, InvalidArgumentError
 
 Item = TypeVar("Item")
@@ -50,7 +57,7 @@ class _MapOptions(TypedDict, total=False):
     enough: object
 
 
-class Pipeline(Definition[Out], Generic[In, Out]):
+class Pipeline(WorkflowDefinition[Out], Generic[In, Out]):
     """A workflow with a fixed plan: stages joined by `pipe`, `parallel`, `map` and `when`.
 
     A pipeline is immutable: each method returns a new one, so several can start with the same stages.
@@ -71,7 +78,7 @@ class Pipeline(Definition[Out], Generic[In, Out]):
 
     __slots__ = ("_design", "_plan")
 
-    _design: Design
+    _design: PipelineDefinition
     _plan: Plan | None
 
     @overload
@@ -100,45 +107,51 @@ class Pipeline(Definition[Out], Generic[In, Out]):
             raise DefinitionError(f"the input of {where}: {error}") from None
         defaults = cast("BodyDefaults", options)
         self._set(
-            Design(
+            PipelineDefinition(
                 name=name, version=version, input_type=input_type, output_type=input_type, defaults=defaults
             )
         )
 
-    def pipe(self, node: Node[Out, Next], /) -> "Pipeline[In, Next]":
+    def pipe(self, node: PlanNode[Out, Next], /) -> "Pipeline[In, Next]":
         """Run `node` next, with the current output as its input.
 
         Raises:
             DefinitionError: It does not take this type, or a stage has its name already.
         """
-        return self._then((node,), parallel=False)
+        return self._append((node,), parallel=False)
 
     @overload
-    def parallel(self, a: Node[Out, R1], b: Node[Out, R2], /) -> "Pipeline[In, tuple[R1, R2]]": ...
+    def parallel(self, a: PlanNode[Out, R1], b: PlanNode[Out, R2], /) -> "Pipeline[In, tuple[R1, R2]]": ...
     @overload
     def parallel(
-        self, a: Node[Out, R1], b: Node[Out, R2], c: Node[Out, R3], /
+        self, a: PlanNode[Out, R1], b: PlanNode[Out, R2], c: PlanNode[Out, R3], /
     ) -> "Pipeline[In, tuple[R1, R2, R3]]": ...
     @overload
     def parallel(
-        self, a: Node[Out, R1], b: Node[Out, R2], c: Node[Out, R3], d: Node[Out, R4], /
+        self, a: PlanNode[Out, R1], b: PlanNode[Out, R2], c: PlanNode[Out, R3], d: PlanNode[Out, R4], /
     ) -> "Pipeline[In, tuple[R1, R2, R3, R4]]": ...
     @overload
     def parallel(
-        self, a: Node[Out, R1], b: Node[Out, R2], c: Node[Out, R3], d: Node[Out, R4], e: Node[Out, R5], /
+        self,
+        a: PlanNode[Out, R1],
+        b: PlanNode[Out, R2],
+        c: PlanNode[Out, R3],
+        d: PlanNode[Out, R4],
+        e: PlanNode[Out, R5],
+        /,
     ) -> "Pipeline[In, tuple[R1, R2, R3, R4, R5]]": ...
     @overload
     def parallel(
         self,
-        a: Node[Out, R1],
-        b: Node[Out, R2],
-        c: Node[Out, R3],
-        d: Node[Out, R4],
-        e: Node[Out, R5],
-        f: Node[Out, R6],
+        a: PlanNode[Out, R1],
+        b: PlanNode[Out, R2],
+        c: PlanNode[Out, R3],
+        d: PlanNode[Out, R4],
+        e: PlanNode[Out, R5],
+        f: PlanNode[Out, R6],
         /,
     ) -> "Pipeline[In, tuple[R1, R2, R3, R4, R5, R6]]": ...
-    def parallel(self, *nodes: Node[Out, object]) -> "Pipeline[In, Any]":
+    def parallel(self, *nodes: PlanNode[Out, object]) -> "Pipeline[In, Any]":
         """Run two to six nodes at the same time, each with the current output. Their outputs become a tuple.
 
         Raises:
@@ -148,7 +161,7 @@ class Pipeline(Definition[Out], Generic[In, Out]):
             raise DefinitionError(
                 f"pipeline {self.name!r}: parallel takes 2 to {PARALLEL_MAX} stages, not {len(nodes)}"
             )
-        return self._then(nodes, parallel=True)
+        return self._append(nodes, parallel=True)
 
     @overload
     def map(
@@ -161,8 +174,8 @@ class Pipeline(Definition[Out], Generic[In, Out]):
         /,
         *,
         limit: int | None = None,
-        enough: AtLeast | Tolerate,
-    ) -> "Pipeline[T, Partial[R]]": ...
+        enough: AtLeast | TolerateFailures,
+    ) -> "Pipeline[T, PartialResults[R]]": ...
     @overload
     def map(
         self, node: Stage[Item, R], /, *, over: AnyNode[Sequence[Item]], limit: int | None = None
@@ -175,8 +188,8 @@ class Pipeline(Definition[Out], Generic[In, Out]):
         *,
         over: AnyNode[Sequence[Item]],
         limit: int | None = None,
-        enough: AtLeast | Tolerate,
-    ) -> "Pipeline[In, Partial[R]]": ...
+        enough: AtLeast | TolerateFailures,
+    ) -> "Pipeline[In, PartialResults[R]]": ...
     def map(self, node: Stage[Any, object], /, **how: Any) -> "Pipeline[Any, Any]":
         """Run a stage once for each item of the current output, or of the output of the earlier stage `over`.
 
@@ -184,22 +197,24 @@ class Pipeline(Definition[Out], Generic[In, Out]):
         keep it, use an `each` in `parallel`.
         """
         check_options(how, _MapOptions, f"pipeline {self.name!r}: map")
-        mapped = cast("Node[Any, object]", each(node, **how))
-        return self._then((mapped,), parallel=False)
+        mapped = cast("PlanNode[Any, object]", each(node, **how))
+        return self._append((mapped,), parallel=False)
 
     @overload
-    def when(self, test: Callable[[Out], bool], node: Node[Out, Next], /) -> "Pipeline[In, Out | Next]": ...
+    def when(
+        self, test: Callable[[Out], bool], node: PlanNode[Out, Next], /
+    ) -> "Pipeline[In, Out | Next]": ...
     @overload
     def when(
-        self, test: Callable[[Out], bool], node: Node[Out, Next], /, *, otherwise: Node[Out, Other]
+        self, test: Callable[[Out], bool], node: PlanNode[Out, Next], /, *, otherwise: PlanNode[Out, Other]
     ) -> "Pipeline[In, Next | Other]": ...
     def when(
         self,
         test: Callable[[Any], bool],
-        node: Node[Any, object],
+        node: PlanNode[Any, object],
         /,
         *,
-        otherwise: Node[Any, object] | None = None,
+        otherwise: PlanNode[Any, object] | None = None,
     ) -> "Pipeline[In, Any]":
         """Run `node` if `test(output)` is true; otherwise run `otherwise`, or keep the current output.
 
@@ -215,7 +230,7 @@ class Pipeline(Definition[Out], Generic[In, Out]):
         if not _is_sync_function(test):
             raise DefinitionError(f"pipeline {self.name!r}: when takes a sync function, not {test!r}")
         nodes = (node,) if otherwise is None else (node, otherwise)
-        return self._then(nodes, parallel=False, test=Test(test, self.output_type))
+        return self._append(nodes, parallel=False, test=Condition(test, self.output_type))
 
     @overload
     def __call__(self: "Pipeline[None, R]", /) -> Call[R]: ...
@@ -229,7 +244,7 @@ class Pipeline(Definition[Out], Generic[In, Out]):
             DefinitionError: The pipeline has no stages.
         """
         self._check_stages()
-        takes_nothing = plain(self.input_type) is NoneType
+        takes_nothing = unwrap(self.input_type) is NoneType
         if value is _NOTHING and not takes_nothing:
             raise InvalidArgumentError(
                 "value", f"pipeline {self.name!r} is called with its input, a {show(self.input_type)}"
@@ -264,14 +279,14 @@ class Pipeline(Definition[Out], Generic[In, Out]):
     @property
     def bodies(self) -> Mapping[str, Stage[Any, object]]:
         """The stages by name, with the defaults of the pipeline applied."""
-        stages = [stage_of(node) for step in self._design.steps for node in step.nodes]
+        stages = [stage_of(node) for step in self._design.groups for node in step.nodes]
         return MappingProxyType({stage.name: stage for stage in stages})
 
     @property
-    def tests(self) -> Mapping[str, Test]:
+    def conditions(self) -> Mapping[str, Condition]:
         """The conditions, by the name of the first stage of their branches."""
         return MappingProxyType(
-            {step.nodes[0].name: step.test for step in self._design.steps if step.test is not None}
+            {step.nodes[0].name: step.condition for step in self._design.groups if step.condition is not None}
         )
 
     def plan(self) -> Plan:
@@ -282,7 +297,7 @@ class Pipeline(Definition[Out], Generic[In, Out]):
         """
         if self._plan is None:
             self._check_stages()
-            groups = tuple(map(group_of, self._design.steps))
+            groups = tuple(map(group_of, self._design.groups))
             self._plan = Plan(workflow=self.name, version=self.version, groups=groups)
         return self._plan
 
@@ -291,21 +306,21 @@ class Pipeline(Definition[Out], Generic[In, Out]):
         return f"<pipeline {self.name}: {show(self.input_type)} -> {show(self.output_type)}>"
 
     def _check_stages(self) -> None:
-        if not self._design.steps:
+        if not self._design.groups:
             raise DefinitionError(f"pipeline {self.name!r} has no stages; add one with pipe, parallel or map")
 
-    def _set(self, design: Design) -> None:
+    def _set(self, design: PipelineDefinition) -> None:
         self._design = design
         self._plan = None
 
-    def _then(
-        self, nodes: Sequence[object], *, parallel: bool, test: Test | None = None
+    def _append(
+        self, nodes: Sequence[object], *, parallel: bool, test: Condition | None = None
     ) -> "Pipeline[In, Any]":
         """Return a copy with these nodes at the end, each of which takes the current output."""
         design = self._design
-        added: list[Node[Any, object]] = []
+        added: list[PlanNode[Any, object]] = []
         for node in nodes:
-            checked = joined(design, node)
+            checked = prepare_node(design, node)
             if checked.name in self.bodies or any(checked.name == each.name for each in added):
                 raise DefinitionError(
                     f"pipeline {design.name!r} has two stages named {checked.name!r};"
@@ -316,7 +331,7 @@ class Pipeline(Definition[Out], Generic[In, Out]):
             raise DefinitionError(f"pipeline {design.name!r} has more than {STAGES_MAX} stages")
         outputs = [node.output_type for node in added]
         if test is not None:
-            output = self._either([*outputs, *([] if len(added) > 1 else [design.output_type])])
+            output = self._branch_output_type([*outputs, *([] if len(added) > 1 else [design.output_type])])
         else:
             output = tuple_of(outputs) if parallel else outputs[0]
         pipeline = cast("Pipeline[In, Any]", object.__new__(Pipeline))
@@ -324,12 +339,12 @@ class Pipeline(Definition[Out], Generic[In, Out]):
             attrs.evolve(
                 design,
                 output_type=output,
-                steps=(*design.steps, Step(tuple(added), parallel, test)),
+                groups=(*design.groups, StageGroup(tuple(added), parallel, test)),
             )
         )
         return pipeline
 
-    def _either(self, outputs: Sequence[object]) -> object:
+    def _branch_output_type(self, outputs: Sequence[object]) -> object:
         union = union_of(outputs)
         try:
             check_type(union)
@@ -341,6 +356,6 @@ class Pipeline(Definition[Out], Generic[In, Out]):
 
 
 def _is_sync_function(test: object) -> bool:
-    if not callable(test) or isinstance(test, Definition):
+    if not callable(test) or isinstance(test, WorkflowDefinition):
         return False
     return not is_async_body(test)

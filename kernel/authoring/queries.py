@@ -181,7 +181,7 @@ class Update(Generic[S, P, Result, Out]):
 
     def recoded(self, arguments: str) -> str:
         """Return the JSON text of arguments with missing defaults added. Raises InvalidValueError."""
-        return self._form.recoded(arguments)
+        return self._form.reencode(arguments)
 
     async def carry_out(self, state: S, arguments: str) -> str:
         """Call the update on an object, and return its reply as JSON text.

@@ -12,10 +12,10 @@ from typing_extensions import TypeForm, TypeVar
 from holdfast.kernel.authoring.ai import AiLog, AsyncAi, StageAi
 from holdfast.kernel.authoring.artifacts import AsyncArtifacts, StageArtifacts
 from holdfast.kernel.authoring.heartbeat_details import details_text, form_of
-from holdfast.kernel.authoring.nodes import AnyNode, Node
+from holdfast.kernel.authoring.nodes import AnyNode, PlanNode
 from holdfast.kernel.values import encode
 from holdfast.kernel.values.stored_values import decode_recorded
-from holdfast.ports.attempt_output import Actor, Scope
+from holdfast.ports.attempt_output import AnnotationAuthor, AnnotationScope
 from holdfast.ports.errors import InvalidEventError, OutputMissingError, StageCancelledError
 from holdfast.ports.events import EVENT_BYTES_MAX, is_event_type
 from holdfast.ports.validation import TEXT, Wanted, an, check
@@ -32,10 +32,10 @@ Level: TypeAlias = Literal["debug", "info", "warning", "error", "critical"]
 LEVELS: Final[tuple[Level, ...]] = ("debug", "info", "warning", "error", "critical")
 """Log levels, in rising order."""
 
-_STAGE: Final = an("a stage of the pipeline, and not its name", Node)
+_STAGE: Final = an("a stage of the pipeline, and not its name", PlanNode)
 _SCOPE: Final = Wanted(
-    f"one of {', '.join(repr(scope.value) for scope in Scope)}",
-    lambda value: isinstance(value, str) and value in frozenset(Scope),
+    f"one of {', '.join(repr(scope.value) for scope in AnnotationScope)}",
+    lambda value: isinstance(value, str) and value in frozenset(AnnotationScope),
 )
 _LEVEL: Final = Wanted(
     f"one of {', '.join(map(repr, LEVELS))}", lambda value: isinstance(value, str) and value in LEVELS
@@ -123,7 +123,15 @@ class StageRuntime(Protocol):
         ...
 
     def annotate(
-        self, name: str, value: object, /, *, scope: Scope, actor: Actor | None, reason: str, key: str | None
+        self,
+        name: str,
+        value: object,
+        /,
+        *,
+        scope: AnnotationScope,
+        actor: AnnotationAuthor | None,
+        reason: str,
+        key: str | None,
     ) -> None:
         """Annotate this attempt, or its item, stage or run. Never blocks."""
         ...
@@ -232,10 +240,10 @@ class StageContext(Generic[ConfigOut]):
         value: object,
         /,
         *,
-        scope: Scope | Literal["run", "stage", "item", "attempt"] = Scope.ATTEMPT,
+        scope: AnnotationScope | Literal["run", "stage", "item", "attempt"] = AnnotationScope.ATTEMPT,
         reason: str = "",
         key: str | None = None,
-        actor: Actor | None = None,
+        actor: AnnotationAuthor | None = None,
     ) -> None:
         """Annotate this attempt, or its run, stage or item: `ctx.annotate("quality", "good", scope="run")`.
 
@@ -260,8 +268,8 @@ class StageContext(Generic[ConfigOut]):
         check("annotate", TEXT, name=name, reason=reason)
         check("annotate", _SCOPE, scope=scope)
         check("annotate", TEXT.or_none, key=key)
-        check("annotate", an("an Actor(kind, id)", Actor).or_none, actor=actor)
-        self._runtime.annotate(name, value, scope=Scope(scope), actor=actor, reason=reason, key=key)
+        check("annotate", an("an Actor(kind, id)", AnnotationAuthor).or_none, actor=actor)
+        self._runtime.annotate(name, value, scope=AnnotationScope(scope), actor=actor, reason=reason, key=key)
 
     def heartbeat(self, details: object = None) -> None:
         """Send a heartbeat, with details for the next attempt if this one is lost.

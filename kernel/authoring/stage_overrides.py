@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import attrs
 
-from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipeline_builder import plan_of
 from holdfast.kernel.authoring.pipelines import Pipeline
@@ -17,7 +17,9 @@ from holdfast.ports.errors import InvalidArgumentError, InvalidOverrideError
 _FIELDS = tuple(field.name for field in attrs.fields(StageOverride) if field.name != "stage")
 
 
-def stage_overrides(workflow: Definition[object], overrides: Iterable[object]) -> tuple[StageOverride, ...]:
+def stage_overrides(
+    workflow: WorkflowDefinition[object], overrides: Iterable[object]
+) -> tuple[StageOverride, ...]:
     """Return how the given stages differ from those of the pipeline. Options that a stage does not set stay unchanged.
 
     Raises:
@@ -35,18 +37,18 @@ def stage_overrides(workflow: Definition[object], overrides: Iterable[object]) -
                 "overrides", f"overrides are stages, as my_stage.options(...), not {override!r}"
             )
         changed = cast("Stage[Any, object]", override)
-        ours = stages.get(changed.name)
-        if ours is None:
+        original = stages.get(changed.name)
+        if original is None:
             known = ", ".join(stages)
             raise InvalidOverrideError(changed.name, f"is not in {workflow.name!r}; it has {known}")
-        if ours.body is not changed.body:
+        if original.body is not changed.body:
             raise InvalidOverrideError(
                 changed.name, f"is another one than that of this name in {workflow.name!r}"
             )
         if any(one.stage == changed.name for one in made):
             raise InvalidOverrideError(changed.name, "is given twice; say all of it in one")
-        _check_change(ours, changed)
-        made.append(_difference(ours, changed))
+        _check_change(original, changed)
+        made.append(_difference(original, changed))
     return tuple(one for one in made if one != StageOverride(stage=one.stage))
 
 

@@ -10,15 +10,15 @@ import attrs
 from typing_extensions import TypeVar, override
 
 from holdfast.kernel.authoring.body_types import Shape, is_async_body
-from holdfast.kernel.authoring.calls import Definition
-from holdfast.kernel.authoring.nodes import In, Node, Out
+from holdfast.kernel.authoring.calls import WorkflowDefinition
+from holdfast.kernel.authoring.nodes import In, Out, PlanNode
 from holdfast.kernel.authoring.options import (
     BodyDefaults,
     BodyOptions,
     Rate,
     Retry,
     check_options,
-    kept_length,
+    to_timedelta,
 )
 from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.pipelines.plan import Enough
@@ -31,7 +31,7 @@ Config = TypeVar("Config")
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
-class Stage(Node[In, Out], Generic[In, Out]):
+class Stage(PlanNode[In, Out], Generic[In, Out]):
     """A named unit of work of a pipeline.
 
     For the options see `BodyOptions`. An option is None where neither the stage nor its pipeline sets it.
@@ -42,9 +42,9 @@ class Stage(Node[In, Out], Generic[In, Out]):
     shape: Shape
     """The parameters and the return type of the body."""
     retry: Retry | None = None
-    timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
-    timeout_total: timedelta | None = attrs.field(default=None, converter=kept_length)
-    heartbeat_timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
+    timeout: timedelta | None = attrs.field(default=None, converter=to_timedelta)
+    timeout_total: timedelta | None = attrs.field(default=None, converter=to_timedelta)
+    heartbeat_timeout: timedelta | None = attrs.field(default=None, converter=to_timedelta)
     queue: str | None = None
     priority: int | None = None
     max_concurrency: int | None = None
@@ -131,7 +131,7 @@ class Stage(Node[In, Out], Generic[In, Out]):
         """Exceptions that are not retried."""
         return self.retry.give_up_on if self.retry else ()
 
-    def treatment(self, error: type[BaseException]) -> type[Exception] | None:
+    def find_error_rule(self, error: type[BaseException]) -> type[Exception] | None:
         """Return which class in `give_up_on` or `by_error` decides about errors of this class; None if none does."""
         if self.retry is None:
             return None
@@ -161,7 +161,7 @@ class ConfigurableStage(Stage[In, Out], Generic[In, Out, Config]):
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
-class Each(Node[In, Out], Generic[In, Out]):
+class Each(PlanNode[In, Out], Generic[In, Out]):
     """A stage mapped over a list, made by `each`."""
 
     stage: Stage[Any, object]
@@ -180,7 +180,7 @@ class Each(Node[In, Out], Generic[In, Out]):
 
 def stage_hint(given: object) -> str:
     """Return a hint on how to make a stage of this object, or "" if there is no way."""
-    if isinstance(given, Definition):
+    if isinstance(given, WorkflowDefinition):
         return "; make it one with stage(pipeline)"
     if inspect.isroutine(given):
         return "; make it one with @stage"

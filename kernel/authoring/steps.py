@@ -31,14 +31,14 @@ from holdfast.kernel.authoring.options import (
     check_limits,
     check_name,
     check_options,
-    kept_length,
+    to_timedelta,
 )
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.transactions import Statements, read_transaction_form
 from holdfast.kernel.functions.call_sites import call_site
 from holdfast.kernel.functions.loop import FunctionLoop, loop_for, running_loop
 from holdfast.kernel.functions.protocol import StepRequest
-from holdfast.kernel.functions.sagas import Due
+from holdfast.kernel.functions.sagas import Compensation
 from holdfast.kernel.values import check_type, decode
 from holdfast.kernel.values.type_forms import Form
 from holdfast.ports.durations import Duration
@@ -76,7 +76,7 @@ class StepOptions(TypedDict, total=False):
 
 
 @attrs.define(eq=False)
-class _Undo:
+class _CompensationSpec:
     """The compensation of a step."""
 
     step: "Step[..., object] | None" = None
@@ -107,13 +107,13 @@ class Step(Generic[P, Out]):
     transaction: type | None = None
     """Class of the connection or session that the body takes first, for a step in a transaction of the store."""
     retry: Retry | None = None
-    timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
-    heartbeat_timeout: timedelta | None = attrs.field(default=None, converter=kept_length)
+    timeout: timedelta | None = attrs.field(default=None, converter=to_timedelta)
+    heartbeat_timeout: timedelta | None = attrs.field(default=None, converter=to_timedelta)
     queue: str | None = None
     priority: int | None = None
     max_concurrency: int | None = None
     rate_limit: Rate | None = None
-    _undo: _Undo = attrs.field(factory=_Undo, alias="_undo", repr=False)
+    _undo: _CompensationSpec = attrs.field(factory=_CompensationSpec, alias="_undo", repr=False)
     is_async: bool = attrs.field(
         init=False, repr=False, default=attrs.Factory(_returns_awaitable, takes_self=True)
     )
@@ -130,9 +130,9 @@ class Step(Generic[P, Out]):
         """
         loop = running_loop()
         if loop is None:
-            return self._called(*args, **kwargs)
+            return self._call_body(*args, **kwargs)
         request = self._request(loop, args, kwargs)
-        return loop.made(request, self._recorded(loop, request))
+        return loop.made(request, self._run_recorded(loop, request))
 
     def compensate(
         self, undo: "Callable[Concatenate[Out, Q], Async[None]] | Callable[Concatenate[Out, Q], None]", /
@@ -154,15 +154,15 @@ class Step(Generic[P, Out]):
                 compensation.
         """
         given: object = undo
-        made = cast("Step[Any, None]", given if isinstance(given, Step) else _made(given, {}))
+        made = cast("Step[Any, None]", given if isinstance(given, Step) else _make_step(given, {}))
         if self._undo.step is not None:
             raise DefinitionError(f"step {self.name!r} is taken back by {self._undo.step.name!r} already")
-        self._undo.names = self._names_for(made.form)
+        self._undo.names = self._compensation_arguments(made.form)
         self._undo.takes_unknown = _takes_none(made.form)
         self._undo.step = made
         return made
 
-    def _names_for(self, form: CallForm) -> tuple[str, ...]:
+    def _compensation_arguments(self, form: CallForm) -> tuple[str, ...]:
         names = tuple(form.signature.parameters)
         if not names:
             raise DefinitionError(
@@ -192,18 +192,18 @@ class Step(Generic[P, Out]):
             copy_context() or None,
         )
 
-    def _due(self, loop: FunctionLoop, request: StepRequest) -> Due | None:
+    def _register_compensation(self, loop: FunctionLoop, request: StepRequest) -> Compensation | None:
         """Register the compensation of a call and return it; None if the step has none."""
         undo, undoing = self._undo, self._undo.step
         if undoing is None:
             return None
 
-        async def take_back(output: str | None) -> object:
+        async def run_compensation(output: str | None) -> object:
             result = None if output is None else await self._read(loop, output, due.row)
             bound = await read_arguments()
             bound.apply_defaults()
             named = {name: bound.arguments[name] for name in undo.names}
-            return await undoing.undone(loop, (result,), named, request.call)
+            return await undoing.run_as_compensation(loop, (result,), named, request.call)
 
         async def read_arguments() -> inspect.BoundArguments:
             """Return the recorded arguments: a replay with new code might compute other ones."""
@@ -217,7 +217,7 @@ class Step(Generic[P, Out]):
             await self._read(loop, output, row)
             await read_arguments()
 
-        due = Due(f"step {self.name!r}", take_back, undo.takes_unknown, read=read)
+        due = Compensation(f"step {self.name!r}", run_compensation, undo.takes_unknown, read=read)
         return loop.saga.expect(due)
 
     async def _read(self, loop: FunctionLoop, output: str, row: int) -> Out:
@@ -228,7 +228,7 @@ class Step(Generic[P, Out]):
             loop.halt(f"what step {self.name!r} gave", row or None, error)
         return await loop.never()
 
-    async def undone(
+    async def run_as_compensation(
         self, loop: FunctionLoop, args: tuple[object, ...], kwargs: Mapping[str, object], call: str
     ) -> object:
         """Compensate a call with this step, in a durable function."""
@@ -251,17 +251,17 @@ class Step(Generic[P, Out]):
             )
         return attrs.evolve(self, **cast("Any", changes))
 
-    async def _recorded(self, loop: FunctionLoop, request: StepRequest) -> Out:
+    async def _run_recorded(self, loop: FunctionLoop, request: StepRequest) -> Out:
         future = loop.submit(request)
-        due = None if self._undo.step is None else self._due(loop, request)
+        due = None if self._undo.step is None else self._register_compensation(loop, request)
         # A compensation that needs the result must get it, so a cancellation does not stop such a step.
-        goes_on = due is not None and not due.takes_unknown
-        if due is not None and goes_on:
+        is_shielded = due is not None and not due.takes_unknown
+        if due is not None and is_shielded:
             due.future = future
         try:
-            output = await (asyncio.shield(future) if goes_on else future)
+            output = await (asyncio.shield(future) if is_shielded else future)
         except asyncio.CancelledError:
-            if due is None or not goes_on:
+            if due is None or not is_shielded:
                 loop.drop(request.call)
             else:
                 future.add_done_callback(lambda _: setattr(due, "row", loop.row))
@@ -278,7 +278,7 @@ class Step(Generic[P, Out]):
             loop.halt(f"what step {self.name!r} gave", loop.row, error)
         return await loop.never()
 
-    async def _called(self, *args: P.args, **kwargs: P.kwargs) -> Out:
+    async def _call_body(self, *args: P.args, **kwargs: P.kwargs) -> Out:
         if self.transaction is not None:
             raise NoTransactionError(
                 f"there is none outside of a workflow; call `{self.name}.body(connection, ...)` with one of your own"
@@ -287,12 +287,12 @@ class Step(Generic[P, Out]):
         return cast("Out", await result if inspect.isawaitable(result) else result)
 
     @property
-    def keeps_arguments(self) -> bool:
+    def records_arguments(self) -> bool:
         """Whether the arguments are recorded with the result, because the compensation takes some of them."""
         return bool(self._undo.names)
 
     @property
-    def undone_by(self) -> "Step[..., object] | None":
+    def compensation(self) -> "Step[..., object] | None":
         """The compensation of this step, if it has one."""
         return self._undo.step
 
@@ -343,7 +343,7 @@ class StepDecorator:
         """
         check_options(options, StepOptions, "step")
         all_options = {**self._options, **options}
-        return StepDecorator(all_options) if fn is None else _made(fn, all_options)
+        return StepDecorator(all_options) if fn is None else _make_step(fn, all_options)
 
     def in_transaction(self, fn: Callable[Concatenate[Db, P], R], /) -> Step[P, R]:
         """Make a step of a sync function that writes to the run's own store: `@step.in_transaction`.
@@ -358,10 +358,12 @@ class StepDecorator:
         Raises:
             DefinitionError: As `@step`; or the function is async, or its first parameter has another type.
         """
-        return cast("Step[P, R]", _made(fn, dict(self._options), in_transaction=True))
+        return cast("Step[P, R]", _make_step(fn, dict(self._options), in_transaction=True))
 
 
-def _made(fn: object, step_options: dict[str, object], *, in_transaction: bool = False) -> Step[Any, object]:
+def _make_step(
+    fn: object, step_options: dict[str, object], *, in_transaction: bool = False
+) -> Step[Any, object]:
     if not inspect.isroutine(fn) or not callable(fn):
         raise DefinitionError(f"a step is made of a function, or of a method of an object, not of {fn!r}")
     body = cast("Callable[..., object]", fn)
@@ -390,7 +392,7 @@ def _check_queue(what: str, options: Mapping[str, object]) -> None:
     check_limits(what, options.get("max_concurrency"), cast("Rate | None", options.get("rate_limit")))
 
 
-def step_of_anything(fn: Callable[[], object], name: str) -> Step[[], object]:
+def make_untyped_step(fn: Callable[[], object], name: str) -> Step[[], object]:
     """Return a step that calls a function. Without an annotation, the result is plain JSON."""
     form = CallForm(
         signature=inspect.Signature(),
@@ -410,16 +412,18 @@ def _output_form(fn: Callable[[], object]) -> Form:
     return form
 
 
-def compensating(undo: Step[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]) -> Due:
+def make_compensation(
+    undo: Step[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> Compensation:
     """Return a compensation that calls a step with these arguments. Raises TypeError or UnstorableValueError."""
     loop = loop_for("a compensation")
     text = undo.form.encode(args, kwargs)
 
     def take_back(_: str | None) -> Coroutine[Any, Any, object]:
         bound = undo.form.decode(text)
-        return undo.undone(loop, bound.args, bound.kwargs, "")
+        return undo.run_as_compensation(loop, bound.args, bound.kwargs, "")
 
-    return Due(f"compensation {undo.name!r}", take_back)
+    return Compensation(f"compensation {undo.name!r}", take_back)
 
 
 def _takes_none(form: CallForm) -> bool:

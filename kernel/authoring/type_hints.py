@@ -29,7 +29,7 @@ def hints_of(function: Callable[..., object], what: str, place: str) -> Mapping[
     try:
         return cast("dict[str, Form]", get_type_hints(function, include_extras=True))
     except Exception as error:  # noqa: BLE001  # an annotation is code, which may raise anything
-        name = _culprit(function)
+        name = _find_unreadable(function)
         if isinstance(error, NameError):
             where = "" if name is None else f"{_called(name)}: "
             raise DefinitionError(
@@ -44,7 +44,7 @@ def _called(name: str) -> str:
     return "what it gives" if name == "return" else f"parameter {name!r}"
 
 
-def _culprit(function: Callable[..., object]) -> str | None:
+def _find_unreadable(function: Callable[..., object]) -> str | None:
     """Return the name of the first annotation that can't be evaluated, if any."""
     annotations = cast("Mapping[str, object]", getattr(function, "__annotations__", {}))
     names = cast("dict[str, Any]", getattr(inspect.unwrap(function), "__globals__", {}))

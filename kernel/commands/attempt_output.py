@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Final, Literal
 import attrs
 
 from holdfast.kernel.commands.command import Command
-from holdfast.ports.attempt_output import Actor, AiCallKind, Scope
+from holdfast.ports.attempt_output import AiCallKind, AnnotationAuthor, AnnotationScope
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import parse
 from holdfast.ports.records import Micros, Payload
@@ -58,14 +58,14 @@ def _json(_: object, field: "attrs.Attribute[Any]", value: str) -> None:
         raise InvalidCommandError(f"{field.name} is no canonical JSON text: that is ASCII only")
 
 
-def _actor(_: object, field: "attrs.Attribute[Any]", value: Actor) -> None:
+def _actor(_: object, field: "attrs.Attribute[Any]", value: AnnotationAuthor) -> None:
     for part, text in (("kind", value.kind), ("id", value.id), ("version", value.version)):
         if fault := _fault(text, NAME_MAX, 0):
             raise InvalidCommandError(f"{field.name}.{part} is {text!r:.50}: {fault}")
 
 
 @frozen(kw_only=True)
-class NamedValue:
+class NewAnnotation:
     """One annotation to store."""
 
     name: str = attrs.field(validator=_text(NAME_MAX, 1))
@@ -73,7 +73,7 @@ class NamedValue:
     """The value as canonical JSON text."""
 
 
-def _several(_: object, field: "attrs.Attribute[Any]", value: tuple[NamedValue, ...]) -> None:
+def _several(_: object, field: "attrs.Attribute[Any]", value: tuple[NewAnnotation, ...]) -> None:
     if not value:
         return
     if len(value) > ANNOTATIONS_MAX:
@@ -83,7 +83,7 @@ def _several(_: object, field: "attrs.Attribute[Any]", value: tuple[NamedValue, 
         raise InvalidCommandError(f"{field.name}: a name is there twice; a name has one value at a time")
 
 
-named_values: Final = _several
+check_annotations: Final = _several
 """attrs validator: raises InvalidCommandError for more than `ANNOTATIONS_MAX` values or a repeated name."""
 
 
@@ -108,9 +108,9 @@ class RunAnnotate(Command[RunAnnotated]):
 
     type: ClassVar[Literal["run.annotate"]] = "run.annotate"
     run_id: str
-    annotations: tuple[NamedValue, ...] = attrs.field(validator=_several)
+    annotations: tuple[NewAnnotation, ...] = attrs.field(validator=_several)
     """At most `ANNOTATIONS_MAX`, each name once."""
-    actor: Actor = attrs.field(default=Actor(), validator=_actor)
+    actor: AnnotationAuthor = attrs.field(default=AnnotationAuthor(), validator=_actor)
     """The annotations' author."""
     reason: str = attrs.field(default="", validator=_text(REASON_MAX))
     key: str | None = attrs.field(default=None, validator=_text(255, 1))
@@ -131,9 +131,9 @@ class AnnotationOutput:
     name: str = attrs.field(validator=_text(NAME_MAX, 1))
     value: str = attrs.field(validator=_json)
     """The value as canonical JSON text."""
-    scope: Scope = Scope.ATTEMPT
+    scope: AnnotationScope = AnnotationScope.ATTEMPT
     """Whether it annotates the run, the stage, the map item or the attempt."""
-    actor: Actor = attrs.field(default=Actor(), validator=_actor)
+    actor: AnnotationAuthor = attrs.field(default=AnnotationAuthor(), validator=_actor)
     """The annotation's author."""
     reason: str = attrs.field(default="", validator=_text(REASON_MAX))
     key: str | None = attrs.field(default=None, validator=_text(255, 1))

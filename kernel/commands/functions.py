@@ -48,7 +48,7 @@ class ChildMessage:
 
 
 @frozen(kw_only=True)
-class Queued:
+class QueuedStepJob:
     """The job of a queued step: any worker that serves the queue and has the step can claim it."""
 
     queue: str
@@ -65,7 +65,7 @@ class Queued:
 
 
 @frozen(kw_only=True)
-class Recorded:
+class RowToRecord:
     """One history row that the driver of a durable function records. Which fields count depends on `type`."""
 
     type: RecordedType
@@ -97,7 +97,7 @@ class Recorded:
     """Signal or cancellation to send to a child run in the same transaction."""
     undoes: str | None = None
     """The call that a compensation undoes."""
-    queued: Queued | None = None
+    queued: QueuedStepJob | None = None
     """Job to add for a queued step."""
     job: int | None = None
     """`step.cancelled`: number of the job to delete, because the function no longer waits for its step."""
@@ -137,7 +137,7 @@ class JobRecord(Command[JobRecorded]):
     """Epoch under which the job was claimed."""
     seen: int
     """Number of the last history row that the driver has."""
-    rows: tuple[Recorded, ...] = ()
+    rows: tuple[RowToRecord, ...] = ()
     host: str = ""
     """Name of the worker's process and machine, for the history."""
     lost_attempts: int = 0

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import ClassVar, Literal
 
 from holdfast.kernel.commands.command import Command
-from holdfast.ports.persistence import Lane
+from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records import SUSPECT_AFTER, ClosePolicy, JobKind, Micros, PassOver, Payload, RunStatus
 from holdfast.ports.structs import frozen
 
@@ -46,17 +46,17 @@ class Attempt:
     @property
     def pass_over(self) -> PassOver:
         """Which jobs its session must not claim: beside a suspect no lost job, beside a lost job no suspect."""
-        return passed_over(self.lost_attempts)
+        return pass_over_for(self.lost_attempts)
 
 
-def passed_over(losses: int) -> PassOver:
+def pass_over_for(losses: int) -> PassOver:
     """Return which jobs must not run beside a job that was lost this many times."""
     if not losses:
         return PassOver.NOTHING
     return PassOver.LOST if losses >= SUSPECT_AFTER else PassOver.SUSPECTS
 
 
-def passed_over_beside(held: Iterable[Attempt]) -> PassOver:
+def combine_pass_over(held: Iterable[Attempt]) -> PassOver:
     """Return which jobs a session that holds these attempts leaves to others when it claims."""
     wanted = {attempt.pass_over for attempt in held}
     return next((one for one in (PassOver.LOST, PassOver.SUSPECTS) if one in wanted), PassOver.NOTHING)
@@ -82,12 +82,12 @@ class JobClaim(Command[JobsClaimed]):
 
     type: ClassVar[Literal["job.claim"]] = "job.claim"
     session: str
-    lanes: tuple[Lane, ...]
+    queue_claims: tuple[QueueClaim, ...]
     """Queues to claim from, each with the definitions that the session has and its own limit."""
     limit: int
     """Most jobs over all queues."""
     pass_over: PassOver = PassOver.NOTHING
-    """Jobs to leave to others because of what the session already holds: see `passed_over_beside`."""
+    """Jobs to leave to others because of what the session already holds: see `combine_pass_over`."""
 
 
 IgnoredReason = Literal[
@@ -213,7 +213,7 @@ class ConditionEvaluated:
 
 
 @frozen(kw_only=True)
-class Suspended:
+class StageSuspended:
     """Outcome: the body submitted external work, and its stage is suspended until a check finds the work done."""
 
     tag: ClassVar[str] = "suspended"
@@ -228,7 +228,7 @@ class Suspended:
 
 
 @frozen(kw_only=True)
-class NotReady:
+class PollNotReady:
     """Outcome: the external work is not done. Leaves no history row."""
 
     tag: ClassVar[str] = "not_ready"
@@ -343,8 +343,8 @@ Outcome = (
     | QueuedStepCompleted
     | QueuedStepFailed
     | ConditionEvaluated
-    | Suspended
-    | NotReady
+    | StageSuspended
+    | PollNotReady
     | Cancelled
     | ChildRunStarted
     | FunctionWaiting
@@ -369,7 +369,7 @@ class AttemptOutput:
 
 
 @frozen(kw_only=True)
-class Published:
+class PublishedEvent:
     """An event that a body publishes."""
 
     type: str
@@ -423,7 +423,7 @@ class JobSettle(Command[JobSettled]):
     """Attempt output that no heartbeat has sent yet."""
     take_next: str | None = None
     """Session that claims the run's next job at once, if that is for the same queue. Ignored if the session is dead."""
-    events: tuple[Published, ...] = ()
+    events: tuple[PublishedEvent, ...] = ()
     """Events that a completed body publishes. They are stored if its output is."""
     received: tuple[int, ...] = ()
     """Numbers of the rows whose messages the function has received since it last reported them."""
@@ -453,7 +453,7 @@ class JobRelease(Command[JobReleased]):
 
 
 @frozen(kw_only=True)
-class HeldAttempt:
+class AttemptReport:
     """An attempt that a worker runs, with its new output."""
 
     job: str
@@ -480,12 +480,12 @@ class JobHeartbeat(Command[JobsHeld]):
     """
 
     type: ClassVar[Literal["job.heartbeat"]] = "job.heartbeat"
-    attempts: tuple[HeldAttempt, ...]
+    attempts: tuple[AttemptReport, ...]
 
 
 @frozen(kw_only=True)
-class SilentReaped:
-    """Reply to `JobReapSilent`."""
+class UnresponsiveReaped:
+    """Reply to `JobReapUnresponsive`."""
 
     freed: int
     """How many jobs will be tried again."""
@@ -494,10 +494,10 @@ class SilentReaped:
 
 
 @frozen(kw_only=True)
-class JobReapSilent(Command[SilentReaped]):
+class JobReapUnresponsive(Command[UnresponsiveReaped]):
     """Command to fail attempts that missed their heartbeat timeout, with the code `heartbeat_timeout`."""
 
-    type: ClassVar[Literal["job.reap_silent"]] = "job.reap_silent"
+    type: ClassVar[Literal["job.reap_unresponsive"]] = "job.reap_unresponsive"
     grace: Micros = 0
     """Microseconds by which a heartbeat must be overdue."""
     limit: int = 500

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 import attrs
 
-from holdfast.kernel.commands.attempt_output import NamedValue, named_values
+from holdfast.kernel.commands.attempt_output import NewAnnotation, check_annotations
 from holdfast.kernel.commands.command import Command
 from holdfast.kernel.commands.jobs import ChannelMessage, Failure
 from holdfast.kernel.pipelines.plan import RetryPolicy, RetryRule
@@ -83,7 +83,7 @@ class RunCreate(Command[RunCreated]):
     priority: int = 0
     attributes: str | None = None
     """JSON text of an object of strings, by which runs are found."""
-    annotations: tuple[NamedValue, ...] = attrs.field(default=(), validator=named_values)
+    annotations: tuple[NewAnnotation, ...] = attrs.field(default=(), validator=check_annotations)
     start_at: Micros | None = None
     """Instant before which the run stays pending."""
     deadline: Micros | None = None
@@ -320,7 +320,7 @@ class RunRepair(Command[RunRepaired]):
     """Most runs that are checked."""
     run: str | None = None
     """Key of the only run to repair. It is compared with its whole history, and loses jobs that it does not need."""
-    tell: bool = False
+    redeliver: bool = False
     """With `run`, if it has ended: deliver its result to its parent once more, as the delivery may have been lost."""
 
 

@@ -105,7 +105,7 @@ class OutboxFlush(Command[OutboxFlushed]):
 
 
 @frozen(kw_only=True)
-class Delivered:
+class StreamProgress:
     """Progress of a stream: the sink accepted the events of a run up to a row."""
 
     run: str
@@ -115,7 +115,7 @@ class Delivered:
 
 
 @frozen(kw_only=True)
-class Refused:
+class StreamFailure:
     """Failure of a stream: the sink accepted the events of a run up to a row, and failed at a later one."""
 
     run: str
@@ -156,8 +156,8 @@ class OutboxSettle(Command[OutboxSettled]):
     """`registration` of the reply to `OutboxFlush`."""
     holder: str
     """`holder` of the same reply."""
-    delivered: tuple[Delivered, ...] = ()
-    refused: tuple[Refused, ...] = ()
+    delivered: tuple[StreamProgress, ...] = ()
+    refused: tuple[StreamFailure, ...] = ()
     untouched: tuple[str, ...] = ()
     """Keys of runs whose streams are released without an attempt to send."""
     took: bool = False

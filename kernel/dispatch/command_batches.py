@@ -17,11 +17,11 @@ from holdfast.kernel.commands import (
     JobRecord,
     JobSettle,
     MapExpanded,
-    NotReady,
+    PollNotReady,
     QueuedStepCompleted,
     QueuedStepFailed,
     RunCreate,
-    Suspended,
+    StageSuspended,
 )
 from holdfast.ports.records import Payload
 
@@ -67,7 +67,7 @@ def _weight(command: Command[Any]) -> int:
                 return reported_size + _size(output)
             case Completed(output=output):
                 return reported_size + _size(output) + sum(_size(event.payload) for event in command.events)
-            case Suspended(state=output) | ChildRunStarted(input=output) | ContinuedAsNew(input=output):
+            case StageSuspended(state=output) | ChildRunStarted(input=output) | ContinuedAsNew(input=output):
                 return reported_size + _size(output)
             case MapExpanded(items=items):
                 return reported_size + sum(map(_size, items))
@@ -80,7 +80,7 @@ def _weight(command: Command[Any]) -> int:
                 )
             case QueuedStepFailed(error=error):
                 return reported_size + len(error)
-            case ConditionEvaluated() | NotReady() | Cancelled() | FunctionWaiting():
+            case ConditionEvaluated() | PollNotReady() | Cancelled() | FunctionWaiting():
                 return reported_size
     return _size(command.input) if isinstance(command, RunCreate) else 0
 

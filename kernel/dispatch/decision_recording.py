@@ -8,26 +8,26 @@ import attrs
 from holdfast.kernel.commands import Command
 from holdfast.kernel.commands.codec import command_data, from_data, to_data
 from holdfast.kernel.pipelines.plan import Plan, plan_from_json
-from holdfast.kernel.runs.rerun_plan import Past
+from holdfast.kernel.runs.rerun_plan import StageHistory
 from holdfast.kernel.state import (
-    Claimable,
-    DeadLettered,
+    ClaimableJobs,
+    DeadLetteredStreams,
     Decision,
-    Due,
+    DueJobs,
     DueStreams,
-    Expired,
-    Found,
-    HeartbeatOverdue,
-    Lost,
-    MissingJobs,
-    Overdue,
+    ExpiredSessions,
+    JobsWithOverdueHeartbeats,
+    LostJobs,
+    OverdueRuns,
     RunRemains,
+    RunsMissingJobs,
+    RunsWithUndeliveredRows,
     Search,
+    SearchResult,
     State,
-    UndeliveredRows,
     WaitingJobs,
     WaitingRuns,
-    Wakeable,
+    WakeableJobs,
 )
 from holdfast.ports.attempt_output import Annotation
 from holdfast.ports.changes import Change
@@ -55,19 +55,19 @@ from holdfast.ports.transport import Hint
 from holdfast.ports.working_set import Tables
 
 _SEARCHES: Final[dict[str, type[Search]]] = {
-    "claimable_jobs": Claimable,
-    "dead_lettered_streams": DeadLettered,
-    "due_jobs": Due,
+    "claimable_jobs": ClaimableJobs,
+    "dead_lettered_streams": DeadLetteredStreams,
+    "due_jobs": DueJobs,
     "due_streams": DueStreams,
-    "expired_sessions": Expired,
-    "jobs_of_dead_sessions": Lost,
-    "jobs_with_overdue_heartbeats": HeartbeatOverdue,
-    "runs_missing_jobs": MissingJobs,
-    "runs_past_their_deadline": Overdue,
-    "runs_with_undelivered_rows": UndeliveredRows,
+    "expired_sessions": ExpiredSessions,
+    "jobs_of_dead_sessions": LostJobs,
+    "jobs_with_overdue_heartbeats": JobsWithOverdueHeartbeats,
+    "runs_missing_jobs": RunsMissingJobs,
+    "runs_past_their_deadline": OverdueRuns,
+    "runs_with_undelivered_rows": RunsWithUndeliveredRows,
     "waiting_jobs": WaitingJobs,
     "waiting_runs": WaitingRuns,
-    "wakeable_jobs": Wakeable,
+    "wakeable_jobs": WakeableJobs,
 }
 _TAGS: Final = {kind: tag for tag, kind in _SEARCHES.items()}
 
@@ -87,7 +87,7 @@ class Recording:
         return canonical(attrs.asdict(self))
 
 
-class _Drawn:
+class _RecordingIds:
     """Source of ids that records the ids it passes on."""
 
     def __init__(self, inner: Ids) -> None:
@@ -99,7 +99,7 @@ class _Drawn:
         return self.drawn[-1]
 
 
-class _Replayed:
+class _RecordedIds:
     """Source of ids that returns recorded ids."""
 
     def __init__(self, ids: tuple[str, ...]) -> None:
@@ -118,7 +118,7 @@ def recorded(
 ) -> tuple[Decision[Any], Recording]:
     """Decide, and return the decision with its recording."""
     before = state_json(state)
-    drawn = _Drawn(ids)
+    drawn = _RecordingIds(ids)
     decision = decide(state, command, now, drawn)
     recording = Recording(
         state=before,
@@ -142,7 +142,7 @@ def decided_again(recording: Recording) -> str:
     command = command_from(parse(recording.command))
     rule = RULES[type(command)]
     state = state_from(recording.state)
-    return decision_json(rule.decide(state, command, recording.now, _Replayed(recording.ids)))
+    return decision_json(rule.decide(state, command, recording.now, _RecordedIds(recording.ids)))
 
 
 def decision_json(decision: Decision[Any]) -> str:
@@ -159,31 +159,33 @@ def decision_json(decision: Decision[Any]) -> str:
 def state_json(state: State) -> str:
     """Return as canonical JSON what a decision can see of a state."""
     tables = state.tables
-    annotation_keys = [[run, key, sorted(names)] for (run, key), names in sorted(tables.said_keys.items())]
+    annotation_keys = [
+        [run, key, sorted(names)] for (run, key), names in sorted(tables.annotation_keys.items())
+    ]
     annotations = [to_data(one) for of_run in tables.annotations.values() for one in of_run]
-    unseen = {run: [to_data(row) for row in rows] for run, rows in sorted(state.unseen.items())}
+    unseen = {run: [to_data(row) for row in rows] for run, rows in sorted(state.new_rows.items())}
     messages = [[run, to_data(row)] for (run, _), row in sorted(state.messages.items())]
     histories = {run: [to_data(row) for row in rows] for run, rows in sorted(state.histories.items())}
     steps = {run: [to_data(row) for row in rows] for run, rows in sorted(state.steps.items())}
     suspensions = [to_data(row) for row in state.suspensions.values()]
     run_remains = [
-        [*name, {**cast("dict[str, object]", to_data(left)), "unheard": sorted(left.unheard)}]
+        [*name, {**cast("dict[str, object]", to_data(left)), "lagging_sinks": sorted(left.lagging_sinks)}]
         for name, left in sorted(state.run_remains.items())
     ]
     return canonical(
         {
-            **({"said_keys": annotation_keys} if annotation_keys else {}),
-            **({"said": annotations} if annotations else {}),
+            **({"annotation_keys": annotation_keys} if annotation_keys else {}),
+            **({"annotations": annotations} if annotations else {}),
             **({"suspensions": suspensions} if suspensions else {}),
-            **({"leavings": run_remains} if run_remains else {}),
+            **({"run_remains": run_remains} if run_remains else {}),
             **({"steps": steps} if steps else {}),
-            **({"unseen": unseen} if unseen else {}),
+            **({"new_rows": unseen} if unseen else {}),
             **({"messages": messages} if messages else {}),
             **({"histories": histories} if histories else {}),
             "runs": to_data(list(tables.runs.values()), list[Run]),
             "jobs": to_data(list(tables.all_jobs()), list[Job]),
             "sessions": to_data(list(tables.sessions.values()), list[Session]),
-            "duties": to_data(list(tables.duties.values()), list[LeaderLease]),
+            "leaders": to_data(list(tables.leaders.values()), list[LeaderLease]),
             "sinks": to_data(list(tables.sinks.values()), list[Sink]),
             "streams": to_data(list(tables.streams.values()), list[Stream]),
             "replies": to_data(list(tables.replies.values()), list[IdempotencyReply]),
@@ -197,14 +199,14 @@ def state_json(state: State) -> str:
                 [_TAGS[type(search)], to_data(search), to_data(found)]
                 for search, found in state.found.items()
             ],
-            "past": to_data(state.past, dict[str, Past] | None),
+            "past": to_data(state.past, dict[str, StageHistory] | None),
             "completed": [to_data(row) for rows in state.completed.values() for row in rows],
             "slots": [list(slot) for slot in sorted(tables.slots)],
-            "used": [[*slot, number] for slot, number in sorted(state.used.items())],
+            "used_slots": [[*slot, number] for slot, number in sorted(state.used_slots.items())],
             **({"rates": to_data(list(tables.rates.values()), list[RateWindow])} if tables.rates else {}),
             **(
-                {"rated": [[*rate, number] for rate, number in sorted(state.rated.items())]}
-                if state.rated
+                {"queued_by_rate": [[*rate, number] for rate, number in sorted(state.queued_by_rate.items())]}
+                if state.queued_by_rate
                 else {}
             ),
         }
@@ -224,16 +226,16 @@ def state_from(text: str) -> State:
     for job in from_data(data["jobs"], list[Job]):
         tables.put_job(job)
     tables.sessions = {session.id: session for session in from_data(data["sessions"], list[Session])}
-    tables.duties = {lease.name: lease for lease in from_data(data["duties"], list[LeaderLease])}
+    tables.leaders = {lease.name: lease for lease in from_data(data["leaders"], list[LeaderLease])}
     # Older recordings have no sinks.
     tables.sinks = {sink.key: sink for sink in from_data(data.get("sinks", []), list[Sink])}
     tables.streams = {stream.key: stream for stream in from_data(data.get("streams", []), list[Stream])}
     tables.replies = {
         (reply.namespace, reply.key): reply for reply in from_data(data["replies"], list[IdempotencyReply])
     }
-    annotation_keys = cast("list[tuple[str, str, list[str]]]", data.get("said_keys", []))
-    tables.said_keys = {(run, key): set(names) for run, key, names in annotation_keys}
-    for one in from_data(data.get("said", []), list[Annotation]):
+    annotation_keys = cast("list[tuple[str, str, list[str]]]", data.get("annotation_keys", []))
+    tables.annotation_keys = {(run, key): set(names) for run, key, names in annotation_keys}
+    for one in from_data(data.get("annotations", []), list[Annotation]):
         tables.annotations.setdefault(one.run, []).append(one)
     tables.slots = {SlotName(*slot) for slot in data.get("slots", ())}
     tables.plans = {plan.fingerprint: plan for plan in from_data(data["stored"], list[PlanRow])}
@@ -244,18 +246,22 @@ def state_from(text: str) -> State:
     state.tables = tables
     state.plans = {name: plan_from_json(plan) for name, plan in data["plans"].items()}
     state.stored_plans = frozenset(data["stored_plans"])
-    state.past = None if data.get("past") is None else from_data(data["past"], dict[str, Past])
+    state.past = None if data.get("past") is None else from_data(data["past"], dict[str, StageHistory])
     state.run_remains = {
         RunName(namespace, name): from_data(left, RunRemains)
-        for namespace, name, left in data.get("leavings", ())
+        for namespace, name, left in data.get("run_remains", ())
     }
     windows = from_data(data.get("rates", []), list[RateWindow])
     tables.rates = {window.rate_name: window for window in windows}
-    state.rated = {RateName(namespace, name): number for namespace, name, number in data.get("rated", ())}
-    state.used = {SlotName(namespace, name): number for namespace, name, number in data.get("used", ())}
+    state.queued_by_rate = {
+        RateName(namespace, name): number for namespace, name, number in data.get("queued_by_rate", ())
+    }
+    state.used_slots = {
+        SlotName(namespace, name): number for namespace, name, number in data.get("used_slots", ())
+    }
     for kind, search, found in data["found"]:
-        state.found[_search(kind, search)] = from_data(found, Found)
-    state.unseen = from_data(data.get("unseen", {}), dict[str, list[HistoryRow]])
+        state.found[_search(kind, search)] = from_data(found, SearchResult)
+    state.new_rows = from_data(data.get("new_rows", {}), dict[str, list[HistoryRow]])
     for run, message in data.get("messages", ()):
         unread = from_data(message, HistoryRow)
         state.messages[run, unread.number] = unread

@@ -4,16 +4,16 @@ from collections.abc import Iterator
 
 from holdfast.kernel.history.reader import last_row_of
 from holdfast.kernel.runs.forks import open_children
-from holdfast.kernel.runs.rerun_plan import Past
+from holdfast.kernel.runs.rerun_plan import StageHistory
 from holdfast.kernel.runs.stored_starts import plan_of_start
-from holdfast.kernel.state import Overdue, Reads, RunRemains, State
+from holdfast.kernel.state import OverdueRuns, Reads, RunRemains, State
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.records import (
-    NOTED_ROWS,
-    PAID_ROWS,
+    CANCELLATION_OUTCOMES,
     STAGE_EXPANDED,
     STAGE_FAILED,
+    STAGE_OUTCOMES,
     STAGE_SUSPENDED,
     STAGE_TESTED,
     START_RECEIVED,
@@ -28,7 +28,7 @@ from holdfast.ports.references import KeptRows
 
 def read_whole(tx: Transaction, state: State, whole: set[str]) -> None:
     """Read the outcomes of stages and queued steps of these runs, as far as a repair needs them to recreate jobs."""
-    types = (*NOTED_ROWS, *PAID_ROWS, STAGE_EXPANDED, STAGE_TESTED)
+    types = (*STAGE_OUTCOMES, *CANCELLATION_OUTCOMES, STAGE_EXPANDED, STAGE_TESTED)
     for row in tx.completed(sorted(whole), types=types):
         state.completed.setdefault(row.run, []).append(row)
     wanted = list(_suspended_without_job(state, whole))
@@ -42,7 +42,7 @@ def read_past(tx: Transaction, state: State, names: set[RunName]) -> None:
     if not names:
         return
     keys = sorted(state.tables.newest[name] for name in names if name in state.tables.newest)
-    state.past = past = {key: Past() for key in keys}
+    state.past = past = {key: StageHistory() for key in keys}
     if keys:
         for rows in tx.node_rows(keys):
             past[rows.run].add(rows)
@@ -86,7 +86,7 @@ def read_messages(tx: Transaction, state: State, needs: list[Reads]) -> set[str]
     keys = {newest.get(one, "") if isinstance(one, RunName) else one for one in named}
     by_start = {key for reads in needs for key in reads.kept_starts}
     by_start.update(
-        key for search, found in state.found.items() if isinstance(search, Overdue) for key in found.runs
+        key for search, found in state.found.items() if isinstance(search, OverdueRuns) for key in found.runs
     )
     wanted: list[tuple[str, tuple[str, int]]] = []
     for key in sorted((keys | by_start) & tables.runs.keys()):
@@ -126,7 +126,7 @@ def read_run_remains(tx: Transaction, state: State, names: set[RunName]) -> None
         places = [StreamKey(sink.key, key) for sink in of_namespace for key in of_names]
         for stream in tx.streams(places):
             streams.setdefault(stream.run, []).append(stream)
-        for head in tx.unheard(namespace, [sink.name for sink in of_namespace], of_names):
+        for head in tx.undelivered_heads(namespace, [sink.name for sink in of_namespace], of_names):
             undelivered.setdefault(head.run, set()).add(head.sink)
     for name, of_name in generations.items():
         payloads = (inputs.get(key) for key in of_name)
@@ -135,7 +135,7 @@ def read_run_remains(tx: Transaction, state: State, names: set[RunName]) -> None
             inputs=tuple({payload.blob: None for payload in payloads if payload and payload.blob}),
             streams=tuple(stream for key in of_name for stream in streams.get(key, ())),
             has_deliveries=any(key in with_jobs for key in of_name),
-            unheard=frozenset(sink for key in of_name for sink in undelivered.get(key, ())),
+            lagging_sinks=frozenset(sink for key in of_name for sink in undelivered.get(key, ())),
             sinks={sink.key: sink.name for sink in sinks},
         )
 
@@ -150,8 +150,8 @@ def read_annotation_keys(tx: Transaction, state: State, needs: list[Reads]) -> N
     }
     wanted = sorted((run, key) for run, key in requested if run is not None)
     if wanted:
-        for run, key, name in tx.said_keys(wanted):
-            state.tables.said_keys.setdefault((run, key), set()).add(name)
+        for run, key, name in tx.annotation_keys(wanted):
+            state.tables.annotation_keys.setdefault((run, key), set()).add(name)
 
 
 def read_annotations(tx: Transaction, state: State, needs: list[Reads]) -> None:

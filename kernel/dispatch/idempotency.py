@@ -28,7 +28,7 @@ def _fingerprint(command: Command[Any]) -> str:
     return hashlib.sha256(fingerprint_text(command).encode()).hexdigest()
 
 
-def replayed(state: State, command: Command[Any]) -> object | None:
+def stored_reply(state: State, command: Command[Any]) -> object | None:
     """Return the stored reply to a command with this idempotency key, or None.
 
     IdempotencyConflictError if the key was used for another command.

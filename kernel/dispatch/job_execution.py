@@ -11,9 +11,9 @@ from holdfast.kernel.commands import (
     JobExecuted,
     JobSettle,
     JobSettled,
-    NotReady,
+    PollNotReady,
     QueuedStepFailed,
-    Suspended,
+    StageSuspended,
 )
 
 BLOCKED_CLAIM: Final = JobClaimed(attempt=None, ignored="paused")
@@ -43,7 +43,7 @@ def _status(
     match settle.outcome:
         case Failed() | QueuedStepFailed():
             return "failed" if settled.retry_at is None else "retrying"
-        case Suspended() | NotReady() | ChildRunStarted() | FunctionWaiting() | Blocked():
+        case StageSuspended() | PollNotReady() | ChildRunStarted() | FunctionWaiting() | Blocked():
             return "suspended"
         case _:
             return "completed"

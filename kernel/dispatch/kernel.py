@@ -74,7 +74,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.dispatch.command_batches import batches_of
 from holdfast.kernel.dispatch.command_bounds import check_texts
 from holdfast.kernel.dispatch.decision_recording import Recording, recorded
-from holdfast.kernel.dispatch.idempotency import check_key, replayed, reply_of
+from holdfast.kernel.dispatch.idempotency import check_key, reply_of, stored_reply
 from holdfast.kernel.dispatch.job_execution import BLOCKED_CLAIM, executed, ignored
 from holdfast.kernel.dispatch.loader import load
 from holdfast.kernel.dispatch.storage_refusals import without_value
@@ -114,7 +114,7 @@ SINKS_KNOWN_FOR: Final = 15.0
 """Seconds for which the list of sinks is cached. It must be far less than `KNOWN_EVERYWHERE`, which is a minute."""
 
 Answer: TypeAlias = object | CommandError
-Around: TypeAlias = Callable[
+DispatchWrapper: TypeAlias = Callable[
     [Sequence[Command[Any]], Callable[[Sequence[Command[Any]]], list[Answer]]], list[Answer]
 ]
 """A wrapper of dispatches: gets commands and a function that carries them out, and returns the replies."""
@@ -162,7 +162,7 @@ class Kernel:
         plans: Iterable[Plan] = (),
         executor: Executor | None = None,
         recorder: Callable[[Recording], None] | None = None,
-        around: Around | None = None,
+        around: DispatchWrapper | None = None,
         after: Callable[[Sequence[Change]], None] | None = None,
         blocked: Callable[[BlockedRun], None] | None = None,
     ) -> None:
@@ -398,7 +398,7 @@ class Kernel:
         state.current_run = None
         try:
             check_key(command)
-            known = replayed(state, command)
+            known = stored_reply(state, command)
             if known is not None:
                 return known
             decision = self._decide(state, command, now)

@@ -14,32 +14,32 @@ from holdfast.kernel.dispatch.history_loader import (
     read_run_remains,
     read_whole,
 )
-from holdfast.kernel.dispatch.read_set import Wanted
+from holdfast.kernel.dispatch.read_set import ReadSet
 from holdfast.kernel.history.reader import last_row_of
-from holdfast.kernel.limits.concurrency import holders
+from holdfast.kernel.limits.concurrency import count_used_slots
 from holdfast.kernel.limits.rates import free_starts, queued_rates
 from holdfast.kernel.pipelines.plan import plan_from_json
 from holdfast.kernel.pipelines.plan_cache import PlanCache
 from holdfast.kernel.pipelines.progress import driver_of
 from holdfast.kernel.state import (
     NOTHING,
-    Claimable,
-    DeadLettered,
-    Due,
+    ClaimableJobs,
+    DeadLetteredStreams,
+    DueJobs,
     DueStreams,
-    Expired,
-    Found,
-    HeartbeatOverdue,
-    Lost,
-    MissingJobs,
-    Overdue,
+    ExpiredSessions,
+    JobsWithOverdueHeartbeats,
+    LostJobs,
+    OverdueRuns,
     Reads,
+    RunsMissingJobs,
+    RunsWithUndeliveredRows,
     Search,
+    SearchResult,
     State,
-    UndeliveredRows,
     WaitingJobs,
     WaitingRuns,
-    Wakeable,
+    WakeableJobs,
     slot_place,
 )
 from holdfast.ports.json import canonical
@@ -73,7 +73,7 @@ def load(
     `known_plans` is a cache of plans, which never change. Plans read here are added to it.
     """
     all_needs = [reads for reads in needs if reads is not NOTHING]
-    wanted = Wanted()
+    wanted = ReadSet()
     for reads in all_needs:
         wanted.add(reads)
         if reads.search is None:
@@ -82,7 +82,7 @@ def load(
         if found is None:
             found = _search(tx, state.tables, reads, reads.search, now)
             if state.excluded and not (
-                isinstance(reads.search, MissingJobs) and reads.search.run is not None
+                isinstance(reads.search, RunsMissingJobs) and reads.search.run is not None
             ):
                 found = _exclude(found, state.excluded)
             state.found[reads.search] = found
@@ -100,7 +100,7 @@ def load(
     read_annotation_keys(tx, state, all_needs)
     read_annotations(tx, state, all_needs)
     if wanted.leader_leases:
-        state.tables.duties.update((lease.name, lease) for lease in tx.duties(sorted(wanted.leader_leases)))
+        state.tables.leaders.update((lease.name, lease) for lease in tx.leaders(sorted(wanted.leader_leases)))
     _sinks(tx, state, all_needs)
     read_past(tx, state, wanted.past)
     read_run_remains(tx, state, wanted.run_remains)
@@ -109,7 +109,7 @@ def load(
     _unseen(tx, state, all_needs)
 
 
-def _exclude(found: Found, excluded: frozenset[str]) -> Found:
+def _exclude(found: SearchResult, excluded: frozenset[str]) -> SearchResult:
     """Return the result of a search without the runs that have unreadable rows, and without their jobs."""
     return attrs.evolve(
         found,
@@ -118,62 +118,62 @@ def _exclude(found: Found, excluded: frozenset[str]) -> Found:
     )
 
 
-def _search(tx: Transaction, tables: Tables, reads: Reads, search: Search, now: Micros) -> Found:
+def _search(tx: Transaction, tables: Tables, reads: Reads, search: Search, now: Micros) -> SearchResult:
     match search:
-        case Claimable(namespace, lanes, limit, pass_over):
+        case ClaimableJobs(namespace, queue_claims, limit, pass_over):
             (session,) = reads.sessions
-            claimable = tx.claimable_by(session, namespace, lanes, limit, pass_over=pass_over)
+            claimable = tx.claimable_by(session, namespace, queue_claims, limit, pass_over=pass_over)
             for job in claimable.jobs:
                 tables.put_job(job)
             tables.sessions.update((one.id, one) for one in claimable.sessions)
-            return Found(jobs=tuple(job.key for job in claimable.jobs))
-        case Due(limit, kind):
+            return SearchResult(jobs=tuple(job.key for job in claimable.jobs))
+        case DueJobs(limit, kind):
             jobs = tx.due(now, limit, kind=kind)
             for job in jobs:
                 tables.put_job(job)
-            return Found(jobs=tuple(job.key for job in jobs))
-        case Expired(grace, limit):
+            return SearchResult(jobs=tuple(job.key for job in jobs))
+        case ExpiredSessions(grace, limit):
             sessions = tx.expired_sessions(now - grace, limit)
             tables.sessions.update((session.id, session) for session in sessions)
-            return Found(sessions=tuple(session.id for session in sessions))
-        case Wakeable():
-            return Found(jobs=tuple(_wakeable(tx, search)))
-        case Lost(limit):
-            return Found(jobs=tuple(tx.lost_jobs(limit)))
-        case HeartbeatOverdue(grace, limit):
-            return Found(jobs=tuple(tx.silent_jobs(now - grace, limit)))
-        case MissingJobs(run=str(key)):
-            return Found(runs=(key,), checked=1)
-        case MissingJobs(after, limit):
+            return SearchResult(sessions=tuple(session.id for session in sessions))
+        case WakeableJobs():
+            return SearchResult(jobs=tuple(_wakeable(tx, search)))
+        case LostJobs(limit):
+            return SearchResult(jobs=tuple(tx.lost_jobs(limit)))
+        case JobsWithOverdueHeartbeats(grace, limit):
+            return SearchResult(jobs=tuple(tx.heartbeat_overdue_jobs(now - grace, limit)))
+        case RunsMissingJobs(run=str(key)):
+            return SearchResult(runs=(key,), checked=1)
+        case RunsMissingJobs(after, limit):
             keys = tx.active_runs(after, limit)
-            incomplete = tx.unsound_runs(keys) if keys else ()
+            incomplete = tx.runs_missing_jobs(keys) if keys else ()
             following = keys[-1] if keys and len(keys) == limit else None
-            return Found(
+            return SearchResult(
                 runs=tuple(incomplete), checked=len(keys), next=following, has_deliveries=tx.has_deliveries()
             )
         case DueStreams(namespace, sink, limit):
             return _found_streams(tables, tx.due_streams(SinkName(namespace, sink), now, limit))
-        case DeadLettered(namespace, sink, run_id, limit):
-            return _found_streams(tables, tx.parked_streams(namespace, sink, run_id, limit))
-        case UndeliveredRows(namespace, sinks, after, limit):
+        case DeadLetteredStreams(namespace, sink, run_id, limit):
+            return _found_streams(tables, tx.dead_lettered_streams(namespace, sink, run_id, limit))
+        case RunsWithUndeliveredRows(namespace, sinks, after, limit):
             keys = tx.run_keys(after, limit)
-            undelivered = tx.unheard(namespace, sinks, keys) if keys else ()
+            undelivered = tx.undelivered_heads(namespace, sinks, keys) if keys else ()
             following = keys[-1] if keys and len(keys) == limit else None
-            return Found(news=tuple(undelivered), checked=len(keys), next=following)
+            return SearchResult(stream_heads=tuple(undelivered), checked=len(keys), next=following)
         case WaitingRuns(keys=keys, limit=limit):
             wanted, following = _wanted(tx, Waiting.RUNS, search, now)
             runs = tx.first_pending(wanted) if wanted else ()
             due = () if keys else tx.due_runs(now, limit)
-            return Found(runs=(*runs, *due), next=following)
+            return SearchResult(runs=(*runs, *due), next=following)
         case WaitingJobs():
             wanted, following = _wanted(tx, Waiting.JOBS, search, now)
             limited = tx.first_limited(wanted) if wanted else ()
-            return Found(jobs=tuple(limited), next=following)
-        case Overdue(limit):
-            return Found(runs=tuple(tx.overdue_runs(now, limit)))
+            return SearchResult(jobs=tuple(limited), next=following)
+        case OverdueRuns(limit):
+            return SearchResult(runs=tuple(tx.overdue_runs(now, limit)))
 
 
-def _wakeable(tx: Transaction, search: Wakeable) -> Sequence[JobKey]:
+def _wakeable(tx: Transaction, search: WakeableJobs) -> Sequence[JobKey]:
     if search.key is None:
         assert search.run_id is not None
         assert search.stage is not None
@@ -188,7 +188,7 @@ def _sinks(tx: Transaction, state: State, needs: list[Reads]) -> None:
         return
     tables = state.tables
     locked = {name for reads in needs if reads.locks_sinks for name in reads.sinks}
-    plain = {name for reads in needs if not _found_nothing(state, reads) for name in reads.sinks} - locked
+    plain = {name for reads in needs if not _is_search_empty(state, reads) for name in reads.sinks} - locked
     for names, lock in ((locked, True), (plain, False)):
         if names:
             tables.sinks.update((sink.key, sink) for sink in tx.sinks(sorted(names), lock=lock))
@@ -197,9 +197,9 @@ def _sinks(tx: Transaction, state: State, needs: list[Reads]) -> None:
         tables.streams.update((stream.key, stream) for stream in tx.streams(sorted(streams)))
 
 
-def _found_streams(tables: Tables, streams: Sequence[Stream]) -> Found:
+def _found_streams(tables: Tables, streams: Sequence[Stream]) -> SearchResult:
     tables.streams.update((stream.key, stream) for stream in streams)
-    return Found(streams=tuple(stream.key for stream in streams))
+    return SearchResult(streams=tuple(stream.key for stream in streams))
 
 
 def _wanted(
@@ -256,7 +256,7 @@ def _rates(tx: Transaction, state: State, needs: list[Reads]) -> None:
     names: set[RateName] = set()
     places: dict[RateName, SlotPlace] = {}
     for search, found in state.found.items():
-        if isinstance(search, Claimable | WaitingJobs):
+        if isinstance(search, ClaimableJobs | WaitingJobs):
             rates = {
                 job.rate for job in map(tables.job, found.jobs) if job is not None and job.rate is not None
             }
@@ -272,7 +272,9 @@ def _rates(tx: Transaction, state: State, needs: list[Reads]) -> None:
     if places:
         queued = tx.rated_jobs(sorted(places.values()))
         known = queued_rates(tables)
-        state.rated.update((rate, queued.get(place, 0) - known[rate]) for rate, place in places.items())
+        state.queued_by_rate.update(
+            (rate, queued.get(place, 0) - known[rate]) for rate, place in places.items()
+        )
 
 
 def _slots(tx: Transaction, state: State) -> None:
@@ -291,8 +293,8 @@ def _slots(tx: Transaction, state: State) -> None:
     for waiting, names in ((Waiting.RUNS, runs), (Waiting.JOBS, jobs)):
         if names:
             used = tx.used_slots(waiting, sorted(names.values()))
-            known = holders(tables, waiting)
-            state.used.update((name, used.get(place, 0) - known[name]) for name, place in names.items())
+            known = count_used_slots(tables, waiting)
+            state.used_slots.update((name, used.get(place, 0) - known[name]) for name, place in names.items())
 
 
 def _places(found: Iterable[Run | Job | None]) -> Iterable[tuple[SlotName, SlotPlace]]:
@@ -301,7 +303,7 @@ def _places(found: Iterable[Run | Job | None]) -> Iterable[tuple[SlotName, SlotP
             yield one.slot, SlotPlace(one.namespace, one.concurrency_key)
 
 
-def _lock(tx: Transaction, state: State, wanted: Wanted) -> None:
+def _lock(tx: Transaction, state: State, wanted: ReadSet) -> None:
     tables, whole, driven = state.tables, wanted.whole, wanted.driven
     if wanted.names:
         for run in tx.latest_runs(sorted(wanted.names)):
@@ -309,7 +311,7 @@ def _lock(tx: Transaction, state: State, wanted: Wanted) -> None:
     runs = (wanted.runs | whole) - tables.runs.keys()
     jobs = wanted.jobs
     if runs and jobs and not driven:  # one round trip, since the job keys are known
-        held = tx.held(sorted(runs), sorted(jobs), sorted(wanted.sessions))
+        held = tx.lock_attempts(sorted(runs), sorted(jobs), sorted(wanted.sessions))
         for run in held.runs:
             tables.put_run(run)
         for job in held.jobs:
@@ -345,7 +347,7 @@ def _held(state: State, driven: set[str | RunName]) -> set[str]:
 
 def _lost_again(state: State) -> set[str]:
     """Return the runs whose functions were lost as often as allowed: they are blocked, with all of their jobs."""
-    if not any(isinstance(search, Lost) for search in state.found):
+    if not any(isinstance(search, LostJobs) for search in state.found):
         return set()
     jobs = state.tables.all_jobs()
     return {job.run for job in jobs if job.kind is JobKind.WORKFLOW and job.attempts >= job.max_attempts}
@@ -357,21 +359,21 @@ def _sessions(tx: Transaction, state: State, needs: list[Reads]) -> None:
     for reads in needs:
         if reads.sessions and reads.locks_sessions:
             locked.update(reads.sessions)
-        elif reads.sessions and not _found_nothing(state, reads):
+        elif reads.sessions and not _is_search_empty(state, reads):
             plain.update(reads.sessions)
     tables = state.tables
     plain -= locked | tables.sessions.keys()
-    if any(isinstance(reads.search, Lost | MissingJobs) for reads in needs):
+    if any(isinstance(reads.search, LostJobs | RunsMissingJobs) for reads in needs):
         plain.update(job.session for job in tables.all_jobs() if job.session is not None)
     for ids, lock in ((locked, True), (plain, False)):
         if ids:
             tables.sessions.update((session.id, session) for session in tx.sessions(sorted(ids), lock=lock))
 
 
-def _found_nothing(state: State, reads: Reads) -> bool:
+def _is_search_empty(state: State, reads: Reads) -> bool:
     """Whether a search found nothing to claim or to flush: then the rows that would go with it are not read."""
     match reads.search:
-        case Claimable():
+        case ClaimableJobs():
             return not state.found[reads.search].jobs
         case DueStreams():
             return not state.found[reads.search].streams
@@ -382,9 +384,9 @@ def _found_nothing(state: State, reads: Reads) -> bool:
 def _unseen(tx: Transaction, state: State, needs: list[Reads]) -> None:
     """Read the history rows that functions have not received yet. There rarely are any, as the row of the run shows."""
     after: dict[str, int] = {}
-    for run, seen in (unseen for reads in needs for unseen in reads.unseen):
+    for run, seen in (unseen for reads in needs for unseen in reads.history_after):
         after[run] = min(seen, after.get(run, seen))
-    state.unseen.update((run, []) for run in after)
+    state.new_rows.update((run, []) for run in after)
     wanted = [
         (run, number)
         for run, seen in sorted(after.items())
@@ -393,7 +395,7 @@ def _unseen(tx: Transaction, state: State, needs: list[Reads]) -> None:
     ]
     if wanted:
         for row in tx.history(wanted):
-            state.unseen[row.run].append(row)
+            state.new_rows[row.run].append(row)
 
 
 def _plans(tx: Transaction, state: State, known: PlanCache, of_starts: set[str]) -> None:

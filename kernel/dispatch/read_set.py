@@ -3,22 +3,22 @@
 import attrs
 
 from holdfast.kernel.state import (
-    Found,
-    HeartbeatOverdue,
-    Lost,
-    MissingJobs,
-    Overdue,
+    JobsWithOverdueHeartbeats,
+    LostJobs,
+    OverdueRuns,
     Reads,
+    RunsMissingJobs,
     Search,
+    SearchResult,
     WaitingJobs,
     WaitingRuns,
-    Wakeable,
+    WakeableJobs,
 )
 from holdfast.ports.records import JobKey, RunName
 
 
 @attrs.define
-class Wanted:
+class ReadSet:
     """Keys of rows, by how they are read. `Reads` describes each field."""
 
     names: set[RunName] = attrs.field(factory=set[RunName])
@@ -50,25 +50,25 @@ class Wanted:
             self.run_remains.update(reads.names)
         self.runs.update(reads.runs)
         self.jobs.update(reads.jobs)
-        self.seen.update(reads.seen)
+        self.seen.update(reads.unlocked_jobs)
         self.leader_leases.update(reads.leader_leases)
         if reads.search is None and not reads.locks_sessions:
             self.sessions.update(reads.sessions)
         if reads.whole_runs:
             self.with_jobs.update(reads.runs)
 
-    def add_found(self, search: Search, found: Found) -> None:
+    def add_found(self, search: Search, found: SearchResult) -> None:
         """Add the rows that a search found."""
         match search:
-            case Lost() | HeartbeatOverdue():
+            case LostJobs() | JobsWithOverdueHeartbeats():
                 self.jobs.update(found.jobs)
                 self.runs.update(key.run for key in found.jobs)
                 self.driven.update(key.run for key in found.jobs)
-            case Wakeable():
+            case WakeableJobs():
                 self.jobs.update(found.jobs)
-            case MissingJobs():
+            case RunsMissingJobs():
                 self.whole.update(found.runs)
-            case WaitingRuns() | WaitingJobs() | Overdue():
+            case WaitingRuns() | WaitingJobs() | OverdueRuns():
                 self.runs.update(found.runs)
                 self.jobs.update(found.jobs)
             case _:

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from holdfast.kernel.functions.protocol import Refused
+from holdfast.kernel.functions.protocol import SkippedMessage
 from holdfast.ports.errors import InvalidValueError
 
 _NO_CALLS: Final[Mapping[str, tuple[str, ...]]] = {}
@@ -67,7 +67,7 @@ class Inboxes:
         self.taken: list[int] = []
         """The row numbers of messages received or skipped since this list was cleared."""
         self._passed_over: set[int] | None = None
-        self.refused: tuple[Refused, ...] = ()
+        self.refused: tuple[SkippedMessage, ...] = ()
         """The messages skipped since `take_refused` was called last."""
 
     @property
@@ -84,7 +84,7 @@ class Inboxes:
         """Whether a channel has an unread message."""
         return bool(self._messages.get(channel))
 
-    def take_refused(self) -> tuple[Refused, ...]:
+    def take_refused(self) -> tuple[SkippedMessage, ...]:
         """Return and clear the skipped messages."""
         refused, self.refused = self.refused, ()
         return refused
@@ -190,6 +190,6 @@ class Inboxes:
                 self._halt(f"a message for the channel {message.channel!r}", message.number, error)
             else:
                 self.taken.append(messages.popleft().number)
-                refused = Refused(number=message.number, channel=message.channel, why=str(error))
+                refused = SkippedMessage(number=message.number, channel=message.channel, why=str(error))
                 self.refused = (*self.refused, refused)
         return None

@@ -30,8 +30,8 @@ A function leaves memory in one of two ways:
   raises `Evicted`, so `finally: await refund()` refunds nothing.
 
 Guaranteed: as long as the code does no I/O of its own, nothing reaches it but rows of its history.
-A turn ends: after `CALLBACKS_MAX` callbacks it raises RestlessError. Code in an endless loop without `await` is not
-detected here.
+A turn ends: after `CALLBACKS_MAX` callbacks it raises WorkflowStalledError. Code in an endless loop without `await`
+is not detected here.
 
 Not pretty, and why it stays:
 
@@ -61,16 +61,23 @@ from holdfast.kernel.functions.children import Children
 from holdfast.kernel.functions.inboxes import Inboxes
 from holdfast.kernel.functions.lazy_parts import Part
 from holdfast.kernel.functions.patches import Patches
-from holdfast.kernel.functions.protocol import Answered, GoesOn, Published, Refused, Request, TimerRequest
+from holdfast.kernel.functions.protocol import (
+    FunctionContinued,
+    Published,
+    Request,
+    SkippedMessage,
+    TimerRequest,
+    UpdateOutcome,
+)
 from holdfast.kernel.functions.publications import Publications
-from holdfast.kernel.functions.sagas import Saga
+from holdfast.kernel.functions.sagas import Compensations
 from holdfast.kernel.functions.tasks import Numbers, RunFuture, RunTask, RunTimer
 from holdfast.kernel.functions.updates import Updates
 from holdfast.ports.errors import (
     InvalidValueError,
     NotDurableError,
-    RestlessError,
     UnreadableValueError,
+    WorkflowStalledError,
 )
 from holdfast.ports.records import Micros
 
@@ -132,15 +139,15 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         "_waiting",
         "dropped",
         "fault",
-        "goes_on",
         "is_cancelling",
         "is_evicted",
-        "is_looked_at",
+        "is_queried",
         "is_replaying",
+        "log_target",
+        "next_generation",
         "requests",
         "row",
         "seed",
-        "speaker",
         "step_arguments",
         "turn",
         "was_read",
@@ -148,7 +155,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     inboxes = Part(lambda loop: Inboxes(loop.create_future, loop.halt))
     children = Part(lambda loop: Children(loop.create_future))
-    saga = Part(lambda _: Saga())
+    saga = Part(lambda _: Compensations())
     patches = Part(lambda _: Patches())
     publications = Part(lambda _: Publications())
     updates = Part(lambda loop: Updates(loop.begin, loop.halt))
@@ -163,11 +170,11 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         """Calls that were made and not awaited yet."""
         self.is_replaying = False
         """Whether there are more rows to feed: the function is being replayed."""
-        self.speaker: object = None
+        self.log_target: object = None
         """Where log records of the function go, as its host knows; None while it is only replayed, as for a query."""
-        self.is_looked_at = False
+        self.is_queried = False
         """Whether a query is reading the function's state: then nothing may change."""
-        self.goes_on: GoesOn | None = None
+        self.next_generation: FunctionContinued | None = None
         """The new generation as which the run continues. Once it is set, no more of the function's code runs."""
         self.fault: Exception | None = None
         """The error that halted the function, for example a recorded value that can't be decoded."""
@@ -269,7 +276,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         return len(self._tasks) + len(self._generators)
 
     def run_until_quiet(self) -> None:
-        """Run callbacks until none is left. RestlessError after `CALLBACKS_MAX` of them.
+        """Run callbacks until none is left. WorkflowStalledError after `CALLBACKS_MAX` of them.
 
         Propagates SystemExit, KeyboardInterrupt and other errors that are no Exception.
         """
@@ -294,10 +301,10 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         self.turn += 1
         try:
             for handle in ready:  # callbacks added meanwhile are reached by the same loop
-                if self.goes_on is not None or self.fault is not None:
+                if self.next_generation is not None or self.fault is not None:
                     break
                 if ran == CALLBACKS_MAX:
-                    raise RestlessError(CALLBACKS_MAX)
+                    raise WorkflowStalledError(CALLBACKS_MAX)
                 ran += 1
                 if not handle._cancelled:
                     handle._run()
@@ -322,12 +329,12 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     def looked_at(self, look: Callable[[], T]) -> T:
         """Call `look`, which only reads the function's state. RuntimeError if it makes a call or waits."""
-        self.is_looked_at = True
+        self.is_queried = True
         try:
             with _InThread(self), self._in_turn():
                 return look()
         finally:
-            self.is_looked_at = False
+            self.is_queried = False
 
     def evict(self, context: Context) -> None:
         """Close all coroutines without any effect outside of them. The loop must not be run after that."""
@@ -358,11 +365,11 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         parts = self._made_patches or self._made_updates or self._made_publications
         if inboxes is not None and inboxes.refused:
             return False
-        return parts is None and not self.dropped and self.goes_on is None and self.fault is None
+        return parts is None and not self.dropped and self.next_generation is None and self.fault is None
 
     def take_outputs(
         self,
-    ) -> tuple[tuple[str, ...], tuple[Answered, ...], tuple[Published, ...], tuple[Refused, ...]]:
+    ) -> tuple[tuple[str, ...], tuple[UpdateOutcome, ...], tuple[Published, ...], tuple[SkippedMessage, ...]]:
         """Return and clear other output: patches, outcomes of updates, published values, skipped messages."""
         patches, updates, publications = self._made_patches, self._made_updates, self._made_publications
         inboxes = self._made_inboxes
@@ -387,7 +394,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     def next_call(self) -> str:
         """Return the name of the next call. Evicted if the function is being evicted, RuntimeError in a query."""
-        if self.is_evicted or self.is_looked_at:
+        if self.is_evicted or self.is_queried:
             self._check()
         task = current_task(self) if self._is_running else None  # as `_numbers`, inlined in a hot path
         return task.numbers.next() if isinstance(task, RunTask) else self._outside.next()
@@ -427,7 +434,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     def submit(self, request: Request) -> "asyncio.Future[Any]":
         """Make a request and return the future of its outcome."""
-        if self.is_evicted or self.is_looked_at:
+        if self.is_evicted or self.is_queried:
             self._check()
         if self._unawaited.pop(request.call, None) is not None and not self._unawaited:
             self._unawaited.clear()  # frees the table of the emptied dict
@@ -489,7 +496,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
         After too many refusals it does nothing: code that catches everything is left waiting.
         """
-        if self.is_looked_at:
+        if self.is_queried:
             raise RuntimeError("it calls or waits for something, and a query only looks; make it an update")
         if self.is_evicted and self._refusals < _REFUSALS_MAX:
             self._refusals += 1
@@ -544,7 +551,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         running = asyncio._get_running_loop()
         if running is not self and running is not None:
             raise NotDurableError(_OF_OTHERS, _SHARED, _OWN)
-        if self.is_evicted or self.is_looked_at:
+        if self.is_evicted or self.is_queried:
             self._check()
         if self._cancels:
             self._cancel_together()
@@ -595,7 +602,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     @override
     def create_future(self) -> "asyncio.Future[Any]":
-        if self.is_evicted or self.is_looked_at:
+        if self.is_evicted or self.is_queried:
             self._check()
         self._made += 1
         # Not RunFuture[Any](...): then each future would keep that alias in a dict of its own.

@@ -62,7 +62,7 @@ from holdfast.kernel.functions.loop import (
     new_loop,
 )
 from holdfast.kernel.functions.protocol import (
-    Answer,
+    CallOutcome,
     Cancelling,
     ChannelClosed,
     ChildEnded,
@@ -70,10 +70,10 @@ from holdfast.kernel.functions.protocol import (
     ChildRequest,
     ChildStarted,
     Ended,
-    Failed,
+    FunctionFailed,
+    FunctionReturned,
     NotifyRequest,
     Request,
-    Returned,
     Row,
     SignalReceived,
     StepCompleted,
@@ -95,15 +95,15 @@ from holdfast.ports.errors import (
     DebuggerLeftError,
     HoldfastError,
     NondeterminismError,
-    RestlessError,
     SignalRefusedError,
     StorageRefusedError,
     UnreadMessagesError,
+    WorkflowStalledError,
 )
 from holdfast.ports.records import STEP_COMPLETED, STEP_GIVEN, HistoryRow, Micros
 
 T = TypeVar("T")
-Known: TypeAlias = tuple[HistoryRow, Mapping[str, Any]]
+ParsedRow: TypeAlias = tuple[HistoryRow, Mapping[str, Any]]
 """A row, and its data as parsed JSON."""
 
 _NOTHING: Final[Mapping[str, Request]] = {}
@@ -179,9 +179,9 @@ class FunctionMachine:
         """Return the request of an open call; None if the call is not awaited."""
         return self._open.get(call)
 
-    def speak_to(self, speaker: object) -> None:
+    def set_log_target(self, speaker: object) -> None:
         """Set where log records of the function go from now on."""
-        self._loop.speaker = speaker
+        self._loop.log_target = speaker
 
     @property
     def kept(self) -> int:
@@ -289,7 +289,7 @@ class FunctionMachine:
             DebuggerLeftError: The user left a debugger that had stopped the function.
             CompensationError: The function has failed, and a compensation failed for good.
             UnreadableValueError: A recorded value can't be decoded. No more code has run.
-            RestlessError: The turn does not end.
+            WorkflowStalledError: The turn does not end.
             Evicted: The machine was given up during the turn.
         """
         check_thread()
@@ -336,7 +336,7 @@ class FunctionMachine:
                 self._late += (row.number,)
 
     def feed_steps(
-        self, rows: Sequence[Known], place: int, *, past: int, apart: Collection[int]
+        self, rows: Sequence[ParsedRow], place: int, *, past: int, apart: Collection[int]
     ) -> tuple[int, Turn | None]:
         """Feed results of consecutive steps from index `place`; return the index of the next row, and a turn or None.
 
@@ -376,7 +376,7 @@ class FunctionMachine:
                 loop.answer(call, output)
                 try:
                     loop.run_until_quiet_here()
-                except RestlessError:
+                except WorkflowStalledError:
                     raise
                 except BaseException as error:  # noqa: BLE001  # as `_run`
                     self._exit = self._exit or error
@@ -451,7 +451,7 @@ class FunctionMachine:
         except Exception as error:  # noqa: BLE001  # any error of a compensation blocks the run
             self._fault = CompensationError("what it did", error_words(error))
 
-    def _expected(self, row: Row, event: Answer | StepQueued) -> Request | None:
+    def _expected(self, row: Row, event: CallOutcome | StepQueued) -> Request | None:
         """Return the open request that a row is about; None for a dropped call. NondeterminismError without a match."""
         request = self._open.get(event.call)
         known = request or self._forgotten.get(event.call)
@@ -474,9 +474,9 @@ class FunctionMachine:
                 for call, one in self._open.items()
             )
             instead = f"the code has not asked for it by then; it waits for {others or 'nothing'}"
-        raise NondeterminismError(row=row.number, call=event.call, recorded=recorded, asked=instead)
+        raise NondeterminismError(row=row.number, call=event.call, recorded=recorded, requested=instead)
 
-    def _answer(self, request: Request, event: Answer) -> None:
+    def _answer(self, request: Request, event: CallOutcome) -> None:
         match request, event:
             case TimerRequest(), TimerFired():
                 self._loop.fire(request.call)
@@ -588,7 +588,7 @@ class FunctionMachine:
         task = self._task
         assert task is not None
         loop = self._loop
-        return not task.done() and self._exit is None and loop.goes_on is None and loop.fault is None
+        return not task.done() and self._exit is None and loop.next_generation is None and loop.fault is None
 
     def _run_until_quiet(self) -> None:
         self._run(self._loop.run_until_quiet)
@@ -597,7 +597,7 @@ class FunctionMachine:
     def _run(self, run: Callable[[], None]) -> None:
         try:
             run()
-        except RestlessError:
+        except WorkflowStalledError:
             raise
         except BaseException as error:  # noqa: BLE001  # `sys.exit()` in a function ends it, and nothing else
             self._exit = self._exit or error
@@ -643,19 +643,19 @@ class FunctionMachine:
             return None
         if self._exit is not None:
             self._is_over = True
-            return Failed(self._exit)
-        if (goes_on := self._loop.goes_on) is not None:
+            return FunctionFailed(self._exit)
+        if (goes_on := self._loop.next_generation) is not None:
             self._is_over = True
             return attrs.evolve(goes_on, unread=self._loop.updates.left)
         if not task.done():
             return None
         self._is_over = True
         if task.cancelled():
-            return Failed(CancelledError(*self._cancelled_with))
+            return FunctionFailed(CancelledError(*self._cancelled_with))
         if (raised := self._error) is not None:
-            return Failed(raised)
+            return FunctionFailed(raised)
         assert isinstance(self._result, str)
-        return Returned(self._result, unawaited=tuple(self._loop.unawaited))
+        return FunctionReturned(self._result, unawaited=tuple(self._loop.unawaited))
 
 
 def in_memory() -> frozenset[FunctionMachine]:

@@ -262,10 +262,12 @@ class Cancelling:
     reason: str = ""
 
 
-Answer: TypeAlias = StepCompleted | StepFailed | TimerFired | ChildStarted | ChildNotified | ChannelClosed
+CallOutcome: TypeAlias = (
+    StepCompleted | StepFailed | TimerFired | ChildStarted | ChildNotified | ChannelClosed
+)
 """The outcome of a call."""
 
-HistoryEvent: TypeAlias = Answer | StepQueued | ChildEnded | SignalReceived | UpdateReceived | Cancelling
+HistoryEvent: TypeAlias = CallOutcome | StepQueued | ChildEnded | SignalReceived | UpdateReceived | Cancelling
 
 
 @frozen(kw_only=True)
@@ -282,7 +284,7 @@ class Row:
 
 
 @frozen(kw_only=True)
-class Answered:
+class UpdateOutcome:
     """The outcome of an update: exactly one of reply, error and rejection."""
 
     call: str
@@ -306,7 +308,7 @@ class Published:
 
 
 @frozen(kw_only=True)
-class Refused:
+class SkippedMessage:
     """A message that was skipped because it is not of its channel's type."""
 
     number: int
@@ -316,7 +318,7 @@ class Refused:
 
 
 @frozen
-class Returned:
+class FunctionReturned:
     """The function returned."""
 
     output: str
@@ -326,14 +328,14 @@ class Returned:
 
 
 @frozen
-class Failed:
+class FunctionFailed:
     """The function raised an exception."""
 
     error: BaseException
 
 
 @frozen(kw_only=True)
-class GoesOn:
+class FunctionContinued:
     """The function continues as a new generation of its run."""
 
     workflow: str
@@ -344,7 +346,7 @@ class GoesOn:
     """The row numbers of updates that were not started."""
 
 
-Ended: TypeAlias = Returned | Failed | GoesOn
+Ended: TypeAlias = FunctionReturned | FunctionFailed | FunctionContinued
 
 
 @frozen(kw_only=True)
@@ -357,10 +359,10 @@ class Turn:
     """Earlier calls that the function no longer awaits."""
     patches: tuple[str, ...] = ()
     """Patches that the run has from now on. They must be recorded before anything else is done."""
-    answers: tuple[Answered, ...] = ()
+    answers: tuple[UpdateOutcome, ...] = ()
     """The outcomes of updates."""
     published: tuple[Published, ...] = ()
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[SkippedMessage, ...] = ()
     """Skipped messages. They must be recorded before anything else is done."""
     read_clock: bool = False
     """Whether the function has read its clock."""

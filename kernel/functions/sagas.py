@@ -14,7 +14,7 @@ _UNKNOWN = (TimeoutError, StepLostError, StepResultError)
 
 
 @attrs.define(eq=False)
-class Due:
+class Compensation:
     """A registered compensation of one step."""
 
     what: str
@@ -31,13 +31,13 @@ class Due:
     row: int = 0
 
 
-class Saga:
+class Compensations:
     """The registered compensations, which run in reverse order."""
 
     __slots__ = ("_due", "is_under_way")
 
     def __init__(self) -> None:
-        self._due: list[Due] = []
+        self._due: list[Compensation] = []
         self.is_under_way = False
         """Whether compensations are running: then a cancellation of the run changes nothing."""
 
@@ -49,12 +49,12 @@ class Saga:
         """Descriptions of the pending compensations."""
         return tuple(due.what for due in self._due)
 
-    def expect(self, due: Due) -> Due:
+    def expect(self, due: Compensation) -> Compensation:
         """Register a compensation when its step is called."""
         self._due.append(due)
         return due
 
-    def failed(self, due: Due, error: Exception) -> None:
+    def failed(self, due: Compensation, error: Exception) -> None:
         """Remove the compensation of a failed step, unless the step may have taken effect."""
         if not isinstance(error, _UNKNOWN):
             self._due.remove(due)
@@ -73,7 +73,7 @@ class Saga:
                     await due.undo(due.output)
 
 
-def _known(due: Due) -> str | None:
+def _known(due: Compensation) -> str | None:
     """Return the result of the step, if it is known by now."""
     future = due.future
     if due.output is None and future is not None and future.done() and not future.cancelled():
@@ -81,7 +81,7 @@ def _known(due: Due) -> str | None:
     return due.output
 
 
-async def _has_happened(due: Due) -> bool:
+async def _has_happened(due: Compensation) -> bool:
     """Wait for a step in progress; return whether it took effect. CompensationError if its result stays unknown."""
     assert due.future is not None
     try:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context, copy_context
 from typing import Any, Final, Protocol, TypeAlias
 
-from holdfast.kernel.functions.protocol import Answered, UpdateReceived
+from holdfast.kernel.functions.protocol import UpdateOutcome, UpdateReceived
 from holdfast.kernel.history.exceptions import raised_from
 from holdfast.kernel.history.raised import Raised
 from holdfast.ports.errors import InvalidValueError
@@ -75,7 +75,7 @@ class Updates:
         """Resolved when no update is in progress; set while `close` waits."""
         self.exposed: list[object] = []
         """The exposed objects, in the order in which they were exposed."""
-        self._answers: list[Answered] = []
+        self._answers: list[UpdateOutcome] = []
 
     @property
     def are_taken(self) -> bool:
@@ -124,7 +124,7 @@ class Updates:
             for number, one in early.items():
                 self._carry_out(one, number)
 
-    def take(self) -> tuple[Answered, ...]:
+    def take(self) -> tuple[UpdateOutcome, ...]:
         """Return the outcomes of updates since the last call, in order."""
         answers = tuple(self._answers)
         self._answers.clear()
@@ -133,9 +133,11 @@ class Updates:
     def _carry_out(self, update: UpdateReceived, number: int) -> None:
         handler = self._handlers.get(update.update)
         if (rejected := self.rejected.get(update.call)) is not None:
-            self._answers.append(Answered(call=update.call, rejected=rejected))
+            self._answers.append(UpdateOutcome(call=update.call, rejected=rejected))
         elif handler is None:
-            self._answers.append(Answered(call=update.call, rejected=raised_from(NowhereError(_NOWHERE))))
+            self._answers.append(
+                UpdateOutcome(call=update.call, rejected=raised_from(NowhereError(_NOWHERE)))
+            )
         else:
             self._under_way += 1
             self._begin(self._answered(update, handler, number), self._context.copy(), path=update.call)
@@ -154,14 +156,14 @@ class Updates:
         except UnreadableError as error:
             if update.checked or not isinstance(error.reason, InvalidValueError):
                 self._halt(f"the arguments of update {update.update!r}", number, error.reason)
-            answer = Answered(call=update.call, rejected=raised_from(error.reason))
+            answer = UpdateOutcome(call=update.call, rejected=raised_from(error.reason))
         except RejectedError as error:
-            answer = Answered(call=update.call, rejected=raised_from(error.reason))
+            answer = UpdateOutcome(call=update.call, rejected=raised_from(error.reason))
         except asyncio.CancelledError as error:
-            self._answers.append(Answered(call=update.call, error=raised_from(error)))
+            self._answers.append(UpdateOutcome(call=update.call, error=raised_from(error)))
             raise
         except Exception as error:  # noqa: BLE001  # any error is the reply to the caller of the update
-            answer = Answered(call=update.call, error=raised_from(error))
+            answer = UpdateOutcome(call=update.call, error=raised_from(error))
         else:
-            answer = Answered(call=update.call, output=output)
+            answer = UpdateOutcome(call=update.call, output=output)
         self._answers.append(answer)

@@ -62,7 +62,7 @@ class NotKept:
         )
 
 
-class Keeper:
+class ErrorValueEncoder:
     """Converts the values of an error to JSON data.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from holdfast.kernel.history import validation_errors
 from holdfast.kernel.history.error_values import (
-    Keeper,
+    ErrorValueEncoder,
     NotKept,
     class_name,
     class_named,
@@ -109,7 +109,7 @@ class _Holdings:
     """Converts exceptions with their values to JSON data, each once, since errors may be each other's causes."""
 
     def __init__(self, text_max: int) -> None:
-        self._keeper = Keeper(text_max, self._whole)
+        self._keeper = ErrorValueEncoder(text_max, self._whole)
         self._text_max = text_max
         self._seen: set[int] = set()
 

@@ -11,10 +11,10 @@ from holdfast.kernel.invariants.queued_steps import QueuedStep, queued_steps
 from holdfast.kernel.invariants.snapshots import Snapshot
 from holdfast.kernel.pipelines.plan import Group, MapPlan, NodePlan, Plan, plan_from_json, stage_of
 from holdfast.kernel.pipelines.progress import Progress, progress_from
-from holdfast.kernel.runs.external_work import is_over
+from holdfast.kernel.runs.external_work import has_external_work_ended
 from holdfast.ports.json import parse
 from holdfast.ports.records import (
-    PAID_ROWS,
+    CANCELLATION_OUTCOMES,
     TERMINAL,
     HistoryRow,
     Job,
@@ -80,7 +80,7 @@ def phase_of(job: Job) -> Phase:
 
 
 @attrs.define(init=False)
-class Place:
+class ExpectedPlace:
     """Expected place of a run in its plan, derived from the plan and the history alone."""
 
     plan: Plan
@@ -108,9 +108,9 @@ class Place:
     """Stages and items of the current group that were suspended."""
     handed_on: dict[Item, int]
     """Unfinished external work that its stage could cancel: the numbers of the `stage.suspended` rows."""
-    left: dict[Item, int]
+    abandoned_work: dict[Item, int]
     """Abandoned external work: such work that the run no longer waits for."""
-    paid: dict[Item, int]
+    cancel_outcomes: dict[Item, int]
     """Abandoned external work that was cancelled: the numbers of the rows that record the outcome."""
     _nodes: dict[str, NodePlan]
     _nodes_of: tuple[int, bool | None]
@@ -122,7 +122,7 @@ class Place:
         self.group, self.input, self.passed = 0, gets, None
         self.kept, self.outputs, self.all_outputs = {}, {}, {}
         self.totals, self.first_rows, self.done, self.failed = {}, {}, {}, {}
-        self.suspended, self.handed_on, self.left, self.paid = set(), {}, {}, {}
+        self.suspended, self.handed_on, self.abandoned_work, self.cancel_outcomes = set(), {}, {}, {}
         self._nodes, self._nodes_of = {}, (-1, None)
 
     @property
@@ -237,14 +237,14 @@ class Place:
     def leave(self, name: str | None = None) -> None:
         """Mark the unfinished external work of a stage, or of all stages, as abandoned."""
         for item in [item for item in self.handed_on if name in (None, item[0])]:
-            self.left[item] = self.handed_on.pop(item)
+            self.abandoned_work[item] = self.handed_on.pop(item)
 
     def pay(self, row: HistoryRow) -> str | None:
         """Apply a row with the outcome of a cancellation. Return its fault, or None."""
         item = (row.node or "", row.item)
-        if item not in self.left or item in self.paid:
+        if item not in self.abandoned_work or item in self.cancel_outcomes:
             return f"row {row.number} is a {row.type} of what was not left, or is cancelled already"
-        self.paid[item] = row.number
+        self.cancel_outcomes[item] = row.number
         return None
 
     def _expand(self, row: HistoryRow) -> str | None:
@@ -264,8 +264,8 @@ class Place:
     def _lose(self, row: HistoryRow) -> str | None:
         node = self.nodes[row.node or ""]
         work = self.handed_on.pop((node.name, row.item), None)
-        if work is not None and not is_over(str(fact(row, "code"))):
-            self.left[node.name, row.item] = work
+        if work is not None and not has_external_work_ended(str(fact(row, "code"))):
+            self.abandoned_work[node.name, row.item] = work
         if row.item is None or not isinstance(node, MapPlan) or node.enough is None:
             return None
         if row.item in self.done[node.name] or row.item in self.failed[node.name]:
@@ -319,7 +319,7 @@ class Place:
 
 
 @attrs.frozen(kw_only=True)
-class Seen:
+class RunView:
     """A run with its rows, its stored progress, and the state that its history leads to."""
 
     run: Run
@@ -336,7 +336,7 @@ class Seen:
     """At least the sessions that hold leases, by id."""
     progress: Progress
     """Place in the plan that the run's row has."""
-    place: Place
+    place: ExpectedPlace
     """Place in the plan that the history leads to."""
     twice: Sequence[str]
     """Faults: rows that repeat or contradict earlier ones."""
@@ -371,16 +371,16 @@ class Seen:
         return ends
 
 
-def look(run: Run, plan: str, snapshot: Snapshot) -> Seen:
+def replay_run(run: Run, plan: str, snapshot: Snapshot) -> RunView:
     """Replay the history of a run from its beginning. `plan` is the stored JSON text of its plan."""
-    place = Place(plan_from_json(plan), gets=run.first_row)
+    place = ExpectedPlace(plan_from_json(plan), gets=run.first_row)
     place.keep(references_from(run.inherited), run.rerun_from)
     twice: list[str] = []
     early: list[str] = []
     history = snapshot.history.get(run.key, ())
     end = next((row.number for row in history if row.type in ENDS), 0)
     for row in history:
-        if row.type in PAID_ROWS:
+        if row.type in CANCELLATION_OUTCOMES:
             if run.status in TERMINAL and row.number > end:
                 place.leave()
             twice += filter(None, (place.pay(row),))
@@ -393,7 +393,7 @@ def look(run: Run, plan: str, snapshot: Snapshot) -> Seen:
     if run.status in TERMINAL:
         place.leave()
     jobs = [job for _, job in sorted(snapshot.jobs.get(run.key, {}).items())]
-    return Seen(
+    return RunView(
         run=run,
         jobs=[job for job in jobs if not job.outlives_run and job.kind is not JobKind.STEP],
         steps=[job for job in jobs if job.kind is JobKind.STEP],

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, cast
 
-from holdfast.kernel.invariants.history_facts import Seen
+from holdfast.kernel.invariants.history_facts import RunView
 from holdfast.kernel.invariants.queued_steps import number_in, text_in
 from holdfast.kernel.invariants.snapshots import Snapshot
 from holdfast.kernel.invariants.violations import Violation
@@ -47,7 +47,7 @@ def suspects_are_alone(snapshot: Snapshot) -> Iterator[Violation]:
             yield Violation("S12", session, f"it holds a suspect beside what was lost: {named}")
 
 
-def losses_are_counted(seen: Seen) -> Iterator[str]:
+def losses_are_counted(seen: RunView) -> Iterator[str]:
     """S12: a job or step is given up as lost at its maximum of losses, the last ones in quarantine; never earlier."""
     if seen.is_repaired:
         return
@@ -59,7 +59,7 @@ def losses_are_counted(seen: Seen) -> Iterator[str]:
     yield from _steps(seen.history, keeps_rows=bool(seen.run.kept_rows))
 
 
-def _stages(seen: Seen) -> Iterator[str]:
+def _stages(seen: RunView) -> Iterator[str]:
     """A stage fails as lost only at its maximum of losses."""
     for (item, _), rows in seen.attempts.items():
         for at, row in enumerate(rows):
@@ -75,7 +75,7 @@ def _stages(seen: Seen) -> Iterator[str]:
                 yield f"row {row.number} gives {item} up, which was lost {losses} times of {most}"
 
 
-def _queued(seen: Seen) -> Iterator[str]:
+def _queued(seen: RunView) -> Iterator[str]:
     for step in seen.queued[0]:
         losses = sum(number_in(row, "lost") for row in step.tries)
         most = _most(number_in(step.queued, "max_attempts"))

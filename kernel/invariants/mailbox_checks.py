@@ -7,7 +7,7 @@ closed channel accepts only messages from which the next generation can start. S
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
-from holdfast.kernel.invariants.history_facts import Seen
+from holdfast.kernel.invariants.history_facts import RunView
 from holdfast.kernel.invariants.snapshots import Snapshot
 from holdfast.kernel.invariants.violations import Violation
 from holdfast.ports.json import parse
@@ -24,7 +24,7 @@ from holdfast.ports.records import (
 )
 
 
-def mailbox_fits(seen: Seen) -> Iterator[str]:
+def mailbox_fits(seen: RunView) -> Iterator[str]:
     """M1: the mailbox in the run's row fits its history."""
     run, history = seen.run, seen.history
     mailbox = mailbox_from(run.mailbox)

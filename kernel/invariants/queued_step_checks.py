@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from holdfast.kernel.invariants.history_facts import Seen
+from holdfast.kernel.invariants.history_facts import RunView
 from holdfast.kernel.invariants.queued_steps import number_in, text_in
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.records import TERMINAL, HistoryRow, Job, JobState, step_definition
 
 
-def steps_have_jobs(seen: Seen) -> Iterator[str]:
+def steps_have_jobs(seen: RunView) -> Iterator[str]:
     """S7: each queued step that has not ended has exactly the job of its row, and there are no other step jobs."""
     steps, wrong = seen.queued
     yield from wrong
@@ -46,7 +46,7 @@ def _limits(row: HistoryRow) -> tuple[object, object]:
     return facts.get("max_concurrency"), None if rate is None else (rate["limit"], rate["per_us"])
 
 
-def steps_are_counted(seen: Seen) -> Iterator[str]:
+def steps_are_counted(seen: RunView) -> Iterator[str]:
     """S8: attempts of a queued step are counted one by one and never exceed the maximum."""
     if seen.is_repaired:
         return
@@ -75,7 +75,7 @@ def _counted(job: Job, tries: Sequence[HistoryRow]) -> Iterator[str]:
         yield f"job {job.number} counts {job.lost_attempts} losses, and there were {lost}"
 
 
-def step_epochs(seen: Seen) -> Iterator[str]:
+def step_epochs(seen: RunView) -> Iterator[str]:
     """S1: each epoch of a step's job has at most one attempt, in order."""
     if seen.is_repaired:
         return

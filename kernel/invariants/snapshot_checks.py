@@ -6,7 +6,7 @@ from itertools import chain, pairwise
 from operator import attrgetter
 from typing import Final
 
-from holdfast.kernel.invariants.history_facts import ENDS, Item, Phase, Seen, fact, look, phase_of
+from holdfast.kernel.invariants.history_facts import ENDS, Item, Phase, RunView, fact, phase_of, replay_run
 from holdfast.kernel.invariants.loss_checks import losses_are_counted, suspects_are_alone
 from holdfast.kernel.invariants.mailbox_checks import mailbox_fits, messages_go_on
 from holdfast.kernel.invariants.queued_step_checks import step_epochs, steps_are_counted, steps_have_jobs
@@ -15,8 +15,8 @@ from holdfast.kernel.invariants.violations import Violation
 from holdfast.kernel.pipelines.plan import MapPlan, stage_of
 from holdfast.ports.json import canonical
 from holdfast.ports.records import (
+    CANCELLATION_OUTCOMES,
     HELD,
-    PAID_ROWS,
     TERMINAL,
     HistoryRow,
     Job,
@@ -65,7 +65,7 @@ def check_part(part: Snapshot | Tables, runs: Collection[str]) -> list[Violation
 
 def _one_by_one(snapshot: Snapshot, keys: Collection[str]) -> list[Violation]:
     found: list[Violation] = []
-    looked: dict[str, Seen] = {}
+    looked: dict[str, RunView] = {}
     for key in sorted(keys):
         run = snapshot.runs.get(key)
         if run is None:
@@ -76,7 +76,7 @@ def _one_by_one(snapshot: Snapshot, keys: Collection[str]) -> list[Violation]:
             found.append(Violation("S7", key, f"its plan {run.plan} is not stored"))
             continue
         try:
-            seen = looked[key] = look(run, plan, snapshot)
+            seen = looked[key] = replay_run(run, plan, snapshot)
             found += [Violation(name, key, what) for name, rule in _RULES for what in rule(seen)]
             found += [Violation("S4", key, what) for what in _kept(seen, snapshot, looked)]
         except PARSE_ERRORS as error:
@@ -85,7 +85,7 @@ def _one_by_one(snapshot: Snapshot, keys: Collection[str]) -> list[Violation]:
     return found
 
 
-def _kept(seen: Seen, snapshot: Snapshot, looked: Mapping[str, Seen]) -> Iterator[str]:
+def _kept(seen: RunView, snapshot: Snapshot, looked: Mapping[str, RunView]) -> Iterator[str]:
     """S4: a rerun keeps outputs of the previous generation, unchanged."""
     run = seen.run
     if run.rerun_of is None:
@@ -101,7 +101,7 @@ def _kept(seen: Seen, snapshot: Snapshot, looked: Mapping[str, Seen]) -> Iterato
     plan = snapshot.plans.get(before.plan) if kept else None
     outputs: Mapping[str, Reference] = {}
     if plan is not None:
-        outputs = (looked.get(before.key) or look(before, plan, snapshot)).place.all_outputs
+        outputs = (looked.get(before.key) or replay_run(before, plan, snapshot)).place.all_outputs
     for name, reference in kept.items():
         output = outputs.get(name)
         if output is None or of_run(before.key, output) != reference:
@@ -193,7 +193,7 @@ def _children(snapshot: Snapshot) -> Iterator[Violation]:
             yield Violation("S7", job.run, f"job {job.number} waits for {name.id!r}, and nobody tells it")
 
 
-def _numbered(seen: Seen) -> Iterator[str]:
+def _numbered(seen: RunView) -> Iterator[str]:
     """O1: history rows are numbered without gaps, from 1 or after the kept rows, and ordered by time."""
     numbers = [row.number for row in seen.history]
     first, last = seen.run.first_row, seen.run.last_row
@@ -206,7 +206,7 @@ def _numbered(seen: Seen) -> Iterator[str]:
             yield f"row {after.number} is earlier than the row before it"
 
 
-def _epochs(seen: Seen) -> Iterator[str]:
+def _epochs(seen: RunView) -> Iterator[str]:
     """S1: each epoch of a job has at most one attempt, in order."""
     if seen.is_repaired:
         return
@@ -220,7 +220,7 @@ def _epochs(seen: Seen) -> Iterator[str]:
             yield f"job {job.number} is at epoch {job.epoch}, and one ended in epoch {epochs[-1]}"
 
 
-def _outputs(seen: Seen) -> Iterator[str]:
+def _outputs(seen: RunView) -> Iterator[str]:
     """S4: a stage completes once, and the run's progress refers to exactly that row."""
     yield from seen.twice
     if not seen.run.is_admitted or (seen.run.status in TERMINAL and seen.run.progress == "{}"):
@@ -236,11 +236,11 @@ def _outputs(seen: Seen) -> Iterator[str]:
             yield f"{name!r} gave {place.outputs.get(name)}, its row says {node.output}"
 
 
-def _ends(seen: Seen) -> Iterator[str]:
+def _ends(seen: RunView) -> Iterator[str]:
     """S6: an ended run has one end row, the last one except for outcomes of cancellations, and its status fits."""
     run = seen.run
     ends = [row for row in seen.history if row.type in ENDS]
-    last = next((row for row in reversed(seen.history) if row.type not in PAID_ROWS), None)
+    last = next((row for row in reversed(seen.history) if row.type not in CANCELLATION_OUTCOMES), None)
     if run.status not in TERMINAL:
         if ends:
             yield f"it is {run.status}, and row {ends[0].number} is {ends[0].type}"
@@ -264,7 +264,7 @@ def _ends(seen: Seen) -> Iterator[str]:
             yield f"it failed at {run.ended_at} for its deadline, which is {run.deadline}"
 
 
-def _absorbed(seen: Seen) -> Iterator[str]:
+def _absorbed(seen: RunView) -> Iterator[str]:
     """S5: an ended run has no jobs but deliveries and cancellations."""
     run = seen.run
     if (run.status in TERMINAL) != (run.ended_at is not None):
@@ -277,27 +277,29 @@ def _absorbed(seen: Seen) -> Iterator[str]:
             yield f"job {job.number} is owed, and somebody's attempt"
 
 
-def _after_its_end(seen: Seen) -> Iterator[str]:
+def _after_its_end(seen: RunView) -> Iterator[str]:
     """C1: no rows follow the end of a run, except for outcomes of cancellations."""
     end = next((row.number for row in seen.history if row.type in ENDS), None)
     after = [
-        row for row in seen.history if end is not None and row.number > end and row.type not in PAID_ROWS
+        row
+        for row in seen.history
+        if end is not None and row.number > end and row.type not in CANCELLATION_OUTCOMES
     ]
     if after:
         yield f"it ended in row {end}, and row {after[0].number} is {after[0].type}"
 
 
-def _left(seen: Seen) -> Iterator[str]:
+def _left(seen: RunView) -> Iterator[str]:
     """C2: abandoned external work has exactly one cancel job, or one row with the outcome."""
     run, place = seen.run, seen.place
     jobs: dict[Item, Job] = {}
     for job in seen.cancels:
         item = (job.node, job.item)
-        if item in jobs or item not in place.left or item in place.paid:
+        if item in jobs or item not in place.abandoned_work or item in place.cancel_outcomes:
             yield f"job {job.number} cancels the work of {_named(item)}, which is waited for, or cancelled already"
         jobs[item] = job
-        if item in place.left and job.input != reference_text(place.left[item]):
-            left = f"{_named(item)} was suspended in row {place.left[item]}"
+        if item in place.abandoned_work and job.input != reference_text(place.abandoned_work[item]):
+            left = f"{_named(item)} was suspended in row {place.abandoned_work[item]}"
             yield f"job {job.number} cancels {job.input}, and {left}"
         if job.namespace != run.namespace or job.definition != place.plan.definition:
             yield f"job {job.number} asks for the code of {job.definition} in {job.namespace}"
@@ -317,11 +319,11 @@ def _left(seen: Seen) -> Iterator[str]:
                 fine = False
         if not fine:
             yield f"nobody will ever take {job}"
-    for item in place.left.keys() - place.paid.keys() - jobs.keys():
+    for item in place.abandoned_work.keys() - place.cancel_outcomes.keys() - jobs.keys():
         yield f"the external work of {_named(item)} was left, and nothing cancels it"
 
 
-def _orphans(seen: Seen) -> Iterator[str]:
+def _orphans(seen: RunView) -> Iterator[str]:
     """S7: an active run has exactly the jobs that its place in the plan needs, and its counters are right."""
     run, place = seen.run, seen.place
     jobs = len(seen.jobs) + len(seen.steps)
@@ -363,7 +365,7 @@ def _orphans(seen: Seen) -> Iterator[str]:
                 yield f"{name!r} counts (total, done, failed, next, first row) {counted}, and they are {true}"
 
 
-def _leases(seen: Seen) -> Iterator[str]:
+def _leases(seen: RunView) -> Iterator[str]:
     """S7: each job is in a state that a worker or maintenance will change."""
     for job in (*seen.jobs, *seen.steps):
         if job.number > seen.run.last_job or job.namespace != seen.run.namespace:
@@ -391,7 +393,7 @@ def _leases(seen: Seen) -> Iterator[str]:
             yield f"nobody will ever take {job}"
 
 
-def _attempts(seen: Seen) -> Iterator[str]:
+def _attempts(seen: RunView) -> Iterator[str]:
     """S8: attempts are counted one by one and never exceed the maximum."""
     ends = seen.attempts
     for job in seen.jobs:
@@ -434,7 +436,7 @@ def _attempts(seen: Seen) -> Iterator[str]:
             yield f"{_named(item)} may be tried {most} times; the attempts that ended are {numbers}"
 
 
-def _on_time(seen: Seen) -> Iterator[str]:
+def _on_time(seen: RunView) -> Iterator[str]:
     """T1: no run was admitted before its `start_at`."""
     start_at = fact(seen.history[0], "start_at") if seen.history else 0
     for row in seen.history:
@@ -447,7 +449,7 @@ def _is_under_way(job: Job) -> bool:
     return job.state is JobState.LEASED or job.waits_for_child
 
 
-def _attempts_max(seen: Seen, name: str, phase: Phase) -> int:
+def _attempts_max(seen: RunView, name: str, phase: Phase) -> int:
     node = seen.place.plan.nodes.get(name)
     stage = None if node is None else stage_of(node)
     if stage is None:
@@ -457,7 +459,7 @@ def _attempts_max(seen: Seen, name: str, phase: Phase) -> int:
     return stage.max_attempts
 
 
-def _in_order(seen: Seen) -> Iterator[str]:
+def _in_order(seen: RunView) -> Iterator[str]:
     """S9: no stage starts before all earlier groups are done."""
     yield from seen.early
     if seen.run.status not in TERMINAL:
@@ -466,7 +468,7 @@ def _in_order(seen: Seen) -> Iterator[str]:
                 yield f"job {job.number} is of {job.node!r}, which is not of group {seen.place.group}"
 
 
-_RULES: Final[Sequence[tuple[str, Callable[[Seen], Iterator[str]]]]] = (
+_RULES: Final[Sequence[tuple[str, Callable[[RunView], Iterator[str]]]]] = (
     ("O1", _numbered),
     ("S1", _epochs),
     ("S4", _outputs),

@@ -12,13 +12,13 @@ from holdfast.ports.working_set import Tables
 _TEXT_MAX: Final = 64
 
 
-def holders(tables: Tables, waiting: Waiting) -> Counter[SlotName]:
+def count_used_slots(tables: Tables, waiting: Waiting) -> Counter[SlotName]:
     """Return how many slots of each concurrency limit are held by the runs, or jobs, of these tables."""
     of = tables.runs.values() if waiting is Waiting.RUNS else tables.all_jobs()
     return Counter(one.slot for one in of if one.has_slot and one.slot is not None)
 
 
-def line_of(run: Run, stage: StagePlan) -> str:
+def stage_limit_key(run: Run, stage: StagePlan) -> str:
     """Return the concurrency key of a run's jobs of a stage with limits.
 
     It is `<workflow>/<stage>`, or `/<name>~<period>` under a rate limit with a name. The period is part of the key
@@ -28,7 +28,7 @@ def line_of(run: Run, stage: StagePlan) -> str:
     return _line(run, f"{run.workflow}/{stage.name}", stage.rate)
 
 
-def line_of_step(run: Run, definition: str, rate: RatePlan | None) -> str:
+def step_limit_key(run: Run, definition: str, rate: RatePlan | None) -> str:
     """Return the concurrency key of the jobs of a step with limits, in any workflow.
 
     It is `step:<name>`, which no stage has because names contain no colon; under a named rate limit it is as for a

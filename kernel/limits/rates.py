@@ -119,7 +119,7 @@ class Rates:
         """Return the starts under a rate limit as changed by this decision."""
         return starts_from(self.window(name))
 
-    def begin(self, job: Job) -> bool:
+    def try_start(self, job: Job) -> bool:
         """Count a start of a job and return True, if it may start now. A job without a rate limit always may."""
         name = job.rate
         if name is None:

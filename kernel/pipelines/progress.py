@@ -53,7 +53,7 @@ class NodeProgress:
     """Number of its job."""
     map: MapProgress | None = None
     output: Reference | None = None
-    is_test: bool = False
+    is_condition: bool = False
     """Whether the job evaluates the condition that chooses between the nodes of the group."""
 
 
@@ -137,7 +137,7 @@ def _node_data(node: NodeProgress) -> dict[str, object]:
         counters = node.map
         numbers = [counters.total, counters.next, counters.done, counters.page_size, counters.first_row]
         return {"map": [*numbers, counters.failed] if counters.failed else numbers}
-    return {"test": node.job} if node.is_test else {"job": node.job}
+    return {"test": node.job} if node.is_condition else {"job": node.job}
 
 
 def _node_from(data: dict[str, object]) -> NodeProgress:
@@ -156,7 +156,7 @@ def _node_from(data: dict[str, object]) -> NodeProgress:
             )
         )
     if "test" in data:
-        return NodeProgress(job=cast("int", data["test"]), is_test=True)
+        return NodeProgress(job=cast("int", data["test"]), is_condition=True)
     return NodeProgress(job=cast("int", data["job"]))
 
 

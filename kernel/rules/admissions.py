@@ -4,10 +4,10 @@ from collections import Counter
 from typing import Final
 
 from holdfast.kernel.commands import JobAdmit, JobsAdmitted, RunClaimPending, RunsAdmitted
-from holdfast.kernel.limits.concurrency import holders, line_of
+from holdfast.kernel.limits.concurrency import count_used_slots, stage_limit_key
 from holdfast.kernel.limits.rates import Rates, queued_rates
 from holdfast.kernel.pipelines.plan import Plan
-from holdfast.kernel.rules.leases import hints_of
+from holdfast.kernel.rules.leases import job_hints
 from holdfast.kernel.rules.queued_steps import steps_in_queues
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.plan_interpreter import begin
@@ -29,7 +29,7 @@ class Slots:
 
     def __init__(self, state: State, waiting: Waiting) -> None:
         self._state = state
-        self._used: Counter[SlotName] = holders(state.tables, waiting)
+        self._used: Counter[SlotName] = count_used_slots(state.tables, waiting)
         self._full: set[SlotName] = set()
         self.changes: list[Change] = []
 
@@ -38,7 +38,7 @@ class Slots:
         slot = one.slot
         if slot is None:
             return True
-        used = self._state.used.get(slot)
+        used = self._state.used_slots.get(slot)
         if used is None:  # not in the search, so not locked
             return False
         if slot in self._full or used + self._used[slot] >= (one.concurrency_limit or 0):
@@ -68,7 +68,7 @@ class Turns:
         name = job.rate
         if name is None:
             return slots.take(job)
-        beside = self._state.rated.get(name)
+        beside = self._state.queued_by_rate.get(name)
         if beside is None or name in self._over:  # None: not in the search, so not locked
             return False
         waiting = beside + self._queued[name]
@@ -102,7 +102,7 @@ def admits_jobs(state: State, run: Run, draft: RunDraft) -> tuple[str, ...]:
     """Return the concurrency keys for which `job.admit` may find a job after these changes to a run."""
     if not draft.closed_all:
         return draft.admits_jobs
-    stages = (line_of(run, one) for one in state.plan_of(run).limited)
+    stages = (stage_limit_key(run, one) for one in state.plan_of(run).limited)
     steps = (job.concurrency_key for job in steps_in_queues(state, run.key) if job.concurrency_key)
     return tuple(dict.fromkeys((*draft.admits_jobs, *stages, *steps)))
 
@@ -189,7 +189,7 @@ def decide_admit(state: State, command: JobAdmit, now: Micros, _: Ids) -> Decisi
         wakes_at=tuple(sorted(job.wake_at for job in turns.asleep if job.wake_at is not None)),
     )
     changes = (*map(UpdateJob, (*queued, *turns.asleep)), *slots.changes, *turns.rates.changes())
-    return Decision(reply, changes, tuple(hint for job in queued for hint in hints_of(job)))
+    return Decision(reply, changes, tuple(hint for job in queued for hint in job_hints(job)))
 
 
 def _waiting_jobs(command: JobAdmit) -> WaitingJobs:

@@ -13,10 +13,10 @@ from holdfast.kernel.commands import (
     RunAnnotate,
     RunAnnotated,
 )
-from holdfast.kernel.commands.attempt_output import NamedValue
+from holdfast.kernel.commands.attempt_output import NewAnnotation
 from holdfast.kernel.commands.codec import from_data
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.attempt_output import Actor, AiCall, Annotation, Artifact, Scope
+from holdfast.ports.attempt_output import AiCall, Annotation, AnnotationAuthor, AnnotationScope, Artifact
 from holdfast.ports.changes import AddAiCall, AddAnnotation, AddArtifact, AddAttemptOutput, Change
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError
@@ -38,9 +38,11 @@ def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -
     if run is None:
         raise RunNotFoundError(command.run_id)
     _check_place(state, run, command)
-    known = state.tables.said_keys.get((run.key, command.key or ""), set()) if command.key else set[str]()
-    of_stage = Scope.STAGE if command.item is None else Scope.ITEM
-    scope = Scope.RUN if command.stage is None else of_stage
+    known = (
+        state.tables.annotation_keys.get((run.key, command.key or ""), set()) if command.key else set[str]()
+    )
+    of_stage = AnnotationScope.STAGE if command.item is None else AnnotationScope.ITEM
+    scope = AnnotationScope.RUN if command.stage is None else of_stage
     changes = tuple(
         AddAnnotation(
             Annotation(
@@ -66,7 +68,7 @@ def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -
     return Decision(RunAnnotated(run=run.key, generation=run.generation, stored=len(changes)), changes)
 
 
-def annotations_at_start(run: Run, annotations: Iterable[NamedValue], ids: Ids) -> Iterator[Change]:
+def annotations_at_start(run: Run, annotations: Iterable[NewAnnotation], ids: Ids) -> Iterator[Change]:
     """Yield the changes that store the annotations of a new run."""
     for one in annotations:
         yield AddAnnotation(
@@ -94,7 +96,7 @@ def annotation_keys(command: JobHeartbeat | JobSettle) -> tuple[tuple[str, str],
 
 def known_annotations(state: State) -> set[tuple[str, str, str]]:
     """Return the run, key and name of stored annotations, as far as they were read."""
-    return {(run, key, name) for (run, key), names in state.tables.said_keys.items() for name in names}
+    return {(run, key, name) for (run, key), names in state.tables.annotation_keys.items() for name in names}
 
 
 def output_changes(
@@ -156,8 +158,8 @@ def _annotation(output: AttemptOutput) -> AnnotationOutput:
 
 
 def _annotated(job: Job, epoch: int, at: Micros, annotation: AnnotationOutput, ids: Ids) -> Annotation:
-    actor: Actor = annotation.actor
-    of_stage = annotation.scope is not Scope.RUN
+    actor: AnnotationAuthor = annotation.actor
+    of_stage = annotation.scope is not AnnotationScope.RUN
     return Annotation(
         run=job.run,
         at=at,
@@ -167,7 +169,7 @@ def _annotated(job: Job, epoch: int, at: Micros, annotation: AnnotationOutput, i
         value=annotation.value,
         scope=annotation.scope,
         node=job.node if of_stage else None,
-        item=job.item if of_stage and annotation.scope is not Scope.STAGE else None,
+        item=job.item if of_stage and annotation.scope is not AnnotationScope.STAGE else None,
         job=job.number,
         epoch=epoch,
         actor_kind=actor.kind,

@@ -3,7 +3,7 @@
 The child run and the row in the function's history are written in one transaction, so each is sent exactly once.
 """
 
-from holdfast.kernel.commands import Recorded
+from holdfast.kernel.commands import RowToRecord
 from holdfast.kernel.rules.admissions import admits_jobs
 from holdfast.kernel.rules.signals import receive, request_cancel
 from holdfast.kernel.runs.builder import RunDraft
@@ -13,7 +13,7 @@ from holdfast.ports.records import TERMINAL, Job, Micros, Run, RunName, RunStatu
 
 
 def notify_child(
-    state: State, draft: RunDraft, run: Run, job: Job, recorded: Recorded, now: Micros
+    state: State, draft: RunDraft, run: Run, job: Job, recorded: RowToRecord, now: Micros
 ) -> Decision[tuple[str, ...]]:
     """Signal or cancel a child run and append the row, with the reason if the signal is refused.
 

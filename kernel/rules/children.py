@@ -2,11 +2,18 @@
 
 from typing import cast
 
-from holdfast.kernel.commands import ChildRunStarted, Failure, Recorded, RunCreate, RunDeliver, RunDelivered
+from holdfast.kernel.commands import (
+    ChildRunStarted,
+    Failure,
+    RowToRecord,
+    RunCreate,
+    RunDeliver,
+    RunDelivered,
+)
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.kernel.rules.admissions import admits_jobs
-from holdfast.kernel.rules.leases import named_job
+from holdfast.kernel.rules.leases import parse_job_id
 from holdfast.kernel.rules.retries import fail_stage
 from holdfast.kernel.rules.runs import new_child
 from holdfast.kernel.rules.signals import wake_driver
@@ -40,17 +47,17 @@ def start_child(
     reply is the concurrency keys for `job.admit`.
     """
     known = state.tables.run_named(RunName(run.namespace, child.run_id))
-    if known is not None and (known.parent is None or named_job(known.parent).run != run.key):
+    if known is not None and (known.parent is None or parse_job_id(known.parent).run != run.key):
         message = f"there is a run {child.run_id!r} already, and it is none of this one's"
         return Failure(code="run_exists", message=message, retryable=False)
-    made = _created(state, run, job, child, now, ids) if known is None else taken_over(known, job.key)
+    made = _created(state, run, job, child, now, ids) if known is None else adopt_child(known, job.key)
     draft.append("stage.started", node=job.node, item=job.item, epoch=job.epoch, data={"run": child.run_id})
     draft.wait_for_child(job, child.run_id)
     return made
 
 
-def begin_child(
-    state: State, draft: RunDraft, run: Run, job: Job, recorded: Recorded, now: Micros, ids: Ids
+def start_child_of_function(
+    state: State, draft: RunDraft, run: Run, job: Job, recorded: RowToRecord, now: Micros, ids: Ids
 ) -> Decision[tuple[str, ...]] | None:
     """Create a child run of a durable function and append the row; if the id is taken, append `child.failed`.
 
@@ -62,7 +69,7 @@ def begin_child(
     if recorded.site:
         facts["site"] = recorded.site
     known = state.tables.run_named(RunName(run.namespace, child.run_id))
-    if known is not None and (known.parent is None or named_job(known.parent).run != run.key):
+    if known is not None and (known.parent is None or parse_job_id(known.parent).run != run.key):
         message = f"there is a run {child.run_id!r} already, and it is none of this one's"
         draft.append("child.failed", node=job.node, data={**facts, "code": "run_exists", "message": message})
         return None
@@ -91,7 +98,7 @@ def _created(
     return new_child(state, command, plan, now, ids, parent=job.key.text, close_policy=child.close_policy)
 
 
-def taken_over(child: Run, parent: JobKey) -> Decision[tuple[str, ...]]:
+def adopt_child(child: Run, parent: JobKey) -> Decision[tuple[str, ...]]:
     """Make this job the one that waits for a child run. If the child run has ended, it delivers its result again."""
     taken = evolve(child, parent=parent.text)
     if child.status not in TERMINAL:
@@ -123,8 +130,8 @@ def decide_deliver(state: State, command: RunDeliver, now: Micros, _: Ids) -> De
     closed = DeleteJob(delivery.key)
     if command.parent is None:
         return Decision(RunDelivered(status="closed"), (closed,))
-    child, waiting = state.tables.runs[delivery.run], state.tables.job(named_job(command.parent))
-    parent = state.tables.runs.get(named_job(command.parent).run)
+    child, waiting = state.tables.runs[delivery.run], state.tables.job(parse_job_id(command.parent))
+    parent = state.tables.runs.get(parse_job_id(command.parent).run)
     if parent is None or parent.status in TERMINAL:
         return Decision(RunDelivered(status="closed"), (closed,))
     plan = state.plan_of(parent)
@@ -191,4 +198,4 @@ def _failure_of(child: Run) -> Failure:
 
 
 def _keys(command: RunDeliver) -> tuple[JobKey, ...]:
-    return tuple(named_job(job) for job in (command.job, command.parent) if job is not None)
+    return tuple(parse_job_id(job) for job in (command.job, command.parent) if job is not None)

@@ -11,12 +11,12 @@ from holdfast.kernel.commands import (
     JobsClaimed,
     JobsWoken,
     JobWakeDue,
-    passed_over,
+    pass_over_for,
 )
 from holdfast.kernel.limits.rates import Rates
-from holdfast.kernel.rules.leases import attempt_of, hints_of, named_job
-from holdfast.kernel.runs.builder import awake, leased
-from holdfast.kernel.state import Claimable, Decision, Due, Reads, State
+from holdfast.kernel.rules.leases import attempt_of, job_hints, parse_job_id
+from holdfast.kernel.runs.builder import leased, ready_state
+from holdfast.kernel.state import ClaimableJobs, Decision, DueJobs, Reads, State
 from holdfast.ports.changes import Change, UpdateJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import SessionLostError
@@ -53,7 +53,7 @@ def decide_claim(state: State, command: JobClaim, now: Micros, _: Ids) -> Decisi
             continue
         if job.is_passed_over(pass_over):
             continue
-        if not may_start(starts, job, first):
+        if not try_start(starts, job, first):
             changes.append(UpdateJob(evolve(job, state=JobState.LIMITED)))
             continue
         held = leased(job, command.session, starts.at(job))
@@ -65,7 +65,7 @@ def decide_claim(state: State, command: JobClaim, now: Micros, _: Ids) -> Decisi
     return Decision(reply, (*changes, *starts.changes()))
 
 
-def may_start(starts: Rates, job: Job, admits: dict[str, None]) -> bool:
+def try_start(starts: Rates, job: Job, admits: dict[str, None]) -> bool:
     """Return whether the rate limit of a job allows its start now, and count the start if so.
 
     Adds the job's key to `admits` where `job.admit` is due: after the first counted start, as from then on the instant
@@ -75,31 +75,31 @@ def may_start(starts: Rates, job: Job, admits: dict[str, None]) -> bool:
     if name is None or key is None:
         return True
     is_first = starts.starts(name).free(job, starts.at(job)) == job.rate_limit
-    may = starts.begin(job)
+    may = starts.try_start(job)
     if is_first or not may:
         admits[key] = None
     return may
 
 
-def _searched(command: JobClaim) -> Claimable:
-    return Claimable(command.namespace, command.lanes, command.limit, command.pass_over)
+def _searched(command: JobClaim) -> ClaimableJobs:
+    return ClaimableJobs(command.namespace, command.queue_claims, command.limit, command.pass_over)
 
 
 def reads_of_claim_one(command: JobClaimOne) -> Reads:
     """Lock the job and its rate limit; read the session."""
-    key = named_job(command.job)
+    key = parse_job_id(command.job)
     return Reads(sessions=(command.session,), jobs=(key,), starts=(key,))
 
 
 def decide_claim_one(state: State, command: JobClaimOne, now: Micros, _: Ids) -> Decision[JobClaimed]:
     """Lease the job, or return why it is ignored and when to deliver its hint again. Raises SessionLostError."""
     _require_session(state, command.session)
-    job = state.tables.job(named_job(command.job))
+    job = state.tables.job(parse_job_id(command.job))
     if job is None or job.namespace != command.namespace:
         return Decision(JobClaimed(attempt=None, ignored="closed"))
     changes: list[Change] = []
     if _is_due(job, command, now):  # the hint may be a wake-up that was scheduled for this instant
-        job = evolve(job, state=awake(job), wake_at=None)
+        job = evolve(job, state=ready_state(job), wake_at=None)
         changes.append(UpdateJob(job))
     ignored = _why_ignored(job, command)
     if ignored is None and _is_passed_over(state, job, command):
@@ -115,7 +115,7 @@ def decide_claim_one(state: State, command: JobClaimOne, now: Micros, _: Ids) ->
         return Decision(refusal, tuple(changes))
     starts = Rates(state.tables, now)
     first: dict[str, None] = {}
-    if not may_start(starts, job, first):
+    if not try_start(starts, job, first):
         refused = JobClaimed(
             attempt=None, ignored="limited", retry_after=_RETRY_LATER, admits_jobs=tuple(first)
         )
@@ -130,7 +130,7 @@ def _is_passed_over(state: State, job: Job, command: JobClaimOne) -> bool:
     if not job.lost_attempts:
         return False
     here = [one for one in state.tables.all_jobs() if one.session == command.session and one.lost_attempts]
-    beside = {command.pass_over, *(passed_over(one.lost_attempts) for one in here)}
+    beside = {command.pass_over, *(pass_over_for(one.lost_attempts) for one in here)}
     return any(job.is_passed_over(one) for one in beside)
 
 
@@ -169,15 +169,15 @@ def _why_ignored(job: Job, command: JobClaimOne) -> tuple[IgnoredReason, Micros 
 
 def reads_of_wake_due(command: JobWakeDue) -> Reads:
     """Search for sleeping jobs that are due."""
-    return Reads(search=Due(command.limit))
+    return Reads(search=DueJobs(command.limit))
 
 
 def decide_wake_due(state: State, command: JobWakeDue, now: Micros, _: Ids) -> Decision[JobsWoken]:
     """Wake the sleeping jobs that are due."""
-    return queued(state, Due(command.limit), now)
+    return wake_due_jobs(state, DueJobs(command.limit), now)
 
 
-def queued(state: State, search: Due, now: Micros) -> Decision[JobsWoken]:
+def wake_due_jobs(state: State, search: DueJobs, now: Micros) -> Decision[JobsWoken]:
     """Wake the sleeping jobs of a search that are due: queue them, or let them wait for their limits."""
     changes: list[Change] = []
     hints: list[JobHint] = []
@@ -190,9 +190,9 @@ def queued(state: State, search: Due, now: Micros) -> Decision[JobsWoken]:
             and job.wake_at is not None
             and job.wake_at <= now
         ):
-            woken = evolve(job, state=awake(job), wake_at=None)
+            woken = evolve(job, state=ready_state(job), wake_at=None)
             changes.append(UpdateJob(woken))
-            hints.extend(hints_of(woken))
+            hints.extend(job_hints(woken))
             if woken.state is JobState.LIMITED and woken.concurrency_key is not None:
                 limited[woken.concurrency_key] = None
     reply = JobsWoken(woken=len(changes), admits_jobs=tuple(limited))

@@ -11,11 +11,11 @@ from holdfast.kernel.commands import CarriedUpdate, ContinuedAsNew, Failure, Job
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.rules.admissions import INPUT_ROW, begin_run
 from holdfast.kernel.rules.function_history import block
-from holdfast.kernel.rules.runs import storing
+from holdfast.kernel.rules.runs import store_plan
 from holdfast.kernel.rules.unread_messages import count_forwarded, forward_unread
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.state import Decision, State
-from holdfast.ports.attempt_output import Scope
+from holdfast.ports.attempt_output import AnnotationScope
 from holdfast.ports.changes import AddAnnotation, Change
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
@@ -25,7 +25,7 @@ from holdfast.ports.records import PUBLISHED, HistoryRow, Job, Micros, Run, RunS
 from holdfast.ports.structs import evolve
 
 
-def continued(
+def continue_run(
     state: State, run: Run, job: Job, goes_on: ContinuedAsNew, now: Micros, ids: Ids
 ) -> Decision[JobSettled]:
     """End a generation and store the next one; or block the run if this process does not have its code."""
@@ -37,7 +37,7 @@ def continued(
         raise InvalidCommandError(f"{known.definition} is a pipeline: only as a function does a run go on")
     former = state.plan_of(run)
     plan = former if former.base == known.fingerprint else known
-    unseen = tuple(row for row in state.unseen[run.key] if row.number > goes_on.seen)
+    unseen = tuple(row for row in state.new_rows[run.key] if row.number > goes_on.seen)
     before = _ended(run, goes_on, plan, now)
     after = _begun(state, run, goes_on, plan, unseen, ids.new(), now)
     reply = JobSettled(
@@ -48,7 +48,7 @@ def continued(
     )
     changes = (
         *before.changes(),
-        *storing(state, plan),
+        *store_plan(state, plan),
         *after.changes(),
         *_carried_annotations(state, run, after.run_key, ids),
     )
@@ -127,10 +127,10 @@ def _begun(
 
 
 def _updates_since(unseen: tuple[HistoryRow, ...]) -> Iterator[CarriedUpdate]:
-    return (sent_on(row) for row in unseen if row.type == "update.received")
+    return (carried_update(row) for row in unseen if row.type == "update.received")
 
 
-def sent_on(row: HistoryRow) -> CarriedUpdate:
+def carried_update(row: HistoryRow) -> CarriedUpdate:
     """Return the update of a row in the form for the next generation."""
     facts = cast("Mapping[str, object]", parse(row.data or "{}"))
     assert row.payload is not None
@@ -149,7 +149,7 @@ def _carried_annotations(state: State, run: Run, key: str, ids: Ids) -> Iterator
     newest = {
         (annotation.name, annotation.actor_kind, annotation.actor_id): annotation
         for annotation in state.tables.annotations.get(run.key, ())
-        if annotation.scope is Scope.RUN
+        if annotation.scope is AnnotationScope.RUN
     }
-    for said in newest.values():
-        yield AddAnnotation(evolve(said, run=key, id=ids.new(), job=None, epoch=None))
+    for latest in newest.values():
+        yield AddAnnotation(evolve(latest, run=key, id=ids.new(), job=None, epoch=None))

@@ -3,10 +3,10 @@
 from holdfast.kernel.commands import RunExpire, RunsExpired
 from holdfast.kernel.rules.admissions import admits_jobs
 from holdfast.kernel.rules.signals import start_cancelling
-from holdfast.kernel.rules.successors import successor
+from holdfast.kernel.rules.successors import start_successor
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.transitions import DEADLINE_EXCEEDED
-from holdfast.kernel.state import Decision, Overdue, Reads, State
+from holdfast.kernel.state import Decision, OverdueRuns, Reads, State
 from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
 from holdfast.ports.records import TERMINAL, Micros, RunStatus
@@ -18,7 +18,7 @@ def reads_of_expire(command: RunExpire) -> Reads:
 
     Unread messages that came with a start are read as well.
     """
-    return Reads(search=Overdue(command.limit), drivers=True)
+    return Reads(search=OverdueRuns(command.limit), drivers=True)
 
 
 def decide_expire(state: State, command: RunExpire, now: Micros, ids: Ids) -> Decision[RunsExpired]:
@@ -28,7 +28,7 @@ def decide_expire(state: State, command: RunExpire, now: Micros, ids: Ids) -> De
     runs: dict[str, None] = {}
     jobs: dict[str, None] = {}
     expired = 0
-    for run in map(state.tables.runs.get, state.found[Overdue(command.limit)].runs):
+    for run in map(state.tables.runs.get, state.found[OverdueRuns(command.limit)].runs):
         is_over = run is None or run.status in TERMINAL or run.is_ending
         if run is None or is_over or run.deadline is None or run.deadline > now:
             continue
@@ -44,7 +44,7 @@ def decide_expire(state: State, command: RunExpire, now: Micros, ids: Ids) -> De
         else:
             draft.append("run.failed", data={**error, "deadline": run.deadline})
             draft.end(RunStatus.FAILED, cancels=state.cancels_of(run), error=error)
-        begun = successor(state, run, draft, now, ids)
+        begun = start_successor(state, run, draft, now, ids)
         changes += (*draft.changes(), *begun.changes)
         hints += (*draft.hints, *begun.hints)
         runs.update(dict.fromkeys((*draft.admits_runs, *begun.reply.runs)))

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from holdfast.kernel.commands import Failure, JobSettled
 from holdfast.kernel.pipelines.plan import Plan
-from holdfast.kernel.rules.leases import hints_of
-from holdfast.kernel.rules.retries import failure_facts, lost_for_good, policy_of, wait_of
+from holdfast.kernel.rules.leases import job_hints
+from holdfast.kernel.rules.retries import failure_facts, lost_worker_failure, policy_of, retry_wait
 from holdfast.kernel.runs.builder import RunDraft, rescheduled
 from holdfast.kernel.state import Decision
 from holdfast.ports.changes import UpdateJob
@@ -16,7 +16,7 @@ from holdfast.ports.records import STAGE_CANCEL_FAILED, STAGE_CANCELLED, Job, Mi
 from holdfast.ports.structs import evolve
 
 
-def work_cancelled(
+def record_cancelled(
     run: Run, job: Job, circumstances: Mapping[str, object], now: Micros
 ) -> Decision[JobSettled]:
     """Record that the external work is cancelled."""
@@ -25,19 +25,19 @@ def work_cancelled(
     draft.append(
         STAGE_CANCELLED, node=job.node, item=job.item, epoch=job.epoch, data={**facts, **circumstances}
     )
-    draft.pay(job)
+    draft.delete_outliving_job(job)
     return Decision(JobSettled(status="settled", run_status=run.status), draft.changes())
 
 
-def cancel_failed(
+def retry_cancel(
     run: Run, plan: Plan, job: Job, failure: Failure, circumstances: Mapping[str, object], now: Micros
 ) -> Decision[JobSettled]:
     """Schedule another attempt, which changes only the job; or record that the cancellation is given up."""
     if failure.retryable and job.tries < job.max_attempts:
-        retry_at = now + wait_of(policy_of(plan, job, None), job, failure)
+        retry_at = now + retry_wait(policy_of(plan, job, None), job, failure)
         retried = rescheduled(job, retry_at, now, run.status)
         reply = JobSettled(status="settled", run_status=run.status, retry_at=retry_at)
-        return Decision(reply, (UpdateJob(retried),), hints_of(retried))
+        return Decision(reply, (UpdateJob(retried),), job_hints(retried))
     draft = RunDraft(run, now)
     _append_cancel_failed(draft, job, failure, circumstances)
     return Decision(JobSettled(status="settled", run_status=run.status), draft.changes())
@@ -51,7 +51,7 @@ def free_lost_cancel(draft: RunDraft, job: Job, now: Micros) -> Sequence[UpdateJ
     lost = evolve(job, lost_attempts=job.lost_attempts + 1)
     if lost.lost_attempts < losses_max(job.max_attempts):
         return (UpdateJob(rescheduled(lost, now, now, draft.status)),)
-    _append_cancel_failed(draft, lost, lost_for_good(lost), {})
+    _append_cancel_failed(draft, lost, lost_worker_failure(lost), {})
     return ()
 
 
@@ -62,4 +62,4 @@ def _append_cancel_failed(
     if job.lost_attempts:
         facts["lost_attempts"] = job.lost_attempts
     draft.append(STAGE_CANCEL_FAILED, node=job.node, item=job.item, epoch=job.epoch, data=facts)
-    draft.pay(job)
+    draft.delete_outliving_job(job)

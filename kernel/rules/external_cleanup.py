@@ -8,13 +8,13 @@ import attrs
 from holdfast.kernel.pipelines.plan import Plan, stage_of
 from holdfast.kernel.pipelines.progress import Progress
 from holdfast.kernel.runs.builder import RunDraft, rescheduled
-from holdfast.kernel.runs.external_work import is_over
+from holdfast.kernel.runs.external_work import has_external_work_ended
 from holdfast.kernel.state import State
 from holdfast.ports.changes import Change, DeleteJob, UpdateJob
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import CompletedRow
 from holdfast.ports.records import (
-    PAID_ROWS,
+    CANCELLATION_OUTCOMES,
     STAGE_COMPLETED,
     STAGE_FAILED,
     STAGE_SUSPENDED,
@@ -64,7 +64,7 @@ def find_cleanup_faults(state: State, run: Run, plan: Plan, progress: Progress |
     )
 
 
-def put_right(
+def repair_cancel_jobs(
     draft: RunDraft, state: State, run: Run, plan: Plan, faults: CleanupFaults, now: Micros
 ) -> Sequence[Change]:
     """Add missing cancel jobs, delete extra ones and free stuck ones. Returns changes besides the draft."""
@@ -83,13 +83,13 @@ def put_right(
 
 def _left(state: State, run: Run, plan: Plan, rows: Sequence[CompletedRow]) -> Iterator[tuple[Item, int]]:
     """Yield submitted work that, by the history, is neither over nor cancelled, with its `stage.suspended` row."""
-    done = {(row.node, row.item) for row in rows if row.type in {STAGE_COMPLETED, *PAID_ROWS}}
+    done = {(row.node, row.item) for row in rows if row.type in {STAGE_COMPLETED, *CANCELLATION_OUTCOMES}}
     failed = {(row.node, row.item): row.number for row in rows if row.type == STAGE_FAILED}
     for row in rows:
         item = (row.node, row.item)
         if row.type != STAGE_SUSPENDED or row.node not in plan.cancels or item in done:
             continue
-        if item not in failed or not is_over(_code(state, run, failed[item])):
+        if item not in failed or not has_external_work_ended(_code(state, run, failed[item])):
             yield item, row.number
 
 

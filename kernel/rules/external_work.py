@@ -6,19 +6,19 @@ from holdfast.kernel.commands import (
     Failure,
     JobsWoken,
     StagePollSuspended,
+    StageSuspended,
     StagesWoken,
     StageWake,
-    Suspended,
 )
 from holdfast.kernel.pipelines.plan import Plan, stage_of
 from holdfast.kernel.pipelines.progress import progress_from
-from holdfast.kernel.rules.claims import queued
-from holdfast.kernel.rules.leases import hints_of
-from holdfast.kernel.rules.retries import policy_of, wait_of
-from holdfast.kernel.runs.builder import RunDraft, Waits, rescheduled
-from holdfast.kernel.runs.external_work import GAVE_UP
+from holdfast.kernel.rules.claims import wake_due_jobs
+from holdfast.kernel.rules.leases import job_hints
+from holdfast.kernel.rules.retries import policy_of, retry_wait
+from holdfast.kernel.runs.builder import PollSchedule, RunDraft, rescheduled
+from holdfast.kernel.runs.external_work import POLLING_EXPIRED
 from holdfast.kernel.runs.plan_interpreter import stage_suspended
-from holdfast.kernel.state import Decision, Due, Reads, State, Wakeable
+from holdfast.kernel.state import Decision, DueJobs, Reads, State, WakeableJobs
 from holdfast.ports.changes import Change, UpdateJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, NothingToWakeError
@@ -28,11 +28,11 @@ from holdfast.ports.transport import JobHint
 from holdfast.ports.working_set import Tables
 
 
-def suspended(
+def suspend_stage(
     draft: RunDraft,
     plan: Plan,
     job: Job,
-    outcome: Suspended,
+    outcome: StageSuspended,
     now: Micros,
     circumstances: Mapping[str, object],
 ) -> Micros:
@@ -56,15 +56,15 @@ def suspended(
         STAGE_SUSPENDED, node=job.node, item=job.item, epoch=job.epoch, payload=outcome.state, data=facts
     )
     draft.close_job(job)
-    waits = Waits(
+    waits = PollSchedule(
         until=until, check_after=outcome.check_after, give_up_at=outcome.give_up_at, key=outcome.key
     )
-    check = draft.open_check(stage, row, job.item, waits)
+    check = draft.open_poll(stage, row, job.item, waits)
     stage_suspended(draft, progress_from(draft.progress), job, check)
     return until
 
 
-def checked(
+def schedule_next_check(
     plan: Plan, run: Run, job: Job, failure: Failure | None, check_after: Micros | None, now: Micros
 ) -> Job | Failure:
     """Return the poll job for the next check, after one that failed or found the work unfinished; or why to give up.
@@ -75,12 +75,12 @@ def checked(
     assert job.check_after is not None
     if job.give_up_at is not None and now >= job.give_up_at:
         why = "" if failure is None else f"; the last check failed: {failure.type} {failure.message}"
-        return Failure(code=GAVE_UP, message=f"the external work was not done in time{why}")
+        return Failure(code=POLLING_EXPIRED, message=f"the external work was not done in time{why}")
     if failure is None:
         attempts, losses, wait = 0, 0, check_after or job.check_after
     else:
         attempts, losses = job.attempts, job.lost_attempts
-        wait = wait_of(policy_of(plan, job, None), job, failure)
+        wait = retry_wait(policy_of(plan, job, None), job, failure)
         if job.tries >= job.max_attempts:
             attempts, losses, wait = 0, 0, max(wait, job.check_after)
     until = now if job.wake_at is not None else _next(now + wait, job.give_up_at)
@@ -93,22 +93,22 @@ def _next(at: Micros, give_up_at: Micros | None) -> Micros:
 
 def reads_of_poll(command: StagePollSuspended) -> Reads:
     """Search for poll jobs that are due."""
-    return Reads(search=Due(command.limit, JobKind.POLL))
+    return Reads(search=DueJobs(command.limit, JobKind.POLL))
 
 
 def decide_poll(state: State, command: StagePollSuspended, now: Micros, _: Ids) -> Decision[JobsWoken]:
     """Queue the poll jobs that are due."""
-    return queued(state, Due(command.limit, JobKind.POLL), now)
+    return wake_due_jobs(state, DueJobs(command.limit, JobKind.POLL), now)
 
 
 def reads_of_wake(command: StageWake) -> Reads:
     """Search for the jobs that the command means; lock them."""
-    return Reads(search=_meant(command))
+    return Reads(search=_search_for(command))
 
 
 def decide_wake(state: State, command: StageWake, now: Micros, _: Ids) -> Decision[StagesWoken]:
     """Queue the poll jobs. Mark bodies and checks that run, so that a check follows as soon as they end."""
-    meant = _meant(command)
+    meant = _search_for(command)
     keys = state.found[meant].jobs
     found = [job for key in keys if (job := state.tables.job(key)) is not None and _is_wakeable(job)]
     if len(found) < len(keys) or not keys:
@@ -128,7 +128,7 @@ def decide_wake(state: State, command: StageWake, now: Micros, _: Ids) -> Decisi
         else:
             awake = evolve(job, state=JobState.QUEUED, wake_at=None)
             changes.append(UpdateJob(awake))
-            hints.extend(hints_of(awake))
+            hints.extend(job_hints(awake))
     return Decision(StagesWoken(woken=len(changes) - early, early=early), tuple(changes), tuple(hints))
 
 
@@ -136,7 +136,7 @@ def _is_wakeable(job: Job) -> bool:
     return job.kind is JobKind.POLL or (job.kind is JobKind.STAGE and job.state is JobState.LEASED)
 
 
-def _checks(tables: Tables, meant: Wakeable) -> Iterator[Job]:
+def _checks(tables: Tables, meant: WakeableJobs) -> Iterator[Job]:
     """Yield the poll jobs in the tables that the search means."""
     run = None if meant.run_id is None else tables.run_named(RunName(meant.namespace, meant.run_id))
     for job in tables.all_jobs():
@@ -148,11 +148,11 @@ def _checks(tables: Tables, meant: Wakeable) -> Iterator[Job]:
             yield job
 
 
-def _meant(command: StageWake) -> Wakeable:
+def _search_for(command: StageWake) -> WakeableJobs:
     by_key = bool(command.key) and (command.run_id, command.stage, command.item) == (None, None, None)
     by_name = command.key is None and bool(command.run_id) and bool(command.stage)
     if by_key or by_name:
-        return Wakeable(
+        return WakeableJobs(
             namespace=command.namespace,
             key=command.key,
             run_id=command.run_id,

@@ -10,13 +10,13 @@ from holdfast.kernel.commands import (
     JobRecord,
     JobRecorded,
     JobSettled,
-    Recorded,
+    RowToRecord,
 )
 from holdfast.kernel.history import limits
 from holdfast.kernel.rules.child_messages import notify_child
-from holdfast.kernel.rules.children import begin_child
-from holdfast.kernel.rules.leases import held_job, hints_of, named_job
-from holdfast.kernel.rules.queued_steps import queue_step, steps_in_queues, take_back_step
+from holdfast.kernel.rules.children import start_child_of_function
+from holdfast.kernel.rules.leases import find_leased_job, job_hints, parse_job_id
+from holdfast.kernel.rules.queued_steps import cancel_queued_step, queue_step, steps_in_queues
 from holdfast.kernel.rules.retries import failure_facts
 from holdfast.kernel.runs.builder import RunDraft, rescheduled
 from holdfast.kernel.runs.transitions import DEADLINE_EXCEEDED
@@ -56,7 +56,7 @@ def reads_of_record(command: JobRecord) -> Reads:
         raise InvalidCommandError(f"seen is {command.seen}; it must be the number of a row, or 0")
     if command.lost_attempts < 0:
         raise InvalidCommandError(f"losses is {command.lost_attempts}; it must be a number of losses, or 0")
-    key = named_job(command.job)
+    key = parse_job_id(command.job)
     names: list[RunName] = []
     jobs = [key]
     notifies_child = False
@@ -73,7 +73,7 @@ def reads_of_record(command: JobRecord) -> Reads:
         names=tuple(names),
         drivers=notifies_child,
         jobs=tuple(jobs),
-        unseen=((key.run, command.seen),),
+        history_after=((key.run, command.seen),),
     )
 
 
@@ -82,14 +82,14 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
 
     A timer that the store's clock has not reached is left out. The driver records it again later.
     """
-    held = held_job(state, command.job, command.epoch, command.namespace)
+    held = find_leased_job(state, command.job, command.epoch, command.namespace)
     if held is None:
         return Decision(JobRecorded(status="fenced"))
     before, job = held
     if job.kind is not JobKind.WORKFLOW:
         raise InvalidCommandError(f"job {command.job} is of kind {job.kind}; only functions are recorded")
-    run = having_received(before, command.received)
-    unseen = tuple(row for row in state.unseen[run.key] if row.number > command.seen)
+    run = with_received(before, command.received)
+    unseen = tuple(row for row in state.new_rows[run.key] if row.number > command.seen)
     draft = RunDraft(run, now)
     known = {_named(row) for row in unseen}
     more: tuple[Change, ...] = ()
@@ -111,12 +111,12 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
         elif recorded.queued is not None:
             queue_step(draft, job, recorded)
         elif recorded.job is not None:
-            take_back_step(state, draft, job, recorded)
+            cancel_queued_step(state, draft, job, recorded)
         elif recorded.channel is not None:
             _close(draft, job, recorded, unseen)
         elif recorded.child is None:
             _append(draft, job, recorded, command.host)
-        elif (made := begin_child(state, draft, run, job, recorded, now, ids)) is not None:
+        elif (made := start_child_of_function(state, draft, run, job, recorded, now, ids)) is not None:
             more = (*more, *made.changes)
             draft.hints += made.hints
             admits.update(dict.fromkeys(made.reply))
@@ -149,7 +149,7 @@ def _named(row: HistoryRow) -> tuple[str, str, int]:
     return row.type, str(facts.get("call")), cast("int", facts.get("attempt", 1))
 
 
-def _append(draft: RunDraft, job: Job, recorded: Recorded, host: str) -> None:
+def _append(draft: RunDraft, job: Job, recorded: RowToRecord, host: str) -> None:
     if recorded.type == PUBLISHED:
         facts: dict[str, object] = {"name": recorded.call, "number": recorded.attempt}
         draft.append(PUBLISHED, node=job.node, epoch=job.epoch, payload=recorded.output, data=facts)
@@ -190,7 +190,7 @@ def _append(draft: RunDraft, job: Job, recorded: Recorded, host: str) -> None:
     )
 
 
-def _close(draft: RunDraft, job: Job, recorded: Recorded, unseen: Sequence[HistoryRow]) -> None:
+def _close(draft: RunDraft, job: Job, recorded: RowToRecord, unseen: Sequence[HistoryRow]) -> None:
     """Close a channel, unless the function has not received a message for it: then the row is left out.
 
     Later senders are refused. The run's lock orders closing and sending.
@@ -208,14 +208,14 @@ def _close(draft: RunDraft, job: Job, recorded: Recorded, unseen: Sequence[Histo
     draft.keep_mailbox(draft.mailbox.close(channel))
 
 
-def having_received(run: Run, numbers: Sequence[int]) -> Run:
+def with_received(run: Run, numbers: Sequence[int]) -> Run:
     """Return the run with the messages of these rows removed from its mailbox."""
     if run.mailbox is None or not numbers:
         return run
     return evolve(run, mailbox=mailbox_from(run.mailbox).received(numbers).to_text())
 
 
-def function_waiting(
+def suspend_function(
     before: Run, run: Run, job: Job, outcome: FunctionWaiting, now: Micros
 ) -> Decision[JobSettled]:
     """Suspend a waiting function until its timer or a new row; if it has not received all rows, queue it at once.
@@ -230,16 +230,16 @@ def function_waiting(
     )
     reply = JobSettled(status="settled", run_status=run.status, retry_at=wake_at)
     received = RunDraft(run, now).changes() if run.mailbox != before.mailbox else ()
-    return Decision(reply, (*received, UpdateJob(released)), hints_of(released))
+    return Decision(reply, (*received, UpdateJob(released)), job_hints(released))
 
 
-def result_refused(run: Run, job: Job, failure: Failure, now: Micros) -> Decision[JobSettled]:
+def retry_refused_result(run: Run, job: Job, failure: Failure, now: Micros) -> Decision[JobSettled]:
     """Queue a function again whose result the store refused: it then fails and runs its compensations."""
     draft = RunDraft(run, now)
     draft.append(RESULT_REFUSED, node=job.node, epoch=job.epoch, data={"message": failure.message})
     released = rescheduled(evolve(job, attempts=0, lost_attempts=0), now, now, run.status)
     reply = JobSettled(status="settled", run_status=run.status, retry_at=now)
-    return Decision(reply, (*draft.changes(), UpdateJob(released)), (*draft.hints, *hints_of(released)))
+    return Decision(reply, (*draft.changes(), UpdateJob(released)), (*draft.hints, *job_hints(released)))
 
 
 def function_cancelled(state: State, run: Run, reason: str, now: Micros) -> RunDraft:

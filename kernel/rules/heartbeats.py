@@ -4,10 +4,10 @@ from datetime import timedelta
 from itertools import groupby
 from typing import Final
 
-from holdfast.kernel.commands import Failure, JobReapSilent, SilentReaped
+from holdfast.kernel.commands import Failure, JobReapUnresponsive, UnresponsiveReaped
 from holdfast.kernel.rules.retries import fail_attempt
 from holdfast.kernel.runs.builder import RunDraft
-from holdfast.kernel.state import Decision, HeartbeatOverdue, Reads, State
+from holdfast.kernel.state import Decision, JobsWithOverdueHeartbeats, Reads, State
 from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
 from holdfast.ports.records import TERMINAL, Job, JobState, Micros
@@ -17,12 +17,14 @@ HEARTBEAT_TIMEOUT: Final = "heartbeat_timeout"
 """Code of the failure of an attempt that missed its heartbeat timeout."""
 
 
-def reads_of_reap_silent(command: JobReapSilent) -> Reads:
+def reads_of_reap_unresponsive(command: JobReapUnresponsive) -> Reads:
     """Search for jobs whose heartbeat is overdue; lock them and their runs."""
     return Reads(search=_searched(command))
 
 
-def decide_reap_silent(state: State, command: JobReapSilent, now: Micros, _: Ids) -> Decision[SilentReaped]:
+def decide_reap_unresponsive(
+    state: State, command: JobReapUnresponsive, now: Micros, _: Ids
+) -> Decision[UnresponsiveReaped]:
     """Fail the attempts whose heartbeat is overdue. They are fenced from then on.
 
     Each job is checked again under its lock, as its body may have sent a heartbeat or ended since the search.
@@ -49,11 +51,11 @@ def decide_reap_silent(state: State, command: JobReapSilent, now: Micros, _: Ids
         if touched:
             changes.extend(draft.changes())
             hints.extend(draft.hints)
-    return Decision(SilentReaped(freed=freed, dead=dead), tuple(changes), tuple(hints))
+    return Decision(UnresponsiveReaped(freed=freed, dead=dead), tuple(changes), tuple(hints))
 
 
-def _searched(command: JobReapSilent) -> HeartbeatOverdue:
-    return HeartbeatOverdue(command.grace, command.limit)
+def _searched(command: JobReapUnresponsive) -> JobsWithOverdueHeartbeats:
+    return JobsWithOverdueHeartbeats(command.grace, command.limit)
 
 
 def _is_overdue(job: Job, before: Micros) -> bool:

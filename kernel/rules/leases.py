@@ -7,11 +7,11 @@ writes. This is how.
 LEASED, writes the session, and adds one to `epoch` and to `attempts`. The pair (job id, epoch) is the fencing token of
 the attempt. Nothing lowers an epoch, and a run never reuses the number of a job, so no two attempts share a token.
 
-**Fencing.** Every write of an attempt passes `held_job` or, for heartbeats, `is_held`: the job must exist, be LEASED
-and have the token's epoch. Whatever takes a job from its attempt breaks one of these: a release or a reaper changes the
-state, a later claim changes the epoch, the end of a run or of a map deletes the job, and a poll that becomes a cancel
-job is queued (`cancelling` in `ports/records.py`). A late write is not an error. Its reply is `fenced` (`lost` for a
-heartbeat), it changes nothing, and its output is dropped with it.
+**Fencing.** Every write of an attempt passes `find_leased_job` or, for heartbeats, `is_held`: the job must exist, be
+LEASED and have the token's epoch. Whatever takes a job from its attempt breaks one of these: a release or a reaper
+changes the state, a later claim changes the epoch, the end of a run or of a map deletes the job, and a poll that
+becomes a cancel job is queued (`cancelling` in `ports/records.py`). A late write is not an error. Its reply is
+`fenced` (`lost` for a heartbeat), it changes nothing, and its output is dropped with it.
 
 **Sessions.** A job row has no expiry. It belongs to a session, and renewing the session row renews all of its leases
 with one write, however many there are. A session that is not renewed in time is declared dead, for ever
@@ -20,7 +20,7 @@ could slip in between the search for jobs and the death of the session (docs/dec
 the session: a worker whose lease has expired may still settle until the reaper has freed its job. That is safe, because
 until then no other worker can have started the work.
 
-**Lost attempts.** An attempt whose session died is lost (`free_lost` in `kernel/rules/sessions.py`). It counts in
+**Lost attempts.** An attempt whose session died is lost (`free_lost_job` in `kernel/rules/sessions.py`). It counts in
 `lost_attempts`, not against `max_attempts`, and leaves a history row, except for a cancel job: when a machine dies, its
 jobs have not failed. But a body may be what kills its worker. So losses have a maximum of their own, `losses_max`: as
 many as the job has attempts, at least 5 and at most 100. With `attempts=1` it is the first loss, because such a body
@@ -55,7 +55,7 @@ from holdfast.ports.structs import evolve
 from holdfast.ports.transport import JobHint
 
 
-def named_job(job: str) -> JobKey:
+def parse_job_id(job: str) -> JobKey:
     """Return the key of the job with this id. Raises InvalidCommandError if it is not a job id."""
     try:
         return job_key(job)
@@ -63,12 +63,12 @@ def named_job(job: str) -> JobKey:
         raise InvalidCommandError(str(error)) from None
 
 
-def held_job(state: State, job_id: str, epoch: int, namespace: str) -> tuple[Run, Job] | None:
+def find_leased_job(state: State, job_id: str, epoch: int, namespace: str) -> tuple[Run, Job] | None:
     """Return run and job if the attempt with this epoch may write, or None: it is fenced.
 
     After the end of a run only the jobs that outlive it may write: those that cancel external work.
     """
-    key = named_job(job_id)
+    key = parse_job_id(job_id)
     run, job = state.tables.runs.get(key.run), state.tables.job(key)
     if run is None or job is None or not is_held(job, epoch, namespace):
         return None
@@ -105,13 +105,13 @@ def attempt_of(job: Job) -> Attempt:
 
 def reads_of_release(command: JobRelease) -> Reads:
     """Lock the run, then the job."""
-    key = named_job(command.job)
+    key = parse_job_id(command.job)
     return Reads(runs=(key.run,), jobs=(key,))
 
 
 def decide_release(state: State, command: JobRelease, now: Micros, _: Ids) -> Decision[JobReleased]:
     """Queue the job again, or let it sleep for the delay, without counting the attempt."""
-    held = held_job(state, command.job, command.epoch, command.namespace)
+    held = find_leased_job(state, command.job, command.epoch, command.namespace)
     if held is None:
         return Decision(JobReleased(status="fenced"))
     run, job = held
@@ -121,14 +121,14 @@ def decide_release(state: State, command: JobRelease, now: Micros, _: Ids) -> De
     waits = free.state is JobState.LIMITED and free.concurrency_key is not None
     admits = (free.concurrency_key,) if waits and free.concurrency_key else ()
     reply = JobReleased(status="released", admits_jobs=admits)
-    return Decision(reply, (UpdateJob(free),), hints_of(free))
+    return Decision(reply, (UpdateJob(free),), job_hints(free))
 
 
 def reads_of_heartbeat(command: JobHeartbeat) -> Reads:
     """Read the jobs, and lock those of attempts that send output. Most send none."""
     return Reads(
-        jobs=tuple(named_job(held.job) for held in command.attempts if held.outputs),
-        seen=tuple(named_job(held.job) for held in command.attempts if not held.outputs),
+        jobs=tuple(parse_job_id(held.job) for held in command.attempts if held.outputs),
+        unlocked_jobs=tuple(parse_job_id(held.job) for held in command.attempts if not held.outputs),
         annotation_keys=annotation_keys(command),
     )
 
@@ -139,7 +139,7 @@ def decide_heartbeat(state: State, command: JobHeartbeat, now: Micros, ids: Ids)
     changes: list[Change] = []
     known = known_annotations(state)
     for held in command.attempts:
-        job = state.tables.job(named_job(held.job))
+        job = state.tables.job(parse_job_id(held.job))
         if job is None or not is_held(job, held.epoch, command.namespace):
             lost.append(held.job)
             continue
@@ -149,7 +149,7 @@ def decide_heartbeat(state: State, command: JobHeartbeat, now: Micros, ids: Ids)
     return Decision(JobsHeld(lost=tuple(lost)), tuple(changes))
 
 
-def hints_of(job: Job) -> tuple[JobHint, ...]:
+def job_hints(job: Job) -> tuple[JobHint, ...]:
     """Return the hint for a queued job; no hint in any other state."""
     return (
         ()

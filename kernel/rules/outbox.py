@@ -14,11 +14,18 @@ from holdfast.kernel.commands import (
     OutboxSettled,
     OutboxSweep,
     OutboxSwept,
-    Refused,
+    StreamFailure,
     StreamLease,
 )
 from holdfast.kernel.rules.sinks import types_of, with_failure, with_success
-from holdfast.kernel.state import DeadLettered, Decision, DueStreams, Reads, State, UndeliveredRows
+from holdfast.kernel.state import (
+    DeadLetteredStreams,
+    Decision,
+    DueStreams,
+    Reads,
+    RunsWithUndeliveredRows,
+    State,
+)
 from holdfast.ports.changes import AdvanceStreams, Change, UpdateSink, UpdateStream
 from holdfast.ports.clock import Ids
 from holdfast.ports.json import canonical, parse
@@ -34,9 +41,9 @@ from holdfast.ports.records import (
     StreamState,
 )
 
-PARK_AFTER: Final = 5
+DEAD_LETTER_AFTER: Final = 5
 """How many times a sink must reject an event as such before the event's stream is dead-lettered."""
-PARK_AFTER_FAILURES: Final = 20
+DEAD_LETTER_AFTER_FAILURES: Final = 20
 """How many times a sink must fail at an event for other reasons, while it accepts other events.
 
 With the waits in between this takes more than an hour, so a partial outage of a sink dead-letters nothing.
@@ -184,7 +191,7 @@ def _took_others(sink: Sink, stream: Stream) -> bool:
     return failed_at is not None and succeeded_at is not None and succeeded_at > failed_at
 
 
-def _refused(stream: Stream, refusal: Refused, sink: Sink, now: Micros, *, counts: bool) -> Stream:
+def _refused(stream: Stream, refusal: StreamFailure, sink: Sink, now: Micros, *, counts: bool) -> Stream:
     """Schedule the stream again after a failure, or dead-letter it.
 
     The attempt counts only if the sink rejected the event as such, or accepted other events since the last failure.
@@ -200,7 +207,7 @@ def _refused(stream: Stream, refusal: Refused, sink: Sink, now: Micros, *, count
         failed_at=now,
         error=refusal.error[:ERROR_MAX],
     )
-    if attempts >= (PARK_AFTER if refusal.final else PARK_AFTER_FAILURES):
+    if attempts >= (DEAD_LETTER_AFTER if refusal.final else DEAD_LETTER_AFTER_FAILURES):
         return attrs.evolve(failed, state=StreamState.DEAD_LETTERED, due_at=None, dead_lettered_at=now)
     # Later than the pause of the sink itself, so that other streams are tried first.
     delay = _DELAY_MIN * 2 ** min(attempts if counts else sink.failures + 1, 20)
@@ -228,14 +235,14 @@ def decide_sweep(state: State, command: OutboxSweep, now: Micros, _: Ids) -> Dec
         if (sink := state.tables.sink_named(SinkName(command.namespace, name))) is not None
     ]
     known = tuple(sinks)
-    changes: list[Change] = [AdvanceStreams(attrs.evolve(head, at=now)) for head in found.news]
+    changes: list[Change] = [AdvanceStreams(attrs.evolve(head, at=now)) for head in found.stream_heads]
     began = command.began
     if found.next is None and began is not None:
         walked = [attrs.evolve(sink, swept_at=began) for sink in sinks if not is_walked(sink)]
         changes += [UpdateSink(sink) for sink in walked]
         sinks = walked
     reply = OutboxSwept(
-        healed=len(found.news),
+        healed=len(found.stream_heads),
         checked=found.checked,
         next=found.next,
         hurry=any(not is_walked(sink) for sink in sinks),
@@ -289,9 +296,9 @@ def _due(command: OutboxFlush) -> DueStreams:
     return DueStreams(command.namespace, command.sink, command.limit)
 
 
-def _dead_lettered(command: DeadLetterReplay) -> DeadLettered:
-    return DeadLettered(command.namespace, command.sink, command.run_id, command.limit)
+def _dead_lettered(command: DeadLetterReplay) -> DeadLetteredStreams:
+    return DeadLetteredStreams(command.namespace, command.sink, command.run_id, command.limit)
 
 
-def _undelivered(command: OutboxSweep) -> UndeliveredRows:
-    return UndeliveredRows(command.namespace, command.sinks, command.after, command.limit)
+def _undelivered(command: OutboxSweep) -> RunsWithUndeliveredRows:
+    return RunsWithUndeliveredRows(command.namespace, command.sinks, command.after, command.limit)

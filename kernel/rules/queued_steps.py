@@ -11,10 +11,10 @@ from attrs import asdict, evolve
 from holdfast.kernel.commands import (
     JobSettle,
     JobSettled,
-    Queued,
     QueuedStepCompleted,
     QueuedStepFailed,
-    Recorded,
+    QueuedStepJob,
+    RowToRecord,
 )
 from holdfast.kernel.history import limits
 from holdfast.kernel.history.exceptions import raised_from
@@ -49,7 +49,7 @@ def steps_in_queues(state: State, run: str) -> list[Job]:
     return [job for job in state.tables.jobs.get(run, {}).values() if job.kind is JobKind.STEP]
 
 
-def queue_step(draft: RunDraft, driver: Job, recorded: Recorded) -> None:
+def queue_step(draft: RunDraft, driver: Job, recorded: RowToRecord) -> None:
     """Append the `step.queued` row and add the job of the step."""
     queued = recorded.queued
     assert queued is not None
@@ -89,7 +89,7 @@ def open_steps(rows: Sequence[HistoryRow]) -> Mapping[str, HistoryRow]:
     return found
 
 
-def is_of(job: Job, row: HistoryRow) -> bool:
+def is_job_of_row(job: Job, row: HistoryRow) -> bool:
     """Whether a job is the one that this `step.queued` row names."""
     facts = _facts(row)
     return (job.kind, job.number, job.node) == (JobKind.STEP, facts["job"], facts["call"])
@@ -103,12 +103,12 @@ def queue_again(draft: RunDraft, lost: HistoryRow) -> None:
     draft.open_step(str(facts["call"]), str(facts["step"]), row, queued_by(lost))
 
 
-def queued_by(row: HistoryRow) -> Queued:
+def queued_by(row: HistoryRow) -> QueuedStepJob:
     """Return the job options of a `step.queued` row."""
     facts = _facts(row)
     assert row.payload is not None
     rate = facts.get("rate")
-    return Queued(
+    return QueuedStepJob(
         queue=str(facts["queue"]),
         input=row.payload,
         attempts=cast("int", facts["max_attempts"]),
@@ -122,7 +122,7 @@ def _facts(row: HistoryRow) -> dict[str, object]:
     return cast("dict[str, object]", parse(row.data or "{}"))
 
 
-def take_back_step(state: State, draft: RunDraft, driver: Job, recorded: Recorded) -> None:
+def cancel_queued_step(state: State, draft: RunDraft, driver: Job, recorded: RowToRecord) -> None:
     """Delete the job of a queued step that its function no longer waits for, and append `step.cancelled`.
 
     Does nothing if the step has ended. An attempt in progress is fenced.
@@ -135,7 +135,7 @@ def take_back_step(state: State, draft: RunDraft, driver: Job, recorded: Recorde
     draft.close_job(job)
 
 
-def step_settled(
+def settle_step(
     state: State, command: JobSettle, run: Run, job: Job, circumstances: dict[str, object], now: Micros
 ) -> Decision[JobSettled]:
     """Store the outcome of an attempt of a queued step. If the step has ended, wake its function as well."""

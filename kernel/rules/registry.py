@@ -86,7 +86,12 @@ _ALL: Final = (
     _rule(c.JobRecord, c.JobRecorded, function_history.reads_of_record, function_history.decide_record),
     _rule(c.JobRelease, c.JobReleased, leases.reads_of_release, leases.decide_release),
     _rule(c.JobHeartbeat, c.JobsHeld, leases.reads_of_heartbeat, leases.decide_heartbeat),
-    _rule(c.JobReapSilent, c.SilentReaped, heartbeats.reads_of_reap_silent, heartbeats.decide_reap_silent),
+    _rule(
+        c.JobReapUnresponsive,
+        c.UnresponsiveReaped,
+        heartbeats.reads_of_reap_unresponsive,
+        heartbeats.decide_reap_unresponsive,
+    ),
     _rule(c.JobWakeDue, c.JobsWoken, claims.reads_of_wake_due, claims.decide_wake_due),
     _rule(c.StagePollSuspended, c.JobsWoken, external_work.reads_of_poll, external_work.decide_poll),
     _rule(c.StageWake, c.StagesWoken, external_work.reads_of_wake, external_work.decide_wake),

@@ -37,7 +37,7 @@ def _check(run: Run, left: RunRemains, state: State) -> None:
     if left.has_deliveries or any(state.tables.jobs.get(key) for key in left.runs):
         raise RemoveRefusedError(run.id, _why_pending(left, state))
     late = sorted(
-        {*left.unheard, *(stream.sink for stream in left.streams if stream.delivered < stream.head_row)}
+        {*left.lagging_sinks, *(stream.sink for stream in left.streams if stream.delivered < stream.head_row)}
     )
     if late:
         names = ", ".join(repr(left.sinks.get(sink, sink)) for sink in late)

@@ -16,12 +16,12 @@ from holdfast.kernel.pipelines.progress import (
     item_input,
     progress_from,
 )
-from holdfast.kernel.rules.external_cleanup import find_cleanup_faults, put_right
-from holdfast.kernel.rules.queued_steps import is_of, open_steps, queue_again
-from holdfast.kernel.rules.sessions import free_lost
-from holdfast.kernel.runs.builder import RunDraft, Waits
+from holdfast.kernel.rules.external_cleanup import find_cleanup_faults, repair_cancel_jobs
+from holdfast.kernel.rules.queued_steps import is_job_of_row, open_steps, queue_again
+from holdfast.kernel.rules.sessions import free_lost_job
+from holdfast.kernel.runs.builder import PollSchedule, RunDraft
 from holdfast.kernel.runs.plan_interpreter import advance, body_kind, open_node
-from holdfast.kernel.state import Decision, MissingJobs, Reads, State
+from holdfast.kernel.state import Decision, Reads, RunsMissingJobs, State
 from holdfast.ports.changes import AddJob, Change, DeleteJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.json import canonical, parse
@@ -71,7 +71,7 @@ def decide_repair(state: State, command: RunRepair, now: Micros, _: Ids) -> Deci
         draft = RunDraft(evolve(run, open_jobs=len(jobs)), now)
         state.current_run = key
         if run.status in TERMINAL:
-            made = _cleared(state, run, jobs, now, notify=command.tell)
+            made = _cleared(state, run, jobs, now, notify=command.redeliver)
         else:
             made = _repaired(draft, state, run, jobs, command, now)
         if made:
@@ -87,8 +87,8 @@ def decide_repair(state: State, command: RunRepair, now: Micros, _: Ids) -> Deci
     return Decision(reply, tuple(changes), tuple(hints))
 
 
-def _meant(command: RunRepair) -> MissingJobs:
-    return MissingJobs(command.after, command.limit, command.run)
+def _meant(command: RunRepair) -> RunsMissingJobs:
+    return RunsMissingJobs(command.after, command.limit, command.run)
 
 
 def _cleared(state: State, run: Run, jobs: Sequence[Job], now: Micros, *, notify: bool) -> Sequence[Change]:
@@ -107,7 +107,7 @@ def _cleared(state: State, run: Run, jobs: Sequence[Job], now: Micros, *, notify
     draft = RunDraft(evolve(run, open_jobs=0), run.updated_at)  # an ended run keeps its instants
     if notifies_parent:
         draft.add_parent_delivery()
-    paid = put_right(draft, state, run, state.plan_of(run), faults, now) if faults else ()
+    paid = repair_cancel_jobs(draft, state, run, state.plan_of(run), faults, now) if faults else ()
     return (*draft.changes(), *(DeleteJob(job.key) for job in jobs), *paid)
 
 
@@ -125,7 +125,9 @@ def _repaired(
     of_stages = [job for job in jobs if job.kind is not JobKind.STEP]
     needed = {(job.node, job.item): job.number for job in _needed(progress, of_stages, rows)}
     queued = open_steps(state.steps.get(run.key, ()))
-    doing = {job.number: job.node for job in jobs if job.node in queued and is_of(job, queued[job.node])}
+    doing = {
+        job.number: job.node for job in jobs if job.node in queued and is_job_of_row(job, queued[job.node])
+    }
     undone = [row for call, row in queued.items() if call not in doing.values()]
     progress = _adopting(progress, needed)
     extra = [job for job in of_stages if needed.get((job.node, job.item)) != job.number]
@@ -153,7 +155,7 @@ def _repaired(
     _reopen(draft, state, run, plan, progress, lacking)
     for row in undone:
         queue_again(draft, row)
-    paid = put_right(draft, state, run, plan, faults, now)
+    paid = repair_cancel_jobs(draft, state, run, plan, faults, now)
     added = len(lacking) + len(undone)
     draft.append("run.repaired", data={**facts, "jobs": added} if added else facts)
     # Last, as these may end the run, and no row may follow that.
@@ -170,7 +172,7 @@ def _is_behind(progress: Progress, plan: Plan, rows: Sequence[CompletedRow]) -> 
     later = {node.name for group in plan.groups[progress.group + 1 :] for node in group.nodes}
     for row in rows:
         node = progress.nodes.get(row.node)
-        if row.node in later or (node is not None and row.type == STAGE_TESTED and node.is_test):
+        if row.node in later or (node is not None and row.type == STAGE_TESTED and node.is_condition):
             return True
         if node is not None and row.type == STAGE_EXPANDED and node.job is not None:
             return True
@@ -186,7 +188,7 @@ def _as_recorded(progress: Progress, plan: Plan, rows: Sequence[CompletedRow], *
         of_node = [row for row in rows if row.node == name]
         if node.map is not None and recounts:
             progress = progress.with_node(name, _counted(plan.node(name), node.map, of_node))
-        elif node.map is None and node.output is None and not node.is_test:
+        elif node.map is None and node.output is None and not node.is_condition:
             done = next((row for row in of_node if row.item is None and row.type == STAGE_COMPLETED), None)
             progress = (
                 progress if done is None else progress.with_node(name, NodeProgress(output=done.number))
@@ -272,12 +274,12 @@ def _reopen(
         stage = stage_of(plan.node(name))
         row = suspended.get((name, item))
         if row is not None:
-            number = draft.open_check(stage, row, item, _waits(state, run, stage, row, item))
+            number = draft.open_poll(stage, row, item, _waits(state, run, stage, row, item))
             if item is None:
                 progress = progress.with_node(name, NodeProgress(job=number))
         elif item is None:
             progress = progress.with_node(
-                name, open_node(draft, plan.node(name), progress, is_test=node.is_test)
+                name, open_node(draft, plan.node(name), progress, is_test=node.is_condition)
             )
         else:
             assert node.map is not None
@@ -285,13 +287,13 @@ def _reopen(
     draft.keep_progress(progress.to_json())
 
 
-def _waits(state: State, run: Run, stage: StagePlan, row: int, item: int | None) -> Waits:
+def _waits(state: State, run: Run, stage: StagePlan, row: int, item: int | None) -> PollSchedule:
     """Return the schedule of a new poll job: the first check now, later ones as the suspension set them."""
     suspension = state.suspensions.get((run.key, row))
     facts = cast("dict[str, object]", parse(suspension.data or "{}")) if suspension is not None else {}
     check_after, give_up_at, key = facts.get("check_after"), facts.get("give_up_at"), facts.get("key")
     named = f"{run.key}/{stage.name}" if item is None else f"{run.key}/{stage.name}/{item}"
-    return Waits(
+    return PollSchedule(
         until=0,
         check_after=check_after if isinstance(check_after, int) else CHECK_AFTER,
         give_up_at=give_up_at if isinstance(give_up_at, int) else None,
@@ -322,6 +324,6 @@ def _put_right(draft: RunDraft, state: State, run: Run, stuck: Sequence[Job], no
         if draft.status in TERMINAL:
             return
         if job.state is JobState.LEASED:
-            free_lost(state, draft, run, job, now)
+            free_lost_job(state, draft, run, job, now)
         else:
             draft.reschedule_job(job, None if job.waits_for_child else job.wake_at or now)

@@ -10,12 +10,12 @@ from attrs import frozen
 from holdfast.kernel.commands import RunRerun, RunRerunFrom
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.rules.admissions import admits_jobs, begin_run
-from holdfast.kernel.rules.children import taken_over
-from holdfast.kernel.rules.runs import is_older, named_run, storing
+from holdfast.kernel.rules.children import adopt_child
+from holdfast.kernel.rules.runs import is_older, named_run, store_plan
 from holdfast.kernel.rules.unread_messages import append_again, append_start
 from holdfast.kernel.runs.builder import RunDraft
-from holdfast.kernel.runs.forks import Fork, open_children, planned_fork
-from holdfast.kernel.runs.rerun_plan import Rerun, check_point, followed_plan, planned_rerun
+from holdfast.kernel.runs.forks import Fork, open_children, plan_fork
+from holdfast.kernel.runs.rerun_plan import Rerun, check_point, choose_plan, plan_rerun
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
@@ -59,10 +59,10 @@ def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> 
     assert state.past is not None
     past = state.past[before.key]
     former = state.plan_of(before)
-    plan = followed_plan(state.workflows, before, former, command.version)
+    plan = choose_plan(state.workflows, before, former, command.version)
     check_point(before, former, plan, command.stage, command.row)
     begins = (
-        _stage(planned_rerun(before, past, former, plan, command.stage))
+        _stage(plan_rerun(before, past, former, plan, command.stage))
         if former.function is None or plan.function is None
         else _call(_planned_fork(state, before, former, command))
     )
@@ -101,7 +101,7 @@ def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> 
         or bool(children)
         or (ended is not None and ended.has_pending_deliveries),
     )
-    changes = (*(ended.changes() if ended else ()), *storing(state, plan), *draft.changes(), *children)
+    changes = (*(ended.changes() if ended else ()), *store_plan(state, plan), *draft.changes(), *children)
     return Decision(reply, changes, (*(ended.hints if ended else ()), *draft.hints))
 
 
@@ -145,7 +145,7 @@ def _call(fork: Fork) -> _Begins:
 def _planned_fork(state: State, before: Run, plan: Plan, command: RunRerunFrom) -> Fork:
     history = state.histories[before.key]
     names = {child: RunName(before.namespace, child) for child in open_children(history)}
-    return planned_fork(
+    return plan_fork(
         before,
         history,
         {child for child, name in names.items() if state.tables.run_named(name) is not None},
@@ -179,7 +179,7 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
         assert child is not None
         if child.status not in TERMINAL:
             draft.count_child()
-        changes += taken_over(child, JobKey(run.key, 1)).changes
+        changes += adopt_child(child, JobKey(run.key, 1)).changes
     return changes
 
 

@@ -28,9 +28,9 @@ that missed their heartbeat (`kernel/rules/heartbeats.py`). Not decided here:
 - Steps, inline and queued: `_retry_at` in `hosts/functions/step_runner.py`. The policy of a step is an option in the
   code and in no plan, and with it the classes of its `by_error`. The row `step.retrying` has the instant. The module
   shares `backoff` and `RETRY_AFTER_MAX` with this one, and nothing else.
-- Queued steps again: `step_settled` in `kernel/rules/queued_steps.py` takes the host's instant only if the job has
+- Queued steps again: `settle_step` in `kernel/rules/queued_steps.py` takes the host's instant only if the job has
   attempts left, by the maximum that the caller stored in `step.queued`.
-- Lost attempts: `free_lost` in `kernel/rules/sessions.py` for jobs of stages, `free_lost_step` in
+- Lost attempts: `free_lost_job` in `kernel/rules/sessions.py` for jobs of stages, `free_lost_step` in
   `kernel/rules/queued_steps.py`, `hosts/functions/lost_steps.py` for inline steps.
 - Checks of external work: `checked` in `kernel/rules/external_work.py`. They use these policies, but begin anew when
   their attempts are used up: an outage of the other system must not fail the run.
@@ -51,7 +51,7 @@ from holdfast.kernel.pipelines.plan import Enough, MapPlan, Plan, RetryPolicy, S
 from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.external_work import LOST_WORKER
-from holdfast.kernel.runs.external_work import is_over as is_work_over
+from holdfast.kernel.runs.external_work import has_external_work_ended as is_work_over
 from holdfast.kernel.runs.plan_interpreter import item_failed, open_map
 from holdfast.ports.json import canonical
 from holdfast.ports.records import (
@@ -92,9 +92,9 @@ def fail_attempt(
     if not failure.retryable or job.tries >= min(policy.attempts, job.max_attempts):
         fail_stage(draft, plan, job, failure, circumstances)
         return None
-    retry_at = now + wait_of(policy, job, failure)
-    if is_over(job, retry_at):
-        fail_stage(draft, plan, job, out_of_time(job, failure), circumstances)
+    retry_at = now + retry_wait(policy, job, failure)
+    if exceeds_total_timeout(job, retry_at):
+        fail_stage(draft, plan, job, total_timeout_failure(job, failure), circumstances)
         return None
     details = {**failure_facts(job, failure), **circumstances, "retry_at": retry_at}
     draft.append("stage.retrying", node=job.node, item=job.item, epoch=job.epoch, data=details)
@@ -102,7 +102,7 @@ def fail_attempt(
     return retry_at
 
 
-def lost_for_good(job: Job) -> Failure:
+def lost_worker_failure(job: Job) -> Failure:
     """Return the failure of a job that was lost too often. `job` includes the last loss."""
     lost = f"the worker that held attempt {job.attempts} was lost"
     if job.lost_attempts > SUSPECT_AFTER:
@@ -113,13 +113,13 @@ def lost_for_good(job: Job) -> Failure:
     return Failure(code=LOST_WORKER, message=lost, retryable=False)
 
 
-def is_over(job: Job, at: Micros) -> bool:
+def exceeds_total_timeout(job: Job, at: Micros) -> bool:
     """Return whether an attempt that starts at this instant would exceed the time for all attempts."""
     until = job.total_until
     return until is not None and at >= until
 
 
-def out_of_time(job: Job, last: Failure) -> Failure:
+def total_timeout_failure(job: Job, last: Failure) -> Failure:
     """Return the failure of a job that has no time left for another attempt, after the failure `last`."""
     tried = "1 attempt was" if job.attempts == 1 else f"{job.attempts} attempts were"
     allowed = timedelta(microseconds=job.timeout_total or 0)
@@ -128,7 +128,7 @@ def out_of_time(job: Job, last: Failure) -> Failure:
     return evolve(last, code=TIMEOUT_TOTAL, message=message, retryable=False)
 
 
-def wait_of(policy: RetryPolicy, job: Job, failure: Failure) -> Micros:
+def retry_wait(policy: RetryPolicy, job: Job, failure: Failure) -> Micros:
     """Return the wait after a failed attempt: the one that the body set, or else the one of the policy."""
     if failure.retry_after is None:
         return backoff(policy, job.key, job.tries)
@@ -145,7 +145,7 @@ def fail_stage(
     facts = failure_facts(job, failure)
     node = plan.node(job.node)
     enough = node.enough if isinstance(node, MapPlan) and job.item is not None else None
-    what = None if enough is None else _lost_item(job, failure)
+    what = None if enough is None else _failed_item_output(job, failure)
     row = draft.append(
         STAGE_FAILED,
         node=job.node,
@@ -157,7 +157,7 @@ def fail_stage(
     goes_on = job.kind is JobKind.POLL and not is_work_over(failure.code)
     if enough is not None and not _is_missed(draft, enough, job):
         if goes_on:
-            draft.leave_work(job, stage_of(node))
+            draft.cancel_external_work(job, stage_of(node))
         else:
             draft.close_job(job)
         item_failed(draft, plan, progress_from(draft.progress), job, row)
@@ -210,7 +210,7 @@ def _is_missed(draft: RunDraft, enough: Enough, job: Job) -> bool:
     return enough.is_missed(total=counters.total, failed=counters.failed + 1)
 
 
-def _lost_item(job: Job, failure: Failure) -> Payload:
+def _failed_item_output(job: Job, failure: Failure) -> Payload:
     """Return the output of a map item that failed, in the form of an `ItemFailure`."""
     error = f"{failure.type}: {failure.message}" if failure.type else failure.message
     return Payload(inline=canonical({"index": job.item, "error": error or failure.code}))

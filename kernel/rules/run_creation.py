@@ -3,7 +3,7 @@
 from holdfast.kernel.commands import RunCreate
 from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE, Plan
 from holdfast.kernel.rules.admissions import INPUT_ROW
-from holdfast.kernel.rules.start_template import NOT_BEGUN, Opening
+from holdfast.kernel.rules.start_template import NOT_BEGUN, StartTemplate
 from holdfast.ports.clock import Ids
 from holdfast.ports.records import ClosePolicy, Micros, Run, RunStatus, rank_of
 
@@ -15,7 +15,7 @@ def new_run(
     now: Micros,
     ids: Ids,
     *,
-    opening: Opening = NOT_BEGUN,
+    opening: StartTemplate = NOT_BEGUN,
     parent: str | None = None,
     close_policy: ClosePolicy = ClosePolicy.CANCEL,
 ) -> Run:

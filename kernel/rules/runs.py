@@ -31,7 +31,7 @@ from holdfast.kernel.rules.signals import (
     request_cancel,
 )
 from holdfast.kernel.rules.stage_overrides import overridden
-from holdfast.kernel.rules.start_template import opening_of
+from holdfast.kernel.rules.start_template import start_template_of
 from holdfast.kernel.rules.unread_messages import count_forwarded, forward_unread
 from holdfast.kernel.runs.builder import RunDraft, hint_of
 from holdfast.kernel.runs.plan_interpreter import advance, begin
@@ -85,9 +85,9 @@ def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> De
         check_signals(plan, command.id or "of no id yet", command.signals)
     plan = overridden(plan, command.overrides)
     known = None if command.id is None else state.tables.run_named(RunName(command.namespace, command.id))
-    if known is None and (begun := _begun(command, plan, now, ids)) is not None:
+    if known is None and (begun := _create_from_template(command, plan, now, ids)) is not None:
         run, made, begun_hints = begun
-        made = (*storing(state, plan), *made, *annotations_at_start(run, command.annotations, ids))
+        made = (*store_plan(state, plan), *made, *annotations_at_start(run, command.annotations, ids))
         return Decision(RunCreated(**_names(run), status=run.status, created=True), made, begun_hints)
     if known is not None and _returns_existing(command, known):
         return _return_existing(state, command, plan, known, now)
@@ -110,7 +110,7 @@ def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> De
         changes, hints = (*replaced.changes(), *changes), (*replaced.hints, *hints)
         runs, jobs = _both(runs, replaced.admits_runs), _both(jobs, admits_jobs(state, known, replaced))
         has_deliveries = has_deliveries or replaced.has_pending_deliveries
-    changes = (*storing(state, plan), *changes, *annotations_at_start(run, command.annotations, ids))
+    changes = (*store_plan(state, plan), *changes, *annotations_at_start(run, command.annotations, ids))
     reply = RunCreated(
         **_names(run),
         status=draft.status,
@@ -133,7 +133,7 @@ def _return_existing(
     draft = RunDraft(known, now)
     start = StartToKeep(command.input, start_facts(command, plan)) if is_kept(command) else None
     messages = receive(state, draft, known, command.signals, now, key=command.idempotency_key, start=start)
-    stored = () if start is None else storing(state, plan)
+    stored = () if start is None else store_plan(state, plan)
     return Decision(evolve(reply, messages=messages), (*stored, *draft.changes()), tuple(draft.hints))
 
 
@@ -148,9 +148,9 @@ def new_child(
     close_policy: ClosePolicy,
 ) -> Decision[tuple[str, ...]]:
     """Store a child run for whose end the job `parent` waits. The reply is the concurrency keys for `job.admit`."""
-    begun = _begun(command, plan, now, ids, parent=parent, close_policy=close_policy)
+    begun = _create_from_template(command, plan, now, ids, parent=parent, close_policy=close_policy)
     if begun is not None:
-        return Decision((), (*storing(state, plan), *begun[1]), begun[2])
+        return Decision((), (*store_plan(state, plan), *begun[1]), begun[2])
     run = new_run(command, plan, None, now, ids, parent=parent, close_policy=close_policy)
     draft = RunDraft(run, now, is_new=True)
     row = draft.append(
@@ -158,11 +158,11 @@ def new_child(
     )
     assert row == INPUT_ROW
     begin(draft, plan, row)
-    changes = (*storing(state, plan), *draft.changes())
+    changes = (*store_plan(state, plan), *draft.changes())
     return Decision(draft.admits_jobs, changes, tuple(draft.hints))
 
 
-def _begun(
+def _create_from_template(
     command: RunCreate,
     plan: Plan,
     now: Micros,
@@ -177,7 +177,7 @@ def _begun(
     """
     if command.signals or command.concurrency_key is not None or command.start_at is not None:
         return None
-    opening = opening_of(plan)
+    opening = start_template_of(plan)
     if opening is None:
         return None
     run = new_run(command, plan, None, now, ids, opening=opening, parent=parent, close_policy=close_policy)
@@ -372,7 +372,7 @@ def _names(run: Run) -> _Names:
     return _Names(run_id=run.id, run=run.key, generation=run.generation)
 
 
-def storing(state: State, plan: Plan) -> tuple[Change, ...]:
+def store_plan(state: State, plan: Plan) -> tuple[Change, ...]:
     """Return the change that stores a plan, unless it is known to be stored."""
     name = plan.fingerprint
     if name in state.stored_plans or name in state.tables.plans or name in state.plans:

@@ -17,12 +17,17 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.rules.external_cancels import free_lost_cancel
 from holdfast.kernel.rules.function_history import block_run
-from holdfast.kernel.rules.leases import hints_of
+from holdfast.kernel.rules.leases import job_hints
 from holdfast.kernel.rules.queued_steps import free_lost_step
-from holdfast.kernel.rules.retries import fail_stage, is_over, lost_for_good, out_of_time
+from holdfast.kernel.rules.retries import (
+    exceeds_total_timeout,
+    fail_stage,
+    lost_worker_failure,
+    total_timeout_failure,
+)
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.external_work import LOST_WORKER
-from holdfast.kernel.state import Decision, Expired, Lost, Reads, State
+from holdfast.kernel.state import Decision, ExpiredSessions, LostJobs, Reads, State
 from holdfast.ports.changes import AddLeader, Change, PutSession, UpdateLeader
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import SessionLostError
@@ -82,7 +87,7 @@ def decide_close(state: State, command: SessionClose, now: Micros, _: Ids) -> De
 
 def reads_of_reap(command: SessionReap) -> Reads:
     """Search for sessions that were not renewed in time."""
-    return Reads(search=Expired(command.grace, command.limit))
+    return Reads(search=ExpiredSessions(command.grace, command.limit))
 
 
 def decide_reap(state: State, command: SessionReap, now: Micros, _: Ids) -> Decision[LeasesReaped]:
@@ -90,7 +95,8 @@ def decide_reap(state: State, command: SessionReap, now: Micros, _: Ids) -> Deci
     dead = [
         evolve(session, state=SessionState.DEAD)
         for session in map(
-            state.tables.sessions.__getitem__, state.found[Expired(command.grace, command.limit)].sessions
+            state.tables.sessions.__getitem__,
+            state.found[ExpiredSessions(command.grace, command.limit)].sessions,
         )
         if session.state is SessionState.OPEN and session.expires_at + command.grace < now
     ]
@@ -101,7 +107,7 @@ def decide_reap(state: State, command: SessionReap, now: Micros, _: Ids) -> Deci
 
 def reads_of_reap_stale(command: LeaseReapStale) -> Reads:
     """Search for jobs of dead sessions; lock them and their runs."""
-    return Reads(search=Lost(command.limit))
+    return Reads(search=LostJobs(command.limit))
 
 
 def decide_reap_stale(state: State, command: LeaseReapStale, now: Micros, _: Ids) -> Decision[LeasesReaped]:
@@ -112,7 +118,7 @@ def decide_reap_stale(state: State, command: LeaseReapStale, now: Micros, _: Ids
     changes: list[Change] = []
     hints: list[Hint] = []
     freed = dead = 0
-    lost = sorted(state.found[Lost(command.limit)].jobs)
+    lost = sorted(state.found[LostJobs(command.limit)].jobs)
     for key, keys in groupby(lost, lambda job_key: job_key.run):
         state.current_run = key
         run = state.tables.runs.get(key)
@@ -124,12 +130,12 @@ def decide_reap_stale(state: State, command: LeaseReapStale, now: Micros, _: Ids
             if job.outlives_run:
                 update = free_lost_cancel(draft, job, now)
                 changes.extend(update)
-                hints.extend(hint for one in update for hint in hints_of(one.job))
+                hints.extend(hint for one in update for hint in job_hints(one.job))
                 freed += 1
                 continue
             if draft.status in TERMINAL:  # the end of the run deleted its other jobs
                 continue
-            if free_lost(state, draft, run, job, now):
+            if free_lost_job(state, draft, run, job, now):
                 freed += 1
                 continue
             dead += 1
@@ -144,7 +150,7 @@ def _is_orphan(state: State, job: Job) -> bool:
     return job.state is JobState.LEASED and holder is not None and holder.state is SessionState.DEAD
 
 
-def free_lost(state: State, draft: RunDraft, run: Run, job: Job, now: Micros) -> bool:
+def free_lost_job(state: State, draft: RunDraft, run: Run, job: Job, now: Micros) -> bool:
     """Free a job whose attempt was lost, and return True; or give it up and return False.
 
     A stage or step fails with that. A job that drives a durable function blocks its run.
@@ -158,11 +164,13 @@ def free_lost(state: State, draft: RunDraft, run: Run, job: Job, now: Micros) ->
         return False
     lost = evolve(job, lost_attempts=job.lost_attempts + 1)
     if job.kind is not JobKind.WORKFLOW and lost.lost_attempts >= losses_max(job.max_attempts):
-        fail_stage(draft, plan, lost, lost_for_good(lost), {})
+        fail_stage(draft, plan, lost, lost_worker_failure(lost), {})
         return False
-    if is_over(job, now):
+    if exceeds_total_timeout(job, now):
         message = f"the worker that held attempt {job.attempts} was lost"
-        fail_stage(draft, plan, job, out_of_time(job, Failure(code=LOST_WORKER, message=message)), {})
+        fail_stage(
+            draft, plan, job, total_timeout_failure(job, Failure(code=LOST_WORKER, message=message)), {}
+        )
         return False
     facts: dict[str, object] = {"attempt": job.attempts, "lost_attempts": lost.lost_attempts}
     draft.append("stage.lost", node=job.node, item=job.item, epoch=job.epoch, data=facts)
@@ -178,7 +186,7 @@ def reads_of_acquire(command: LeaderAcquire) -> Reads:
 def decide_acquire(state: State, command: LeaderAcquire, now: Micros, _: Ids) -> Decision[LeaderAcquired]:
     """Give the leader lease to the session if it is free, expired, or its own already. Raises SessionLostError."""
     _open_session(state, command.session)
-    leader_lease = state.tables.duties.get(command.name)
+    leader_lease = state.tables.leaders.get(command.name)
     if leader_lease is not None and leader_lease.expires_at > now and leader_lease.session != command.session:
         return Decision(LeaderAcquired(taken=False, expires_at=leader_lease.expires_at))
     until = now + command.lease

@@ -35,7 +35,7 @@ runs; the worker then replaces its session.
 **Ugly, and why it stays.** `Cancelled` has two meanings, by the job's kind: external work was cancelled, or a function
 ended as cancelled. The JSON form is public. `ResultRefused` is a subclass of `Failed` that only the dispatcher makes,
 when the store refuses an output. Its case must come before that of `Failed`: a function is driven again with it, so
-that it compensates. `function_waiting` gets the run twice, with and without the newly received messages, because a
+that it compensates. `suspend_function` gets the run twice, with and without the newly received messages, because a
 function that parks should not touch the run's row unless its mailbox changed. Not all retries are decided from here:
 see `kernel/rules/retries.py`.
 """
@@ -56,11 +56,11 @@ from holdfast.kernel.commands import (
     JobSettle,
     JobSettled,
     MapExpanded,
-    NotReady,
     Outcome,
+    PollNotReady,
     QueuedStepCompleted,
     QueuedStepFailed,
-    Suspended,
+    StageSuspended,
 )
 from holdfast.kernel.commands.jobs import ResultRefused
 from holdfast.kernel.pipelines.plan import MapPlan
@@ -68,22 +68,22 @@ from holdfast.kernel.pipelines.progress import MapProgress, progress_from
 from holdfast.kernel.rules.admissions import admits_jobs
 from holdfast.kernel.rules.attempt_output import annotation_keys, known_annotations, output_changes
 from holdfast.kernel.rules.children import start_child
-from holdfast.kernel.rules.continue_as_new import continued
-from holdfast.kernel.rules.external_cancels import cancel_failed, work_cancelled
-from holdfast.kernel.rules.external_work import checked, suspended
+from holdfast.kernel.rules.continue_as_new import continue_run
+from holdfast.kernel.rules.external_cancels import record_cancelled, retry_cancel
+from holdfast.kernel.rules.external_work import schedule_next_check, suspend_stage
 from holdfast.kernel.rules.function_history import (
     block,
     function_cancelled,
-    function_waiting,
-    having_received,
-    result_refused,
+    retry_refused_result,
+    suspend_function,
+    with_received,
 )
-from holdfast.kernel.rules.leases import attempt_of, held_job, hints_of, named_job
-from holdfast.kernel.rules.queued_steps import step_settled
+from holdfast.kernel.rules.leases import attempt_of, find_leased_job, job_hints, parse_job_id
+from holdfast.kernel.rules.queued_steps import settle_step
 from holdfast.kernel.rules.retries import fail_attempt, fail_stage
-from holdfast.kernel.rules.successors import successor
-from holdfast.kernel.runs.builder import RunDraft, Taker
-from holdfast.kernel.runs.plan_interpreter import map_expanded, node_tested, stage_completed
+from holdfast.kernel.rules.successors import start_successor
+from holdfast.kernel.runs.builder import NextClaim, RunDraft
+from holdfast.kernel.runs.plan_interpreter import condition_evaluated, map_expanded, stage_completed
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import AddMapItems, Change, UpdateJob
 from holdfast.ports.clock import Ids
@@ -110,10 +110,10 @@ PAGE_BYTES_MAX: Final = 32_768
 PAGE_ITEMS_MAX: Final = 100
 """Most items in a page of map items."""
 _OUTCOMES: Final[dict[JobKind, tuple[type[Outcome], ...]]] = {
-    JobKind.STAGE: (Completed, Suspended, Failed, Blocked),
+    JobKind.STAGE: (Completed, StageSuspended, Failed, Blocked),
     JobKind.EXPAND_MAP: (MapExpanded, Failed, Blocked),
     JobKind.CONDITION: (ConditionEvaluated, Failed, Blocked),
-    JobKind.POLL: (Completed, NotReady, Failed, Blocked),
+    JobKind.POLL: (Completed, PollNotReady, Failed, Blocked),
     JobKind.CANCEL: (Cancelled, Failed),
     JobKind.CHILD: (ChildRunStarted, Failed, Blocked),
     JobKind.DELIVER: (),
@@ -128,7 +128,7 @@ def reads_of_settle(command: JobSettle) -> Reads:
 
     Blocking or continuing a run locks all of its jobs. The end of a queued step locks the job that drives its function.
     """
-    key = named_job(command.job)
+    key = parse_job_id(command.job)
     sessions = () if command.take_next is None else (command.take_next,)
     outcome = command.outcome
     may_end = isinstance(outcome, Completed | Failed | Cancelled)
@@ -143,7 +143,7 @@ def reads_of_settle(command: JobSettle) -> Reads:
         sessions=sessions,
         annotation_keys=annotation_keys(command),
         annotations=(key.run,) if goes_on else (),
-        unseen=((key.run, goes_on.seen),) if goes_on else (),
+        history_after=((key.run, goes_on.seen),) if goes_on else (),
         messages=(key.run,) if goes_on else (),
         kept_starts=(key.run,) if may_end else (),
     )
@@ -154,7 +154,7 @@ def decide_settle(state: State, command: JobSettle, now: Micros, ids: Ids) -> De
 
     Raises InvalidCommandError if the outcome or the events do not fit the job.
     """
-    held = held_job(state, command.job, command.epoch, command.namespace)
+    held = find_leased_job(state, command.job, command.epoch, command.namespace)
     if held is None:
         return Decision(JobSettled(status="fenced"))
     before, job = held
@@ -164,7 +164,7 @@ def decide_settle(state: State, command: JobSettle, now: Micros, ids: Ids) -> De
             f"job {command.job} is of kind {job.kind}; it can't be settled as {command.outcome.tag}"
         )
     _check_events(command)
-    decision = _ended(state, command, before, job, now, ids)
+    decision = _apply_outcome(state, command, before, job, now, ids)
     if command.outputs:
         known = known_annotations(state)
         reported = output_changes(job, command.epoch, command.outputs, ids, known, artifacts=not has_failed)
@@ -186,42 +186,42 @@ def _check_events(command: JobSettle) -> None:
             )
 
 
-def _ended(
+def _apply_outcome(
     state: State, command: JobSettle, before: Run, job: Job, now: Micros, ids: Ids
 ) -> Decision[JobSettled]:
-    run = having_received(before, command.received)
+    run = with_received(before, command.received)
     match command.outcome:
         case Completed(output=output):
             return _completed(state, command, run, job, output, now, ids)
         case ResultRefused(failure=failure) if job.kind is JobKind.WORKFLOW:
-            return result_refused(run, job, failure, now)
+            return retry_refused_result(run, job, failure, now)
         case Failed(failure=failure):
             return _failed(state, command, run, job, failure, now, ids)
         case MapExpanded(items=items):
             return _expanded(state, command, run, job, items, now)
         case ConditionEvaluated(passed=passed):
-            return _tested(state, command, run, job, passed, now)
-        case Suspended():
+            return _record_condition(state, command, run, job, passed, now)
+        case StageSuspended():
             draft = RunDraft(run, now)
-            retry_at = suspended(
-                draft, state.plan_of(run), job, command.outcome, now, _circumstances(command)
+            retry_at = suspend_stage(
+                draft, state.plan_of(run), job, command.outcome, now, _attempt_facts(command)
             )
             return _settled(state, run, draft, retry_at=retry_at)
-        case NotReady(check_after=check_after):
-            return _checked(state, command, run, job, None, check_after, now)
+        case PollNotReady(check_after=check_after):
+            return _schedule_check(state, command, run, job, None, check_after, now)
         case Cancelled(reason=reason) if job.kind is JobKind.WORKFLOW:
             draft = function_cancelled(state, run, reason, now)
-            return _succeeded(state, run, draft, _settled(state, run, draft), now, ids)
+            return _with_successor(state, run, draft, _settled(state, run, draft), now, ids)
         case Cancelled():
-            return work_cancelled(run, job, _circumstances(command), now)
+            return record_cancelled(run, job, _attempt_facts(command), now)
         case ChildRunStarted():
             return _started(state, command, run, job, command.outcome, now, ids)
         case FunctionWaiting():
-            return function_waiting(before, run, job, command.outcome, now)
+            return suspend_function(before, run, job, command.outcome, now)
         case ContinuedAsNew():
-            return continued(state, run, job, command.outcome, now, ids)
+            return continue_run(state, run, job, command.outcome, now, ids)
         case QueuedStepCompleted() | QueuedStepFailed():
-            return step_settled(state, command, run, job, _circumstances(command), now)
+            return settle_step(state, command, run, job, _attempt_facts(command), now)
         case Blocked(failure=failure):
             return block(state, run, job, failure, now, _failure_circumstances(command, failure))
 
@@ -230,7 +230,7 @@ def _completed(
     state: State, command: JobSettle, run: Run, job: Job, output: Payload, now: Micros, ids: Ids
 ) -> Decision[JobSettled]:
     draft = RunDraft(run, now, taker=_taker(state, command, job))
-    facts: dict[str, object] = {"attempt": job.attempts, "job": job.number, **_circumstances(command)}
+    facts: dict[str, object] = {"attempt": job.attempts, "job": job.number, **_attempt_facts(command)}
     for event in command.events:
         draft.append(
             f"{USER_EVENTS}{event.type}",
@@ -244,7 +244,7 @@ def _completed(
     )
     draft.close_job(job)
     stage_completed(draft, state.plan_of(run), progress_from(run.progress), job, row)
-    return _succeeded(state, run, draft, _settled(state, run, draft, row=row), now, ids)
+    return _with_successor(state, run, draft, _settled(state, run, draft, row=row), now, ids)
 
 
 def _expanded(
@@ -273,16 +273,16 @@ def _expanded(
     return _settled(state, run, draft, more=pages)
 
 
-def _tested(
+def _record_condition(
     state: State, command: JobSettle, run: Run, job: Job, passed: bool, now: Micros
 ) -> Decision[JobSettled]:
     draft = RunDraft(run, now, taker=_taker(state, command, job))
     plan, progress = state.plan_of(run), progress_from(run.progress)
     facts: dict[str, object] = {"test": plan.groups[progress.group].test, "passed": passed}
-    facts |= {"attempt": job.attempts, "job": job.number, **_circumstances(command)}
+    facts |= {"attempt": job.attempts, "job": job.number, **_attempt_facts(command)}
     draft.append(STAGE_TESTED, node=job.node, epoch=job.epoch, data=facts)
     draft.close_job(job)
-    node_tested(draft, plan, progress, passed=passed)
+    condition_evaluated(draft, plan, progress, passed=passed)
     return _settled(state, run, draft)
 
 
@@ -292,7 +292,7 @@ def _started(
     draft = RunDraft(run, now)
     created = start_child(state, draft, run, job, child, now, ids)
     if isinstance(created, Failure):
-        fail_attempt(draft, state.plan_of(run), job, created, now, _circumstances(command))
+        fail_attempt(draft, state.plan_of(run), job, created, now, _attempt_facts(command))
         return _settled(state, run, draft)
     decision = _settled(state, run, draft)
     admits = dict.fromkeys((*decision.reply.admits_jobs, *created.reply))
@@ -307,19 +307,19 @@ def _failed(
     state: State, command: JobSettle, run: Run, job: Job, failure: Failure, now: Micros, ids: Ids
 ) -> Decision[JobSettled]:
     if job.kind is JobKind.POLL and failure.retryable:
-        return _checked(state, command, run, job, failure, None, now)
+        return _schedule_check(state, command, run, job, failure, None, now)
     if job.kind is JobKind.CANCEL:
-        return cancel_failed(
+        return retry_cancel(
             run, state.plan_of(run), job, failure, _failure_circumstances(command, failure), now
         )
     draft = RunDraft(run, now)
     retry_at = fail_attempt(
         draft, state.plan_of(run), job, failure, now, _failure_circumstances(command, failure)
     )
-    return _succeeded(state, run, draft, _settled(state, run, draft, retry_at=retry_at), now, ids)
+    return _with_successor(state, run, draft, _settled(state, run, draft, retry_at=retry_at), now, ids)
 
 
-def _checked(
+def _schedule_check(
     state: State,
     command: JobSettle,
     run: Run,
@@ -330,33 +330,33 @@ def _checked(
 ) -> Decision[JobSettled]:
     """Schedule the next check of unfinished external work, or fail the stage. Usually writes only the job."""
     plan = state.plan_of(run)
-    facts = _circumstances(command) if failure is None else _failure_circumstances(command, failure)
-    found = checked(plan, run, job, failure, check_after, now)
+    facts = _attempt_facts(command) if failure is None else _failure_circumstances(command, failure)
+    found = schedule_next_check(plan, run, job, failure, check_after, now)
     if isinstance(found, Failure):
         draft = RunDraft(run, now)
         fail_stage(draft, plan, job, found, facts)
         return _settled(state, run, draft)
     reply = JobSettled(status="settled", run_status=run.status, retry_at=found.wake_at or now)
-    return Decision(reply, (UpdateJob(found),), hints_of(found))
+    return Decision(reply, (UpdateJob(found),), job_hints(found))
 
 
 def _failure_circumstances(command: JobSettle, failure: Failure) -> dict[str, object]:
-    facts = _circumstances(command)
+    facts = _attempt_facts(command)
     return {**facts, "traceback": failure.traceback} if failure.traceback else facts
 
 
-def _circumstances(command: JobSettle) -> dict[str, object]:
+def _attempt_facts(command: JobSettle) -> dict[str, object]:
     """Return the start and the host of the body, for the row, as far as the command has them."""
     facts = {"started_at": command.started_at, "host": command.host or None}
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def _taker(state: State, command: JobSettle, job: Job) -> Taker | None:
+def _taker(state: State, command: JobSettle, job: Job) -> NextClaim | None:
     """Return the session of `take_next` and the queue; None if the session is not open."""
     session = state.tables.sessions.get(command.take_next or "")
     if session is None or session.state is not SessionState.OPEN:
         return None
-    return Taker(session.id, job.queue)
+    return NextClaim(session.id, job.queue)
 
 
 def _settled(
@@ -368,7 +368,7 @@ def _settled(
     row: int | None = None,
     more: Sequence[Change] = (),
 ) -> Decision[JobSettled]:
-    taken = draft.taken
+    taken = draft.claimed_job
     reply = JobSettled(
         status="settled",
         run_status=draft.status,
@@ -383,13 +383,13 @@ def _settled(
     return Decision(reply, (*draft.changes(), *more), tuple(draft.hints))
 
 
-def _succeeded(
+def _with_successor(
     state: State, run: Run, draft: RunDraft, settled: Decision[JobSettled], now: Micros, ids: Ids
 ) -> Decision[JobSettled]:
     """Add the next generation to a settle that ended the run, if an unread message came with a start."""
     if run.mailbox is None:
         return settled
-    begun = successor(state, run, draft, now, ids)
+    begun = start_successor(state, run, draft, now, ids)
     runs = tuple(dict.fromkeys((*settled.reply.admits_runs, *begun.reply.runs)))
     jobs = tuple(dict.fromkeys((*settled.reply.admits_jobs, *begun.reply.jobs)))
     return Decision(

@@ -18,7 +18,7 @@ from holdfast.ports.structs import frozen
 
 
 @frozen(kw_only=True)
-class Opening:
+class StartTemplate:
     """Template of a new run of a plan."""
 
     progress: str
@@ -36,7 +36,7 @@ class Opening:
 
 
 @lru_cache(maxsize=256)
-def opening_of(plan: Plan) -> Opening | None:
+def start_template_of(plan: Plan) -> StartTemplate | None:
     """Return the template of a plan; None if its runs do not all start alike, as when a first stage has a limit."""
     run = Run(
         key="",
@@ -60,7 +60,7 @@ def opening_of(plan: Plan) -> Opening | None:
     if draft.admits_jobs or not isinstance(created, CreateRun) or len(jobs) < len(added):
         return None
     with_priorities = ((job, stage_of(plan.node(job.node)).priority) for job in jobs)
-    opening = Opening(
+    opening = StartTemplate(
         progress=created.run.progress,
         facts=canonical({"definition": plan.definition}),
         rows=created.run.last_row,
@@ -69,7 +69,7 @@ def opening_of(plan: Plan) -> Opening | None:
     return opening if opening.jobs_of(run) == tuple(jobs) else None
 
 
-NOT_BEGUN: Final = Opening(progress="{}", facts="{}", rows=0, jobs=())
+NOT_BEGUN: Final = StartTemplate(progress="{}", facts="{}", rows=0, jobs=())
 """Template of a run that has not started."""
 
 

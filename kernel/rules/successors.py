@@ -17,7 +17,7 @@ from holdfast.ports.transport import Hint
 
 
 @frozen
-class Admits:
+class AdmissionKeys:
     """Concurrency keys for which runs or jobs may now be admitted. See `RunCreated`."""
 
     runs: tuple[str, ...] = ()
@@ -26,7 +26,9 @@ class Admits:
     """Keys for `JobAdmit`."""
 
 
-def successor(state: State, run: Run, ended: RunDraft, now: Micros, ids: Ids) -> Decision[Admits]:
+def start_successor(
+    state: State, run: Run, ended: RunDraft, now: Micros, ids: Ids
+) -> Decision[AdmissionKeys]:
     """Store the next generation of an ended run that has an unread message with a start; otherwise change nothing.
 
     It starts from the oldest such start and receives all unread messages. Each start begins at most one generation, so
@@ -34,13 +36,13 @@ def successor(state: State, run: Run, ended: RunDraft, now: Micros, ids: Ids) ->
     """
     mailbox = ended.mailbox
     if ended.status not in TERMINAL or not mailbox.starts:
-        return Decision(Admits())
+        return Decision(AdmissionKeys())
     for row in sorted(set(mailbox.starts.values())):
         start = kept_start(state.messages[run.key, row])
         if start.begins_after(ended.status):
             break
     else:
-        return Decision(Admits())
+        return Decision(AdmissionKeys())
     plan = state.plan_named(start.plan)
     following = new_run(start.command, plan, run, now, ids)
     draft = RunDraft(following, now, is_new=True)
@@ -54,4 +56,6 @@ def successor(state: State, run: Run, ended: RunDraft, now: Micros, ids: Ids) ->
         begin(draft, plan, first)
     annotations = annotations_at_start(following, start.command.annotations, ids)
     hints: tuple[Hint, ...] = tuple(draft.hints)
-    return Decision(Admits(draft.admits_runs, draft.admits_jobs), (*draft.changes(), *annotations), hints)
+    return Decision(
+        AdmissionKeys(draft.admits_runs, draft.admits_jobs), (*draft.changes(), *annotations), hints
+    )

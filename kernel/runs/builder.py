@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from holdfast.kernel.commands import Queued
-from holdfast.kernel.limits.concurrency import line_of, line_of_step
+from holdfast.kernel.commands import QueuedStepJob
+from holdfast.kernel.limits.concurrency import stage_limit_key, step_limit_key
 from holdfast.kernel.pipelines.plan import RatePlan, StagePlan
-from holdfast.kernel.runs.transitions import checked
+from holdfast.kernel.runs.transitions import check_transition
 from holdfast.ports.changes import (
     AddJob,
     AppendHistory,
@@ -44,7 +44,7 @@ from holdfast.ports.transport import Hint, JobHint, RunHint
 
 
 @frozen
-class Waits:
+class PollSchedule:
     """The schedule of polls of external work."""
 
     until: Micros
@@ -58,7 +58,7 @@ class Waits:
 
 
 @frozen
-class Taker:
+class NextClaim:
     """A session that claims the next job of a run together with a settle, if the job is in its queue."""
 
     session: str
@@ -71,11 +71,13 @@ class RunDraft:
     The first job opened for the queue of a `taker` is leased to its session at once; it is then `taken`.
     """
 
-    def __init__(self, run: Run, now: Micros, *, is_new: bool = False, taker: Taker | None = None) -> None:
+    def __init__(
+        self, run: Run, now: Micros, *, is_new: bool = False, taker: NextClaim | None = None
+    ) -> None:
         self._before = run
         self._is_new = is_new
         self._taker = taker
-        self.taken: Job | None = None
+        self.claimed_job: Job | None = None
         self._now = now
         # The clock of a host may be behind that of the previous one, but the times in a run never go back.
         self._changed_at = max(now, run.updated_at)
@@ -181,17 +183,17 @@ class RunDraft:
         """Open a job for a stage or map item and return its number."""
         job = self._new_job(stage, kind, gets, item, stage.max_attempts)
         if kind is JobKind.STAGE and (stage.max_concurrency is not None or stage.rate is not None):
-            job = limited(job, line_of(self._before, stage), stage.max_concurrency, stage.rate)
+            job = limited(job, stage_limit_key(self._before, stage), stage.max_concurrency, stage.rate)
         taker = self._taker
         is_free = self._status not in HELD and job.concurrency_key is None
-        if is_free and taker is not None and self.taken is None and job.queue == taker.queue:
-            self.taken = job = leased(job, taker.session, self._now)
+        if is_free and taker is not None and self.claimed_job is None and job.queue == taker.queue:
+            self.claimed_job = job = leased(job, taker.session, self._now)
         else:
             job = self._in_line(job)
         self._changes.append(AddJob(job))
         return job.number
 
-    def open_check(self, stage: StagePlan, row: int, item: int | None, waits: Waits) -> int:
+    def open_poll(self, stage: StagePlan, row: int, item: int | None, waits: PollSchedule) -> int:
         """Open a job that polls the external work described in row `row`; return its number."""
         assert stage.check is not None
         job = self._new_job(stage, JobKind.POLL, row, item, stage.check.retry.attempts)
@@ -232,7 +234,7 @@ class RunDraft:
         """The number of the next job to be opened."""
         return self._last_job + 1
 
-    def open_step(self, call: str, step: str, row: int, queued: Queued) -> None:
+    def open_step(self, call: str, step: str, row: int, queued: QueuedStepJob) -> None:
         """Open the job of a queued step, which gets its arguments from row `row`."""
         run, rate = self._before, queued.rate
         priority = run.priority if queued.priority is None else queued.priority
@@ -253,7 +255,7 @@ class RunDraft:
             input=reference_text(row),
         )
         if queued.max_concurrency is not None or rate is not None:
-            key = line_of_step(run, definition, rate)
+            key = step_limit_key(run, definition, rate)
             job = limited(job, key, queued.max_concurrency, rate)
         self._changes.append(AddJob(self._in_line(job)))
 
@@ -291,26 +293,26 @@ class RunDraft:
     def admit(self) -> None:
         """Admit a pending run."""
         self._before = evolve(self._before, start_at=None)
-        self._status = checked(self._status, RunStatus.RUNNING)
+        self._status = check_transition(self._status, RunStatus.RUNNING)
 
     def pause(self) -> None:
         """Pause the run. Its jobs without a lease have to be rescheduled."""
-        self._status = checked(self._status, RunStatus.PAUSED)
+        self._status = check_transition(self._status, RunStatus.PAUSED)
 
     def block(self) -> None:
         """Block the run until an operator resumes it or a deploy does."""
-        self._status = checked(self._status, RunStatus.BLOCKED)
+        self._status = check_transition(self._status, RunStatus.BLOCKED)
 
     def resume(self) -> None:
         """Resume the run; a run that was not admitted is pending again. Its paused jobs have to be rescheduled."""
         after = RunStatus.RUNNING if self._before.is_admitted else RunStatus.PENDING
         if self._before.is_ending:
             after = RunStatus.CANCELLING
-        self._status = checked(self._status, after)
+        self._status = check_transition(self._status, after)
 
     def cancel(self, error: dict[str, object]) -> None:
         """Let the function clean up. The run will end with `error`."""
-        self._status = checked(self._status, RunStatus.CANCELLING)
+        self._status = check_transition(self._status, RunStatus.CANCELLING)
         self._error = canonical(error)
 
     def update_job(self, job: Job) -> None:
@@ -341,7 +343,7 @@ class RunDraft:
             if stage.child is not None:
                 self._add_delivery_job("null")
 
-    def leave_work(self, check: Job, stage: StagePlan) -> None:
+    def cancel_external_work(self, check: Job, stage: StagePlan) -> None:
         """Replace a poll that has given up by a job that cancels the work, if the stage defines how."""
         if stage.cancel is None:
             self.close_job(check)
@@ -359,7 +361,7 @@ class RunDraft:
         self._changes.append(AddJob(evolve(job, waiting_for=key)))
         self._announce(job)
 
-    def pay(self, job: Job) -> None:
+    def delete_outliving_job(self, job: Job) -> None:
         """Delete a job that outlived its run: a delivery or a cancellation of external work."""
         self._changes.append(DeleteJob(job.key))
 
@@ -379,14 +381,14 @@ class RunDraft:
 
         `cancels` are stages whose external work is cancelled, each with the maximum number of attempts.
         """
-        self._status = checked(self._status, status)
+        self._status = check_transition(self._status, status)
         if self._open_jobs:
             for node, attempts in cancels.items():
                 self._changes.append(CancelExternalWork(self._before.key, node, attempts))
             self._changes.append(DeleteJobs(self._before.key))
             self._open_jobs = 0
             self.closed_all = True
-            self.taken = None
+            self.claimed_job = None
         self.add_parent_delivery()
         if self._children:
             self._add_delivery_job("null")
@@ -422,7 +424,7 @@ class RunDraft:
         """Open the delivery that closes child runs for which no job of the run waits any more."""
         self._add_delivery_job("null")
 
-    def _add_delivery_job(self, whom: str) -> None:
+    def _add_delivery_job(self, recipient: str) -> None:
         """Open a delivery to a parent job, given by its id as JSON text, or to all child runs, given by "null"."""
         run = self._before
         self._last_job += 1
@@ -436,7 +438,7 @@ class RunDraft:
             kind=JobKind.DELIVER,
             node="",
             state=JobState.PENDING_DELIVERY,
-            input=whom,
+            input=recipient,
         )
         self._changes.append(AddJob(job))
 
@@ -485,7 +487,7 @@ def _first_claim(job: Job, now: Micros) -> Micros | None:
     return now if job.timeout_total is not None and job.first_claimed_at is None else job.first_claimed_at
 
 
-def awake(job: Job) -> JobState:
+def ready_state(job: Job) -> JobState:
     """Return the state of a job that can run now: queued, or limited if it needs a slot or counts under a rate limit.
 
     Under a rate limit, it waits before each claim, because each claim is a start.
@@ -503,7 +505,7 @@ def rescheduled(job: Job, wake_at: Micros | None, now: Micros, status: RunStatus
     """
     is_held = status in HELD and not job.outlives_run
     asleep = wake_at is None or wake_at > now
-    state = JobState.SLEEPING if asleep else awake(job)
+    state = JobState.SLEEPING if asleep else ready_state(job)
     return evolve(
         job,
         state=JobState.PAUSED if is_held else state,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-GAVE_UP: Final = "gave_up"
+POLLING_EXPIRED: Final = "gave_up"
 """Failure code of a stage whose external work did not end in time."""
 
 LOST_WORKER: Final = "worker_lost"
@@ -10,7 +10,7 @@ LOST_WORKER: Final = "worker_lost"
 
 _INCONCLUSIVE: Final = frozenset(
     {
-        GAVE_UP,
+        POLLING_EXPIRED,
         LOST_WORKER,
         "blob_corrupt",
         "blob_missing",
@@ -23,7 +23,7 @@ _INCONCLUSIVE: Final = frozenset(
 """Failure codes of a check with no information about the work: it did not run, or its answer was not storable."""
 
 
-def is_over(code: str) -> bool:
+def has_external_work_ended(code: str) -> bool:
     """Return whether external work has ended, given the failure code of its last check.
 
     A check that raises a final error reports in this way that the work has failed: there is nothing to cancel.

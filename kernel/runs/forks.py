@@ -112,7 +112,7 @@ class Fork:
     closed_channels: tuple[str, ...] = ()
 
 
-def planned_fork(
+def plan_fork(
     run: Run,
     history: Sequence[HistoryRow],
     children: Collection[str],

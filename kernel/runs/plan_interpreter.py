@@ -71,7 +71,7 @@ def map_expanded(draft: RunDraft, plan: Plan, progress: Progress, node: str, cou
     _go_on(draft, plan, progress.with_node(node, after))
 
 
-def node_tested(draft: RunDraft, plan: Plan, progress: Progress, *, passed: bool) -> None:
+def condition_evaluated(draft: RunDraft, plan: Plan, progress: Progress, *, passed: bool) -> None:
     """Open the node of the current group that its condition chose, and skip the other."""
     group = plan.groups[progress.group]
     places = [0] if passed else [1]
@@ -98,7 +98,7 @@ def open_node(draft: RunDraft, node: NodePlan, progress: Progress, *, is_test: b
     """Open a node of the current group with its first job; with `is_test`, the job that evaluates the condition."""
     if is_test:
         return NodeProgress(
-            job=draft.open_job(stage_of(node), JobKind.CONDITION, progress.input), is_test=True
+            job=draft.open_job(stage_of(node), JobKind.CONDITION, progress.input), is_condition=True
         )
     if isinstance(node, StagePlan):
         return NodeProgress(job=draft.open_job(node, body_kind(node), progress.input))

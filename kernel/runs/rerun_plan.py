@@ -32,7 +32,7 @@ _NOT_BEGUN = "{}"
 
 
 @attrs.define
-class Past:
+class StageHistory:
     """The history of a run as far as a rerun needs it: the input, and its stage rows by node and type."""
 
     input: Payload | None = None
@@ -75,7 +75,7 @@ class Rerun:
     again: tuple[str, ...]
 
 
-def followed_plan(
+def choose_plan(
     workflows: Mapping[tuple[str, str | None], Plan], run: Run, before: Plan, version: str | None
 ) -> Plan:
     """Return the plan of a rerun: that of the code in this process, or `before` without code of the run's version.
@@ -103,7 +103,7 @@ def check_point(run: Run, before: Plan, plan: Plan, stage: str | None, row: int 
         raise RerunRefusedError(run.id, f"{plan.definition} is a pipeline; it can only begin from the start")
 
 
-def planned_rerun(run: Run, past: Past, before: Plan, plan: Plan, stage: str | None) -> Rerun:
+def plan_rerun(run: Run, past: StageHistory, before: Plan, plan: Plan, stage: str | None) -> Rerun:
     """Plan a rerun from a stage; without one, from where the run stopped, or from the start if it completed.
 
     `before` is the plan of the run and `plan` that of the new generation. In the parallel group of the stage, completed
@@ -144,7 +144,7 @@ def planned_rerun(run: Run, past: Past, before: Plan, plan: Plan, stage: str | N
     )
 
 
-def _done(run: Run, past: Past, plan: Plan) -> dict[str, Reference]:
+def _done(run: Run, past: StageHistory, plan: Plan) -> dict[str, Reference]:
     """Return the outputs of the completed stages, by name."""
     kept = references_from(run.inherited)
     if run.progress == _NOT_BEGUN:
@@ -165,7 +165,7 @@ def _done(run: Run, past: Past, plan: Plan) -> dict[str, Reference]:
     return done
 
 
-def _output(node: NodePlan, past: Past) -> Reference:
+def _output(node: NodePlan, past: StageHistory) -> Reference:
     """Return the output of a completed node, from the rows of its run."""
     rows = past.rows[node.name]
     if not isinstance(node, MapPlan):

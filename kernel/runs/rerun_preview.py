@@ -7,8 +7,8 @@ import attrs
 from holdfast.kernel.commands import RunRerunFrom
 from holdfast.kernel.history.reader import rows_of
 from holdfast.kernel.pipelines.plan import Plan, plan_from_json
-from holdfast.kernel.runs.forks import Fork, RecordedCall, labels, open_children, planned_fork
-from holdfast.kernel.runs.rerun_plan import Past, check_point, followed_plan, planned_rerun
+from holdfast.kernel.runs.forks import Fork, RecordedCall, labels, open_children, plan_fork
+from holdfast.kernel.runs.rerun_plan import StageHistory, check_point, choose_plan, plan_rerun
 from holdfast.ports.errors import RerunRefusedError, RunNotFoundError, UnknownPlanError
 from holdfast.ports.persistence import FindRun, NodeRowsOf, Persistence, PlansByFingerprint, RunsByKey
 from holdfast.ports.records import TERMINAL, Run, RunName
@@ -68,15 +68,15 @@ def preview_rerun(
             run.id, f"generation {run.generation} is the newest, not {command.generation}"
         )
     before = _plan(persistence, run)
-    plan = followed_plan(workflows, run, before, command.version)
+    plan = choose_plan(workflows, run, before, command.version)
     check_point(run, before, plan, command.stage, command.row)
     if before.function is not None and plan.function is not None:
         return _preview_fork(persistence, run, before, plan, command)
-    past = Past()
+    past = StageHistory()
     # Read after the run's row, so that these rows include everything that the row reflects.
     for rows in persistence.read(NodeRowsOf(run.key)):
         past.add(rows)
-    rerun = planned_rerun(run, past, before, plan, command.stage)
+    rerun = plan_rerun(run, past, before, plan, command.stage)
     return RerunPreview(
         run_id=run.id,
         generation=run.generation + 1,
@@ -97,7 +97,7 @@ def _preview_fork(
     history = list(rows_of(persistence, run, upto=run.last_row))
     names = {child: FindRun(RunName(run.namespace, child)) for child in open_children(history)}
     is_whole = command.stage == before.function
-    fork = planned_fork(
+    fork = plan_fork(
         run,
         history,
         {child for child, name in names.items() if persistence.read(name) is not None},

@@ -64,7 +64,7 @@ RUN_TRANSITIONS: Final[Mapping[RunStatus, frozenset[RunStatus]]] = {
 """The statuses that may follow each status."""
 
 
-def checked(before: RunStatus, after: RunStatus) -> RunStatus:
+def check_transition(before: RunStatus, after: RunStatus) -> RunStatus:
     """Return `after`. AssertionError if it may not follow `before`; keeping the status is always allowed."""
     assert after == before or after in RUN_TRANSITIONS[before], f"a run went from {before} to {after}"
     return after

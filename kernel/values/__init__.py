@@ -11,10 +11,10 @@ from typing import Any, Final, TypeVar, cast, overload
 
 from typing_extensions import TypeForm
 
-from holdfast.kernel.values.codec import Codec, Convert, Misfit, Problem
+from holdfast.kernel.values.codec import Codec, Convert, Mismatch, Problem
 from holdfast.kernel.values.codec_factory import codec_for
 from holdfast.kernel.values.plain_json import MAX_DEPTH, check_data, first_difference
-from holdfast.kernel.values.type_forms import Form, plain, show
+from holdfast.kernel.values.type_forms import Form, show, unwrap
 from holdfast.ports.errors import HoldfastError, InvalidValueError, UnstorableValueError
 from holdfast.ports.json import TEXTS, compact, parse
 
@@ -40,7 +40,7 @@ def encode(value: object, form: Form, *, max_bytes: int = MAX_VALUE_BYTES) -> st
     try:
         data = codec.encode(value)
         text = compact(data)
-    except Misfit as error:
+    except Mismatch as error:
         raise _refused(error, form) from None
     except RecursionError:
         raise UnstorableValueError("$", "it holds itself, or nests far too deeply") from None
@@ -52,7 +52,7 @@ def encode(value: object, form: Form, *, max_bytes: int = MAX_VALUE_BYTES) -> st
     if len(text) > max_bytes:
         reason = f"its text has {len(text):,} bytes, more than {max_bytes:,}; store it as a blob"
         raise UnstorableValueError("$", reason)
-    if codec.checks:
+    if codec.needs_round_trip:
         _check_back(text, codec, form)
     return text
 
@@ -71,7 +71,7 @@ class Fields:
         self._form = form
         self._names = tuple(forms)
         self._parts = tuple((f"{compact(name)}:", *_writer(one)) for name, one in forms.items())
-        self._checks = codec_for(form).checks
+        self._checks = codec_for(form).needs_round_trip
 
     def encode(self, values: Sequence[object]) -> str:
         """Return the compact JSON text of an object with these values, one for each field. Raises as `encode`."""
@@ -82,7 +82,7 @@ class Fields:
             for (key, cls, write, convert), value in zip(self._parts, values, strict=True):
                 text += before + key + (write(value) if type(value) is cls else compact(convert(value)))
                 before = ","
-        except (Misfit, RecursionError, ValueError):
+        except (Mismatch, RecursionError, ValueError):
             return encode(self._named(values), self._form)  # for its error message
         text = text + "}" if text else "{}"
         is_plain = len(text) <= MAX_DEPTH and "\\u" not in text
@@ -100,7 +100,7 @@ def _writer(form: Form) -> tuple[type | None, Callable[[Any], str], Convert]:
     Values of the returned class are written as text directly. Others are converted to JSON data first.
     """
     convert = codec_for(form).encode
-    cls = plain(form)
+    cls = unwrap(form)
     known = TEXTS.get(cls) if isinstance(cls, type) else None
     return (None, compact, convert) if known is None else (cast("type", cls), known, convert)
 
@@ -120,7 +120,7 @@ def decode(text: str, form: Form) -> object:
     codec = codec_for(form)
     try:
         return codec.decode(parse(text))
-    except Misfit as error:
+    except Mismatch as error:
         raise _invalid(error.problems, form) from None
     except RecursionError:
         problems = ("$: it nests far too deeply",)
@@ -143,7 +143,7 @@ def _check_back(text: str, codec: Codec, form: Form) -> None:
     """Raise UnstorableValueError if a decoded value encodes differently, because its constructor has changed it."""
     try:
         data = codec.encode(codec.decode(parse(text)))
-    except Misfit as error:
+    except Mismatch as error:
         first = error.problems[0]
         raise UnstorableValueError("$" + first.path, f"it can't be read again: {first.reason}") from None
     if compact(data) != text:
@@ -164,11 +164,11 @@ def _may_be_refused(text: str) -> bool:
 def _check(data: object, form: Form) -> None:
     try:
         check_data(data)
-    except Misfit as error:
+    except Mismatch as error:
         raise _refused(error, form) from None
 
 
-def _refused(error: Misfit, form: Form) -> HoldfastError:
+def _refused(error: Mismatch, form: Form) -> HoldfastError:
     """Return the error for a value. Values of the wrong type come before those that JSON can't represent."""
     wrong = [problem for problem in error.problems if not problem.fits]
     if wrong:

@@ -8,14 +8,14 @@ import attrs
 from holdfast.kernel.values.codec import (
     Codec,
     Convert,
-    Misfit,
+    Mismatch,
     Problem,
     described,
     described_json,
-    misfit,
+    mismatch,
     quoted,
     segment,
-    unlike,
+    wrong_class,
 )
 from holdfast.kernel.values.constructors import check_constructor, may_change_fields
 from holdfast.kernel.values.type_forms import Field, Form, origin_of, show
@@ -49,10 +49,10 @@ def class_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> Cod
     def encode(value: object) -> object:
         if type(value) is not cls:
             hint = ", but of a subclass, which must be declared itself" if isinstance(value, cls) else ""
-            raise misfit(f"{described(value)} is no {show(form)}{hint}")
+            raise mismatch(f"{described(value)} is no {show(form)}{hint}")
         try:
             return {key: encode_part(getattr(value, key)) for key, encode_part in encoders}
-        except (Misfit, AttributeError):
+        except (Mismatch, AttributeError):
             raise _first_problem(parts, lambda key: getattr(value, key)) from None
 
     def decode(data: object) -> object:
@@ -61,7 +61,7 @@ def class_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> Cod
         try:
             made = cls(**arguments)
         except Exception as error:  # a user's validator may raise anything
-            raise misfit(f"{show(form)} refuses it: {type(error).__name__}: {error}") from error
+            raise mismatch(f"{show(form)} refuses it: {type(error).__name__}: {error}") from error
         for key in late:
             if key in found:
                 object.__setattr__(made, key, found[key])
@@ -79,16 +79,16 @@ def typed_dict_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -
 
     def encode(value: object) -> object:
         if type(value) is not dict:
-            raise unlike(value, dict, show(form))
+            raise wrong_class(value, dict, show(form))
         items = cast("dict[str, object]", value)
         if items.keys() != required:
             for key in required - items.keys():
-                raise misfit(f"the key {key!r} of {show(form)} is missing")
+                raise mismatch(f"the key {key!r} of {show(form)} is missing")
             for key in items.keys() - by_key.keys():
-                raise misfit(f"{show(form)} has no key {quoted(key)}")
+                raise mismatch(f"{show(form)} has no key {quoted(key)}")
         try:
             return {key: by_key[key].encode(item) for key, item in items.items()}
-        except Misfit:
+        except Mismatch:
             raise _first_problem((by_key[key] for key in items), items.__getitem__) from None
 
     def decode(data: object) -> object:
@@ -106,23 +106,23 @@ def named_tuple_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) 
 
     def encode(value: object) -> object:
         if type(value) is not cls:
-            raise unlike(value, cls, show(form))
+            raise wrong_class(value, cls, show(form))
         try:
             return [part.encode(getattr(value, part.key)) for part in parts]
-        except Misfit:
+        except Mismatch:
             raise _first_problem(parts, lambda key: getattr(value, key)) from None
 
     def decode(data: object) -> object:
         if type(data) is not list:
-            raise misfit(f"an array is expected for {show(form)}, not {described_json(data)}")
+            raise mismatch(f"an array is expected for {show(form)}, not {described_json(data)}")
         items = cast("list[object]", data)
         if len(items) != len(parts):
-            raise misfit(f"{len(parts)} items are expected for {show(form)}, not {len(items)}")
+            raise mismatch(f"{len(parts)} items are expected for {show(form)}, not {len(items)}")
         found = _decode_object({part.key: item for part, item in zip(parts, items, strict=True)}, parts, form)
         try:
             return cls(**found)
         except Exception as error:  # a user's class may raise anything
-            raise misfit(f"{show(form)} refuses it: {type(error).__name__}: {error}") from error
+            raise mismatch(f"{show(form)} refuses it: {type(error).__name__}: {error}") from error
 
     checks = may_change_fields(cls, fields)
     return Codec(encode, decode, frozenset({"array"}), (cls,), checks)
@@ -131,15 +131,17 @@ def named_tuple_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) 
 def _parts(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> tuple[_Part, ...]:
     def part(field: Field) -> _Part:
         codec = codec_of(field.form, f"{show(form)}.{field.key}")
-        return _Part(field.key, field.argument, field.required, field.late, codec.encode, codec.decode)
+        return _Part(
+            field.key, field.argument, field.required, field.set_after_init, codec.encode, codec.decode
+        )
 
     return tuple(part(field) for field in fields)
 
 
 def _decode_object(data: object, parts: tuple[_Part, ...], form: Form) -> dict[str, object]:
-    """Return the decoded fields that are present, by key. Raises Misfit with all problems."""
+    """Return the decoded fields that are present, by key. Raises Mismatch with all problems."""
     if type(data) is not dict:
-        raise misfit(f"an object is expected for {show(form)}, not {described_json(data)}")
+        raise mismatch(f"an object is expected for {show(form)}, not {described_json(data)}")
     items = cast("dict[str, object]", data)
     found: dict[str, object] = {}
     problems: list[Problem] = []
@@ -150,24 +152,24 @@ def _decode_object(data: object, parts: tuple[_Part, ...], form: Form) -> dict[s
             continue
         try:
             found[part.key] = part.decode(items[part.key])
-        except Misfit as error:
+        except Mismatch as error:
             problems.extend(error.inside(segment(part.key)))
     known = {part.key for part in parts} if len(items) > len(found) else items.keys()
     problems.extend(
         Problem(segment(key), f"{show(form)} has no such field") for key in items if key not in known
     )
     if problems:
-        raise Misfit(*problems)
+        raise Mismatch(*problems)
     return found
 
 
-def _first_problem(parts: Iterable[_Part], value_of: Callable[[str], object]) -> Misfit:
+def _first_problem(parts: Iterable[_Part], value_of: Callable[[str], object]) -> Mismatch:
     """Return the error of the first field that can't be encoded, with the field in its path."""
     for part in parts:
         try:
             part.encode(value_of(part.key))
-        except Misfit as error:
-            return Misfit(*error.inside(segment(part.key)))
+        except Mismatch as error:
+            return Mismatch(*error.inside(segment(part.key)))
         except AttributeError:
-            return Misfit(Problem(segment(part.key), "it has not been set"))
+            return Mismatch(Problem(segment(part.key), "it has not been set"))
     raise AssertionError("a value became storable while it was encoded")

@@ -41,14 +41,14 @@ class Codec:
     """The encoding of one type."""
 
     encode: Convert
-    """Converts a value to JSON data. Raises Misfit."""
+    """Converts a value to JSON data. Raises Mismatch."""
     decode: Convert
-    """Converts JSON data to a value. Raises Misfit."""
+    """Converts JSON data to a value. Raises Mismatch."""
     kinds: frozenset[Kind]
     """JSON types of the encoded values. A union selects the member by them when it decodes."""
     classes: tuple[type, ...]
     """Classes of the values. A union selects the member by them when it encodes."""
-    checks: bool = False
+    needs_round_trip: bool = False
     """Whether each encoded value is decoded, to check that it comes back equal: user code makes a part of it."""
 
 
@@ -63,7 +63,7 @@ class Problem:
     """Whether the value has its type there, but can't be stored."""
 
 
-class Misfit(Exception):  # noqa: N818  # never leaves this package
+class Mismatch(Exception):  # noqa: N818  # never leaves this package
     """A value or JSON data that does not have the declared type, or can't be stored."""
 
     def __init__(self, *problems: Problem) -> None:
@@ -75,22 +75,22 @@ class Misfit(Exception):  # noqa: N818  # never leaves this package
         return tuple(attrs.evolve(each, path=segment + each.path) for each in self.problems)
 
 
-def misfit(reason: str) -> Misfit:
+def mismatch(reason: str) -> Mismatch:
     """Return the error for a value of the wrong type."""
-    return Misfit(Problem("", reason))
+    return Mismatch(Problem("", reason))
 
 
-def unstorable(reason: str) -> Misfit:
+def unstorable(reason: str) -> Mismatch:
     """Return the error for a value that has its type, but can't be represented in JSON."""
-    return Misfit(Problem("", reason, fits=True))
+    return Mismatch(Problem("", reason, fits=True))
 
 
-def unlike(value: object, cls: type, name: str) -> Misfit:
+def wrong_class(value: object, cls: type, name: str) -> Mismatch:
     """Return the error for a value that is not exactly of this class, called `name`: it would come back as that."""
     if isinstance(value, bool) or not isinstance(value, cls):
-        return misfit(f"{described(value)} is no {name}")
+        return mismatch(f"{described(value)} is no {name}")
     own = type(value).__name__
-    return misfit(
+    return mismatch(
         f"{described(value)} is of a subclass of {cls.__name__}, and would come back as {name}; "
         f"declare it as {own}, or give it as {name}"
     )

@@ -30,8 +30,8 @@ from holdfast.kernel.values.type_forms import (
     is_typed_dict,
     members,
     origin_of,
-    plain,
     show,
+    unwrap,
 )
 from holdfast.ports.errors import DefinitionError
 
@@ -54,7 +54,7 @@ def codec_for(form: Form) -> Codec:
     builder = _Builder()
     builder.codec_of(form, "")
     _CODECS.update(builder.finished())
-    _CODECS[form] = _CODECS[plain(form)]
+    _CODECS[form] = _CODECS[unwrap(form)]
     return _CODECS[form]
 
 
@@ -63,7 +63,7 @@ class _Builder:
 
     def __init__(self) -> None:
         self._made: dict[Form, Codec] = {}
-        self._open: dict[Form, _Later] = {}
+        self._open: dict[Form, _RecursiveCodec] = {}
         self._parts: dict[Form, set[Form]] = {}
         """The types directly inside each type that is built here."""
         self._path: list[Form] = []
@@ -71,7 +71,9 @@ class _Builder:
     def finished(self) -> dict[Form, Codec]:
         """Return the codecs that were built. `checks` is set if a type inside has it."""
         return {
-            form: attrs.evolve(codec, checks=True) if not codec.checks and self._checks(form) else codec
+            form: attrs.evolve(codec, needs_round_trip=True)
+            if not codec.needs_round_trip and self._checks(form)
+            else codec
             for form, codec in self._made.items()
         }
 
@@ -80,7 +82,7 @@ class _Builder:
         while waiting:
             one = waiting.pop()
             codec = _CODECS.get(one) or self._made.get(one)
-            if codec is not None and codec.checks:
+            if codec is not None and codec.needs_round_trip:
                 return True
             new = self._parts.get(one, set()) - seen
             seen |= new
@@ -90,7 +92,7 @@ class _Builder:
     def codec_of(self, form: Form, where: str) -> Codec:
         """Return the codec of a type inside; `where` names it in an error."""
         try:
-            form = plain(form)
+            form = unwrap(form)
         except NameError as error:
             raise _refused(form, where, _undefined(error)) from None
         if self._path:
@@ -100,7 +102,7 @@ class _Builder:
             return known
         if form in self._open:
             return self._open[form].codec()
-        later = self._open[form] = _Later(form)
+        later = self._open[form] = _RecursiveCodec(form)
         self._path.append(form)
         try:
             codec = self._build(form)
@@ -141,7 +143,7 @@ class _Builder:
         raise TypeError(_advice(form))
 
 
-class _Later:
+class _RecursiveCodec:
     """A placeholder for the codec of a type that contains itself, such as a tree."""
 
     def __init__(self, form: Form) -> None:
@@ -164,7 +166,7 @@ class _Later:
 
 def _kinds(form: Form) -> frozenset[Kind]:
     """Return the JSON types of a type's values, before its codec is built."""
-    form = plain(form)
+    form = unwrap(form)
     origin = origin_of(form)
     if form in PLAIN_FORMS:
         return PLAIN_JSON.kinds

@@ -31,7 +31,7 @@ def check_constructor(cls: type, fields: Iterable[Field]) -> None:
         return  # a class written in C: encoding a value will tell
     taken = {one.name for one in parameters if one.kind in _BY_NAME}
     takes_any = any(one.kind is _ANY_NAME for one in parameters)
-    init_fields = {field.argument: field.key for field in fields if not field.late}
+    init_fields = {field.argument: field.key for field in fields if not field.set_after_init}
     for argument, key in init_fields.items():
         if argument not in taken and not takes_any:
             raise TypeError(

@@ -14,15 +14,15 @@ from holdfast.kernel.values.codec import (
     Codec,
     Convert,
     Kind,
-    Misfit,
+    Mismatch,
     Problem,
     described,
     described_json,
-    misfit,
+    mismatch,
     quoted,
     segment,
-    unlike,
     unstorable,
+    wrong_class,
 )
 from holdfast.kernel.values.plain_json import PLAIN_FORMS
 from holdfast.kernel.values.type_forms import (
@@ -35,9 +35,9 @@ from holdfast.kernel.values.type_forms import (
     item_of,
     members,
     origin_of,
-    plain,
     show,
     tuple_items,
+    unwrap,
 )
 from holdfast.ports.json import canonical
 
@@ -87,7 +87,7 @@ def set_codec(form: Form, codec_of: CodecOf) -> Codec:
         try:
             return made(items)
         except TypeError as error:
-            raise misfit(f"its items can't be in a set: {error}") from None
+            raise mismatch(f"its items can't be in a set: {error}") from None
 
     return Codec(encode, decode, frozenset({"array"}), (cls,))
 
@@ -99,12 +99,12 @@ def tuple_codec(form: Form, codec_of: CodecOf) -> Codec:
 
     def encode(value: object) -> object:
         if type(value) is not tuple:
-            raise unlike(value, tuple, show(form))
+            raise wrong_class(value, tuple, show(form))
         values = cast("tuple[object, ...]", value)
         if endless:
             return _each(codecs[0].encode, values)
         if len(values) != len(codecs):
-            raise misfit(f"{len(codecs)} items are declared, there are {len(values)}")
+            raise mismatch(f"{len(codecs)} items are declared, there are {len(values)}")
         return _zipped([codec.encode for codec in codecs], values)
 
     def decode(data: object) -> object:
@@ -112,7 +112,7 @@ def tuple_codec(form: Form, codec_of: CodecOf) -> Codec:
             return tuple(_each_of_array(codecs[0].decode, data, form))
         array = _array(data, form)
         if len(array) != len(codecs):
-            raise misfit(f"{len(codecs)} items are expected for {show(form)}, not {len(array)}")
+            raise mismatch(f"{len(codecs)} items are expected for {show(form)}, not {len(array)}")
         return tuple(_zipped([codec.decode for codec in codecs], array))
 
     return Codec(encode, decode, frozenset({"array"}), (tuple,))
@@ -141,7 +141,7 @@ def dict_codec(form: Form, codec_of: CodecOf) -> Codec:
 
     def decode(data: object) -> object:
         if type(data) is not dict:
-            raise misfit(f"an object is expected for {show(form)}, not {described_json(data)}")
+            raise mismatch(f"an object is expected for {show(form)}, not {described_json(data)}")
         pairs = _pairs(key.decode, item.decode, cast("dict[object, object]", data))
         return pairs if made is dict else made(pairs)
 
@@ -180,12 +180,12 @@ def union_codec(form: Form, codec_of: CodecOf) -> Codec:
         for cls, encode_as in encoders.items():
             if isinstance(value, cls):
                 return encode_as(value)
-        raise misfit(f"{described(value)} is no {show(form)}")
+        raise mismatch(f"{described(value)} is no {show(form)}")
 
     def decode(data: object) -> object:
         kind = KINDS.get(type(data))
         if kind not in decoders:
-            raise misfit(f"{described_json(data)} is no {show(form)}")
+            raise mismatch(f"{described_json(data)} is no {show(form)}")
         return decoders[kind](data)
 
     kinds = frozenset[Kind]().union(*(codec.kinds for codec in codecs.values()))
@@ -225,7 +225,7 @@ def _by_fields(classes: list[Form], codecs: dict[Form, Codec]) -> Convert:
             chosen = None
         codec = codecs.get(_by_required_fields(classes, data) if chosen is None else chosen)
         if codec is None:
-            raise misfit(f"its fields are those of none of {', '.join(show(each) for each in classes)}")
+            raise mismatch(f"its fields are those of none of {', '.join(show(each) for each in classes)}")
         return codec.decode(data)
 
     return decode
@@ -247,7 +247,7 @@ def _known_to_cattrs(form: Form) -> Form:
         return form
     fields = {
         field.key: attrs.field(
-            type=cast("type", plain(field.form)), default=attrs.NOTHING if field.required else None
+            type=cast("type", unwrap(field.form)), default=attrs.NOTHING if field.required else None
         )
         for field in fields_of(form)
     }
@@ -259,17 +259,17 @@ def _integer_keys(key: Codec) -> Codec:
         try:
             number = int(cast("str", data))
         except ValueError:
-            raise misfit(f"the key {quoted(data)} is no integer") from None
+            raise mismatch(f"the key {quoted(data)} is no integer") from None
         return key.decode(number)
 
     return Codec(lambda value: str(key.encode(value)), decode, _STRING, key.classes)
 
 
-def _other(value: object, cls: type, made: type, form: Form) -> Misfit:
+def _other(value: object, cls: type, made: type, form: Form) -> Mismatch:
     """Return the error for a value that would come back as another class."""
     if not isinstance(value, cls) or isinstance(value, str | bytes):
-        return misfit(f"{described(value)} is no {show(form)}")
-    return misfit(
+        return mismatch(f"{described(value)} is no {show(form)}")
+    return mismatch(
         f"{described(value)} would come back as a {made.__name__}; declare it as {type(value).__name__}, or give a"
         f" {made.__name__}"
     )
@@ -277,7 +277,7 @@ def _other(value: object, cls: type, made: type, form: Form) -> Misfit:
 
 def _array(data: object, form: Form) -> list[object]:
     if type(data) is not list:
-        raise misfit(f"an array is expected for {show(form)}, not {described_json(data)}")
+        raise mismatch(f"an array is expected for {show(form)}, not {described_json(data)}")
     return cast("list[object]", data)
 
 
@@ -286,11 +286,11 @@ def _each_of_array(convert: Convert, data: object, form: Form) -> list[object]:
 
 
 def _each(convert: Convert, items: Iterable[object]) -> list[object]:
-    """Convert all items. Raises Misfit with all problems, which a second pass collects."""
+    """Convert all items. Raises Mismatch with all problems, which a second pass collects."""
     items = items if isinstance(items, list | tuple) else list(items)
     try:
         return [convert(item) for item in items]
-    except Misfit:
+    except Mismatch:
         raise _problems((segment(index), convert, item) for index, item in enumerate(items)) from None
 
 
@@ -298,27 +298,27 @@ def _zipped(converts: list[Convert], items: Iterable[object]) -> list[object]:
     pairs = list(zip(converts, items, strict=True))
     try:
         return [convert(item) for convert, item in pairs]
-    except Misfit:
+    except Mismatch:
         raise _problems((segment(i), convert, item) for i, (convert, item) in enumerate(pairs)) from None
 
 
 def _pairs(key: Convert, value: Convert, items: abc.Mapping[object, object]) -> dict[object, object]:
     try:
         return {key(k): value(v) for k, v in items.items()}
-    except Misfit:
+    except Mismatch:
         keys = ((f"[{quoted(k)}]", key, k) for k in items)
         values = ((segment(k), value, v) for k, v in items.items())
         raise _problems([*keys, *values]) from None
 
 
-def _problems(attempts: Iterable[tuple[str, Convert, object]]) -> Misfit:
+def _problems(attempts: Iterable[tuple[str, Convert, object]]) -> Mismatch:
     problems: list[Problem] = []
     for where, convert, item in attempts:
         try:
             convert(item)
-        except Misfit as error:
+        except Mismatch as error:
             problems.extend(error.inside(where))
-    return Misfit(*problems)
+    return Mismatch(*problems)
 
 
 def _sort_key(data: object) -> str:

@@ -16,7 +16,16 @@ from collections.abc import Mapping
 from datetime import datetime, time
 from typing import Any, Final, Protocol, cast
 
-from holdfast.kernel.values.codec import KINDS, Codec, Misfit, Problem, described, misfit, segment, unstorable
+from holdfast.kernel.values.codec import (
+    KINDS,
+    Codec,
+    Mismatch,
+    Problem,
+    described,
+    mismatch,
+    segment,
+    unstorable,
+)
 from holdfast.kernel.values.plain_json import MAX_DEPTH, check_data
 from holdfast.kernel.values.type_forms import MODEL_MARK, Form, is_model, model_fields, origin_of, show
 from holdfast.ports.json import canonical, compact
@@ -50,7 +59,7 @@ def model_codec(form: Form) -> Codec:
     def encode(value: object) -> object:
         if type(value) is not cls:
             hint = ", but of a subclass, which must be declared itself" if isinstance(value, cls) else ""
-            raise misfit(f"{described(value)} is no {show(form)}{hint}")
+            raise mismatch(f"{described(value)} is no {show(form)}{hint}")
         data = _written(adapter, value)
         if KINDS.get(type(data)) != "object":
             raise unstorable(f"{show(form)} writes itself as {described(data)}; only a dict is read again")
@@ -108,7 +117,7 @@ def _dump(adapter: _Adapter, value: object, include: object) -> object:
     )
 
 
-def _place(adapter: _Adapter, value: object, error: Exception) -> Misfit:
+def _place(adapter: _Adapter, value: object, error: Exception) -> Mismatch:
     """Return the error for the innermost part that can't be written, which pydantic does not report."""
     path: list[object] = []
     seen = [value]
@@ -136,8 +145,8 @@ def _only(path: list[object]) -> object:
     return include
 
 
-def _misfit_at(path: list[object], reason: str) -> Misfit:
-    return Misfit(Problem("".join(map(segment, path)), reason, fits=True))
+def _misfit_at(path: list[object], reason: str) -> Mismatch:
+    return Mismatch(Problem("".join(map(segment, path)), reason, fits=True))
 
 
 def _read(adapter: _Adapter, data: object, form: Form) -> object:
@@ -148,8 +157,8 @@ def _read(adapter: _Adapter, data: object, form: Form) -> object:
         check_data(data)  # pydantic's parser has its own limits, and reports no path
         if isinstance(error, cast("Any", sys.modules["pydantic"]).ValidationError):
             found = cast("Any", error).errors(include_url=False, include_context=False, include_input=False)
-            raise Misfit(*(_problem(each, data) for each in found)) from None
-        raise misfit(f"{show(form)} refuses it: {type(error).__name__}: {error}") from error
+            raise Mismatch(*(_problem(each, data) for each in found)) from None
+        raise mismatch(f"{show(form)} refuses it: {type(error).__name__}: {error}") from error
 
 
 def _problem(error: Mapping[str, Any], data: object) -> Problem:
@@ -168,7 +177,7 @@ def _problem(error: Mapping[str, Any], data: object) -> Problem:
 
 
 def _check_same(given: object, back: object) -> None:
-    """Raise Misfit if a value that was read back differs from the one given. Private attributes are ignored."""
+    """Raise Mismatch if a value that was read back differs from the one given. Private attributes are ignored."""
     parts, parts_back = _children(given), _children(back)
     if type(given) is not type(back):
         raise unstorable(f"{described(given)} would come back as {described(back)}")
@@ -180,8 +189,8 @@ def _check_same(given: object, back: object) -> None:
         for key, part in parts.items():
             try:
                 _check_same(part, parts_back[key])
-            except Misfit as error:
-                raise Misfit(*error.inside(segment(key))) from None
+            except Mismatch as error:
+                raise Mismatch(*error.inside(segment(key))) from None
         return
     try:
         if given == back and _is_alike(given, back):

@@ -3,7 +3,7 @@
 import math
 from typing import Any, Final, cast
 
-from holdfast.kernel.values.codec import KINDS, Codec, Misfit, described, quoted, segment, unstorable
+from holdfast.kernel.values.codec import KINDS, Codec, Mismatch, described, quoted, segment, unstorable
 from holdfast.kernel.values.type_forms import Form
 from holdfast.ports.json import compact
 
@@ -17,7 +17,7 @@ _SCALARS: Final = frozenset({type(None), bool, int, float, str})
 
 
 def _encode(value: object) -> object:
-    """Return the value unchanged. Misfit if it would not come back equal from JSON."""
+    """Return the value unchanged. Mismatch if it would not come back equal from JSON."""
     kind = type(value)
     if kind in _SCALARS:
         return value
@@ -39,8 +39,8 @@ def _encode(value: object) -> object:
 def _encode_item(key: object, item: object) -> None:
     try:
         _encode(item)
-    except Misfit as error:
-        raise Misfit(*error.inside(segment(key))) from None
+    except Mismatch as error:
+        raise Mismatch(*error.inside(segment(key))) from None
 
 
 def _decode(data: object) -> object:
@@ -51,7 +51,7 @@ PLAIN_JSON: Final = Codec(_encode, _decode, frozenset(KINDS.values()), (object,)
 
 
 def check_data(data: object, depth: int = 0) -> None:
-    """Raise Misfit for JSON data that can't be stored: NUL, lone surrogates, NaN, or too deep nesting."""
+    """Raise Mismatch for JSON data that can't be stored: NUL, lone surrogates, NaN, or too deep nesting."""
     if isinstance(data, str):
         _check_text(data)
     elif isinstance(data, dict | list):
@@ -64,8 +64,8 @@ def check_data(data: object, depth: int = 0) -> None:
                 if isinstance(key, str):
                     _check_text(key)
                 check_data(item, depth + 1)
-            except Misfit as error:
-                raise Misfit(*error.inside(segment(key))) from None
+            except Mismatch as error:
+                raise Mismatch(*error.inside(segment(key))) from None
     elif isinstance(data, float):
         if not math.isfinite(data):
             raise unstorable(f"{data} is not a number that JSON has")

@@ -17,10 +17,10 @@ from holdfast.kernel.values.codec import (
     Kind,
     described,
     described_json,
-    misfit,
+    mismatch,
     quoted,
-    unlike,
     unstorable,
+    wrong_class,
 )
 from holdfast.kernel.values.type_forms import Form, arguments, show
 from holdfast.kernel.values.zones import read_moment, write_moment
@@ -44,13 +44,13 @@ def enum_codec(cls: type[enum.Enum]) -> Codec:
 
     def encode(value: object) -> object:
         if not isinstance(value, cls):
-            raise misfit(f"{described(value)} is no {show(cls)}")
+            raise mismatch(f"{described(value)} is no {show(cls)}")
         return _value_of(value)
 
     def decode(data: object) -> object:
         if type(data) in stored and (member := _member(cls, data)) is not None:
             return member
-        raise misfit(f"{quoted(data)} is no {show(cls)}")
+        raise mismatch(f"{quoted(data)} is no {show(cls)}")
 
     return Codec(encode, decode, frozenset(KINDS[each] for each in stored), (cls,))
 
@@ -84,13 +84,13 @@ def literal_codec(form: Form) -> Codec:
         try:
             return stored[type(value), value]
         except (KeyError, TypeError):
-            raise misfit(f"{described(value)} is not one of {show(form)}") from None
+            raise mismatch(f"{described(value)} is not one of {show(form)}") from None
 
     def decode(data: object) -> object:
         try:
             return values[type(data), data]
         except (KeyError, TypeError):
-            raise misfit(f"{quoted(data)} is not one of {show(form)}") from None
+            raise mismatch(f"{quoted(data)} is not one of {show(form)}") from None
 
     kinds: frozenset[Kind] = frozenset(KINDS[_class_of(data)] for data in stored.values())
     return Codec(encode, decode, kinds, tuple(dict.fromkeys(key[0] for key in stored)))
@@ -106,12 +106,12 @@ def _primitive(cls: type) -> Codec:
     def encode(value: object) -> object:
         if type(value) is cls:
             return value
-        raise unlike(value, cls, cls.__name__)
+        raise wrong_class(value, cls, cls.__name__)
 
     def decode(data: object) -> object:
         if type(data) is cls:
             return data
-        raise misfit(f"{JSON_NAMES[cls]} is expected, not {described_json(data)}")
+        raise mismatch(f"{JSON_NAMES[cls]} is expected, not {described_json(data)}")
 
     return Codec(encode, decode, frozenset({KINDS[cls]}), (cls,))
 
@@ -119,12 +119,12 @@ def _primitive(cls: type) -> Codec:
 def _constant_none() -> Codec:
     def encode(value: object) -> object:
         if value is not None:
-            raise misfit(f"{described(value)} is not None")
+            raise mismatch(f"{described(value)} is not None")
         return None
 
     def decode(data: object) -> object:
         if data is not None:
-            raise misfit(f"null is expected, not {described_json(data)}")
+            raise mismatch(f"null is expected, not {described_json(data)}")
         return None
 
     return Codec(encode, decode, frozenset({"null"}), (type(None),))
@@ -133,13 +133,13 @@ def _constant_none() -> Codec:
 def _encode_float(value: object) -> object:
     if type(value) is float or type(value) is int:  # an int is accepted for a float, and stays an int
         return value
-    raise unlike(value, float, "float")
+    raise wrong_class(value, float, "float")
 
 
 def _decode_float(data: object) -> object:
     if type(data) is float or type(data) is int:
         return data
-    raise misfit(f"a number is expected, not {described_json(data)}")
+    raise mismatch(f"a number is expected, not {described_json(data)}")
 
 
 def _text_codec(cls: type[T], write: Callable[[T], str], read: Callable[[str], T], what: str) -> Codec:
@@ -151,16 +151,16 @@ def _text_codec(cls: type[T], write: Callable[[T], str], read: Callable[[str], T
 
     def encode(value: object) -> object:
         if type(value) is not exact:
-            raise unlike(value, cls, cls.__name__)
+            raise wrong_class(value, cls, cls.__name__)
         return write(cast("T", value))
 
     def decode(data: object) -> object:
         if type(data) is not str:
-            raise misfit(f"{what} is expected, not {described_json(data)}")
+            raise mismatch(f"{what} is expected, not {described_json(data)}")
         try:
             return read(data)
         except (ValueError, InvalidOperation, binascii.Error):
-            raise misfit(f"{quoted(data)} is not {what}") from None
+            raise mismatch(f"{quoted(data)} is not {what}") from None
 
     return Codec(encode, decode, frozenset({"string"}), (cls,))
 
@@ -204,17 +204,17 @@ def _read_bytes(text: str) -> bytes:
 
 def _encode_timedelta(value: object) -> object:
     if type(value) is not timedelta:
-        raise unlike(value, timedelta, "timedelta")
+        raise wrong_class(value, timedelta, "timedelta")
     return value // _MICROSECOND
 
 
 def _decode_timedelta(data: object) -> object:
     if type(data) is not int:
-        raise misfit(f"an integer of microseconds is expected, not {described_json(data)}")
+        raise mismatch(f"an integer of microseconds is expected, not {described_json(data)}")
     try:
         return timedelta(microseconds=data)
     except OverflowError:
-        raise misfit("so many microseconds are too long for a timedelta") from None
+        raise mismatch("so many microseconds are too long for a timedelta") from None
 
 
 SCALARS: Final[dict[Form, Codec]] = {

@@ -36,11 +36,11 @@ class Field:
     form: Form
     """Declared type."""
     required: bool
-    late: bool = False
+    set_after_init: bool = False
     """Whether the field is set after construction, because the constructor does not take it."""
 
 
-def plain(form: Form) -> Form:
+def unwrap(form: Form) -> Form:
     """Return a form without Annotated, NewType, type aliases and qualifiers; NoneType for None."""
     while True:
         origin = typing.get_origin(form)
@@ -82,7 +82,7 @@ def arguments(form: Form) -> tuple[Form, ...]:
 
 def members(form: Form) -> tuple[Form, ...]:
     """Return the members of a union, plain and flattened; for any other form, the form alone."""
-    form = plain(form)
+    form = unwrap(form)
     if typing.get_origin(form) not in _UNIONS:
         return (form,)
     return tuple(dict.fromkeys(each for member in arguments(form) for each in members(member)))

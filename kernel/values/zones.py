@@ -10,7 +10,7 @@ from typing import Final, TypeVar, cast
 from urllib.parse import quote, unquote
 from zoneinfo import ZoneInfo
 
-from holdfast.kernel.values.codec import described, misfit, unstorable
+from holdfast.kernel.values.codec import described, mismatch, unstorable
 
 Moment = TypeVar("Moment", datetime, time)
 
@@ -19,7 +19,7 @@ _NAME: Final = "_name="
 
 
 def write_moment(value: datetime | time) -> str:
-    """Return the text of a datetime or time. Misfit if its zone could not be restored."""
+    """Return the text of a datetime or time. Mismatch if its zone could not be restored."""
     zone = value.tzinfo
     if zone is None or zone is UTC:
         text = value.isoformat()
@@ -53,7 +53,7 @@ def _tag(zone: tzinfo, value: datetime | time) -> str:
 def read_moment(text: str, read: Callable[[str], Moment]) -> Moment:
     """Return the datetime or time of a text with suffixes. `read` parses the part before them.
 
-    If the zone has another offset today than the text, the wall time is kept. Raises ValueError or Misfit.
+    If the zone has another offset today than the text, the wall time is kept. Raises ValueError or Mismatch.
     """
     plain, *tags = text.removesuffix("]").replace("]", "").split("[")
     value = read(plain)
@@ -67,7 +67,7 @@ def read_moment(text: str, read: Callable[[str], Moment]) -> Moment:
                 raise ValueError(text)
             value = value.replace(tzinfo=timezone(offset, unquote(tag.removeprefix(_NAME))))
         elif (zone := _zone_named(tag)) is None:
-            raise misfit(f"no time zone is known here as {tag!r}; install the package tzdata")
+            raise mismatch(f"no time zone is known here as {tag!r}; install the package tzdata")
         elif plain.endswith("Z") and isinstance(
             value, datetime
         ):  # RFC 9557 from other writers: an instant to show in that zone

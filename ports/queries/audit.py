@@ -52,7 +52,7 @@ class HistoriesOf(Query[tuple[HistoryRow, ...]]):
 
 
 @attrs.frozen
-class KinOf(Query[tuple[str, ...]]):
+class RelatedRuns(Query[tuple[str, ...]]):
     """For each name, the key of the newest generation and those of the child runs that a job waits for."""
 
     wanted: tuple[tuple[RunName, str], ...]
@@ -60,7 +60,7 @@ class KinOf(Query[tuple[str, ...]]):
 
 
 @attrs.frozen(kw_only=True)
-class RowsOfNothing(Query[tuple[tuple[str, str], ...]]):
+class OrphanedRows(Query[tuple[tuple[str, str], ...]]):
     """Orphaned rows: keys without a run, each with the kind of rows that exist under it.
 
     The kinds are `jobs`, `history`, `map_items`, `attempt_output`, `annotations`, `artifacts`, `ai_calls` and, where a

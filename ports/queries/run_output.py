@@ -4,7 +4,7 @@ from typing import Literal
 
 import attrs
 
-from holdfast.ports.attempt_output import AiCall, AiTotal, Annotation, Artifact, Scope
+from holdfast.ports.attempt_output import AiCall, AiTotal, Annotation, AnnotationScope, Artifact
 from holdfast.ports.pagination import ListPlace
 from holdfast.ports.persistence import Query
 from holdfast.ports.records import Micros, OutputRow
@@ -41,7 +41,7 @@ class AnnotationFilter:
     """A prefix of the name."""
     actor_kind: str | None = None
     actor_id: str | None = None
-    scope: Scope | None = None
+    scope: AnnotationScope | None = None
     node: str | None = None
     item: int | None = None
     since: Micros | None = None

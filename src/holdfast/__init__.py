@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.kernel.authoring.child_runs import start_child
     from holdfast.kernel.authoring.continue_as_new import continue_as_new
     from holdfast.kernel.authoring.decorators import each, stage
-    from holdfast.kernel.authoring.external import NotYet, Suspended, finished, suspend
+    from holdfast.kernel.authoring.external import NotReady, Suspended, completed, suspend
     from holdfast.kernel.authoring.functions import (
         compensate_with,
         now,
@@ -45,7 +45,7 @@ __all__ = [
     "Engine",
     "GiveUp",
     "HoldfastError",
-    "NotYet",
+    "NotReady",
     "Pipeline",
     "Rate",
     "Retry",
@@ -58,10 +58,10 @@ __all__ = [
     "SyncRunHandle",
     "Worker",
     "compensate_with",
+    "completed",
     "continue_as_new",
     "each",
     "expose",
-    "finished",
     "now",
     "patched",
     "publish",
@@ -101,7 +101,7 @@ _MODULES: Final = {
             "stage",
         ),
         "holdfast.kernel.authoring.external": (
-            "NotYet",
+            "NotReady",
             "Suspended",
             "finished",
             "suspend",

@@ -43,7 +43,6 @@ from holdfast.ports.errors import (
     RefusedError,
     RemoveRefusedError,
     RerunRefusedError,
-    RestlessError,
     RetryAfter,
     RunCancelledError,
     RunExistsError,
@@ -75,6 +74,7 @@ from holdfast.ports.errors import (
     UpdateLostError,
     UpdateRefusedError,
     UpdateRejectedError,
+    WorkflowStalledError,
 )
 
 __all__ = [
@@ -120,7 +120,6 @@ __all__ = [
     "RefusedError",
     "RemoveRefusedError",
     "RerunRefusedError",
-    "RestlessError",
     "RetryAfter",
     "RunCancelledError",
     "RunExistsError",
@@ -152,4 +151,5 @@ __all__ = [
     "UpdateLostError",
     "UpdateRefusedError",
     "UpdateRejectedError",
+    "WorkflowStalledError",
 ]

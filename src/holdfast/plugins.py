@@ -1,14 +1,14 @@
 """Hooks: interceptors, logging handlers, prices and redaction of model calls, counts of a worker."""
 
 from holdfast.hosts.execution.logging_bridge import AttemptLogHandler, ReplayFilter
-from holdfast.hosts.wiring.interceptors import Batch, BodyCall, Interceptor
+from holdfast.hosts.wiring.interceptors import BodyCall, CommandBatch, Interceptor
 from holdfast.hosts.worker.worker import WorkerStats
 from holdfast.kernel.authoring.ai import Price, Redact
 
 __all__ = [
     "AttemptLogHandler",
-    "Batch",
     "BodyCall",
+    "CommandBatch",
     "Interceptor",
     "Price",
     "Redact",

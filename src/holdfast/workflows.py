@@ -1,12 +1,17 @@
 """Types behind workflows, pipelines, steps, stages and channels, for annotations; and how a map may complete."""
 
-from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.channels import Inbox
 from holdfast.kernel.authoring.child_runs import ChildRun
-from holdfast.kernel.authoring.completion_policies import AtLeast, ItemFailure, Partial, Tolerate
+from holdfast.kernel.authoring.completion_policies import (
+    AtLeast,
+    ItemFailure,
+    PartialResults,
+    TolerateFailures,
+)
 from holdfast.kernel.authoring.external import ExternalStage
 from holdfast.kernel.authoring.functions import Workflow
-from holdfast.kernel.authoring.nodes import Node
+from holdfast.kernel.authoring.nodes import PlanNode
 from holdfast.kernel.authoring.queries import Query, QueryCall, Update, UpdateCall
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.authoring.stage_context import BlobRef
@@ -19,20 +24,20 @@ __all__ = [
     "BlobRef",
     "Call",
     "ChildRun",
-    "Definition",
     "ExternalStage",
     "Inbox",
     "ItemFailure",
-    "Node",
-    "Partial",
+    "PartialResults",
+    "PlanNode",
     "Query",
     "QueryCall",
     "Signal",
     "Stage",
     "Step",
     "StepContext",
-    "Tolerate",
+    "TolerateFailures",
     "Update",
     "UpdateCall",
     "Workflow",
+    "WorkflowDefinition",
 ]

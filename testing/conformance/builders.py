@@ -5,7 +5,7 @@ from typing import Final
 from attrs import evolve
 from typing_extensions import TypedDict, Unpack
 
-from holdfast.ports.attempt_output import AiCall, AiCallKind, Annotation, Artifact, Scope
+from holdfast.ports.attempt_output import AiCall, AiCallKind, Annotation, AnnotationScope, Artifact
 from holdfast.ports.json import compact
 from holdfast.ports.records import (
     ClosePolicy,
@@ -184,7 +184,7 @@ class AnnotationFields(TypedDict, total=False):
     namespace: str
     name: str
     value: str
-    scope: Scope
+    scope: AnnotationScope
     node: str | None
     item: int | None
     job: int | None

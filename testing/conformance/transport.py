@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from threading import Event, Thread
 from typing import Final
 
-from holdfast.ports.transport import Delivery, Hint, JobHint, JobTransport, RunHint, tells_of_runs
+from holdfast.ports.transport import Delivery, Hint, JobHint, JobTransport, RunHint, delivers_run_hints
 from holdfast.testing.conformance.threads import DEADLINE_SECONDS, in_threads
 
 _SWEEPS_MAX: Final = 200
@@ -25,11 +25,12 @@ def a_run_hint(number: int = 1) -> RunHint:
 class JobTransportContract(ABC):
     """Every promise of `JobTransport`, which may lose, repeat, delay and reorder. Define `make_transport`.
 
-    A delivery without a hint means that anything may have changed, and counts as the awaited hint. Set `tells_of_runs`
-    to False if hints about the ends of runs are always lost, as where each message goes to one receiver.
+    A delivery without a hint means that anything may have changed, and counts as the awaited hint. Set
+    `delivers_run_hints` to False if hints about the ends of runs are always lost, as where each message goes to one
+    receiver.
     """
 
-    tells_of_runs: bool = True
+    delivers_run_hints: bool = True
 
     @abstractmethod
     def make_transport(self) -> JobTransport:
@@ -38,7 +39,7 @@ class JobTransportContract(ABC):
     def test_a_hint_that_is_announced_again_and_again_arrives(self) -> None:
         """Hints of both kinds: repetition makes up for losses."""
         hints: list[Hint] = [a_hint(3, epoch=7, queue="größe")]
-        if self.tells_of_runs:
+        if self.delivers_run_hints:
             hints.append(a_run_hint(4))
         for hint in hints:
             transport = self.make_transport()
@@ -51,7 +52,7 @@ class JobTransportContract(ABC):
         """Otherwise a process that only waits for runs would take job hints from the workers."""
         transport = self.make_transport()
         try:
-            assert tells_of_runs(transport) is self.tells_of_runs
+            assert delivers_run_hints(transport) is self.delivers_run_hints
         finally:
             transport.close()
 

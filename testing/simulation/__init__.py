@@ -27,21 +27,21 @@ faults), `ports` and `store` (the only simulated parts), `processes` (hosts), `o
 `worlds`, `seeds`, `programs`, `functions`, `external_service` and `workload` (random input), `shrinker` and `reports`.
 """
 
-from holdfast.testing.simulation.faults import Fired, Kind, Schedule
-from holdfast.testing.simulation.processes import Deed
+from holdfast.testing.simulation.faults import FaultKind, FaultSchedule, FiredFault
+from holdfast.testing.simulation.processes import ClientAction
 from holdfast.testing.simulation.scenarios import Scenario, Sizes
-from holdfast.testing.simulation.seeds import Exit, Outcome, simulate_seed
+from holdfast.testing.simulation.seeds import Exit, SeedOutcome, simulate_seed
 from holdfast.testing.simulation.shrinker import Shrunk, shrink
 from holdfast.testing.simulation.workload import draw_workload
 
 __all__ = [
-    "Deed",
+    "ClientAction",
     "Exit",
-    "Fired",
-    "Kind",
-    "Outcome",
+    "FaultKind",
+    "FaultSchedule",
+    "FiredFault",
     "Scenario",
-    "Schedule",
+    "SeedOutcome",
     "Shrunk",
     "Sizes",
     "draw_workload",

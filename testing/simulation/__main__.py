@@ -15,10 +15,10 @@ from functools import partial
 from multiprocessing import get_context
 
 from holdfast.testing.simulation.batches import simulate_seeds
-from holdfast.testing.simulation.faults import Kind
-from holdfast.testing.simulation.regression_seeds import KEPT
+from holdfast.testing.simulation.faults import FaultKind
+from holdfast.testing.simulation.regression_seeds import REGRESSION_SEEDS
 from holdfast.testing.simulation.reports import report
-from holdfast.testing.simulation.seeds import Exit, Outcome, simulate_seed
+from holdfast.testing.simulation.seeds import Exit, SeedOutcome, simulate_seed
 from holdfast.testing.simulation.shrinker import shrink
 from holdfast.testing.simulation.store_kinds import STORES, stores
 from holdfast.testing.simulation.workload import draw_workload
@@ -39,14 +39,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--keep-on", action="store_true", help="do not stop at the first seed that fails")
     options = parser.parse_args(arguments)
     gc.freeze()  # imported modules stay: the collection after each seed need not traverse them
-    kept = [] if options.no_kept else list(KEPT)
+    kept = [] if options.no_kept else list(REGRESSION_SEEDS)
     seeds = [
         *kept,
         *(seed for seed in range(options.first, options.first + options.seeds) if seed not in kept),
     ]
     began = time.monotonic()
     done, worst = 0, Exit.FINE
-    fired: Counter[Kind] = Counter()
+    fired: Counter[FaultKind] = Counter()
     points = 0
     for outcome in _outcomes(seeds, options.store, options.jobs, trace=options.trace):
         done += 1
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{done} of {len(seeds)} seeds", file=sys.stderr, flush=True)
     minutes = (time.monotonic() - began) / 60
     spent = sum(os.times()[:4])  # with the child processes
-    counted = ", ".join(f"{kind} {fired[kind]}" for kind in Kind)
+    counted = ", ".join(f"{kind} {fired[kind]}" for kind in FaultKind)
     print(
         f"{done} seeds on {options.store}, {done / minutes:.0f} a minute, {points / max(done, 1):.0f} points each;"
         f" {spent:.0f} s of processor time, {60 * done / spent:.0f} a minute on one core"
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(worst)
 
 
-def _outcomes(seeds: Sequence[int], store: str, jobs: int, *, trace: bool) -> Iterator[Outcome]:
+def _outcomes(seeds: Sequence[int], store: str, jobs: int, *, trace: bool) -> Iterator[SeedOutcome]:
     size = min(_CHUNK_MAX, -(-len(seeds) // jobs))  # every process gets some of a small number of seeds, too
     chunks = [seeds[at : at + size] for at in range(0, len(seeds), size)]
     simulate = partial(simulate_seeds, store=store, trace=trace)
@@ -90,7 +90,7 @@ def _outcomes(seeds: Sequence[int], store: str, jobs: int, *, trace: bool) -> It
             pool.shutdown(cancel_futures=True)
 
 
-def _report(outcome: Outcome, store: str) -> Iterator[str]:
+def _report(outcome: SeedOutcome, store: str) -> Iterator[str]:
     with stores(store) as make:
         play = partial(simulate_seed, outcome.seed, draw_workload, store=make)
         shrunk = shrink(lambda schedule: play(schedule=schedule), outcome)

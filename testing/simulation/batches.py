@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from holdfast.testing.simulation.seeds import Exit, Outcome, simulate_seed
+from holdfast.testing.simulation.seeds import Exit, SeedOutcome, simulate_seed
 from holdfast.testing.simulation.store_kinds import stores
 from holdfast.testing.simulation.workload import draw_workload
 
@@ -12,9 +12,9 @@ FAULTLESS_EVERY = 4
 """Every fourth seed is simulated again without faults: wasted work shows up in few seeds."""
 
 
-def simulate_seeds(seeds: Sequence[int], store: str, *, trace: bool = False) -> list[Outcome]:
+def simulate_seeds(seeds: Sequence[int], store: str, *, trace: bool = False) -> list[SeedOutcome]:
     """Simulate seeds of the random workload up to the first that fails."""
-    outcomes: list[Outcome] = []
+    outcomes: list[SeedOutcome] = []
     with stores(store) as make:
         for seed in seeds:
             wastes_nothing = seed % FAULTLESS_EVERY == 0

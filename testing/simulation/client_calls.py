@@ -14,7 +14,7 @@ from holdfast.kernel.commands import UPDATE_ANSWERS
 from holdfast.ports.json import parse
 from holdfast.ports.records import HistoryRow
 from holdfast.ports.working_set import Tables
-from holdfast.testing.simulation.processes import Deed
+from holdfast.testing.simulation.processes import ClientAction
 
 _SECOND: Final = 1_000_000
 _AT: Final = (-_SECOND, _SECOND // 2, 2 * _SECOND, 5 * _SECOND, 5 * _SECOND + 1)
@@ -25,7 +25,7 @@ async def _weigh(number: int) -> int:
     return number
 
 
-class Tallied:
+class ExposedCounter:
     """A counter of the updates that a function has carried out."""
 
     def __init__(self) -> None:
@@ -59,21 +59,21 @@ class Tallied:
 
 def expose_tally() -> None:
     """Expose a counter to clients. Call it in a durable function."""
-    expose(Tallied())
+    expose(ExposedCounter())
 
 
-def update_deeds(workflow: Workflow[[int], int], run: str, begins: int) -> list[Deed]:
+def update_deeds(workflow: Workflow[[int], int], run: str, begins: int) -> list[ClientAction]:
     """Return updates of a run that starts at `begins` (microseconds), some before its start, some after its end."""
 
     def send_update(engine: SyncEngine, number: int) -> object:
-        call = Tallied.add_later(number) if number % 2 else Tallied.add(number)
+        call = ExposedCounter.add_later(number) if number % 2 else ExposedCounter.add(number)
         handle = engine.handle(workflow, run)
-        stored = handle.ask_update(call, idempotency_key=f"{run}/update/{number}").seen
-        assert handle.query(Tallied.so_far()) >= 0
+        stored = handle.submit_update(call, idempotency_key=f"{run}/update/{number}").last_read_row
+        assert handle.query(ExposedCounter.so_far()) >= 0
         return stored
 
     return [
-        Deed(
+        ClientAction(
             at=max(0, begins + at),
             what=f"update {run} {number}",
             do=lambda engine, number=number: send_update(engine, number),  # type: ignore[misc]
@@ -82,7 +82,7 @@ def update_deeds(workflow: Workflow[[int], int], run: str, begins: int) -> list[
     ]
 
 
-def wrong(tables: Tables) -> Iterator[str]:
+def update_violations(tables: Tables) -> Iterator[str]:
     """Check that each update is stored once, answered at most once, and counted in order. Yield the violations."""
     for key, run in tables.runs.items():
         rows = tables.whole_history(run)

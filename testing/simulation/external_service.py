@@ -23,7 +23,7 @@ WORK_FAILED = "give_up"
 """The error code of a stage whose check finds that the external work failed."""
 
 
-class Outside:
+class ExternalService:
     """Records submitted and cancelled work by idempotency key."""
 
     def __init__(self) -> None:

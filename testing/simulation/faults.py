@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 
-class Kind(StrEnum):
+class FaultKind(StrEnum):
     """A kind of fault that can fire at a point between two effects."""
 
     CRASH = "crash"
@@ -52,46 +52,46 @@ class Kind(StrEnum):
 
 
 WRITE: Final = (
-    Kind.FAILS_BEFORE,
-    Kind.RUNS_AGAIN,
-    Kind.REFUSED,
-    Kind.SLOW,
-    Kind.PAUSE,
-    Kind.FREEZE,
-    Kind.CRASH,
+    FaultKind.FAILS_BEFORE,
+    FaultKind.RUNS_AGAIN,
+    FaultKind.REFUSED,
+    FaultKind.SLOW,
+    FaultKind.PAUSE,
+    FaultKind.FREEZE,
+    FaultKind.CRASH,
 )
-READ: Final = (Kind.FAILS_BEFORE, Kind.SLOW, Kind.PAUSE, Kind.FREEZE, Kind.CRASH)
-WRITTEN: Final = (Kind.LOST_ANSWER, Kind.SLOW, Kind.PAUSE, Kind.FREEZE, Kind.CRASH)
-RETURNED: Final = (Kind.SLOW, Kind.PAUSE, Kind.FREEZE, Kind.CRASH, Kind.CLOCK_JUMP)
-HINT: Final = (Kind.HINT_LOST, Kind.HINT_REPEATED, Kind.HINT_LATE)
-BLOB_WRITE: Final = (Kind.BLOB_FAILS, *READ)
-BLOB_READ: Final = (Kind.BLOB_MISSING, Kind.BLOB_CORRUPT, *READ)
-SINK: Final = (Kind.SINK_FAILS, Kind.SINK_REFUSES, Kind.SLOW, Kind.CRASH)
-BODY: Final = (Kind.CRASH, Kind.PAUSE)
-IDLE: Final = (Kind.DEPLOY, Kind.CLOCK_JUMP, Kind.CRASH)
+READ: Final = (FaultKind.FAILS_BEFORE, FaultKind.SLOW, FaultKind.PAUSE, FaultKind.FREEZE, FaultKind.CRASH)
+WRITTEN: Final = (FaultKind.LOST_ANSWER, FaultKind.SLOW, FaultKind.PAUSE, FaultKind.FREEZE, FaultKind.CRASH)
+RETURNED: Final = (FaultKind.SLOW, FaultKind.PAUSE, FaultKind.FREEZE, FaultKind.CRASH, FaultKind.CLOCK_JUMP)
+HINT: Final = (FaultKind.HINT_LOST, FaultKind.HINT_REPEATED, FaultKind.HINT_LATE)
+BLOB_WRITE: Final = (FaultKind.BLOB_FAILS, *READ)
+BLOB_READ: Final = (FaultKind.BLOB_MISSING, FaultKind.BLOB_CORRUPT, *READ)
+SINK: Final = (FaultKind.SINK_FAILS, FaultKind.SINK_REFUSES, FaultKind.SLOW, FaultKind.CRASH)
+BODY: Final = (FaultKind.CRASH, FaultKind.PAUSE)
+IDLE: Final = (FaultKind.DEPLOY, FaultKind.CLOCK_JUMP, FaultKind.CRASH)
 """The kinds that can fire at each sort of point: before a write, after a write, before a read, and so on."""
 
-_LIKELY: Final[Mapping[Kind, float]] = {
-    Kind.CRASH: 0.012,
-    Kind.PAUSE: 0.012,
-    Kind.FREEZE: 0.006,
-    Kind.SLOW: 0.02,
-    Kind.FAILS_BEFORE: 0.03,
-    Kind.LOST_ANSWER: 0.03,
-    Kind.RUNS_AGAIN: 0.05,
-    Kind.REFUSED: 0.012,
-    Kind.HINT_LOST: 0.2,
-    Kind.HINT_REPEATED: 0.2,
-    Kind.HINT_LATE: 0.2,
-    Kind.CLOCK_JUMP: 0.01,
-    Kind.BLOB_MISSING: 0.25,
-    Kind.BLOB_CORRUPT: 0.25,
-    Kind.SINK_FAILS: 0.1,
-    Kind.SINK_REFUSES: 0.03,
-    Kind.DEPLOY: 0.02,
-    Kind.BLOB_FAILS: 0.35,
-    Kind.CLOCK_DRIFT: 0.5,
-    Kind.POISON: 1.0,
+_LIKELY: Final[Mapping[FaultKind, float]] = {
+    FaultKind.CRASH: 0.012,
+    FaultKind.PAUSE: 0.012,
+    FaultKind.FREEZE: 0.006,
+    FaultKind.SLOW: 0.02,
+    FaultKind.FAILS_BEFORE: 0.03,
+    FaultKind.LOST_ANSWER: 0.03,
+    FaultKind.RUNS_AGAIN: 0.05,
+    FaultKind.REFUSED: 0.012,
+    FaultKind.HINT_LOST: 0.2,
+    FaultKind.HINT_REPEATED: 0.2,
+    FaultKind.HINT_LATE: 0.2,
+    FaultKind.CLOCK_JUMP: 0.01,
+    FaultKind.BLOB_MISSING: 0.25,
+    FaultKind.BLOB_CORRUPT: 0.25,
+    FaultKind.SINK_FAILS: 0.1,
+    FaultKind.SINK_REFUSES: 0.03,
+    FaultKind.DEPLOY: 0.02,
+    FaultKind.BLOB_FAILS: 0.35,
+    FaultKind.CLOCK_DRIFT: 0.5,
+    FaultKind.POISON: 1.0,
 }
 """The base probability of each kind at a point where it can fire; of `CLOCK_DRIFT`, in each process."""
 
@@ -99,21 +99,21 @@ _STRENGTHS: Final = (0.0, 0.0, 0.3, 1.0, 2.0)
 
 
 @attrs.frozen
-class Fired:
+class FiredFault:
     """A fault that fired at a point of a process."""
 
     process: str
     point: int
-    kind: Kind
+    kind: FaultKind
 
     @property
-    def place(self) -> tuple[str, int]:
+    def location(self) -> tuple[str, int]:
         """The process and the point at which the fault fired."""
         return self.process, self.point
 
 
 @attrs.frozen(kw_only=True)
-class Schedule:
+class FaultSchedule:
     """The restrictions on a seed's faults. Without any, all fire; shrinking adds more and more.
 
     Attributes:
@@ -123,7 +123,7 @@ class Schedule:
         only: The only points at which a fault may fire. None: all points.
     """
 
-    without: frozenset[Kind] = frozenset()
+    without: frozenset[FaultKind] = frozenset()
     until: int | None = None
     skipped: frozenset[tuple[str, int]] = frozenset()
     only: frozenset[tuple[str, int]] | None = None
@@ -132,23 +132,25 @@ class Schedule:
 class Faults:
     """Decides at each point whether a fault fires. `strengths` maps each kind to its probability, 0 to 1."""
 
-    def __init__(self, strengths: Mapping[Kind, float], schedule: Schedule, began: int) -> None:
+    def __init__(self, strengths: Mapping[FaultKind, float], schedule: FaultSchedule, began: int) -> None:
         self.strengths = strengths
-        self.fired: list[Fired] = []
+        self.fired: list[FiredFault] = []
         self.points = 0
         self.in_bodies = 0
         """The number of points that lie in a body."""
         self.is_on = True
         self._schedule = schedule
         self._until = None if schedule.until is None else began + schedule.until
-        self._bounds: dict[Sequence[Kind], list[tuple[float, Kind]]] = {}
+        self._bounds: dict[Sequence[FaultKind], list[tuple[float, FaultKind]]] = {}
 
     @property
-    def counts(self) -> Counter[Kind]:
+    def counts(self) -> Counter[FaultKind]:
         """The number of fired faults of each kind."""
         return Counter(one.kind for one in self.fired)
 
-    def next(self, process: str, point: int, random: Random, among: Sequence[Kind], now: int) -> Kind | None:
+    def next(
+        self, process: str, point: int, random: Random, among: Sequence[FaultKind], now: int
+    ) -> FaultKind | None:
         """Return the fault that fires at a point, one of `among`; None if none does. Draws exactly one number."""
         drawn = random.random()
         if not self.is_on:
@@ -163,35 +165,35 @@ class Faults:
         kind = next(kind for bound, kind in bounds if drawn < bound)
         if self._is_left_out(kind, (process, point), now):
             return None
-        self.fired.append(Fired(process, point, kind))
+        self.fired.append(FiredFault(process, point, kind))
         return kind
 
-    def from_birth(self, process: str, kind: Kind, random: Random, now: int) -> bool:
+    def draw_for_life(self, process: str, kind: FaultKind, random: Random, now: int) -> bool:
         """Draw whether a process has a fault of this kind from its start, which counts as point 0."""
         fires = random.random() < self.strengths.get(kind, 0.0)
         if not fires or not self.is_on or self._is_left_out(kind, (process, 0), now):
             return False
-        self.fired.append(Fired(process, 0, kind))
+        self.fired.append(FiredFault(process, 0, kind))
         return True
 
     def kills(self, process: str, point: int, now: int) -> bool:
         """Return whether a poison step kills its worker here. In a seed with `POISON`, every one does."""
-        fires = self.strengths.get(Kind.POISON, 0.0) > 0 and not self._is_left_out(
-            Kind.POISON, (process, point), now
+        fires = self.strengths.get(FaultKind.POISON, 0.0) > 0 and not self._is_left_out(
+            FaultKind.POISON, (process, point), now
         )
         if fires:
-            self.fired.append(Fired(process, point, Kind.POISON))
+            self.fired.append(FiredFault(process, point, FaultKind.POISON))
         return fires
 
-    def _bounds_of(self, among: Sequence[Kind]) -> list[tuple[float, Kind]]:
-        bounds: list[tuple[float, Kind]] = []
+    def _bounds_of(self, among: Sequence[FaultKind]) -> list[tuple[float, FaultKind]]:
+        bounds: list[tuple[float, FaultKind]] = []
         total = 0.0
         for kind in among:
             total += self.strengths.get(kind, 0.0)
             bounds.append((total, kind))
         return bounds
 
-    def _is_left_out(self, kind: Kind, place: tuple[str, int], now: int) -> bool:
+    def _is_left_out(self, kind: FaultKind, place: tuple[str, int], now: int) -> bool:
         schedule = self._schedule
         return (
             kind in schedule.without
@@ -201,6 +203,6 @@ class Faults:
         )
 
 
-def draw_strengths(random: Random, kinds: Collection[Kind] = tuple(Kind)) -> dict[Kind, float]:
+def draw_strengths(random: Random, kinds: Collection[FaultKind] = tuple(FaultKind)) -> dict[FaultKind, float]:
     """Draw the probability of each kind of fault in one seed. Two of five kinds get 0."""
-    return {kind: _LIKELY[kind] * random.choice(_STRENGTHS) for kind in Kind if kind in kinds}
+    return {kind: _LIKELY[kind] * random.choice(_STRENGTHS) for kind in FaultKind if kind in kinds}

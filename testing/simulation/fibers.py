@@ -74,7 +74,7 @@ class Fiber(greenlet):
         super().__init__(self._make_call, process.hub.greenlet)
         self.process = process
         self.token = 0
-        self.sent: Sequence[object] = ()
+        self.commands: Sequence[object] = ()
         """The commands that the fiber is dispatching."""
         self.commits = 0
         """The number of its transactions that changed rows."""
@@ -96,7 +96,7 @@ class Fiber(greenlet):
                 self.process.fibers.remove(self)
 
 
-class Signal:
+class WakeSignal:
     """An event that wakes the fibers that wait for it."""
 
     def __init__(self, hub: "Hub") -> None:
@@ -183,7 +183,7 @@ class Hub:
             if fiber is not running and fiber in process.fibers:
                 fiber.token += 1
                 if bool(fiber):  # a greenlet is true once it has started and until it ends
-                    _bury(fiber)
+                    _kill(fiber)
         process.fibers = [fiber for fiber in process.fibers if fiber is running]
         if process.fibers:
             raise Crashed
@@ -266,12 +266,12 @@ def current() -> Fiber:
     return fiber
 
 
-def spend(seconds: float) -> None:
+def spend_time(seconds: float) -> None:
     """Let virtual time pass in a sync body, in place of `time.sleep`."""
     current().process.hub.sleep(round(seconds * 1_000_000))
 
 
-def _bury(fiber: Fiber) -> None:
+def _kill(fiber: Fiber) -> None:
     """Raise Crashed in a waiting fiber, then resume the calling one."""
     parent, fiber.parent = fiber.parent, getcurrent()
     assert parent is not None

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
 
-from holdfast.hosts.wiring.input_loader import Inputs
+from holdfast.hosts.wiring.input_loader import InputLoader
 from holdfast.hosts.wiring.payloads import Payloads
 from holdfast.kernel.dispatch.unreadable_runs import unreadable_of
 from holdfast.kernel.invariants import Violation, check
@@ -12,7 +12,7 @@ from holdfast.ports.json import parse
 from holdfast.ports.records import HistoryRow, Micros, Run, RunStatus, Sink
 from holdfast.ports.references import reference_from
 from holdfast.ports.working_set import Tables
-from holdfast.testing.simulation.replay_checks import replayed
+from holdfast.testing.simulation.replay_checks import replay_violations
 from holdfast.testing.simulation.worlds import World
 from holdfast.testing.snapshots import snapshot_of
 
@@ -28,13 +28,13 @@ def wrong_at_end(world: World) -> list[Violation]:
         *_events(world, tables),
         *_forgotten(tables),
         *(Violation("L1", "-", what) for what in world.scenario.at_end(tables)),
-        *replayed(world, tables),
+        *replay_violations(world, tables),
         *_stored(world, tables),
         *_unreadable(world, tables),
     ]
 
 
-def wasted(world: World) -> list[Violation]:
+def wasted_work(world: World) -> list[Violation]:
     """Return wasted work in a world without faults (W1): repairs, repeated deliveries, lost attempts, late ends."""
     watch = world.watch
     found = [Violation("W1", run, "it was repaired") for run in watch.repaired]
@@ -68,7 +68,7 @@ def _lost(rows: Sequence[HistoryRow]) -> Iterator[str]:
 
 def _results(world: World, tables: Tables) -> Iterator[Violation]:
     """Yield completed runs whose result is not the one that the scenario expects (S4)."""
-    inputs = Inputs(world.store.inner, Payloads(world.blobs))
+    inputs = InputLoader(world.store.inner, Payloads(world.blobs))
     for run in tables.runs.values():
         if run.status is not RunStatus.COMPLETED or run.is_continued:
             continue

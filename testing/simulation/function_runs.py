@@ -11,7 +11,7 @@ from typing import Final, cast
 import attrs
 
 from holdfast.hosts.client.sync_engine import SyncEngine
-from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.functions import Workflow, sleep, workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.ports.errors import GiveUp, StepResultError
@@ -21,9 +21,9 @@ from holdfast.testing.simulation.client_calls import update_deeds
 from holdfast.testing.simulation.functions import GO, draw_function
 from holdfast.testing.simulation.late_messages import draw_box
 from holdfast.testing.simulation.poison import draw_poison
-from holdfast.testing.simulation.processes import Deed
+from holdfast.testing.simulation.processes import ClientAction
 from holdfast.testing.simulation.programs import Program, mixed
-from holdfast.testing.simulation.side_effects import Tally
+from holdfast.testing.simulation.side_effects import SideEffects
 from holdfast.testing.simulation.step_behaviour import PATIENT
 
 _SECOND: Final = 1_000_000
@@ -37,7 +37,7 @@ _BOXES: Final = 0.5
 
 
 @attrs.frozen(kw_only=True)
-class Planned:
+class PlannedRun:
     """A run that a client starts, `at` microseconds after the beginning."""
 
     id: str
@@ -47,7 +47,7 @@ class Planned:
 
 
 @attrs.frozen(kw_only=True)
-class Functions:
+class FunctionWorkload:
     """The durable functions of a seed and the actions of their clients.
 
     Attributes:
@@ -59,10 +59,10 @@ class Functions:
     """
 
     programs: Sequence[Program] = ()
-    runs: Sequence[Planned] = ()
-    deeds: Sequence[Deed] = ()
-    workflows: Sequence[Definition[object]] = ()
-    tally: Tally = attrs.field(factory=Tally)
+    runs: Sequence[PlannedRun] = ()
+    deeds: Sequence[ClientAction] = ()
+    workflows: Sequence[WorkflowDefinition[object]] = ()
+    tally: SideEffects = attrs.field(factory=SideEffects)
 
     def missing(self, tables: Tables) -> list[Callable[[SyncEngine], object]]:
         """Return calls that send the messages for which runs still wait, one for each run.
@@ -81,11 +81,11 @@ class Functions:
         ]
 
 
-def draw_functions(random: Random) -> Functions:
+def draw_functions(random: Random) -> FunctionWorkload:
     """Draw the durable functions of a seed and the actions of their clients; half of the seeds have none."""
     if random.random() >= _SHARE:
-        return Functions()
-    tally = Tally()
+        return FunctionWorkload()
+    tally = SideEffects()
     beside = Random()  # a second stream: draws that were added later do not change those of old seeds
     beside.setstate(random.getstate())
     errand = _draw_errand(beside, "errand")
@@ -93,7 +93,7 @@ def draw_functions(random: Random) -> Functions:
     programs = [draw_function(random, name, tally, errand) for name in ("first", "second")]
     sleeper = _draw_sleeper(random, "sleeper")
     runs = [
-        Planned(
+        PlannedRun(
             id=f"function-{number}",
             program=random.choice(programs),
             number=random.randrange(1_000),
@@ -105,7 +105,7 @@ def draw_functions(random: Random) -> Functions:
     if beside.random() < _POISONED:
         programs.append(draw_poison(beside, "poisoned"))
         runs += [
-            Planned(
+            PlannedRun(
                 id=f"poisoned-{number}",
                 program=programs[-1],
                 number=beside.randrange(1_000),
@@ -118,13 +118,17 @@ def draw_functions(random: Random) -> Functions:
             deeds += update_deeds(cast("Workflow[[int], int]", run.program.workflow), run.id, run.at)
     if random.random() < 0.3:
         deeds += _sleeping(random, sleeper)
-    workflows: list[Definition[object]] = [*(one.workflow for one in programs), sleeper, errand.workflow]
+    workflows: list[WorkflowDefinition[object]] = [
+        *(one.workflow for one in programs),
+        sleeper,
+        errand.workflow,
+    ]
     programs.append(errand)
     if box is not None:
         programs.append(box[0])
         workflows.append(box[0].workflow)
         deeds += box[1]
-    return Functions(programs=programs, runs=runs, deeds=deeds, workflows=workflows, tally=tally)
+    return FunctionWorkload(programs=programs, runs=runs, deeds=deeds, workflows=workflows, tally=tally)
 
 
 def _draw_errand(draw: Random, name: str) -> Program:
@@ -140,7 +144,7 @@ def _draw_errand(draw: Random, name: str) -> Program:
     return Program(workflow=errand, model=lambda number: mixed(salt, number), nodes=())
 
 
-def _sending(random: Random, run: Planned) -> list[Deed]:
+def _sending(random: Random, run: PlannedRun) -> list[ClientAction]:
     """Draw the times at which messages are sent to a run: some before its start, some more than it receives."""
     workflow = run.program.workflow
     times = sorted(
@@ -149,7 +153,7 @@ def _sending(random: Random, run: Planned) -> list[Deed]:
     if times and random.random() < 0.5:  # a burst: the next message arrives while the function goes to sleep
         times += [times[-1] + random.randrange(_SECOND // 5) for _ in range(random.randrange(1, 5))]
     return [
-        Deed(
+        ClientAction(
             at=max(0, at),
             what=f"send {run.id} {number}",
             do=lambda engine, number=number: (  # type: ignore[misc]
@@ -163,7 +167,7 @@ def _sending(random: Random, run: Planned) -> list[Deed]:
     ]
 
 
-def _sleeping(random: Random, sleeper: Workflow[[int], int]) -> list[Deed]:
+def _sleeping(random: Random, sleeper: Workflow[[int], int]) -> list[ClientAction]:
     """Return the start of a run that sleeps for years, and its cancel or terminate."""
     at, ends = random.randrange(10 * _SECOND), random.choice(("cancel", "terminate"))
     wait = random.randrange(20 * _SECOND)
@@ -175,12 +179,12 @@ def _sleeping(random: Random, sleeper: Workflow[[int], int]) -> list[Deed]:
         return (handle.cancel(reason="enough") if ends == "cancel" else handle.terminate()).status
 
     return [
-        Deed(
+        ClientAction(
             at=at,
             what="start sleeping",
             do=lambda engine: engine.start(sleeper(1), id="sleeping", if_exists="return").id,
         ),
-        Deed(at=at + wait, what=f"{ends} sleeping", do=end),
+        ClientAction(at=at + wait, what=f"{ends} sleeping", do=end),
     ]
 
 

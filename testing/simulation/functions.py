@@ -30,13 +30,13 @@ from holdfast.kernel.authoring.steps import Step, StepDecorator, step
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import RetryAfter, StepLostError
 from holdfast.testing.simulation.client_calls import expose_tally
-from holdfast.testing.simulation.fibers import spend
+from holdfast.testing.simulation.fibers import spend_time
 from holdfast.testing.simulation.programs import Model, Program, mixed
-from holdfast.testing.simulation.side_effects import Naps, Tally
-from holdfast.testing.simulation.step_behaviour import PATIENT, Calling, draw_calling, run_key
+from holdfast.testing.simulation.side_effects import SideEffects, SleepRecorder
+from holdfast.testing.simulation.step_behaviour import PATIENT, StepBehaviour, draw_calling, run_key
 from holdfast.testing.simulation.step_records import HOPELESS, HOPELESS_TRIES
-from holdfast.testing.simulation.store import CHARGES, NEEDED
-from holdfast.testing.simulation.user_transactions import Rows
+from holdfast.testing.simulation.store import CHARGES, CHARGES_WITH_RECEIPT
+from holdfast.testing.simulation.user_transactions import SimulatedConnection
 
 _BIG: Final = 70_000
 _MODULUS: Final = 1_000_003
@@ -61,7 +61,7 @@ class NoFundsError(Exception):
         self.code = code
 
 
-def draw_function(draw: Random, name: str, tally: Tally, child: Program | None = None) -> Program:
+def draw_function(draw: Random, name: str, tally: SideEffects, child: Program | None = None) -> Program:
     """Draw a durable function of one or more random parts; some start child runs of `child`."""
     ahead = Random()  # a copy of the stream: draws that were added later do not change those of old seeds
     ahead.setstate(draw.getstate())
@@ -105,7 +105,7 @@ def draw_function(draw: Random, name: str, tally: Tally, child: Program | None =
 class _Draft:
     """Builds a function part by part, each from number to number."""
 
-    def __init__(self, draw: Random, tally: Tally, whose: str) -> None:
+    def __init__(self, draw: Random, tally: SideEffects, whose: str) -> None:
         self.parts: list[Go] = []
         self.receives = 0
         self._draw = draw
@@ -217,7 +217,7 @@ class _Draft:
     def add_sleep(self) -> None:
         """Add a sleep, and record how long it took."""
         wait = timedelta(seconds=self._draw.choice((0.01, 0.8, 1.5, 4.0, 25.0)))
-        naps = Naps(wait)
+        naps = SleepRecorder(wait)
         self._tally.naps.append(naps)
 
         async def nap(number: int) -> int:
@@ -342,7 +342,7 @@ class _Draft:
         # A compensation that needs the receipt makes the run wait for the step, however the run ends.
         needs_receipt = Random(f"{self._whose}/{calling.salt}/{undo_fails}").random() < 0.4
 
-        @self._decorator(self._name(NEEDED if needs_receipt else CHARGES))
+        @self._decorator(self._name(CHARGES_WITH_RECEIPT if needs_receipt else CHARGES))
         async def charge(key: str, number: int) -> int:
             tally.charge(run_key(), key)
             await asyncio.sleep(calling.seconds)
@@ -378,10 +378,10 @@ class _Draft:
         slow, fails = draw.choice((0, 0, 1)), draw.choice((0, 0, 1))
 
         @step(name=self._name("book"), retry=PATIENT, timeout=timedelta(seconds=8)).in_transaction
-        def book(rows: Rows, number: int) -> int:
+        def book(rows: SimulatedConnection, number: int) -> int:
             attempt = step_context().attempt
             rows.write(partial(tally.book, run_key(), step_context().idempotency_key))
-            spend(20.0 if attempt <= slow else seconds)
+            spend_time(20.0 if attempt <= slow else seconds)
             if attempt <= slow + fails:
                 raise ValueError("not yet")
             return mixed(salt, number)
@@ -481,7 +481,7 @@ class _Draft:
         callings = [draw_calling(self._draw) for _ in range(count)]
         return [self._step(one) for one in callings], [one.salt for one in callings]
 
-    def _step(self, calling: Calling) -> Step[[int], int]:
+    def _step(self, calling: StepBehaviour) -> Step[[int], int]:
         is_async = self._draw.random() < 0.5
         decorate = self._decorator(self._name("step"))
         if calling.how == "hang":

@@ -16,7 +16,7 @@ from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.records import SIGNAL_RECEIVED, HistoryRow, Run, RunStatus
 from holdfast.ports.working_set import Tables
-from holdfast.testing.simulation.processes import Deed
+from holdfast.testing.simulation.processes import ClientAction
 from holdfast.testing.simulation.programs import Program
 from holdfast.testing.simulation.step_behaviour import PATIENT
 
@@ -33,7 +33,7 @@ async def _file(numbers: list[int]) -> int:
     return len(numbers)
 
 
-def draw_box(draw: Random) -> tuple[Program, list[Deed]]:
+def draw_box(draw: Random) -> tuple[Program, list[ClientAction]]:
     """Draw a function that receives until no message comes and then ends in one of several ways, and its clients."""
     ends, wait = draw.choice(_ENDS), draw.choice((0, 0.3, 2, 2, 5))
     box = _box(ends, wait, polls=draw.random() < 0.5)
@@ -43,19 +43,21 @@ def draw_box(draw: Random) -> tuple[Program, list[Deed]]:
     begins = draw.choice(times)
     bursts += [begins + number * _SECOND // 50 for number in range(20 if ends == "closes" else 3)]
     deeds = [
-        Deed(at=at, what=f"letter {number}", do=partial(_sent, box=box, number=number), is_keyed=True)
+        ClientAction(at=at, what=f"letter {number}", do=partial(_sent, box=box, number=number), is_keyed=True)
         for number, at in enumerate(sorted((*times, *bursts)))
     ]
     for number in range(draw.choice((0, 2, 4)) + (8 if ends == "closes" else 0)):
         at = draw.randrange(35 * _SECOND) if number % 2 else begins + draw.randrange(4 * _SECOND)
-        deeds.append(Deed(at=at, what=f"bill {number} at {at}", do=partial(_billed, box=box, number=number)))
+        deeds.append(
+            ClientAction(at=at, what=f"bill {number} at {at}", do=partial(_billed, box=box, number=number))
+        )
     if draw.random() < 0.5:
         verb, at = (
             draw.choice(("cancel", "terminate", "fork", "again", "pause")),
             draw.randrange(30 * _SECOND),
         )
-        deeds.append(Deed(at=at, what=f"{verb} box at {at}", do=partial(_VERBS[verb], box)))
-        deeds.append(Deed(at=at + _SECOND, what=f"resume box at {at}", do=partial(_resumed, box)))
+        deeds.append(ClientAction(at=at, what=f"{verb} box at {at}", do=partial(_VERBS[verb], box)))
+        deeds.append(ClientAction(at=at + _SECOND, what=f"resume box at {at}", do=partial(_resumed, box)))
     return Program(workflow=cast("Workflow[[int], int]", box), model=lambda _: None, nodes=()), deeds
 
 
@@ -119,7 +121,7 @@ def _resumed(box: Workflow[[int], list[int]], engine: SyncEngine) -> object:
     return engine.handle(box, _ID).resume().status
 
 
-def wrong(tables: Tables) -> Iterator[str]:
+def unread_message_violations(tables: Tables) -> Iterator[str]:
     """Yield functions whose result differs from the messages that the store counts as received (M1)."""
     for key, run in tables.runs.items():
         if run.workflow != "box" or run.status is not RunStatus.COMPLETED or run.is_continued:

@@ -54,7 +54,7 @@ _POLLED_TOO_LONG: Final[Micros] = 120_000_000
 """Microseconds after `give_up_at` for which polls of external work are allowed: hosts pause and wake up late."""
 
 
-def unentitled(tables: Tables, commit: Commit, now: Micros) -> Iterator[Violation]:
+def lease_violations(tables: Tables, commit: Commit, now: Micros) -> Iterator[Violation]:
     """Yield what a commit was not entitled to change. `tables` holds the rows from before the commit."""
     yield from _as_holders(tables, commit)
     yield from _with_answer(commit)
@@ -188,7 +188,7 @@ def _claimed(tables: Tables, commit: Commit, job: Job) -> Iterator[Violation]:
 def _definitions(claim: JobClaim | JobClaimOne) -> Sequence[str]:
     if isinstance(claim, JobClaimOne):
         return claim.definitions
-    return [definition for lane in claim.lanes for definition in lane.definitions]
+    return [definition for queue_claim in claim.queue_claims for definition in queue_claim.definitions]
 
 
 def _ended(tables: Tables, row: HistoryRow, jobs: dict[JobKey, Job | None]) -> Iterator[Violation]:
@@ -252,7 +252,7 @@ def _is_held(tables: Tables, key: JobKey, epoch: int | None) -> bool:
     return job is not None and job.state is JobState.LEASED and job.epoch == epoch
 
 
-def dangling(commit: Commit, has_blob: Callable[[str], bool]) -> Iterator[Violation]:
+def missing_blobs(commit: Commit, has_blob: Callable[[str], bool]) -> Iterator[Violation]:
     """Yield references to blobs that do not exist (B1)."""
     for change in commit.changes:
         for key in _blobs(change):

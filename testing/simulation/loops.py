@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar, cast
 
 from typing_extensions import TypeVarTuple, Unpack, override
 
-from holdfast.testing.simulation.fibers import Process, Signal, SpinningError
+from holdfast.testing.simulation.fibers import Process, SpinningError, WakeSignal
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -47,7 +47,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._woken = Signal(process.hub)
+        self._woken = WakeSignal(process.hub)
         self._ready: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._timer_numbers = count()

@@ -38,7 +38,7 @@ from holdfast.ports.events import Event
 from holdfast.ports.json import parse
 from holdfast.ports.records import (
     ACTIVE,
-    PAID_ROWS,
+    CANCELLATION_OUTCOMES,
     HistoryRow,
     Job,
     JobKey,
@@ -52,8 +52,8 @@ from holdfast.ports.records import (
 )
 from holdfast.ports.unreadable import unreadable_columns
 from holdfast.ports.working_set import Tables
-from holdfast.testing.simulation.lease_checks import dangling, unentitled
-from holdfast.testing.simulation.step_records import Begun, Steps
+from holdfast.testing.simulation.lease_checks import lease_violations, missing_blobs
+from holdfast.testing.simulation.step_records import StartedAttempt, StepRecords
 from holdfast.testing.simulation.store import Commit
 from holdfast.testing.simulation.trace import Trace, described
 
@@ -72,7 +72,7 @@ _ENDS: Final = frozenset(
         "step.queued",
         "step.retrying",
         "timer.fired",
-        *PAID_ROWS,
+        *CANCELLATION_OUTCOMES,
     }
 )
 _OF_STEPS: Final = frozenset({"step.completed", "step.failed", "step.retrying"})
@@ -80,7 +80,7 @@ _BLOCKS: Final = frozenset({"blob_missing", "blob_corrupt"})
 _VIOLATIONS_MAX: Final = 5
 
 
-class Watch:
+class SimulationObserver:
     """Records what happens in one simulation and collects the violations of invariants."""
 
     def __init__(self, trace: Trace, now: Callable[[], Micros]) -> None:
@@ -98,14 +98,14 @@ class Watch:
         self._old_jobs: dict[str, dict[int, Job]] = {}
         self.delivered: dict[tuple[str, str], list[int]] = defaultdict(list)
         self._tables: Tables | None = None
-        self.steps = Steps()
+        self.steps = StepRecords()
         self.skipped: set[tuple[str, str, int]] = set()
         self.has_blob: Callable[[str], bool] = lambda _: True
         """Returns whether a blob with this key exists, without simulated faults of the blob store."""
         self.may_be_early: Callable[[str], float] = lambda _: 0.0
         """Returns by how many microseconds a process may be early because its clock runs too fast."""
 
-    def found(self, invariant: str, where: str, what: str) -> None:
+    def report_violation(self, invariant: str, where: str, what: str) -> None:
         """Record a violation."""
         violation = Violation(invariant, where, what)
         self.trace.add(self._now(), "!", str(violation))
@@ -116,8 +116,11 @@ class Watch:
 
     def before(self, tables: Tables, commit: Commit) -> None:
         """Check the rights of a commit, and remember the rows that it changes."""
-        for violation in (*unentitled(tables, commit, self._now()), *dangling(commit, self.has_blob)):
-            self.found(violation.invariant, violation.where, violation.what)
+        for violation in (
+            *lease_violations(tables, commit, self._now()),
+            *missing_blobs(commit, self.has_blob),
+        ):
+            self.report_violation(violation.invariant, violation.where, violation.what)
         runs = _touched(commit.changes)
         noted = {change.note.run for change in commit.changes if isinstance(change, AddAttemptOutput)}
         self._old_jobs = {key: dict(tables.jobs.get(key, ())) for key in runs | noted}
@@ -144,15 +147,15 @@ class Watch:
             *check_step(self._old, new, commands=max(1, len(commit.sent))),
             *(check(new, runs=runs) if runs else ()),
         ):
-            self.found(violation.invariant, violation.where, violation.what)
+            self.report_violation(violation.invariant, violation.where, violation.what)
         for change in commit.changes:
             if isinstance(change, CreateRun):
                 self.steps.forked(change.run, tables.whole_history(change.run))
             if isinstance(change, AppendHistory):
-                for violation in (*self.steps.recorded(change.row), *_blocked(change.row)):
-                    self.found(violation.invariant, violation.where, violation.what)
+                for violation in (*self.steps.record_row(change.row), *_blocked(change.row)):
+                    self.report_violation(violation.invariant, violation.where, violation.what)
             for violation in _unreadable(change):
-                self.found(violation.invariant, violation.where, violation.what)
+                self.report_violation(violation.invariant, violation.where, violation.what)
         self._guarded(commit.changes)
         self._fenced(commit)
         self._claimed(tables, commit.changes)
@@ -182,7 +185,7 @@ class Watch:
             jobs = self._old_jobs.get(row.run, {}).values()
             if not any(_is_held(job, row) for job in jobs):
                 held = [f"{job.number} {job.state} e{job.epoch}" for job in jobs if (job.node) == row.node]
-                self.found(
+                self.report_violation(
                     "S3", row.run, f"row {row.number} is a {row.type} of epoch {row.epoch}; jobs are {held}"
                 )
 
@@ -199,7 +202,9 @@ class Watch:
             if about is not None and held.get(about.text) is False:
                 if any(held.values()) and self._is_woken(change):
                     continue  # another attempt of the same commit woke it, as a step wakes its function
-                self.found("S3", about.text, f"{described(change)}: by an attempt that did not hold it")
+                self.report_violation(
+                    "S3", about.text, f"{described(change)}: by an attempt that did not hold it"
+                )
 
     def _is_woken(self, change: Change) -> bool:
         """Return whether a change only queues a sleeping job."""
@@ -219,17 +224,19 @@ class Watch:
                 continue
             claim = (job.key.text, job.epoch)
             if claim in self._claims:
-                self.found("S1", job.key.text, f"epoch {job.epoch} is claimed again")
+                self.report_violation("S1", job.key.text, f"epoch {job.epoch} is claimed again")
             self._claims[claim] = self._hosts.get(job.session or "", "nobody")
             holder = tables.sessions.get(job.session or "")
             if holder is None or holder.state is not SessionState.OPEN:
-                self.found("S1", job.key.text, f"epoch {job.epoch} is claimed by a session that is not open")
+                self.report_violation(
+                    "S1", job.key.text, f"epoch {job.epoch} is claimed by a session that is not open"
+                )
             self._rated(job)
             run = tables.runs[job.run]
             if job.outlives_run:  # deliveries and external cancels are due after the run's end, too
                 continue
             if run.status not in ACTIVE or run.status in (RunStatus.PAUSED, RunStatus.BLOCKED):
-                self.found("C1", job.key.text, f"it is claimed, and its run is {run.status}")
+                self.report_violation("C1", job.key.text, f"it is claimed, and its run is {run.status}")
 
     def _rated(self, job: Job) -> None:
         """Check that no more attempts start within any period of a rate limit than it allows (S11).
@@ -248,7 +255,7 @@ class Watch:
         within = [at for at in starts if job.leased_at - job.rate_period < at <= job.leased_at]
         if len(within) > job.rate_limit:
             what = f"{len(within)} started within {job.rate_period} us, and {job.rate_limit} may"
-            self.found("S11", job.key.text, what)
+            self.report_violation("S11", job.key.text, what)
 
     def _on_time(self, tables: Tables, commit: Commit) -> None:
         """Check by the store's clock that nothing is woken, started or ended before its time (T1)."""
@@ -267,27 +274,29 @@ class Watch:
                     continue
                 if job.state is not JobState.SLEEPING and known.wake_at > now and job.run not in cancelled:
                     early = (known.wake_at - now) / 1_000_000
-                    self.found("T1", job.key.text, f"it was woken {early:.3f} s before its time")
+                    self.report_violation("T1", job.key.text, f"it was woken {early:.3f} s before its time")
             elif isinstance(change, AppendHistory) and change.row.type == "run.admitted":
                 before = old.runs.get(change.row.run)
                 if before is not None and before.start_at is not None and before.start_at > now:
-                    self.found("T1", change.row.run, f"it began {before.start_at - now} us before its time")
+                    self.report_violation(
+                        "T1", change.row.run, f"it began {before.start_at - now} us before its time"
+                    )
             elif isinstance(change, UpdateRun) and expires:
                 run, before = change.run, old.runs.get(change.run.key)
                 is_expired = '"deadline_exceeded"' in (run.error or "") and before is not None
                 was_active = is_expired and before is not None and before.status in ACTIVE
                 if was_active and (run.deadline is None or run.deadline > now):
                     early = (run.deadline or 0) - now
-                    self.found("T1", run.key, f"it ended {early} us before its deadline")
+                    self.report_violation("T1", run.key, f"it ended {early} us before its deadline")
             elif isinstance(change, PutSession) and reaps:
                 session = change.session
                 if session.expires_at > now:
                     early = (session.expires_at - now) / 1_000_000
-                    self.found(
+                    self.report_violation(
                         "T1", session.id, f"it was declared dead {early:.3f} s before its lease was over"
                     )
 
-    def answered(
+    def observe_dispatch(
         self, process: str, commands: Sequence[object], answers: Sequence[object], changed: int
     ) -> None:
         """Check that a dispatch whose answers are all `fenced` changed nothing (S3)."""
@@ -299,40 +308,42 @@ class Watch:
             and changed
             and all(isinstance(one, JobSettle | JobRecord) for one in commands)
         ):
-            self.found("S3", process, "all that it settled was fenced, and something was changed")
+            self.report_violation("S3", process, "all that it settled was fenced, and something was changed")
 
     # Bodies ---------------------------------------------------------------------------------------------------------
 
-    def body(self, process: str, job: str, epoch: int, what: str) -> None:
+    def observe_body_start(self, process: str, job: str, epoch: int, what: str) -> None:
         """Check that a body starts at most once for each claim of its job, in the process that claimed it (S2)."""
         self.trace.add(self._now(), process, f"BODY {what} {job[-8:]} e{epoch}")
         if (job, epoch) in self.started:
-            self.found(
+            self.report_violation(
                 "S2", job, f"the body of epoch {epoch} starts again; first in {self.started[job, epoch]}"
             )
         self.started[job, epoch] = process
         claimed_by = self._claims.get((job, epoch))
         if claimed_by != process:
-            self.found("S2", job, f"epoch {epoch} starts in {process}, and was claimed by {claimed_by}")
+            self.report_violation(
+                "S2", job, f"epoch {epoch} starts in {process}, and was claimed by {claimed_by}"
+            )
 
-    def step(self, process: str, begun: Begun) -> None:
+    def observe_step_start(self, process: str, begun: StartedAttempt) -> None:
         """Check that an attempt of a step starts in the process that claimed its job (S2), and its number and time."""
         what = f"{begun.run_id} {begun.step} {begun.call} try {begun.attempt}"
         self.trace.add(self._now(), process, f"STEP {what} {begun.job[-8:]} e{begun.epoch}")
         claimed_by = self._claims.get((begun.job, begun.epoch))
         if claimed_by != process:
-            self.found(
+            self.report_violation(
                 "S2",
                 begun.job,
                 f"epoch {begun.epoch} is driven in {process}, and was claimed by {claimed_by}",
             )
         job = None if self._tables is None else self._tables.job(job_key(begun.job))
-        for violation in self.steps.begins(begun, job, self._now() + self.may_be_early(process)):
-            self.found(violation.invariant, violation.where, violation.what)
+        for violation in self.steps.record_start(begun, job, self._now() + self.may_be_early(process)):
+            self.report_violation(violation.invariant, violation.where, violation.what)
 
     # Events ---------------------------------------------------------------------------------------------------------
 
-    def took(self, sink: str, event: Event, process: str) -> None:
+    def observe_event(self, sink: str, event: Event, process: str) -> None:
         """Check that the events of a run arrive in order (O3) and match its history rows (O4)."""
         self.trace.add(self._now(), process, f"EVENT {sink} {event.run[-6:]}/{event.number} {event.type}")
         tables = self._tables
@@ -340,15 +351,15 @@ class Watch:
         taken = self.delivered[sink, event.run]
         row = next((one for one in rows if one.number == event.number), None)
         if row is None:
-            self.found("O4", event.id, "a sink was given it, and it is not stored")
+            self.report_violation("O4", event.id, "a sink was given it, and it is not stored")
             return
         if event.type == "event.skipped":
             self.skipped.add((sink, event.run, event.number))
         elif row.type != event.type or row.at != micros(event.at):
-            self.found("O4", event.id, f"a sink was given {event.type}, and {row.type} is stored")
+            self.report_violation("O4", event.id, f"a sink was given {event.type}, and {row.type} is stored")
         last = max(taken, default=0)
         if event.number > last + 1 and last:
-            self.found("O3", event.id, f"it comes after {last}")
+            self.report_violation("O3", event.id, f"it comes after {last}")
         taken.append(event.number)
 
 
@@ -433,6 +444,6 @@ def _is_held(job: Job, row: HistoryRow) -> bool:
     return fits and (job.state is JobState.LEASED or job.waits_for_child)
 
 
-def lasting(run: Run) -> bool:
+def is_open(run: Run) -> bool:
     """Return whether a run has not ended."""
     return run.status in ACTIVE

@@ -10,7 +10,7 @@ from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.steps import Step, step
 from holdfast.ports.errors import StepLostError
 from holdfast.testing.simulation.fibers import current
-from holdfast.testing.simulation.process_life import Life
+from holdfast.testing.simulation.process_life import FaultyProcess
 from holdfast.testing.simulation.programs import Program, mixed
 
 
@@ -48,7 +48,7 @@ def _step(draw: Random, name: str, salt: int, *, is_queued: bool, kills: bool) -
     async def body(number: int) -> int:
         await asyncio.sleep(seconds)
         if kills:
-            cast("Life", current().process).meet_poison()
+            cast("FaultyProcess", current().process).reach_poison_step()
         return mixed(salt, number)
 
     return body

@@ -16,10 +16,10 @@ from holdfast.ports.records import Micros
 from holdfast.ports.transport import Delivery, Hint
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.simulation import faults as f
-from holdfast.testing.simulation.fibers import START, Signal, current
-from holdfast.testing.simulation.process_life import Life
+from holdfast.testing.simulation.fibers import START, WakeSignal, current
+from holdfast.testing.simulation.process_life import FaultyProcess
 from holdfast.testing.simulation.store import SharedStore
-from holdfast.testing.simulation.user_transactions import SimulatedTransaction, begun
+from holdfast.testing.simulation.user_transactions import SimulatedTransaction, begin_transaction
 
 R = TypeVar("R")
 
@@ -27,66 +27,66 @@ R = TypeVar("R")
 class SimulatedClock:
     """The clock of a process, with skew, jumps and drift."""
 
-    def __init__(self, life: Life) -> None:
+    def __init__(self, life: FaultyProcess) -> None:
         self._life = life
 
     def now(self) -> datetime:
         """Return the time of the process's wall clock, which may be wrong."""
         life = self._life
-        return instant(life.hub.now + life.skew + round(life.gained * 1_000_000))
+        return instant(life.hub.now + life.skew + round(life.drift_seconds * 1_000_000))
 
     def monotonic(self) -> float:
         """Return the seconds on the monotonic clock, which stops while the process is frozen."""
         life = self._life
-        return (life.hub.now - START - life.frozen) / 1_000_000 + life.gained
+        return (life.hub.now - START - life.frozen) / 1_000_000 + life.drift_seconds
 
     def sleep(self, seconds: float, /) -> None:
         """Let virtual time pass."""
-        self._life.hub.sleep(round(self._life.passing(seconds) * 1_000_000))
+        self._life.hub.sleep(round(self._life.true_seconds(seconds) * 1_000_000))
 
 
 class SimulatedPersistence:
     """A Persistence of one process, with faults."""
 
-    def __init__(self, life: Life, store: SharedStore) -> None:
+    def __init__(self, life: FaultyProcess, store: SharedStore) -> None:
         self._life = life
         self._store = store
 
     def setup(self) -> None:
         """Do nothing: the tables exist."""
-        self._life.meet(f.READ)
+        self._life.reach_point(f.READ)
 
     def transact(self, work: Callable[[Transaction], R], /) -> R:
         """Run `work` in a transaction. Faults: fails before, runs twice, is refused, or loses the response."""
         life, store = self._life, self._store
-        kind = life.meet(f.WRITE)
-        if kind is f.Kind.FAILS_BEFORE:
+        kind = life.reach_point(f.WRITE)
+        if kind is f.FaultKind.FAILS_BEFORE:
             raise UnavailableError("fault on purpose: the transaction was not begun")
-        if kind is f.Kind.RUNS_AGAIN:
+        if kind is f.FaultKind.RUNS_AGAIN:
             store.for_nothing(work)
-        if kind is f.Kind.REFUSED:
+        if kind is f.FaultKind.REFUSED:
             store.refuse_next()
         result = store.transact(current(), work)
-        if life.meet(f.WRITTEN) is f.Kind.LOST_ANSWER:
+        if life.reach_point(f.WRITTEN) is f.FaultKind.LOST_ANSWER:
             raise UnavailableError("fault on purpose: the answer to the transaction was lost")
         return result
 
     @contextmanager
     def shared(self, wanted: type, /) -> Generator[SimulatedTransaction]:
         """See `SharesTransactions.shared`."""
-        yield begun(self._life, self._store, wanted)
+        yield begin_transaction(self._life, self._store, wanted)
 
     def read(self, query: Query[R], /) -> R:
         """Answer a query, or raise UnavailableError."""
-        if self._life.meet(f.READ) is f.Kind.FAILS_BEFORE:
+        if self._life.reach_point(f.READ) is f.FaultKind.FAILS_BEFORE:
             raise UnavailableError("fault on purpose: nothing was read")
         answer = self._store.read(query)
-        self._life.meet(f.RETURNED)
+        self._life.reach_point(f.RETURNED)
         return answer
 
     def prune(self, before: Micros, /) -> int:
         """Prune the store; return the number of pruned rows."""
-        self._life.meet(f.READ)
+        self._life.reach_point(f.READ)
         return self._store.prune(before)
 
     def close(self) -> None:
@@ -96,53 +96,53 @@ class SimulatedPersistence:
 class SimulatedBlobs:
     """A BlobStore of one process. A blob may be missing or corrupt for a while, as with lagging replicas."""
 
-    def __init__(self, life: Life, inner: MemoryBlobStore) -> None:
+    def __init__(self, life: FaultyProcess, inner: MemoryBlobStore) -> None:
         self._life = life
         self._inner = inner
 
     def put(self, key: str, data: bytes, /) -> None:
         """Store a blob. May fail before or after."""
-        if self._life.meet(f.BLOB_WRITE) in (f.Kind.FAILS_BEFORE, f.Kind.BLOB_FAILS):
+        if self._life.reach_point(f.BLOB_WRITE) in (f.FaultKind.FAILS_BEFORE, f.FaultKind.BLOB_FAILS):
             raise UnavailableError("fault on purpose: the blob was not stored")
         self._inner.put(key, data)
-        if self._life.meet(f.WRITTEN) is f.Kind.LOST_ANSWER:
+        if self._life.reach_point(f.WRITTEN) is f.FaultKind.LOST_ANSWER:
             raise UnavailableError("fault on purpose: the blob was stored")
 
     def get(self, key: str, /) -> bytes:
         """Return a blob's bytes, or fail."""
-        kind = self._life.meet(f.BLOB_READ)
+        kind = self._life.reach_point(f.BLOB_READ)
         check_blob_key(key)
-        if kind is f.Kind.FAILS_BEFORE:
+        if kind is f.FaultKind.FAILS_BEFORE:
             raise UnavailableError("fault on purpose: the blob was not read")
-        if kind is f.Kind.BLOB_MISSING:
+        if kind is f.FaultKind.BLOB_MISSING:
             raise BlobMissingError(key)
-        if kind is f.Kind.BLOB_CORRUPT:
+        if kind is f.FaultKind.BLOB_CORRUPT:
             raise BlobCorruptError(key)
         return self._inner.get(key)
 
     def exists(self, key: str, /) -> bool:
         """Return whether a blob exists."""
-        self._life.meet(f.READ)
+        self._life.reach_point(f.READ)
         return self._inner.exists(key)
 
     def delete(self, key: str, /) -> None:
         """Delete a blob."""
-        self._life.meet(f.READ)
+        self._life.reach_point(f.READ)
         self._inner.delete(key)
 
     def list(self, prefix: str, /) -> Iterator[str]:
         """Yield the keys with a prefix."""
-        self._life.meet(f.READ)
+        self._life.reach_point(f.READ)
         return self._inner.list(prefix)
 
 
 class Inbox:
     """The hints that have arrived at one process."""
 
-    def __init__(self, life: Life) -> None:
+    def __init__(self, life: FaultyProcess) -> None:
         self.life = life
         self.hints: deque[Hint] = deque()
-        self.arrived = Signal(life.hub)
+        self.arrived = WakeSignal(life.hub)
 
     def put(self, hint: Hint) -> None:
         """Add a hint, and wake the receiver."""
@@ -150,14 +150,14 @@ class Inbox:
         self.arrived.set()
 
 
-class Wires:
+class HintNetwork:
     """The network that carries hints to each listening process and to the queue of the serverless hosts."""
 
     def __init__(self, deliver_to_queue: Callable[[Hint], None] | None = None) -> None:
         self.inboxes: list[Inbox] = []
         self.to_queue = deliver_to_queue
 
-    def open(self, life: Life) -> Inbox:
+    def open(self, life: FaultyProcess) -> Inbox:
         """Return a new inbox for a process."""
         inbox = Inbox(life)
         self.inboxes = [one for one in self.inboxes if not one.life.is_crashed]
@@ -179,7 +179,7 @@ class Wires:
 class SimulatedTransport:
     """A JobTransport of one process. Hints may be lost, repeated, late and out of order."""
 
-    def __init__(self, life: Life, wires: Wires) -> None:
+    def __init__(self, life: FaultyProcess, wires: HintNetwork) -> None:
         self._life = life
         self._wires = wires
         self._inbox: Inbox | None = None
@@ -187,16 +187,16 @@ class SimulatedTransport:
     def announce(self, hints: Sequence[Hint], /) -> None:
         """Send hints. Never fails, but the sender may crash before."""
         life, wires = self._life, self._wires
-        life.meet((f.Kind.CRASH,))
+        life.reach_point((f.FaultKind.CRASH,))
         for hint in hints:
-            kind = life.chance(f.HINT)
-            if kind is f.Kind.HINT_LOST:
+            kind = life.draw_fault(f.HINT)
+            if kind is f.FaultKind.HINT_LOST:
                 continue
             late = life.random.randrange(1_000, 20_000)
-            if kind is f.Kind.HINT_LATE:
+            if kind is f.FaultKind.HINT_LATE:
                 late = life.random.randrange(1_000_000, 60_000_000)
             life.hub.at(life.hub.now + late, partial(wires.arrive, hint))
-            if kind is f.Kind.HINT_REPEATED:
+            if kind is f.FaultKind.HINT_REPEATED:
                 again = life.hub.now + life.random.randrange(1_000, 10_000_000)
                 life.hub.at(again, partial(wires.arrive, hint))
 
@@ -207,7 +207,7 @@ class SimulatedTransport:
             self._inbox = self._wires.open(self._life)
         inbox = self._inbox
         if not inbox.hints:
-            inbox.arrived.wait(self._life.passing(wait))
+            inbox.arrived.wait(self._life.true_seconds(wait))
         found: list[Delivery] = []
         while inbox.hints and len(found) < limit:
             found.append(Delivery(hint=inbox.hints.popleft(), receipt=""))
@@ -258,17 +258,17 @@ class SharedSink:
 class SimulatedSink:
     """An EventSink of one process."""
 
-    def __init__(self, life: Life, sink: SharedSink) -> None:
+    def __init__(self, life: FaultyProcess, sink: SharedSink) -> None:
         self._life = life
         self._sink = sink
 
     def emit(self, events: Sequence[Event], /) -> None:
         """Deliver events. May fail before, after, or at one of them."""
-        kind = self._life.meet(f.SINK)
-        if kind is f.Kind.SINK_FAILS:
+        kind = self._life.reach_point(f.SINK)
+        if kind is f.FaultKind.SINK_FAILS:
             raise UnavailableError("fault on purpose: the sink is away")
-        if kind is f.Kind.SINK_REFUSES and events:
+        if kind is f.FaultKind.SINK_REFUSES and events:
             self._sink.refuse(self._life.random.choice(events))
         self._sink.take(events, self._life.name)
-        if self._life.meet(f.SINK) is f.Kind.SINK_FAILS:
+        if self._life.reach_point(f.SINK) is f.FaultKind.SINK_FAILS:
             raise UnavailableError("fault on purpose: the sink took them, and its answer was lost")

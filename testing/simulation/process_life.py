@@ -5,7 +5,7 @@ from random import Random
 from typing import Final
 
 from holdfast.hosts.wiring.store_clock import GAIN_MAX
-from holdfast.testing.simulation.faults import IDLE, Faults, Kind
+from holdfast.testing.simulation.faults import IDLE, FaultKind, Faults
 from holdfast.testing.simulation.fibers import Hub, Process
 from holdfast.testing.simulation.trace import Trace
 
@@ -17,7 +17,7 @@ DRIFT_MAX: Final = 0.03
 _SECOND: Final = 1_000_000
 
 
-class Life(Process):
+class FaultyProcess(Process):
     """A process in which faults fire. `lease` is in seconds; a pause mostly lasts longer.
 
     `skew` is the error of the wall clock in microseconds. Both clocks gain `drift` seconds per second, or lose them if
@@ -33,7 +33,7 @@ class Life(Process):
         faults: Faults,
         trace: Trace,
         lease: float,
-        crashed: Callable[["Life"], None],
+        crashed: Callable[["FaultyProcess"], None],
     ) -> None:
         super().__init__(hub, name, random)
         self.skew = 0
@@ -48,21 +48,21 @@ class Life(Process):
         self._points = 0
 
     @property
-    def gained(self) -> float:
+    def drift_seconds(self) -> float:
         """Seconds that the clocks have gained by drift so far; negative if they run too slowly."""
         return self.drift * (self.hub.now - self._born - self.frozen) / _SECOND
 
     def draw_drift(self, random: Random) -> None:
         """Draw the drift of the clocks, if the fault fires for this process."""
-        if self._faults.from_birth(self.name, Kind.CLOCK_DRIFT, random, self.hub.now):
+        if self._faults.draw_for_life(self.name, FaultKind.CLOCK_DRIFT, random, self.hub.now):
             self.drift = random.choice((GAIN_MAX, DRIFT_MAX)) * random.uniform(-1, 1)
 
     @property
-    def may_be_early(self) -> float:
+    def early_tolerance(self) -> float:
         """Microseconds by which it may be early: the part of the drift for which Holdfast promises nothing."""
         return max(0.0, self.drift - GAIN_MAX) * (self.hub.now - self._born)
 
-    def passing(self, seconds: float) -> float:
+    def true_seconds(self, seconds: float) -> float:
         """Return the true seconds that pass while the clocks advance by `seconds`."""
         return seconds / (1 + self.drift)
 
@@ -70,7 +70,7 @@ class Life(Process):
         """Add a line to the trace."""
         self._trace.add(self.hub.now, self.name, what)
 
-    def chance(self, among: Sequence[Kind]) -> Kind | None:
+    def draw_fault(self, among: Sequence[FaultKind]) -> FaultKind | None:
         """Return the fault that fires at this point, without letting time pass."""
         self.check()
         self._points += 1
@@ -79,41 +79,41 @@ class Life(Process):
             self.log(f"FAULT {kind} at point {self._points}")
         return kind
 
-    def meet(self, among: Sequence[Kind]) -> Kind | None:
+    def reach_point(self, among: Sequence[FaultKind]) -> FaultKind | None:
         """Let some time pass and apply faults of the whole process; return the fault that fires at this point."""
-        kind = self.chance(among)
+        kind = self.draw_fault(among)
         drawn = self.random.random()
-        if kind is Kind.CRASH:
+        if kind is FaultKind.CRASH:
             self.crash()
         micros = int(drawn * drawn * 30_000) + 50
-        if kind is Kind.SLOW:
+        if kind is FaultKind.SLOW:
             micros = int((0.5 + 8 * drawn) * _SECOND)
-        elif kind is Kind.CLOCK_JUMP:
+        elif kind is FaultKind.CLOCK_JUMP:
             self.jump(drawn)
-        elif kind is Kind.PAUSE or kind is Kind.FREEZE:
+        elif kind is FaultKind.PAUSE or kind is FaultKind.FREEZE:
             pause = int(self._lease * (0.2 + 2.5 * drawn) * _SECOND)
             self.paused_until = self.hub.now + pause
-            if kind is Kind.FREEZE:
+            if kind is FaultKind.FREEZE:
                 self.frozen += pause
         self.hub.sleep(micros)
         return kind
 
-    def meet_idle(self) -> None:
+    def reach_idle_point(self) -> None:
         """Apply faults of an idle process: a deploy, a clock jump or a crash."""
-        kind = self.chance(IDLE)
-        if kind is Kind.DEPLOY:
+        kind = self.draw_fault(IDLE)
+        if kind is FaultKind.DEPLOY:
             self.wants_to_end = True
-        elif kind is Kind.CLOCK_JUMP:
+        elif kind is FaultKind.CLOCK_JUMP:
             self.jump(self.random.random())
-        elif kind is Kind.CRASH:
+        elif kind is FaultKind.CRASH:
             self.crash()
 
-    def meet_poison(self) -> None:
+    def reach_poison_step(self) -> None:
         """Crash if a poison step kills its worker here."""
         self.check()
         self._points += 1
         if self._faults.kills(self.name, self._points, self.hub.now):
-            self.log(f"FAULT {Kind.POISON} at point {self._points}")
+            self.log(f"FAULT {FaultKind.POISON} at point {self._points}")
             self.crash()
 
     def jump(self, drawn: float) -> None:

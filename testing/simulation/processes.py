@@ -12,8 +12,8 @@ from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.execution.prepared_attempts import Bodies, Body, Substitute, unchanged
 from holdfast.hosts.functions.attempt_runner import run_attempt
 from holdfast.hosts.serverless.host import JobOutcome, ServerlessHost
-from holdfast.hosts.wiring.hint_listener import Listener
-from holdfast.hosts.wiring.interceptors import Batch, BodyCall
+from holdfast.hosts.wiring.hint_listener import ThreadedHintListener
+from holdfast.hosts.wiring.interceptors import BodyCall, CommandBatch
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.wiring.stores import Stores
 from holdfast.hosts.worker import machine_protocol as p
@@ -21,7 +21,7 @@ from holdfast.hosts.worker.runner import LEAVE_SECONDS
 from holdfast.hosts.worker.session_renewal import Renewal
 from holdfast.hosts.worker.settings import Settings
 from holdfast.hosts.worker.shell import CallResult, WorkerShell
-from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.commands import Attempt, JobSettle
 from holdfast.ports.errors import HoldfastError, UnavailableError
@@ -30,23 +30,23 @@ from holdfast.ports.records import JobKind
 from holdfast.ports.transport import Hint, JobHint
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.ids import SeededIds
-from holdfast.testing.simulation.fibers import START, Hub, Signal, current
+from holdfast.testing.simulation.fibers import START, Hub, WakeSignal, current
 from holdfast.testing.simulation.loops import VirtualLoop, virtual_loop
-from holdfast.testing.simulation.observer import Watch
+from holdfast.testing.simulation.observer import SimulationObserver
 from holdfast.testing.simulation.ports import (
+    HintNetwork,
     SharedSink,
     SimulatedBlobs,
     SimulatedClock,
     SimulatedPersistence,
     SimulatedSink,
     SimulatedTransport,
-    Wires,
 )
-from holdfast.testing.simulation.process_life import Life
-from holdfast.testing.simulation.step_behaviour import driven
-from holdfast.testing.simulation.step_records import Begun
+from holdfast.testing.simulation.process_life import FaultyProcess
+from holdfast.testing.simulation.step_behaviour import driven_run
+from holdfast.testing.simulation.step_records import StartedAttempt
 from holdfast.testing.simulation.store import SharedStore
-from holdfast.testing.simulation.virtual_waits import Patience
+from holdfast.testing.simulation.virtual_waits import VirtualListener
 from holdfast.testing.step_stubs import AnyStep, noting
 
 _RETRY: Final = 500_000
@@ -54,24 +54,24 @@ _EXTRA: Final = 0.15
 _AGAIN: Final = 0.3
 
 
-class Observer:
+class ObservingInterceptor:
     """An interceptor that reports every dispatch and every start of a body or step to the `Watch`."""
 
-    def __init__(self, life: Life, watch: Watch) -> None:
+    def __init__(self, life: FaultyProcess, watch: SimulationObserver) -> None:
         self._life = life
         self._watch = watch
 
     @contextmanager
-    def dispatch(self, batch: Batch, /) -> Generator[None]:
+    def dispatch(self, batch: CommandBatch, /) -> Generator[None]:
         """Record the commands on the fiber, for the checks at the commit."""
         fiber = current()
-        former, fiber.sent = fiber.sent, batch.commands
+        former, fiber.commands = fiber.commands, batch.commands
         commits = fiber.commits
         try:
             yield
         finally:
-            fiber.sent = former
-        self._watch.answered(self._life.name, batch.commands, batch.answers, fiber.commits - commits)
+            fiber.commands = former
+        self._watch.observe_dispatch(self._life.name, batch.commands, batch.answers, fiber.commits - commits)
 
     @contextmanager
     def body(self, call: BodyCall, /) -> Generator[None]:
@@ -80,7 +80,9 @@ class Observer:
             yield
             return
         item = "" if call.item is None else f"[{call.item}]"
-        self._watch.body(self._life.name, call.job, call.epoch, f"{call.run_id} {call.stage}{item}")
+        self._watch.observe_body_start(
+            self._life.name, call.job, call.epoch, f"{call.run_id} {call.stage}{item}"
+        )
         yield
 
     def observed(self, body: Body) -> Body:
@@ -94,8 +96,8 @@ class Observer:
 
             def note(args: tuple[object, ...], kwargs: dict[str, object]) -> None:
                 context = step_context()
-                driven.set(attempt.run)
-                begun = Begun(
+                driven_run.set(attempt.run)
+                begun = StartedAttempt(
                     job=attempt.job,
                     epoch=attempt.epoch,
                     run=attempt.run,
@@ -106,7 +108,7 @@ class Observer:
                     arguments=step.form.encode(args, kwargs),
                     is_queued=attempt.kind is JobKind.STEP,
                 )
-                self._watch.step(self._life.name, begun)
+                self._watch.observe_step_start(self._life.name, begun)
 
             return attrs.evolve(made, body=noting(made, note))
 
@@ -114,17 +116,20 @@ class Observer:
 
 
 @attrs.frozen(kw_only=True)
-class Surroundings:
+class Environment:
     """The environment that all processes of a simulation share."""
 
     store: SharedStore
     blobs: MemoryBlobStore
-    wires: Wires
+    wires: HintNetwork
     sinks: Mapping[str, SharedSink]
-    watch: Watch
+    watch: SimulationObserver
 
     def engine(
-        self, life: Life, workflows: Sequence[Definition[object]], stubs: Substitute = unchanged
+        self,
+        life: FaultyProcess,
+        workflows: Sequence[WorkflowDefinition[object]],
+        stubs: Substitute = unchanged,
     ) -> Engine:
         """Return the engine of one process, with this code. `stubs` replaces bodies."""
         clock = SimulatedClock(life)
@@ -135,24 +140,24 @@ class Surroundings:
             clock=clock,
             ids=SeededIds(life.random.getrandbits(64), clock),
         )
-        observer = Observer(life, self.watch)
+        observer = ObservingInterceptor(life, self.watch)
         core = Core(
             stores,
             workflows,
             namespace="default",
             migrate=True,
             interceptors=(observer,),
-            listener=Patience(stores),
+            listener=VirtualListener(stores),
         )
         core.host = life.name
         return Engine(core, substitute=lambda body: observer.observed(stubs(body)))
 
-    def sinks_of(self, life: Life) -> dict[str, EventSink]:
+    def sinks_of(self, life: FaultyProcess) -> dict[str, EventSink]:
         """Return the sinks for one process, by name."""
         return {name: SimulatedSink(life, sink) for name, sink in self.sinks.items()}
 
 
-def connect(life: Life, core: Core) -> None:
+def connect(life: FaultyProcess, core: Core) -> None:
     """Connect to the store, with retries until it succeeds."""
     while True:
         try:
@@ -176,7 +181,13 @@ class SimulatedWorker:
     """A worker: the real state machine and shell, with bodies in fibers."""
 
     def __init__(
-        self, life: Life, engine: Engine, settings: Settings, *, lease: float, sinks: Mapping[str, EventSink]
+        self,
+        life: FaultyProcess,
+        engine: Engine,
+        settings: Settings,
+        *,
+        lease: float,
+        sinks: Mapping[str, EventSink],
     ):
         self._life = life
         self._core = core = engine.core
@@ -189,7 +200,7 @@ class SimulatedWorker:
             sessions=lambda: self.shell.calls.sessions,
             lost=lambda: self._post(p.SessionLost()),
         )
-        self._woken = Signal(life.hub)
+        self._woken = WakeSignal(life.hub)
         self._running: dict[Attempt, _Running] = {}
         self._calls = 0
         self._renews = False
@@ -199,7 +210,7 @@ class SimulatedWorker:
         """Run until drained."""
         connect(self._life, self._core)
         stores = self._core.stores
-        listener = Listener(
+        listener = ThreadedHintListener(
             stores.persistence, stores.transport, monotonic=self._clock.monotonic, starts=False
         )
         listener.add_worker(lambda: self._post(p.Woken()), self._doubt)
@@ -218,8 +229,8 @@ class SimulatedWorker:
                 continue
             at = self.shell.machine.next_step()
             left = None if at is None else max(0.0, at - self._clock.monotonic())
-            self._woken.wait(None if left is None else self._life.passing(left))
-            self._life.meet_idle()
+            self._woken.wait(None if left is None else self._life.true_seconds(left))
+            self._life.reach_idle_point()
 
     def _post(self, happened: p.Input) -> None:
         self.shell.post(happened)
@@ -230,7 +241,7 @@ class SimulatedWorker:
             self._core.run_notifier.notify(runs)
             self._post(p.RunsEnded(runs))
 
-    def _listen(self, listener: Listener) -> None:
+    def _listen(self, listener: ThreadedHintListener) -> None:
         while True:
             if delay := listener.listen_once():
                 self._life.hub.sleep(round(delay * 1_000_000))
@@ -301,7 +312,13 @@ class SimulatedFunction:
     """A serverless function that handles job messages from a queue one at a time, and is frozen in between."""
 
     def __init__(
-        self, life: Life, engine: Engine, queue: "Queue", *, time_limit: float, function_cache: int
+        self,
+        life: FaultyProcess,
+        engine: Engine,
+        queue: "MessageQueue",
+        *,
+        time_limit: float,
+        function_cache: int,
     ) -> None:
         self._life = life
         self._queue = queue
@@ -312,7 +329,7 @@ class SimulatedFunction:
         while not self._life.wants_to_end:
             message = self._queue.take(self._life)
             if message is None:
-                self._life.meet_idle()
+                self._life.reach_idle_point()
                 continue
             self._life.log(
                 f"MESSAGE {message.hint.job[-8:]} e{message.hint.epoch}, {message.deliveries} deliveries"
@@ -329,7 +346,7 @@ class SimulatedFunction:
                 except HoldfastError as error:
                     self._life.log(f"PROCESSING failed: {type(error).__name__}")
 
-    def _dealt_with(self, message: "Message", outcome: JobOutcome) -> None:
+    def _dealt_with(self, message: "QueuedMessage", outcome: JobOutcome) -> None:
         self._life.log(f"MESSAGE {outcome.status} {outcome.reason} again in {outcome.retry_after}")
         if outcome.acknowledge:
             self._queue.remove(message)
@@ -342,7 +359,7 @@ class SimulatedTimer:
 
     def __init__(
         self,
-        life: Life,
+        life: FaultyProcess,
         engine: Engine,
         *,
         time_limit: float,
@@ -364,7 +381,7 @@ class SimulatedTimer:
 
 
 @attrs.define
-class Message:
+class QueuedMessage:
     """A job hint in the queue; it is redelivered unless it is removed."""
 
     hint: JobHint
@@ -372,23 +389,23 @@ class Message:
     deliveries: int = 0
 
 
-class Queue:
+class MessageQueue:
     """A message queue like SQS: at-least-once delivery, unordered, and messages are dropped after some deliveries."""
 
     def __init__(self, hub: Hub, *, visibility: float, deliveries_max: int) -> None:
         self._hub = hub
         self._visibility = round(visibility * 1_000_000)
         self._deliveries_max = deliveries_max
-        self._messages: list[Message] = []
-        self._arrived = Signal(hub)
+        self._messages: list[QueuedMessage] = []
+        self._arrived = WakeSignal(hub)
 
     def put(self, hint: Hint) -> None:
         """Add a message for a job hint; ignore other hints."""
         if isinstance(hint, JobHint):
-            self._messages.append(Message(hint, self._hub.now))
+            self._messages.append(QueuedMessage(hint, self._hub.now))
             self._arrived.set()
 
-    def take(self, life: Life) -> Message | None:
+    def take(self, life: FaultyProcess) -> QueuedMessage | None:
         """Return a random visible message. Without one, wait up to 5 s and return None."""
         life.check()
         self._messages = [one for one in self._messages if one.deliveries < self._deliveries_max]
@@ -402,18 +419,18 @@ class Queue:
         message.visible_at = now + self._visibility
         return message
 
-    def remove(self, message: Message) -> None:
+    def remove(self, message: QueuedMessage) -> None:
         """Delete a message."""
         self._messages = [one for one in self._messages if one is not message]
 
-    def show_in(self, message: Message, seconds: float) -> None:
+    def show_in(self, message: QueuedMessage, seconds: float) -> None:
         """Make a message visible again after some seconds, without counting the delivery."""
         message.deliveries -= 1
         message.visible_at = self._hub.now + round(seconds * 1_000_000)
 
 
 @attrs.frozen(kw_only=True)
-class Deed:
+class ClientAction:
     """An action of a client, `at` microseconds after the start of the simulation. `what` is its unique name.
 
     A client repeats it while the store is unavailable. If `is_keyed`, the action uses an idempotency key: some are
@@ -429,7 +446,9 @@ class Deed:
 class SimulatedClient:
     """A client that does its deeds in order. The deeds done are kept in the `Book`, which survives a crash."""
 
-    def __init__(self, life: Life, engine: Engine, deeds: Sequence[Deed], book: "Book") -> None:
+    def __init__(
+        self, life: FaultyProcess, engine: Engine, deeds: Sequence[ClientAction], book: "ReplyLog"
+    ) -> None:
         self._life = life
         self._engine = engine.sync
         self._core = engine.core
@@ -450,7 +469,7 @@ class SimulatedClient:
                 self._do(deed)
             self._book.done.add(deed.what)
 
-    def _do(self, deed: Deed) -> None:
+    def _do(self, deed: ClientAction) -> None:
         while True:
             try:
                 answer, is_kept = str(deed.do(self._engine)), True
@@ -464,15 +483,15 @@ class SimulatedClient:
         self._book.answered(deed, answer, is_kept=is_kept)
 
 
-class Book:
+class ReplyLog:
     """The deeds that clients have done, with the replies."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: SimulationObserver) -> None:
         self.done: set[str] = set()
         self._watch = watch
         self._answers: dict[str, str] = {}
 
-    def answered(self, deed: Deed, answer: str, *, is_kept: bool) -> None:
+    def answered(self, deed: ClientAction, answer: str, *, is_kept: bool) -> None:
         """Check that a repeated deed with an idempotency key gets the same reply (I1, I2). Errors are not kept."""
         if not deed.is_keyed:
             return
@@ -480,4 +499,4 @@ class Book:
         if is_kept:
             self._answers[deed.what] = answer
         if known != answer:
-            self._watch.found("I1", deed.what, f"it was answered {known}, and then {answer}")
+            self._watch.report_violation("I1", deed.what, f"it was answered {known}, and then {answer}")

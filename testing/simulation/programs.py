@@ -8,9 +8,9 @@ from typing import Any, Final, Literal, cast
 
 import attrs
 
-from holdfast.kernel.authoring.completion_policies import AtLeast, Partial, Tolerate
+from holdfast.kernel.authoring.completion_policies import AtLeast, PartialResults, TolerateFailures
 from holdfast.kernel.authoring.decorators import each, stage
-from holdfast.kernel.authoring.external import ExternalStage, NotYet, Suspended, finished, suspend
+from holdfast.kernel.authoring.external import ExternalStage, NotReady, Suspended, completed, suspend
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.options import BodyOptions, Rate, Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
@@ -18,8 +18,8 @@ from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import GiveUp, RetryAfter
-from holdfast.testing.simulation.external_service import Outside
-from holdfast.testing.simulation.fibers import START, current, spend
+from holdfast.testing.simulation.external_service import ExternalService
+from holdfast.testing.simulation.fibers import START, current, spend_time
 
 _MODULUS: Final = 1_000_003
 _BIG: Final = 70_000
@@ -28,7 +28,7 @@ Model = Callable[[int], "int | None"]
 
 
 @attrs.frozen(kw_only=True)
-class Manner:
+class BodyBehaviour:
     """The behaviour of a body: the first `fails` attempts fail in the way `how`; an attempt takes `seconds`.
 
     `reports` names the sorts of attempt output that it writes.
@@ -42,7 +42,7 @@ class Manner:
 
 
 @attrs.frozen(kw_only=True)
-class Elsewhere:
+class ExternalWork:
     """The behaviour of external work. Times are in seconds."""
 
     salt: int
@@ -86,7 +86,7 @@ def mixed(salt: int, number: int) -> int:
 def draw_program(
     random: Random,
     name: str,
-    outside: Outside,
+    outside: ExternalService,
     *,
     version: str = "1",
     children: tuple[Program, ...] = (),
@@ -133,7 +133,7 @@ def draw_retry(random: Random) -> Retry:
 class _Draft:
     """Builds a pipeline part by part, each from number to number."""
 
-    def __init__(self, random: Random, pipeline: Pipeline[Any, Any], outside: Outside) -> None:
+    def __init__(self, random: Random, pipeline: Pipeline[Any, Any], outside: ExternalService) -> None:
         self.pipeline: Pipeline[Any, Any] = pipeline
         self.model: Model = lambda number: number
         self.nodes: list[str] = []
@@ -171,7 +171,9 @@ class _Draft:
         size = random.choice((0, 1, 2, 3, 5))
         spread = _spread(size).options(name=self._name("spread"))
         limit = random.choice((None, 1, 2, 3))
-        enough = random.choice((None, None, Tolerate(count=1), Tolerate(share=0.5), AtLeast(1), AtLeast(2)))
+        enough = random.choice(
+            (None, None, TolerateFailures(count=1), TolerateFailures(share=0.5), AtLeast(1), AtLeast(2))
+        )
         self.pipeline = self.pipeline.pipe(spread)
         if enough is None:
             self.pipeline = self.pipeline.pipe(each(made, limit=limit)).pipe(
@@ -202,7 +204,7 @@ class _Draft:
         salt, name = random.randrange(1_000), self._name("external")
         more = Random(f"{name}/{salt}")  # a second stream: later additions do not change old seeds
         give_up_after = more.choice((None, None, 10.0, 30.0))
-        work = Elsewhere(
+        work = ExternalWork(
             salt=salt,
             seconds=random.choice((0.0, 1.0, 8.0, 20.0 if give_up_after is None else 1_000_000.0)),
             check_after=random.choice((1.0, 4.0, 10.0)),
@@ -246,7 +248,7 @@ class _Draft:
 
     def _elsewhere(self, salt: int, random: Random) -> Any:
         """Return an external stage for the items of a map."""
-        work = Elsewhere(
+        work = ExternalWork(
             salt=salt,
             seconds=random.choice((1.0, 8.0, 20.0)),
             check_after=random.choice((1.0, 4.0, 10.0)),
@@ -279,10 +281,10 @@ class _Draft:
 
         self.model = both
 
-    def _body(self, seconds_max: float = 8.0) -> tuple[Manner, Stage[int, int]]:
+    def _body(self, seconds_max: float = 8.0) -> tuple[BodyBehaviour, Stage[int, int]]:
         random = self._random
         seconds = min(random.choice((0.0, 0.0, 0.1, 1.0, 3.0, 8.0)), seconds_max)
-        manner = Manner(
+        manner = BodyBehaviour(
             salt=random.randrange(1_000),
             seconds=seconds,
             fails=random.choice((0, 0, 0, 0, 1, 1, 2, 4)),
@@ -316,7 +318,7 @@ class _Draft:
         return manner, make(manner).options(**options)
 
 
-def _draw_rate(manner: Manner, *, alone: bool) -> Rate | None:
+def _draw_rate(manner: BodyBehaviour, *, alone: bool) -> Rate | None:
     # A second stream: later additions do not change old seeds.
     random = Random(f"{manner.salt}/{manner.seconds}/{manner.fails}")
     if random.random() > 0.15:
@@ -329,13 +331,13 @@ def _draw_rate(manner: Manner, *, alone: bool) -> Rate | None:
 # Bodies -------------------------------------------------------------------------------------------------------------
 
 
-def _sync_body(manner: Manner) -> Stage[int, int]:
+def _sync_body(manner: BodyBehaviour) -> Stage[int, int]:
     @stage
     def body(ctx: StageContext, number: int) -> int:
         _report(manner, ctx, number)
         left = 3_600.0 if _hangs(manner, ctx) else manner.seconds
         while left > 0 and not ctx.cancelled:
-            spend(min(left, 1.5))
+            spend_time(min(left, 1.5))
             left -= 1.5
             _keep_reporting(manner, ctx, number)
         ctx.check_cancelled()
@@ -345,7 +347,7 @@ def _sync_body(manner: Manner) -> Stage[int, int]:
     return body
 
 
-def _async_body(manner: Manner) -> Stage[int, int]:
+def _async_body(manner: BodyBehaviour) -> Stage[int, int]:
     @stage
     async def body(ctx: StageContext, number: int) -> int:
         _report(manner, ctx, number)
@@ -360,11 +362,11 @@ def _async_body(manner: Manner) -> Stage[int, int]:
     return body
 
 
-def _hangs(manner: Manner, ctx: StageContext) -> bool:
+def _hangs(manner: BodyBehaviour, ctx: StageContext) -> bool:
     return manner.how == "hang" and ctx.attempt <= manner.fails
 
 
-def _fail(manner: Manner, ctx: StageContext) -> None:
+def _fail(manner: BodyBehaviour, ctx: StageContext) -> None:
     if ctx.attempt > manner.fails:
         return
     match manner.how:
@@ -376,7 +378,7 @@ def _fail(manner: Manner, ctx: StageContext) -> None:
             raise (KeyError if manner.salt % 2 else ValueError)("not yet")
 
 
-def _report(manner: Manner, ctx: StageContext, number: int) -> None:
+def _report(manner: BodyBehaviour, ctx: StageContext, number: int) -> None:
     reports = manner.reports
     if "log" in reports:
         ctx.log("begins", number=number)
@@ -398,7 +400,7 @@ def _report(manner: Manner, ctx: StageContext, number: int) -> None:
         ctx.ai.record(topic="numbers", model="abacus", input_tokens=1, output_tokens=1)
 
 
-def _keep_reporting(manner: Manner, ctx: StageContext, number: int) -> None:
+def _keep_reporting(manner: BodyBehaviour, ctx: StageContext, number: int) -> None:
     """Write output repeatedly. A host that was paused then holds buffered output of a fenced attempt."""
     if "heartbeat" in manner.reports and not _hangs(manner, ctx):
         ctx.heartbeat(number)
@@ -408,13 +410,13 @@ def _keep_reporting(manner: Manner, ctx: StageContext, number: int) -> None:
         ctx.progress(1, 2, "half")
 
 
-def _external(work: Elsewhere, outside: Outside) -> ExternalStage[int, int, None, list[int]]:
+def _external(work: ExternalWork, outside: ExternalService) -> ExternalStage[int, int, None, list[int]]:
     @stage.external
     def body(ctx: StageContext, number: int) -> Suspended[list[int], int]:
         if work.seconds == 0.0:
-            return finished(mixed(work.salt, number))
+            return completed(mixed(work.salt, number))
         if work.takes:
-            spend(work.takes)
+            spend_time(work.takes)
         now = current().process.hub.now
         ends = None if work.give_up_after is None else now + round(work.give_up_after * 1_000_000)
         state = [now - START + round(work.seconds * 1_000_000), number]
@@ -427,11 +429,11 @@ def _external(work: Elsewhere, outside: Outside) -> ExternalStage[int, int, None
         )
 
     @body.check(retry=Retry(attempts=6, wait=timedelta(seconds=1)))
-    def check(ctx: StageContext, state: list[int]) -> int | NotYet:
+    def check(ctx: StageContext, state: list[int]) -> int | NotReady:
         if ctx.attempt <= work.fails:
             raise ValueError("it can't be asked yet")
         if current().process.hub.now - START < state[0]:
-            return NotYet()
+            return NotReady()
         if work.breaks:
             raise GiveUp("it has failed elsewhere")
         return mixed(work.salt, state[1])
@@ -440,7 +442,7 @@ def _external(work: Elsewhere, outside: Outside) -> ExternalStage[int, int, None
 
 
 def _cancelled(
-    made: ExternalStage[int, int, None, list[int]], outside: Outside, random: Random
+    made: ExternalStage[int, int, None, list[int]], outside: ExternalService, random: Random
 ) -> ExternalStage[int, int, None, list[int]]:
     """Add a cancel function to most external stages; it may be slow or fail."""
     if random.random() < 0.2:
@@ -451,12 +453,12 @@ def _cancelled(
     @made.cancel(retry=retry, timeout=timedelta(seconds=30))
     def cancel(ctx: StageContext, state: list[int]) -> None:
         if takes:
-            spend(takes / 2)
+            spend_time(takes / 2)
         if ctx.attempt <= fails:
             raise ConnectionError("it can't be reached")
         outside.cancel(ctx.idempotency_key, state)
         if takes:
-            spend(takes / 2)
+            spend_time(takes / 2)
 
     return cancel
 
@@ -475,7 +477,7 @@ def _total(numbers: list[int]) -> int:
 
 
 @stage
-def _partial_total(part: Partial[int]) -> int:
+def _partial_total(part: PartialResults[int]) -> int:
     return sum(part.results) % _MODULUS
 
 

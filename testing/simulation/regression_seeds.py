@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-KEPT: Final[Mapping[int, str]] = {
+REGRESSION_SEEDS: Final[Mapping[int, str]] = {
     4: "a host's clock was ahead of the store's where the question for its time was slow on its way",
     113: "a run with overrides followed a plan without tests: `when` always did its first stage",
     129: "a paused function, one step under way and another due, kept its worker busy",

@@ -4,17 +4,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Final, cast
 
-from holdfast.hosts.functions.first_messages import last_there
+from holdfast.hosts.functions.first_messages import last_first_turn_row
 from holdfast.hosts.functions.function_events import known_from
-from holdfast.hosts.functions.replay import Drive
-from holdfast.hosts.wiring.input_loader import Inputs
+from holdfast.hosts.functions.replay import FunctionReplay
+from holdfast.hosts.wiring.input_loader import InputLoader
 from holdfast.hosts.wiring.payloads import Payloads
 from holdfast.kernel.authoring.functions import Workflow
-from holdfast.kernel.functions.machine import FunctionMachine, Known
+from holdfast.kernel.functions.machine import FunctionMachine, ParsedRow
 from holdfast.kernel.functions.protocol import (
-    Failed,
-    GoesOn,
-    Returned,
+    FunctionContinued,
+    FunctionFailed,
+    FunctionReturned,
     Row,
     StepRequest,
     TimerFired,
@@ -36,7 +36,7 @@ from holdfast.ports.records import (
     RunStatus,
 )
 from holdfast.ports.working_set import Tables
-from holdfast.testing.simulation.step_records import Begun
+from holdfast.testing.simulation.step_records import StartedAttempt
 from holdfast.testing.simulation.worlds import World
 
 _DECIDES: Final = frozenset({CLOCK_READ, FUNCTION_BEGAN, RESULT_REFUSED})
@@ -45,12 +45,12 @@ _PREFIXES: Final = 2
 """The number of rows of each history at which another host takes over in the replay."""
 
 
-def replayed(world: World, tables: Tables) -> Iterator[Violation]:
+def replay_violations(world: World, tables: Tables) -> Iterator[Violation]:
     """Replay the histories of all durable functions; yield where they come out differently (D2, S4, S6, M1, T1)."""
     functions = {
         (one.name, one.version): one for one in world.scenario.workflows if isinstance(one, Workflow)
     }
-    inputs = Inputs(world.store.inner, Payloads(world.blobs))
+    inputs = InputLoader(world.store.inner, Payloads(world.blobs))
     for run in tables.runs.values():
         function = functions.get((run.workflow, run.version))
         if function is None:
@@ -79,7 +79,7 @@ class _Replay:
         self._rows = rows
         self._payloads = payloads
 
-    def wrong(self, begun: Mapping[str, Sequence[Begun]]) -> Iterator[tuple[str, str]]:
+    def wrong(self, begun: Mapping[str, Sequence[StartedAttempt]]) -> Iterator[tuple[str, str]]:
         """Yield the violations, each as invariant and message."""
         noted, drive = self._opened(self._rows)
         if drive.fault is not None:
@@ -92,11 +92,11 @@ class _Replay:
             yield from self._taken_over(noted.requests_by_row)
         drive.close()
 
-    def _opened(self, rows: Sequence[HistoryRow]) -> "tuple[_Noted, Drive]":
+    def _opened(self, rows: Sequence[HistoryRow]) -> "tuple[_Noted, FunctionReplay]":
         first = self._rows[0]
         machine = self._function.machine(self._text, began_at=first.at, seed=first.run)
         noted = _Noted(machine)
-        drive = Drive(cast("FunctionMachine", noted), self._payloads.get)
+        drive = FunctionReplay(cast("FunctionMachine", noted), self._payloads.get)
         drive.open(rows)
         return noted, drive
 
@@ -107,7 +107,7 @@ class _Replay:
     def _taken_over(self, requests_by_row: Mapping[int, Sequence[object]]) -> Iterator[tuple[str, str]]:
         """Yield rows after which a host that takes over waits for other calls than one that continues."""
         draw = Random(self._run.key)
-        there = last_there(known_from(self._rows))
+        there = last_first_turn_row(known_from(self._rows))
         for at in sorted(draw.sample(range(len(self._rows) + 1), min(_PREFIXES, len(self._rows) + 1))):
             if at < there or any(row.type in _DECIDES for row in self._rows[at:]):
                 continue  # before a deciding row it may read another time, or start with fewer messages
@@ -117,7 +117,7 @@ class _Replay:
                 yield "D2", f"after row {noted.row} it waits for {waits}, and did for {did}"
             drive.close()
 
-    def _of_end(self, drive: Drive) -> Iterator[tuple[str, str]]:
+    def _of_end(self, drive: FunctionReplay) -> Iterator[tuple[str, str]]:
         """Yield runs that ended otherwise than their function did in the replay (S4, S6); a cancelled one may."""
         ended, run = drive.ended, self._run
         types = {row.type for row in self._own}
@@ -126,7 +126,7 @@ class _Replay:
         if run.is_continued:
             (row,) = (row for row in self._own if row.type == "run.continued")
             with_ = None if row.payload is None else self._payloads.get(row.payload)
-            if not isinstance(ended, GoesOn) or ended.input != with_:
+            if not isinstance(ended, FunctionContinued) or ended.input != with_:
                 yield "S4", f"it goes on with {with_}, and its function ends with {ended}"
         elif run.status is RunStatus.COMPLETED:
             outputs = [
@@ -134,11 +134,11 @@ class _Replay:
                 for row in self._rows
                 if row.type == STAGE_COMPLETED and row.payload is not None
             ]
-            if not isinstance(ended, Returned) or [ended.output] != outputs:
+            if not isinstance(ended, FunctionReturned) or [ended.output] != outputs:
                 yield "S4", f"it gave {outputs}, and its function ends with {ended}"
-        elif isinstance(ended, Returned) and run.status is RunStatus.FAILED and _is_own(run):
+        elif isinstance(ended, FunctionReturned) and run.status is RunStatus.FAILED and _is_own(run):
             yield "S6", f"it failed, with {run.error}, and its function gives {ended.output}"
-        elif isinstance(ended, Failed) and run.status is RunStatus.FAILED and _is_own(run):
+        elif isinstance(ended, FunctionFailed) and run.status is RunStatus.FAILED and _is_own(run):
             raised = type(ended.error).__name__
             if raised not in (run.error or ""):
                 yield "S6", f"it failed, with {run.error}, and its function raises {raised}"
@@ -198,7 +198,7 @@ class _Noted:
         return turn
 
     def feed_steps(
-        self, rows: Sequence[Known], place: int, *, past: int, apart: Collection[int]
+        self, rows: Sequence[ParsedRow], place: int, *, past: int, apart: Collection[int]
     ) -> tuple[int, Turn | None]:
         """See `FunctionMachine.feed_steps`: one row at a time."""
         after, turn = self._machine.feed_steps(rows[: place + 1], place, past=past, apart=apart)
@@ -214,7 +214,7 @@ class _Noted:
 
 
 def _not_requested(
-    begun: Mapping[str, Sequence[Begun]], steps: Mapping[str, StepRequest]
+    begun: Mapping[str, Sequence[StartedAttempt]], steps: Mapping[str, StepRequest]
 ) -> Iterator[tuple[str, str]]:
     """Yield steps that were started and that the replay does not request, or requests with other arguments."""
     for call, tries in begun.items():

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from holdfast.testing.simulation.seeds import Outcome
+from holdfast.testing.simulation.seeds import SeedOutcome
 from holdfast.testing.simulation.shrinker import Shrunk
 
 LINES_MAX = 150
@@ -11,7 +11,7 @@ _ALWAYS = re.compile(r" (FAULT|CRASHED|starts|ends|DID|HEALING|\d+\.\d+ !)|^\S+ 
 _KEY = re.compile(r"[0-9A-Z]{26}")
 
 
-def report(outcome: Outcome, shrunk: Shrunk | None = None) -> Iterator[str]:
+def report(outcome: SeedOutcome, shrunk: Shrunk | None = None) -> Iterator[str]:
     """Yield the lines of a report: the violations, the faults of the shrunk schedule, and a timeline."""
     yield f"seed {outcome.seed}: {outcome.exit.name}"
     yield from (f"  {line}" for line in outcome.found)
@@ -24,7 +24,7 @@ def report(outcome: Outcome, shrunk: Shrunk | None = None) -> Iterator[str]:
     yield from (f"  {line}" for line in timeline(last))
 
 
-def timeline(outcome: Outcome) -> list[str]:
+def timeline(outcome: SeedOutcome) -> list[str]:
     """Return the last lines of a trace that are about faults or about what the violations name."""
     named = {key[-6:] for line in outcome.found for key in _KEY.findall(line)}
     lines = [

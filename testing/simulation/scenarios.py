@@ -6,10 +6,10 @@ import attrs
 
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.execution.function_cache import FUNCTIONS_KEPT
-from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.ports.records import Run
 from holdfast.ports.working_set import Tables
-from holdfast.testing.simulation.processes import Deed
+from holdfast.testing.simulation.processes import ClientAction
 
 
 @attrs.frozen(kw_only=True)
@@ -27,9 +27,9 @@ class Scenario:
         at_end: Called with all rows when everything has ended; returns what is wrong with them.
     """
 
-    workflows: Sequence[Definition[object]]
-    deploys: Sequence[Sequence[Definition[object]]] = ()
-    clients: Sequence[Sequence[Deed]] = ()
+    workflows: Sequence[WorkflowDefinition[object]]
+    deploys: Sequence[Sequence[WorkflowDefinition[object]]] = ()
+    clients: Sequence[Sequence[ClientAction]] = ()
     sinks: Sequence[str] = ()
     expected: Callable[[Run, object, object], str | None] = lambda _, __, ___: None
     missing: Callable[[Tables], Sequence[Callable[[SyncEngine], object]]] = lambda _: ()

@@ -11,9 +11,9 @@ import attrs
 
 from holdfast.kernel.functions.machine import evict_all, in_memory
 from holdfast.ports.persistence import Persistence
-from holdfast.testing.simulation.faults import Faults, Fired, Kind, Schedule, draw_strengths
+from holdfast.testing.simulation.faults import FaultKind, Faults, FaultSchedule, FiredFault, draw_strengths
 from holdfast.testing.simulation.fibers import START, HostError, SpinningError
-from holdfast.testing.simulation.final_checks import wasted, wrong_at_end
+from holdfast.testing.simulation.final_checks import wasted_work, wrong_at_end
 from holdfast.testing.simulation.scenarios import Scenario, Sizes
 from holdfast.testing.simulation.worlds import World
 
@@ -31,7 +31,7 @@ class Exit(IntEnum):
 
 
 @attrs.frozen(kw_only=True)
-class Outcome:
+class SeedOutcome:
     """The outcome of one seed.
 
     Attributes:
@@ -51,7 +51,7 @@ class Outcome:
     trace: tuple[str, ...]
     hash: str
     points: int
-    fired: tuple[Fired, ...]
+    fired: tuple[FiredFault, ...]
     runs: int
     virtual: float
 
@@ -60,11 +60,11 @@ def simulate_seed(
     seed: int,
     make: Callable[[Random], tuple[Scenario, Sizes]],
     *,
-    strengths: Mapping[Kind, float] | None = None,
-    schedule: Schedule | None = None,
+    strengths: Mapping[FaultKind, float] | None = None,
+    schedule: FaultSchedule | None = None,
     store: Callable[[], Persistence] | None = None,
     wastes_nothing: bool = True,
-) -> Outcome:
+) -> SeedOutcome:
     """Simulate the scenario that `make` draws for a seed.
 
     Args:
@@ -75,14 +75,14 @@ def simulate_seed(
         store: Creates the store; one in memory if omitted.
         wastes_nothing: Whether to simulate again without faults and check that no work is wasted (W1).
     """
-    with _quiet(), unswept():
+    with _quiet(), without_garbage_collection():
         drawn = draw_strengths(Random(f"{seed}/strengths"))
-        faults = Faults(drawn if strengths is None else strengths, schedule or Schedule(), START)
+        faults = Faults(drawn if strengths is None else strengths, schedule or FaultSchedule(), START)
         world = _world(seed, make, faults, store)
         outcome = _played(seed, world)
         if outcome.exit or not wastes_nothing:
             return outcome
-        again = _world(seed, make, Faults({}, Schedule(), START), store)
+        again = _world(seed, make, Faults({}, FaultSchedule(), START), store)
         return _faultless(seed, again, outcome)
 
 
@@ -96,7 +96,7 @@ def _world(
     return World(seed, scenario, sizes, faults, persistence=None if store is None else store())
 
 
-def _played(seed: int, world: World) -> Outcome:
+def _played(seed: int, world: World) -> SeedOutcome:
     """Run the fault and healing phases."""
     try:
         world.run_faults()
@@ -106,20 +106,20 @@ def _played(seed: int, world: World) -> Outcome:
     if world.watch.violations:
         return _outcome(seed, world, Exit.BROKEN, tuple(map(str, world.watch.violations)))
     if not finished:
-        return _outcome(seed, world, Exit.STUCK, tuple(world.left()))
+        return _outcome(seed, world, Exit.STUCK, tuple(world.unfinished()))
     found = tuple(map(str, wrong_at_end(world)))
     return _outcome(seed, world, Exit.BROKEN if found else Exit.FINE, found)
 
 
-def _faultless(seed: int, world: World, outcome: Outcome) -> Outcome:
+def _faultless(seed: int, world: World, outcome: SeedOutcome) -> SeedOutcome:
     """Run the faultless phase; return its outcome if it failed, else the given one."""
     try:
         finished = world.run_faultless()
     except HostError as error:
         return _outcome(seed, world, _exit_of(error), (str(error),))
     if not world.watch.violations and not finished:
-        return _outcome(seed, world, Exit.STUCK, tuple(world.left()))
-    found = tuple(map(str, (*world.watch.violations, *wrong_at_end(world), *wasted(world))))
+        return _outcome(seed, world, Exit.STUCK, tuple(world.unfinished()))
+    found = tuple(map(str, (*world.watch.violations, *wrong_at_end(world), *wasted_work(world))))
     return _outcome(seed, world, Exit.BROKEN, found) if found else outcome
 
 
@@ -127,8 +127,8 @@ def _exit_of(error: HostError) -> Exit:
     return Exit.STUCK if isinstance(error.__cause__, SpinningError) else Exit.CRASHED
 
 
-def _outcome(seed: int, world: World, exit: Exit, found: tuple[str, ...]) -> Outcome:
-    return Outcome(
+def _outcome(seed: int, world: World, exit: Exit, found: tuple[str, ...]) -> SeedOutcome:
+    return SeedOutcome(
         seed=seed,
         exit=exit,
         found=found,
@@ -154,7 +154,7 @@ def _quiet() -> Generator[None]:
 
 
 @contextmanager
-def unswept() -> Generator[None]:
+def without_garbage_collection() -> Generator[None]:
     """Disable the garbage collector: a world becomes garbage all at once, and until then collections are wasted.
 
     At the end, evict the functions of crashed processes, which nothing else would.

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from holdfast.testing.simulation.faults import Fired, Schedule
-from holdfast.testing.simulation.seeds import Outcome
+from holdfast.testing.simulation.faults import FaultSchedule, FiredFault
+from holdfast.testing.simulation.seeds import SeedOutcome
 
 TRIES_MAX = 200
 
@@ -14,21 +14,23 @@ TRIES_MAX = 200
 class Shrunk:
     """The smallest schedule found with which a seed fails in the same way, and its outcome."""
 
-    schedule: Schedule
-    outcome: Outcome
+    schedule: FaultSchedule
+    outcome: SeedOutcome
     tries: int
 
 
 class _Shrinker:
-    def __init__(self, play: Callable[[Schedule], Outcome], outcome: Outcome, tries_max: int) -> None:
-        self.schedule = Schedule()
+    def __init__(
+        self, play: Callable[[FaultSchedule], SeedOutcome], outcome: SeedOutcome, tries_max: int
+    ) -> None:
+        self.schedule = FaultSchedule()
         self.outcome = outcome
         self.tries = 0
         self._play = play
         self._way = _way(outcome)
         self._tries_max = tries_max
 
-    def try_with(self, schedule: Schedule) -> bool:
+    def try_with(self, schedule: FaultSchedule) -> bool:
         """Simulate with a schedule; keep it if the seed fails in the same way."""
         if self.tries >= self._tries_max:
             return False
@@ -60,7 +62,9 @@ class _Shrinker:
             size = max(1, size // 2)
 
 
-def shrink(play: Callable[[Schedule], Outcome], outcome: Outcome, *, tries_max: int = TRIES_MAX) -> Shrunk:
+def shrink(
+    play: Callable[[FaultSchedule], SeedOutcome], outcome: SeedOutcome, *, tries_max: int = TRIES_MAX
+) -> Shrunk:
     """Remove faults from a failing seed as long as it fails in the same way: whole kinds, then single faults.
 
     Args:
@@ -74,10 +78,10 @@ def shrink(play: Callable[[Schedule], Outcome], outcome: Outcome, *, tries_max: 
     return Shrunk(shrinker.schedule, shrinker.outcome, shrinker.tries)
 
 
-def _places(fired: Sequence[Fired]) -> frozenset[tuple[str, int]]:
-    return frozenset(one.place for one in fired)
+def _places(fired: Sequence[FiredFault]) -> frozenset[tuple[str, int]]:
+    return frozenset(one.location for one in fired)
 
 
-def _way(outcome: Outcome) -> tuple[object, str]:
+def _way(outcome: SeedOutcome) -> tuple[object, str]:
     """Return how a seed fails: the exit code and the first violated invariant."""
     return outcome.exit, outcome.found[0].split(" ", 1)[0] if outcome.found else ""

@@ -16,7 +16,7 @@ from holdfast.testing.simulation.process_life import DRIFT_MAX
 _BEHIND_MAX: Final = BEHIND_MAX + round(1_000_000 * CLOCK_BEHIND_MAX)
 
 
-class Tally:
+class SideEffects:
     """A bank with idempotency keys. A refund of a key also covers a charge that arrives later."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Tally:
         self._refunded: dict[str, set[str]] = {}
         self._booked: set[str] = set()
         self._repeated: list[str] = []
-        self.naps: list[Naps] = []
+        self.naps: list[SleepRecorder] = []
 
     def book(self, run: str, key: str) -> None:
         """Record the booking of a transactional step, which must be committed once for a call."""
@@ -65,7 +65,7 @@ class Tally:
         return [f"step {key} has booked, and has no row" for key in booked if key not in known]
 
 
-class Naps:
+class SleepRecorder:
     """Measures the sleeps of one call site in true virtual time, whatever the clocks of the processes show."""
 
     def __init__(self, wait: timedelta) -> None:

@@ -12,17 +12,17 @@ import attrs
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import step_context
 from holdfast.ports.errors import RetryAfter
-from holdfast.testing.simulation.fibers import spend
+from holdfast.testing.simulation.fibers import spend_time
 from holdfast.testing.simulation.programs import mixed
 
 PATIENT: Final = Retry(attempts=60, wait=timedelta(seconds=0.3), backoff=1.5, wait_max=timedelta(seconds=4))
 """A retry policy with so many attempts that lost workers never use them up; so the result of a function is known."""
-driven: Final[ContextVar[str]] = ContextVar("driven", default="")
+driven_run: Final[ContextVar[str]] = ContextVar("driven", default="")
 """The key of the run whose step is called in this context."""
 
 
 @attrs.frozen(kw_only=True)
-class Calling:
+class StepBehaviour:
     """The behaviour of a step: the first `fails` attempts fail in the way `how`; an attempt takes `seconds`."""
 
     salt: int
@@ -45,7 +45,7 @@ class Calling:
 
         def body(number: int) -> int:
             if self.seconds:
-                spend(self.seconds)
+                spend_time(self.seconds)
             self.fail()
             return mixed(self.salt, number)
 
@@ -64,9 +64,9 @@ class Calling:
         return self.how == "hang" and step_context().attempt <= self.fails
 
 
-def draw_calling(random: Random) -> Calling:
+def draw_calling(random: Random) -> StepBehaviour:
     """Draw the behaviour of a step."""
-    return Calling(
+    return StepBehaviour(
         salt=random.randrange(1_000),
         seconds=random.choice((0.0, 0.0, 0.1, 1.0, 4.0)),
         fails=random.choice((0, 0, 0, 0, 1, 2)),
@@ -76,4 +76,4 @@ def draw_calling(random: Random) -> Calling:
 
 def run_key() -> str:
     """Return the key of the run whose step calls this. Attempts of earlier generations may have had another."""
-    return driven.get() or step_context().idempotency_key.partition("/")[0]
+    return driven_run.get() or step_context().idempotency_key.partition("/")[0]

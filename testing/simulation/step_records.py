@@ -19,7 +19,7 @@ _OF_CALLS: Final = _ENDS | {"step.retrying", "step.queued"}
 
 
 @attrs.frozen(kw_only=True)
-class Begun:
+class StartedAttempt:
     """A started attempt of a step: its claim (job and epoch), call, number and arguments.
 
     If `is_queued`, the step is a job of its own, and the claim is that of this job.
@@ -48,18 +48,18 @@ class _Call:
     retry_at: Micros = 0
 
 
-class Steps:
+class StepRecords:
     """Records the started attempts and the rows of all calls in one simulation, and checks them."""
 
     def __init__(self) -> None:
-        self.begun: dict[tuple[str, str], list[Begun]] = {}
+        self.begun: dict[tuple[str, str], list[StartedAttempt]] = {}
         """The started attempts by run and call."""
         self._known: set[tuple[str, int, str, int]] = set()
         self._calls: dict[tuple[str, str], _Call] = {}
         self._lost: set[tuple[str, int | None]] = set()
         """The runs and epochs of lost attempts."""
 
-    def recorded(self, row: HistoryRow) -> Iterator[Violation]:
+    def record_row(self, row: HistoryRow) -> Iterator[Violation]:
         """Check that the outcome of a call does not change (S4) and that each attempt is counted once (S8)."""
         if row.type == "stage.lost":
             self._lost.add((row.run, row.epoch))
@@ -99,7 +99,7 @@ class Steps:
             if row.type == "run.created":
                 self._begin_again(run.key)
             if row.number < run.first_row and row.type in _OF_CALLS:
-                for _ in self.recorded(attrs.evolve(row, run=run.key)):
+                for _ in self.record_row(attrs.evolve(row, run=run.key)):
                     raise AssertionError(
                         f"row {row.number}, which run {run.key} keeps, was found wrong before"
                     )
@@ -111,7 +111,7 @@ class Steps:
             if key == run:
                 call.is_queued = False
 
-    def begins(self, begun: Begun, job: Job | None, now: float) -> Iterator[Violation]:
+    def record_start(self, begun: StartedAttempt, job: Job | None, now: float) -> Iterator[Violation]:
         """Record a started attempt and check it: once per claim (S2), before the end (S4), number (S8), time (T1)."""
         before = self.begun.setdefault((begun.run, begun.call), [])
         uncounted = [one.epoch for one in before if one.attempt == begun.attempt and self._is_lost(one)]
@@ -136,7 +136,7 @@ class Steps:
             early = (call.retry_at - now) / 1_000_000
             yield Violation("T1", begun.job, f"{where} begins {early:.3f} s before its time")
 
-    def _is_lost(self, begun: Begun) -> bool:
+    def _is_lost(self, begun: StartedAttempt) -> bool:
         return not begun.is_queued and (begun.run, begun.epoch) in self._lost
 
     def wasted(self) -> Iterator[Violation]:

@@ -38,7 +38,7 @@ class Watcher(Protocol):
         ...
 
 
-NEEDED: Final = "receipted"
+CHARGES_WITH_RECEIPT: Final = "receipted"
 """The name of steps whose compensation needs their result: a refused result would block their run."""
 
 CHARGES: Final = "charge"
@@ -93,7 +93,9 @@ class SharedStore:
                     change.row.epoch is not None or _is_again(change.row)
                 ):
                     fiber.process.hub.stored_at[change.row.at] = self._now()
-            self._follow(Commit(process=fiber.process.name, changes=recorded[-1].changes, sent=fiber.sent))
+            self._follow(
+                Commit(process=fiber.process.name, changes=recorded[-1].changes, sent=fiber.commands)
+            )
         return result
 
     def for_nothing(self, work: Callable[[Transaction], object]) -> None:
@@ -130,7 +132,7 @@ class SharedStore:
             if not isinstance(change, AppendHistory) or change.row.type not in _RESULT_ROWS:
                 continue
             row, facts = change.row, parse(change.row.data or "{}")
-            if NEEDED in facts.get("step", ""):
+            if CHARGES_WITH_RECEIPT in facts.get("step", ""):
                 continue
             value = (row.run, row.node, row.item, cast("str", facts.get("call", "")), row.payload)
             if self._refuses_next:

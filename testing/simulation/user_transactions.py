@@ -7,13 +7,13 @@ from holdfast.ports.errors import NoTransactionError, UnavailableError
 from holdfast.ports.persistence import Transaction
 from holdfast.testing.simulation import faults as f
 from holdfast.testing.simulation.fibers import current
-from holdfast.testing.simulation.process_life import Life
+from holdfast.testing.simulation.process_life import FaultyProcess
 from holdfast.testing.simulation.store import SharedStore
 
 R = TypeVar("R")
 
 
-class Rows:
+class SimulatedConnection:
     """The connection that a transactional step gets. Its writes take effect with the commit, or not at all."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Rows:
 class SimulatedTransaction:
     """A `SharedTransaction` that commits in `join`: no other process can see the state between the two."""
 
-    def __init__(self, life: Life, store: SharedStore, given: Rows) -> None:
+    def __init__(self, life: FaultyProcess, store: SharedStore, given: SimulatedConnection) -> None:
         self.given = given
         self._life = life
         self._store = store
@@ -48,7 +48,7 @@ class SimulatedTransaction:
 
     def join(self, work: Callable[[Transaction], R], /) -> R:
         """See `SharedTransaction.join`. A fenced attempt writes and commits nothing."""
-        if self._life.meet(f.WRITE) is f.Kind.FAILS_BEFORE:
+        if self._life.reach_point(f.WRITE) is f.FaultKind.FAILS_BEFORE:
             raise UnavailableError("fault on purpose: the transaction was lost before its commit")
         fiber = current()
         commits = fiber.commits
@@ -60,20 +60,20 @@ class SimulatedTransaction:
 
     def commit(self) -> None:
         """See `SharedTransaction.commit`."""
-        if self._life.meet(f.WRITTEN) is f.Kind.LOST_ANSWER:
+        if self._life.reach_point(f.WRITTEN) is f.FaultKind.LOST_ANSWER:
             raise UnavailableError("fault on purpose: the answer to a commit was lost")
 
     def was_committed(self) -> bool:
         """See `SharedTransaction.was_committed`."""
-        if self._life.meet(f.READ) is f.Kind.FAILS_BEFORE:
+        if self._life.reach_point(f.READ) is f.FaultKind.FAILS_BEFORE:
             raise UnavailableError("fault on purpose: nothing was read")
         return self._is_committed
 
 
-def begun(life: Life, store: SharedStore, wanted: type) -> SimulatedTransaction:
+def begin_transaction(life: FaultyProcess, store: SharedStore, wanted: type) -> SimulatedTransaction:
     """Return an open transaction. Raises NoTransactionError or UnavailableError."""
-    if wanted is not Rows:
+    if wanted is not SimulatedConnection:
         raise NoTransactionError("a simulation has rows of its own")
-    if life.meet(f.READ) is f.Kind.FAILS_BEFORE:
+    if life.reach_point(f.READ) is f.FaultKind.FAILS_BEFORE:
         raise UnavailableError("fault on purpose: the transaction was not begun")
-    return SimulatedTransaction(life, store, Rows())
+    return SimulatedTransaction(life, store, SimulatedConnection())

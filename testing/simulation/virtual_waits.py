@@ -14,7 +14,7 @@ _LOOK_MIN: Final = 1.0
 _LOOK_MAX: Final = 3_600.0
 
 
-class Patience:
+class VirtualListener:
     """A replacement of the listener thread in a simulated process."""
 
     def __init__(self, stores: Stores) -> None:
@@ -22,29 +22,29 @@ class Patience:
 
     @property
     def waiting(self) -> int:
-        """See `Listening.waiting`. Always 0: futures wait only while their result is read."""
+        """See `HintListener.waiting`. Always 0: futures wait only while their result is read."""
         return 0
 
     def when_ended(self, run: str, /) -> "Future[Run]":
-        """See `Listening.when_ended`. Time passes when the future's result is read."""
+        """See `HintListener.when_ended`. Time passes when the future's result is read."""
         return _Awaited(self._stores, run, lambda _: False)
 
     def when_past(self, run: str, row: int, /) -> "Future[Run]":
-        """See `Listening.when_past`. Time passes when the future's result is read."""
+        """See `HintListener.when_past`. Time passes when the future's result is read."""
         return _Awaited(self._stores, run, lambda found: found.last_row > row)
 
     def add_worker(
         self, wake: Callable[[], None], ended: Callable[[frozenset[str]], None] = lambda _: None, /
     ) -> None:
-        """See `Listening.add_worker`. Does nothing: a simulated worker has a listener of its own."""
+        """See `HintListener.add_worker`. Does nothing: a simulated worker has a listener of its own."""
         del wake, ended
 
     def remove_worker(self, wake: Callable[[], None], /) -> None:
-        """See `Listening.remove_worker`."""
+        """See `HintListener.remove_worker`."""
         del wake
 
     def close(self) -> None:
-        """See `Listening.close`."""
+        """See `HintListener.close`."""
 
 
 class _Awaited(Future[Run]):

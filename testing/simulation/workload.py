@@ -9,15 +9,15 @@ from typing import Any, Final, cast
 import attrs
 
 from holdfast.hosts.client.sync_engine import SyncEngine
-from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.options import Retry, StartOptions
 from holdfast.ports.clock import instant
 from holdfast.ports.records import Run, RunStatus
 from holdfast.testing.simulation import client_calls, late_messages
-from holdfast.testing.simulation.external_service import Outside
+from holdfast.testing.simulation.external_service import ExternalService
 from holdfast.testing.simulation.fibers import START
-from holdfast.testing.simulation.function_runs import Functions, Planned, draw_functions
-from holdfast.testing.simulation.processes import Deed
+from holdfast.testing.simulation.function_runs import FunctionWorkload, PlannedRun, draw_functions
+from holdfast.testing.simulation.processes import ClientAction
 from holdfast.testing.simulation.programs import Program, draw_program
 from holdfast.testing.simulation.scenarios import Scenario, Sizes
 
@@ -27,7 +27,7 @@ _RUNS: Final = (2, 3, 4, 5, 6)
 
 def draw_workload(random: Random) -> tuple[Scenario, Sizes]:
     """Draw everything but the faults."""
-    outside = Outside()
+    outside = ExternalService()
     leaf = draw_program(random, "leaf", outside, parts=2)
     programs = [
         draw_program(random, "one", outside, children=(leaf,)),
@@ -35,16 +35,18 @@ def draw_workload(random: Random) -> tuple[Scenario, Sizes]:
         draw_program(random, "two", outside, version="2", children=(leaf,)),
     ]
     known = {(one.workflow.name, one.workflow.version): one for one in (leaf, *programs)}
-    workflows: list[Definition[object]] = [one.workflow for one in (leaf, *programs)]
+    workflows: list[WorkflowDefinition[object]] = [one.workflow for one in (leaf, *programs)]
     sinks = random.choice(((), ("audit",), ("audit", "mail")))
     deeds = [
-        Deed(at=random.randrange(10) * _SECOND, what=f"register {name}", do=partial(_register, name=name))
+        ClientAction(
+            at=random.randrange(10) * _SECOND, what=f"register {name}", do=partial(_register, name=name)
+        )
         for name in sinks
     ]
     keys = random.sample(("red", "blue"), random.randrange(3))
-    of_children: list[Deed] = []
+    of_children: list[ClientAction] = []
     for number in range(random.choice(_RUNS)):
-        run = Planned(
+        run = PlannedRun(
             id=f"run-{number if random.random() < 0.9 else 0}",
             program=random.choice(programs),
             number=random.randrange(1_000),
@@ -78,8 +80,8 @@ def draw_workload(random: Random) -> tuple[Scenario, Sizes]:
         at_end=lambda tables: [
             *outside.wrong(tables),
             *functions.tally.wrong(tables),
-            *client_calls.wrong(tables),
-            *late_messages.wrong(tables),
+            *client_calls.update_violations(tables),
+            *late_messages.unread_message_violations(tables),
         ],
     )
     return scenario, sizes
@@ -103,7 +105,7 @@ def _draw_sizes(random: Random) -> Sizes:
 # What clients do ----------------------------------------------------------------------------------------------------
 
 
-def _start(random: Random, run: Planned, what: str, keys: Sequence[str]) -> Deed:
+def _start(random: Random, run: PlannedRun, what: str, keys: Sequence[str]) -> ClientAction:
     options: StartOptions = {"id": run.id}
     chance = random.random
     if chance() < 0.7:
@@ -132,7 +134,7 @@ def _start(random: Random, run: Planned, what: str, keys: Sequence[str]) -> Deed
     if chance() < 0.1 and run.program.nodes:
         node = run.program.workflow.bodies[run.program.nodes[0]]
         options["overrides"] = [cast("Any", node).options(retry=Retry(attempts=8))]
-    return Deed(
+    return ClientAction(
         at=run.at,
         what=what,
         do=partial(_started, run=run, options=options),
@@ -140,13 +142,13 @@ def _start(random: Random, run: Planned, what: str, keys: Sequence[str]) -> Deed
     )
 
 
-def _started(engine: SyncEngine, run: Planned, options: StartOptions) -> str:
+def _started(engine: SyncEngine, run: PlannedRun, options: StartOptions) -> str:
     return engine.start(run.program.workflow(run.number), **options).id
 
 
-def _later(random: Random, run: Planned, what: str) -> list[Deed]:
+def _later(random: Random, run: PlannedRun, what: str) -> list[ClientAction]:
     """Draw what clients do with a run after its start."""
-    deeds: list[Deed] = []
+    deeds: list[ClientAction] = []
     workflow = run.program.workflow
     nodes = (None, *run.program.nodes)
     verbs: Mapping[str, Callable[[SyncEngine], object]] = {
@@ -159,16 +161,20 @@ def _later(random: Random, run: Planned, what: str) -> list[Deed]:
     }
     for name in random.choices(tuple(verbs), weights=(2, 1, 3, 3, 2, 1), k=random.choice((0, 0, 1, 2, 3))):
         at = run.at + random.randrange(20 * _SECOND)
-        deeds.append(Deed(at=at, what=f"{name} {what} at {at}", do=verbs[name]))
+        deeds.append(ClientAction(at=at, what=f"{name} {what} at {at}", do=verbs[name]))
     if random.random() < 0.3:
         stage, at = random.choice(nodes), run.at + random.randrange(3, 30) * _SECOND
-        deeds.append(Deed(at=at, what=f"rerun {what} at {at}", do=partial(_rerun, run=run, stage=stage)))
+        deeds.append(
+            ClientAction(at=at, what=f"rerun {what} at {at}", do=partial(_rerun, run=run, stage=stage))
+        )
     if run.program.externals:
         at = run.at + random.randrange(15 * _SECOND)
-        deeds.append(Deed(at=at, what=f"wake {what}", do=lambda engine: engine.wake(f"{run.id}/key").woken))
+        deeds.append(
+            ClientAction(at=at, what=f"wake {what}", do=lambda engine: engine.wake(f"{run.id}/key").woken)
+        )
         stage = random.choice(run.program.externals)
         deeds.append(
-            Deed(
+            ClientAction(
                 at=at + 5 * _SECOND,
                 what=f"wake stage of {what}",
                 do=lambda engine: engine.handle(workflow, run.id).wake(stage).woken,
@@ -177,7 +183,7 @@ def _later(random: Random, run: Planned, what: str) -> list[Deed]:
     return deeds
 
 
-def _to_functions(functions: Functions, keys: Sequence[str]) -> list[Deed]:
+def _to_functions(functions: FunctionWorkload, keys: Sequence[str]) -> list[ClientAction]:
     """Draw what clients do with runs of durable functions: start, control, fork, and send messages."""
     deeds = list(functions.deeds)
     for number, run in enumerate(functions.runs):
@@ -192,23 +198,25 @@ def _to_functions(functions: Functions, keys: Sequence[str]) -> list[Deed]:
 _LAST_FORKS: Final = 0.4
 
 
-def _forking(run: Planned, what: str) -> list[Deed]:
+def _forking(run: PlannedRun, what: str) -> list[ClientAction]:
     """Draw forks of a durable function from random history rows, while it runs and after its end."""
     random = Random(f"{run.id}/{run.number}/{run.at}/forks")  # a stream of its own, for old seeds
-    deeds: list[Deed] = []
+    deeds: list[ClientAction] = []
     for _ in range(random.choice((0, 1, 2, 4))):
         at, part = run.at + random.randrange(40 * _SECOND), random.choice((random.random(), None))
-        deeds.append(Deed(at=at, what=f"fork {what} at {at}", do=partial(_fork, run=run, part=part)))
+        deeds.append(ClientAction(at=at, what=f"fork {what} at {at}", do=partial(_fork, run=run, part=part)))
     later = Random(f"{run.id}/{run.number}/{run.at}/last fork")
     if later.random() < _LAST_FORKS:
         # Mostly the last action on the run, so that the function continues with what the fork kept.
         at = run.at + later.randrange(5 * _SECOND, 60 * _SECOND)
         deeds = [one for one in deeds if one.at < at]
-        deeds.append(Deed(at=at, what=f"last fork {what} at {at}", do=partial(_fork, run=run, part=None)))
+        deeds.append(
+            ClientAction(at=at, what=f"last fork {what} at {at}", do=partial(_fork, run=run, part=None))
+        )
     return deeds
 
 
-def _cancelling_paused(run: Planned, what: str) -> list[Deed]:
+def _cancelling_paused(run: PlannedRun, what: str) -> list[ClientAction]:
     """Draw a pause of a function, and a cancel while it is paused."""
     random = Random(f"{run.id}/{run.number}/{run.at}/paused")  # a stream of its own, for old seeds
     if random.random() >= 0.25:
@@ -216,12 +224,12 @@ def _cancelling_paused(run: Planned, what: str) -> list[Deed]:
     at, workflow = run.at + random.randrange(2, 20) * _SECOND, run.program.workflow
     then = at + random.randrange(1, 4) * _SECOND
     return [
-        Deed(
+        ClientAction(
             at=at,
             what=f"pause {what} at {at}, to cancel it",
             do=lambda engine: engine.handle(workflow, run.id).pause().status,
         ),
-        Deed(
+        ClientAction(
             at=then,
             what=f"cancel {what} at {then}, paused",
             do=lambda engine: engine.handle(workflow, run.id).cancel(reason="on purpose").status,
@@ -229,7 +237,7 @@ def _cancelling_paused(run: Planned, what: str) -> list[Deed]:
     ]
 
 
-def _fork(engine: SyncEngine, *, run: Planned, part: float | None) -> object:
+def _fork(engine: SyncEngine, *, run: PlannedRun, part: float | None) -> object:
     """Fork a function at a fraction `part` of its history; None: after the start of its last child run, if any."""
     handle = engine.handle(run.program.workflow, run.id)
     started = [] if part is not None else [row for row in handle.history() if row.type == "child.started"]
@@ -239,7 +247,7 @@ def _fork(engine: SyncEngine, *, run: Planned, part: float | None) -> object:
     return handle.rerun_from(row=row, reason="again").generation
 
 
-def _to_children(run: Planned, leaf: Program) -> list[Deed]:
+def _to_children(run: PlannedRun, leaf: Program) -> list[ClientAction]:
     """Draw what clients do with the child runs of a run."""
     random = Random(f"{run.id}/{run.number}/{run.at}")  # a stream of its own, for old seeds
     verbs: Mapping[str, Callable[[SyncEngine, str], object]] = {
@@ -251,13 +259,13 @@ def _to_children(run: Planned, leaf: Program) -> list[Deed]:
         ),
         "pause": lambda engine, child: engine.handle(leaf.workflow, child).pause().status,
     }
-    deeds: list[Deed] = []
+    deeds: list[ClientAction] = []
     for node in run.program.children:
         for name in random.choices(tuple(verbs), weights=(3, 1, 1), k=random.choice((0, 1, 2))):
             child = f"{run.id}/{node}" if random.random() < 0.5 else f"{run.id}/{node}/0"
             at = run.at + random.randrange(30 * _SECOND)
             deeds.append(
-                Deed(
+                ClientAction(
                     at=at, what=f"{name} {child} at {at}", do=partial(_of_child, do=verbs[name], child=child)
                 )
             )
@@ -268,12 +276,12 @@ def _of_child(engine: SyncEngine, *, do: Callable[[SyncEngine, str], object], ch
     return do(engine, child)
 
 
-def _rerun(engine: SyncEngine, run: Planned, stage: str | None) -> object:
+def _rerun(engine: SyncEngine, run: PlannedRun, stage: str | None) -> object:
     return engine.handle(run.program.workflow, run.id).rerun_from(stage, reason="again").generation
 
 
-def _bulk(random: Random) -> list[Deed]:
-    deeds: list[Deed] = []
+def _bulk(random: Random) -> list[ClientAction]:
+    deeds: list[ClientAction] = []
     verbs: Mapping[str, Callable[[SyncEngine], object]] = {
         "pause all": lambda engine: engine.pause_all(attributes={"colour": "red"}).changed,
         "resume all": lambda engine: engine.resume_all().changed,
@@ -287,7 +295,7 @@ def _bulk(random: Random) -> list[Deed]:
     }
     for name in random.sample(tuple(verbs), random.randrange(4)):
         at = random.randrange(5, 40) * _SECOND
-        deeds.append(Deed(at=at, what=f"{name} at {at}", do=verbs[name]))
+        deeds.append(ClientAction(at=at, what=f"{name} at {at}", do=verbs[name]))
     return deeds
 
 

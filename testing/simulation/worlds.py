@@ -7,7 +7,7 @@ from typing import Final
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.hosts.worker.settings import MAINTENANCE_INTERVAL, Settings
-from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.commands import RunResume
 from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE
 from holdfast.ports.errors import HoldfastError
@@ -22,20 +22,20 @@ from holdfast.ports.records import (
 )
 from holdfast.ports.working_set import Tables
 from holdfast.testing.blobs import MemoryBlobStore
-from holdfast.testing.simulation.faults import Faults, Kind
+from holdfast.testing.simulation.faults import FaultKind, Faults
 from holdfast.testing.simulation.fibers import START, Hub
 from holdfast.testing.simulation.loops import run_virtually
-from holdfast.testing.simulation.observer import Watch
-from holdfast.testing.simulation.ports import SharedSink, Wires
-from holdfast.testing.simulation.process_life import SKEW_MAX, Life
+from holdfast.testing.simulation.observer import SimulationObserver
+from holdfast.testing.simulation.ports import HintNetwork, SharedSink
+from holdfast.testing.simulation.process_life import SKEW_MAX, FaultyProcess
 from holdfast.testing.simulation.processes import (
-    Book,
-    Queue,
+    Environment,
+    MessageQueue,
+    ReplyLog,
     SimulatedClient,
     SimulatedFunction,
     SimulatedTimer,
     SimulatedWorker,
-    Surroundings,
     connect,
 )
 from holdfast.testing.simulation.scenarios import Scenario, Sizes
@@ -63,24 +63,24 @@ class World:
         self.faults = faults
         self.trace = Trace()
         self.hub = Hub(Random(f"{seed}/order"), run_virtually)
-        self.watch = Watch(self.trace, lambda: self.hub.now)
+        self.watch = SimulationObserver(self.trace, lambda: self.hub.now)
         self.store = SharedStore(persistence or MemoryPersistence(), lambda: self.hub.now, self.watch)
-        self.book = Book(self.watch)
-        self.lives: dict[str, Life] = {}
+        self.book = ReplyLog(self.watch)
+        self.lives: dict[str, FaultyProcess] = {}
         self._seed = seed
         self._numbers: dict[str, int] = {}
-        self._starts: dict[str, Callable[[Life], Callable[[], None]]] = {}
-        self._queue: Queue | None = None
+        self._starts: dict[str, Callable[[FaultyProcess], Callable[[], None]]] = {}
+        self._queue: MessageQueue | None = None
         if sizes.functions:
-            self._queue = Queue(self.hub, visibility=2 * sizes.lease, deliveries_max=5)
+            self._queue = MessageQueue(self.hub, visibility=2 * sizes.lease, deliveries_max=5)
         self.blobs = MemoryBlobStore()
         self.watch.has_blob = self.blobs.exists
-        self.watch.may_be_early = lambda process: self.lives[process.partition("#")[0]].may_be_early
-        self._around = Surroundings(
+        self.watch.may_be_early = lambda process: self.lives[process.partition("#")[0]].early_tolerance
+        self._around = Environment(
             store=self.store,
             blobs=self.blobs,
-            wires=Wires(None if self._queue is None else self._queue.put),
-            sinks={name: SharedSink(name, self.watch.took) for name in scenario.sinks},
+            wires=HintNetwork(None if self._queue is None else self._queue.put),
+            sinks={name: SharedSink(name, self.watch.observe_event) for name in scenario.sinks},
             watch=self.watch,
         )
         for number in range(sizes.workers):
@@ -92,7 +92,7 @@ class World:
         for number in range(len(scenario.clients)):
             self._add(f"client-{number}", partial(self._client, number))
 
-    def _add(self, name: str, start: Callable[[Life], Callable[[], None]]) -> None:
+    def _add(self, name: str, start: Callable[[FaultyProcess], Callable[[], None]]) -> None:
         self._starts[name] = start
         self._start(name)
 
@@ -100,7 +100,7 @@ class World:
         """Start a new life of a process."""
         number = self._numbers[name] = self._numbers.get(name, 0) + 1
         random = Random(f"{self._seed}/{name}/{number}")
-        life = Life(
+        life = FaultyProcess(
             self.hub,
             f"{name}#{number}",
             random,
@@ -109,7 +109,7 @@ class World:
             lease=self.sizes.lease,
             crashed=lambda life: self._crashed(name, life),
         )
-        if self.faults.strengths.get(Kind.CLOCK_JUMP):
+        if self.faults.strengths.get(FaultKind.CLOCK_JUMP):
             life.skew = random.randrange(-SKEW_MAX, SKEW_MAX)
         life.draw_drift(Random(f"{self._seed}/{name}/{number}/drift"))
         self.lives[name] = life
@@ -117,13 +117,13 @@ class World:
         life.log("starts")
         life.spawn(lambda: self._live(name, life, run))
 
-    def _live(self, name: str, life: Life, run: Callable[[], None]) -> None:
+    def _live(self, name: str, life: FaultyProcess, run: Callable[[], None]) -> None:
         run()
         life.log("ends")
         self._crashed(name, life)
         self.hub.crash(life)  # ends the fibers that it left running
 
-    def _crashed(self, name: str, life: Life) -> None:
+    def _crashed(self, name: str, life: FaultyProcess) -> None:
         if name.startswith("client-") and all(
             deed.what in self.book.done for deed in self.scenario.clients[int(name.removeprefix("client-"))]
         ):
@@ -133,16 +133,16 @@ class World:
 
     # What the processes run -----------------------------------------------------------------------------------------
 
-    def _code(self, life: Life) -> Sequence[Definition[object]]:
+    def _code(self, life: FaultyProcess) -> Sequence[WorkflowDefinition[object]]:
         """Return the workflows of a worker that starts now; with deploys, perhaps not all."""
         deploys = self.scenario.deploys
-        if not self.faults.is_on or not deploys or not self.faults.strengths.get(Kind.DEPLOY):
+        if not self.faults.is_on or not deploys or not self.faults.strengths.get(FaultKind.DEPLOY):
             return self.scenario.workflows
         code = life.random.choice(deploys)
         life.has_all_code = len(code) == len(self.scenario.workflows)
         return code
 
-    def _worker(self, life: Life) -> Callable[[], None]:
+    def _worker(self, life: FaultyProcess) -> Callable[[], None]:
         engine = self._around.engine(life, self._code(life))
         sizes = self.sizes
         queues = tuple(dict.fromkeys((*engine.core.registry.queues(DEFAULT_QUEUE), *sizes.queues)))
@@ -159,7 +159,7 @@ class World:
         sinks = self._around.sinks_of(life)
         return SimulatedWorker(life, engine, settings, lease=sizes.lease, sinks=sinks).run
 
-    def _function(self, life: Life) -> Callable[[], None]:
+    def _function(self, life: FaultyProcess) -> Callable[[], None]:
         assert self._queue is not None
         engine = self._around.engine(life, self._code(life))
         sizes = self.sizes
@@ -167,7 +167,7 @@ class World:
             life, engine, self._queue, time_limit=sizes.lease, function_cache=sizes.function_cache
         ).run
 
-    def _timer(self, life: Life) -> Callable[[], None]:
+    def _timer(self, life: FaultyProcess) -> Callable[[], None]:
         sizes = self.sizes
         return SimulatedTimer(
             life,
@@ -177,12 +177,12 @@ class World:
             sinks=self._around.sinks_of(life),
         ).run
 
-    def _client(self, number: int, life: Life) -> Callable[[], None]:
+    def _client(self, number: int, life: FaultyProcess) -> Callable[[], None]:
         engine = self._around.engine(life, self.scenario.workflows)
         return SimulatedClient(life, engine, self.scenario.clients[number], self.book).run
 
-    def _operator(self, life: Life) -> Callable[[], None]:
-        """Mends what only people can: resumes what is held, replays what was parked, sends what is waited for."""
+    def _operator(self, life: FaultyProcess) -> Callable[[], None]:
+        """Act as the operator: resume paused runs, replay dead letters, send the messages that runs wait for."""
         engine = self._around.engine(life, self.scenario.workflows).sync
 
         def run() -> None:
@@ -247,14 +247,14 @@ class World:
 
         bound = self.hub.now + round(self.sizes.heals_for * _SECOND)
         self.hub.run(is_over, bound)
-        return not self.left()
+        return not self.unfinished()
 
     def _goes_on(self) -> bool:
         """Return whether anything has not ended. Checks runs first, which is cheap."""
         tables = self.store.tables
-        return any(run.status in ACTIVE for run in tables.runs.values()) or bool(self.left())
+        return any(run.status in ACTIVE for run in tables.runs.values()) or bool(self.unfinished())
 
-    def left(self) -> list[str]:
+    def unfinished(self) -> list[str]:
         """Describe the runs, jobs, clients and deliveries that have not ended, one line each."""
         left = [
             f"client {number} has not done {deed.what}"

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.kernel.authoring.decorators import stage
-from holdfast.kernel.authoring.external import NotYet, Suspended, suspend
+from holdfast.kernel.authoring.external import NotReady, Suspended, suspend
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stage_context import StageContext
 
@@ -34,7 +34,7 @@ async def hand_on(ctx: StageContext[None], value: int) -> Suspended[int, int]:
     return suspend(value, check_after=LONG)
 
 
-async def look(ctx: StageContext[None], state: int) -> int | NotYet:
+async def look(ctx: StageContext[None], state: int) -> int | NotReady:
     del ctx
     return state + 1
 

@@ -9,9 +9,9 @@ from holdfast.hosts.functions.replay_check import replay_here
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.commands import JobClaim, JobRecord, Recorded, SessionOpen
+from holdfast.kernel.commands import JobClaim, JobRecord, RowToRecord, SessionOpen
 from holdfast.ports.json import canonical
-from holdfast.ports.persistence import FindRun, Lane
+from holdfast.ports.persistence import FindRun, QueueClaim
 from holdfast.ports.records import Payload, RunName
 from tests.benchmarks.floors import check
 from tests.benchmarks.meter import Meter, Sample
@@ -59,13 +59,13 @@ def _record(engine: SyncEngine, steps: int) -> None:
     engine.start(chain(steps), id="x")
     kernel = engine.core.kernel
     session = kernel.dispatch(SessionOpen(namespace=_NAMESPACE, host="bench", lease=_HOUR)).session
-    lane = Lane(queue="default", definitions=("chain@1",), limit=1)
-    claim = JobClaim(namespace=_NAMESPACE, session=session, lanes=(lane,), limit=1)
+    lane = QueueClaim(queue="default", definitions=("chain@1",), limit=1)
+    claim = JobClaim(namespace=_NAMESPACE, session=session, queue_claims=(lane,), limit=1)
     (attempt,) = kernel.dispatch(claim).attempts
     seen = 1
     for first in range(0, steps, _BATCH):
         rows = tuple(
-            Recorded(
+            RowToRecord(
                 type="step.completed",
                 call=str(number + 1),
                 step="one",

@@ -9,7 +9,7 @@ from typing import Final
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.client.sync_engine import SyncEngine
-from holdfast.hosts.wiring.input_loader import Work
+from holdfast.hosts.wiring.input_loader import LoadedAttempt
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import (
@@ -18,12 +18,12 @@ from holdfast.kernel.commands import (
     JobSettle,
     RunCreate,
     SessionOpen,
+    StageSuspended,
     StageWake,
-    Suspended,
 )
 from holdfast.ports.errors import CommandError
 from holdfast.ports.pagination import ListPlace
-from holdfast.ports.persistence import Lane, ListRuns, RunFilter
+from holdfast.ports.persistence import ListRuns, QueueClaim, RunFilter
 from holdfast.ports.records import Payload, Run, RunStatus
 from holdfast.ports.references import reference_from
 from tests.benchmarks.floors import BATCH, WARM_UP, check
@@ -182,8 +182,8 @@ def _suspend(site: Site, runs: int) -> None:
     """Start runs, and hand their work on as a worker does."""
     with _engine(site) as engine:
         session = engine.kernel.dispatch(SessionOpen(host="bench", lease=_HOUR)).session
-        lane = Lane(queue="default", definitions=engine.core.registry.definitions, limit=_BATCH_MAX)
-        claim = JobClaim(session=session, lanes=(lane,), limit=_BATCH_MAX)
+        lane = QueueClaim(queue="default", definitions=engine.core.registry.definitions, limit=_BATCH_MAX)
+        claim = JobClaim(session=session, queue_claims=(lane,), limit=_BATCH_MAX)
         for at in range(0, runs, _BATCH_MAX):
             _create(engine, ELSEWHERE, range(at, min(at + _BATCH_MAX, runs)))
             works = engine.core.inputs.load(engine.kernel.dispatch(claim).attempts, lambda _: True)
@@ -192,8 +192,8 @@ def _suspend(site: Site, runs: int) -> None:
         check(not engine.kernel.dispatch(claim).attempts, "not all runs wait")
 
 
-def _hand_on(work: Work) -> JobSettle:
-    outcome = Suspended(
+def _hand_on(work: LoadedAttempt) -> JobSettle:
+    outcome = StageSuspended(
         state=Payload(inline=work.input), check_after=round(LONG.total_seconds() * 1e6), key=work.run.id
     )
     return JobSettle(job=work.attempt.job, epoch=work.attempt.epoch, outcome=outcome)

@@ -20,7 +20,7 @@ from holdfast.adapters.sql.transaction import SqlTransaction
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.wiring.stores import open_stores
-from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.commands import Command, JobRecorded, JobsClaimed, JobSettled, RunCreated, RunEnded
 from holdfast.kernel.dispatch.kernel import Executor, Kernel
 from holdfast.ports.clock import Clock
@@ -193,7 +193,9 @@ class StrikingCore(Core):
         )
 
 
-def striking_engine(url: str, workflows: Sequence[Definition[object]], clock: Clock | None = None) -> Engine:
+def striking_engine(
+    url: str, workflows: Sequence[WorkflowDefinition[object]], clock: Clock | None = None
+) -> Engine:
     """Return an engine with faults at every point, optionally with a clock of its own."""
     stores = open_stores(url)
     persistence = StrikingStore(stores.persistence, committed=book().note_commits)

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import anyio
 
-from holdfast import NotYet, Pipeline, Retry, StageContext, Suspended, stage, suspend
-from holdfast.kernel.authoring.calls import Definition
+from holdfast import NotReady, Pipeline, Retry, StageContext, Suspended, stage, suspend
+from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.workflows import Workflow
 from tests.chaos.execution_log import book, work_seconds, written_down
 from tests.chaos.external_service import Outside
@@ -273,10 +273,10 @@ def hand_on(ctx: StageContext, number: int) -> Suspended[str, int]:
 
 
 @hand_on.check
-def handed_on(ctx: StageContext, job: str) -> int | NotYet:
+def handed_on(ctx: StageContext, job: str) -> int | NotReady:
     reach("check")
     done = Outside(book().folder).ask(job)
-    return NotYet() if done is None else done
+    return NotReady() if done is None else done
 
 
 TREE_ODD: Final = "make_even"
@@ -304,8 +304,8 @@ def hand_on_for_ever(ctx: StageContext, number: int) -> Suspended[str, int]:
 
 
 @hand_on_for_ever.check
-def handed_on_for_ever(ctx: StageContext, job: str) -> int | NotYet:
-    return NotYet()
+def handed_on_for_ever(ctx: StageContext, job: str) -> int | NotReady:
+    return NotReady()
 
 
 @handed_on_for_ever.cancel(retry=Retry(attempts=3, wait=timedelta(0)))
@@ -369,7 +369,7 @@ LETTER_2: Final = (
 """The second version: one stage more, and changed code in every stage."""
 
 
-WORKFLOWS: Final[Mapping[str, Definition[Any]]] = {
+WORKFLOWS: Final[Mapping[str, WorkflowDefinition[Any]]] = {
     f"{one.name}@{one.version}": one
     for one in (
         ONE,

@@ -13,7 +13,7 @@ from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.events.delivery import EVENTS_AT_ONCE
 from holdfast.ports.changes import AppendHistory, Change, CreateRun
-from holdfast.ports.persistence import Persistence, SinksWithNews
+from holdfast.ports.persistence import Persistence, SinksWithDueStreams
 from holdfast.ports.records import Micros
 from holdfast.testing.conformance.builders import NAMESPACE, a_row, a_run
 from tests.chaos.figures import report
@@ -54,7 +54,7 @@ def everything_is_delivered(store: Persistence, heard: Path) -> bool:
     much_later: Micros = 2**62
     if not heard.exists() or heard.stat().st_size < RUNS * ROWS * LINE:
         return False
-    return not store.read(SinksWithNews(NAMESPACE, (NAME,), much_later))
+    return not store.read(SinksWithDueStreams(NAMESPACE, (NAME,), much_later))
 
 
 def test_killed_flushers_lose_nothing_and_keep_the_order(url: str, tmp_path: Path) -> None:

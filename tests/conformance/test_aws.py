@@ -67,7 +67,7 @@ def test_a_bucket_needs_no_prefix(aws: FakeAws) -> None:
 class TestSqsJobTransport(RedeliveryContract):
     """Over a queue."""
 
-    tells_of_runs = False
+    delivers_run_hints = False
     is_exact = False
 
     @pytest.fixture(autouse=True)

@@ -82,7 +82,7 @@ def streams() -> Iterator[Streams]:
 class NatsTransportCase(JobTransportContract):
     """Over a stream that is made when it is first used."""
 
-    tells_of_runs = False
+    delivers_run_hints = False
     visibility = 30.0
 
     @pytest.fixture(autouse=True)

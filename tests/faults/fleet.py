@@ -25,7 +25,7 @@ from holdfast.hosts.worker import machine_protocol as p
 from holdfast.hosts.worker.session_renewal import Renewal
 from holdfast.hosts.worker.settings import Settings
 from holdfast.hosts.worker.shell import WorkerShell
-from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.commands import Attempt, Outcome
 from holdfast.kernel.invariants import check
 from holdfast.ports.clock import micros
@@ -156,7 +156,7 @@ class Fleet:
     uses the caller's, as a file does.
     """
 
-    workflows: tuple[Definition[object], ...]
+    workflows: tuple[WorkflowDefinition[object], ...]
     lasts: Mapping[str, float] = attrs.field(factory=dict[str, float])
     has_clock: bool = True
     time: ManualClock = attrs.field(factory=ManualClock)
@@ -169,7 +169,7 @@ class Fleet:
         self.store = ClockedStore(self.time) if self.has_clock else MemoryPersistence()
         self.engine = self.open(self.time)
 
-    def open(self, clock: ManualClock | HostClock, *workflows: Definition[object]) -> Engine:
+    def open(self, clock: ManualClock | HostClock, *workflows: WorkflowDefinition[object]) -> Engine:
         """Return an engine of a separate process with this clock."""
         self._opened += 1
         stores = Stores(
@@ -183,7 +183,7 @@ class Fleet:
 
     def worker(
         self,
-        *workflows: Definition[object],
+        *workflows: WorkflowDefinition[object],
         wrong_by: timedelta = timedelta(),
         sinks: Mapping[str, EventSink] | None = None,
         limits: Mapping[str, int] | None = None,

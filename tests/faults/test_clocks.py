@@ -12,7 +12,7 @@ from itertools import cycle
 import pytest
 
 from holdfast.kernel.authoring.decorators import stage
-from holdfast.kernel.authoring.external import NotYet, Suspended, suspend
+from holdfast.kernel.authoring.external import NotReady, Suspended, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stage_context import StageContext
@@ -49,10 +49,10 @@ def hand_on(ctx: StageContext, number: int) -> Suspended[int, int]:
 
 
 @hand_on.check
-def handed_on(ctx: StageContext, number: int) -> int | NotYet:
+def handed_on(ctx: StageContext, number: int) -> int | NotReady:
     note(ctx, "check")
     checks = sum(what == "check" and run == ctx.run_id for what, run, _, _ in ran)
-    return number if checks == 4 else NotYet()
+    return number if checks == 4 else NotReady()
 
 
 @stage(retry=Retry(attempts=1))

@@ -11,7 +11,7 @@ from typing_extensions import TypeVar, override
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.kernel.authoring.decorators import stage
-from holdfast.kernel.authoring.external import NotYet, Suspended, suspend
+from holdfast.kernel.authoring.external import NotReady, Suspended, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stage_context import StageContext
@@ -35,9 +35,9 @@ def submit(ctx: StageContext, number: int) -> Suspended[int, int]:
 
 
 @submit.check(retry=Retry(attempts=1))
-def submitted(ctx: StageContext, number: int) -> int | NotYet:
+def submitted(ctx: StageContext, number: int) -> int | NotReady:
     asked.append(clock[-1]())
-    return number if len(asked) == 4 else NotYet()
+    return number if len(asked) == 4 else NotReady()
 
 
 @stage

@@ -11,7 +11,7 @@ import pytest
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.kernel.authoring.decorators import stage
-from holdfast.kernel.authoring.external import NotYet, Suspended, suspend
+from holdfast.kernel.authoring.external import NotReady, Suspended, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stage_context import StageContext
@@ -56,9 +56,9 @@ def hand_on(ctx: StageContext, number: int) -> Suspended[int, int]:
 
 
 @hand_on.check
-def handed_on(ctx: StageContext, number: int) -> int | NotYet:
+def handed_on(ctx: StageContext, number: int) -> int | NotReady:
     checked[ctx.run_id] += 1
-    return number if checked[ctx.run_id] == 2 else NotYet()
+    return number if checked[ctx.run_id] == 2 else NotReady()
 
 
 @stage(queue="gpu", retry=Retry(attempts=2, wait=MINUTE))

@@ -93,7 +93,7 @@ def test_an_outage_of_an_hour_parks_nothing_and_hinders_nobody(share: float) -> 
     whole = list(range(1, EVENTS_EACH + 1))
     assert ill.numbers() == well.numbers() == dict.fromkeys(runs, whole)
     assert list(engine.dead_letters()) == []
-    assert [(sink.failures, sink.parked) for sink in engine.sinks()] == [(0, 0), (0, 0)]
+    assert [(sink.failures, sink.dead_letters) for sink in engine.sinks()] == [(0, 0), (0, 0)]
 
 
 def test_an_event_that_is_refused_is_put_aside_at_once_though_and_no_other_run_s() -> None:

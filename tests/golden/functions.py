@@ -17,12 +17,12 @@ from holdfast.kernel.functions.protocol import (
     ChildRequest,
     CloseRequest,
     Ended,
-    Failed,
-    GoesOn,
+    FunctionContinued,
+    FunctionFailed,
+    FunctionReturned,
     HistoryEvent,
     NotifyRequest,
     Request,
-    Returned,
     Row,
     SignalReceived,
     StepCompleted,
@@ -99,11 +99,11 @@ def asked_data(asked: Request) -> list[object]:
 def ended_text(ended: Ended | None) -> str:
     """Return how a function has ended, in words."""
     match ended:
-        case Returned(output):
+        case FunctionReturned(output):
             return f"returned {_text(output)}"
-        case Failed(error):
+        case FunctionFailed(error):
             return f"raised {type(error).__name__}({', '.join(map(repr, error.args))})"
-        case GoesOn(workflow=name, input=given):
+        case FunctionContinued(workflow=name, input=given):
             return f"goes on as {name} with {_text(given)}"
         case None:
             return "waits"

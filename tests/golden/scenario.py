@@ -5,6 +5,7 @@ import attrs
 from holdfast.kernel.commands import (
     Attempt,
     AttemptOutput,
+    AttemptReport,
     Blocked,
     Cancelled,
     ChannelMessage,
@@ -12,29 +13,26 @@ from holdfast.kernel.commands import (
     ConditionEvaluated,
     ContinuedAsNew,
     DeadLetterReplay,
-    Delivered,
     Failed,
     Failure,
     FunctionWaiting,
-    HeldAttempt,
     JobAdmit,
     JobClaim,
     JobClaimOne,
     JobHeartbeat,
-    JobReapSilent,
+    JobReapUnresponsive,
     JobRecord,
     LeaderAcquire,
     MapExpanded,
-    NamedValue,
-    NotReady,
+    NewAnnotation,
     OutboxFlush,
     OutboxSettle,
     OutboxSweep,
-    Queued,
+    PollNotReady,
     QueuedStepCompleted,
     QueuedStepFailed,
-    Recorded,
-    Refused,
+    QueuedStepJob,
+    RowToRecord,
     RunAnnotate,
     RunCancel,
     RunClaimPending,
@@ -55,13 +53,15 @@ from holdfast.kernel.commands import (
     SinkRemove,
     StagePollSuspended,
     StageWake,
+    StreamFailure,
+    StreamProgress,
 )
 from holdfast.kernel.dispatch.decision_recording import Recording
 from holdfast.kernel.pipelines.plan import Enough, RetryPolicy, RetryRule, StagePlan
-from holdfast.ports.attempt_output import Actor
+from holdfast.ports.attempt_output import AnnotationAuthor
 from holdfast.ports.changes import DeleteJobs, UpdateRun
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import Lane
+from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records import LOSSES_MIN, Payload
 from tests.unit.kernel.world import (
     LEASE,
@@ -121,7 +121,10 @@ def _a_run_completes(world: World) -> None:
     said = (AttemptOutput(kind="log", at=world.now, data='"hello"'),)
     world.do(
         JobHeartbeat(
-            attempts=(HeldAttempt(job=first.job, epoch=1, outputs=said), HeldAttempt(job="gone.1", epoch=1))
+            attempts=(
+                AttemptReport(job=first.job, epoch=1, outputs=said),
+                AttemptReport(job="gone.1", epoch=1),
+            )
         )
     )
     world.release(first, delay=SECOND)
@@ -193,9 +196,9 @@ def _a_body_is_silent(recordings: list[Recording]) -> None:
     attempt = world.claim_one(session)
     said = AttemptOutput(kind="heartbeat", at=world.now, data='{"page":7}')
     world.wait(50)
-    world.do(JobHeartbeat(attempts=(HeldAttempt(job=attempt.job, epoch=1, outputs=(said,)),)))
+    world.do(JobHeartbeat(attempts=(AttemptReport(job=attempt.job, epoch=1, outputs=(said,)),)))
     world.wait(70)
-    world.do(JobReapSilent(grace=SECOND))
+    world.do(JobReapUnresponsive(grace=SECOND))
     world.wait(1)
     world.wake_due()
     world.settle(
@@ -218,13 +221,13 @@ def _events_go_to_a_sink(world: World) -> None:
     for _ in range(6):
         leased = world.do(OutboxFlush(sink="s", lease=LEASE))
         first, *rest = leased.streams
-        refused = Refused(
+        refused = StreamFailure(
             run=first.run, delivered=first.after, number=first.after + 1, error="no", final=True
         )
         settle = OutboxSettle(
             sink="s", registration=leased.registration, holder=leased.holder, refused=(refused,)
         )
-        delivered = tuple(Delivered(run=one.run, number=one.head_row) for one in rest[1:])
+        delivered = tuple(StreamProgress(run=one.run, number=one.head_row) for one in rest[1:])
         untouched = tuple(one.run for one in rest[:1])
         world.do(attrs.evolve(settle, delivered=delivered, untouched=untouched, took=bool(delivered)))
         world.wait(120)
@@ -252,10 +255,12 @@ def _a_function_is_driven(recordings: list[Recording]) -> None:
     session = world.open()
     driven = world.claim_one(session)
     rows = (
-        Recorded(type="step.completed", call="1", step="charge", site="a.py:1", output=payload(3)),
-        Recorded(type="step.failed", call="2", step="pack", error='{"message":"no","type":"E"}', attempt=3),
-        Recorded(type="timer.fired", call="3", due=world.now),
-        Recorded(type="timer.fired", call="4", due=world.now + SECOND),
+        RowToRecord(type="step.completed", call="1", step="charge", site="a.py:1", output=payload(3)),
+        RowToRecord(
+            type="step.failed", call="2", step="pack", error='{"message":"no","type":"E"}', attempt=3
+        ),
+        RowToRecord(type="timer.fired", call="3", due=world.now),
+        RowToRecord(type="timer.fired", call="4", due=world.now + SECOND),
     )
     record = JobRecord(job=driven.job, epoch=driven.epoch, seen=1, rows=rows, host="here")
     world.do(record)
@@ -294,7 +299,7 @@ def _a_function_is_asked(world: World, session: str) -> None:
     world.settle(drive, FunctionWaiting(seen=1))
     world.do(RunUpdate(run_id="u", update="Board.move_to", arguments=payload({"field": "e4"})))
     again = world.claim_one(session)
-    answer = Recorded(type="update.completed", call="update2", output=payload("a1"))
+    answer = RowToRecord(type="update.completed", call="update2", output=payload("a1"))
     world.do(JobRecord(job=again.job, epoch=again.epoch, seen=2, rows=(answer,)))
     world.complete(again, 5)
 
@@ -310,17 +315,17 @@ def _steps_are_in_queues(recordings: list[Recording]) -> None:
     record = JobRecord(job=driven.job, epoch=driven.epoch, seen=1, rows=tuple(map(_queued, "123")))
     dropped = world.do(record).rows[-1]
     number = parse(dropped.data or "{}")["job"]
-    out = Recorded(type="step.cancelled", call="3", job=number)
+    out = RowToRecord(type="step.cancelled", call="3", job=number)
     world.do(attrs.evolve(record, seen=4, rows=(out,)))
     world.settle(driven, FunctionWaiting(seen=5))
-    lanes = (Lane(queue="gpu", definitions=("step:embed",), limit=10),)
-    first, second = world.do(JobClaim(session=world.open(), lanes=lanes, limit=10)).attempts
+    lanes = (QueueClaim(queue="gpu", definitions=("step:embed",), limit=10),)
+    first, second = world.do(JobClaim(session=world.open(), queue_claims=lanes, limit=10)).attempts
     world.settle(first, QueuedStepCompleted(output=payload("vector")))
     error = '{"code":"body_error","message":"busy","type":"OSError"}'
     world.settle(second, QueuedStepFailed(error=error, retry_at=world.now + SECOND))
     world.wait(1)
     world.wake_due()
-    world.do(JobClaim(session=world.open(), lanes=lanes, limit=10))
+    world.do(JobClaim(session=world.open(), queue_claims=lanes, limit=10))
     world.lose()
     world.do(RunSignal(run_id="q", signal=ChannelMessage(channel="c", payload=payload("told again"))))
     # Of the rows that it keeps, the last is that of a step which is in its queue.
@@ -328,9 +333,9 @@ def _steps_are_in_queues(recordings: list[Recording]) -> None:
     assert world.run("q").kept_rows
 
 
-def _queued(call: str) -> Recorded:
-    how = Queued(queue="gpu", input=payload({"text": call}), attempts=3)
-    return Recorded(type="step.queued", call=call, step="embed", site="a.py:3", queued=how)
+def _queued(call: str) -> RowToRecord:
+    how = QueuedStepJob(queue="gpu", input=payload({"text": call}), attempts=3)
+    return RowToRecord(type="step.queued", call=call, step="embed", site="a.py:3", queued=how)
 
 
 def _gave(attempt: Attempt) -> Completed:
@@ -338,14 +343,14 @@ def _gave(attempt: Attempt) -> Completed:
 
 
 def _a_run_is_spoken_of(world: World) -> None:
-    said = (NamedValue(name="reviewed", value='"yes"'), NamedValue(name="score", value="0.5"))
+    said = (NewAnnotation(name="reviewed", value='"yes"'), NewAnnotation(name="score", value="0.5"))
     world.create("s")
     world.do(RunAnnotate(run_id="s", annotations=said[:1], key="once"))
     world.do(
         RunAnnotate(
             run_id="s",
             annotations=said,
-            actor=Actor(kind="person", id="me", version="2"),
+            actor=AnnotationAuthor(kind="person", id="me", version="2"),
             reason="looks good",
             key="once",
             stage="m",
@@ -389,7 +394,7 @@ def _work_is_done_elsewhere(world: World) -> None:
     world.suspend(world.claim_one(session), give_up_in=999)
     world.wait(60)
     world.do(StagePollSuspended())
-    world.settle(world.claim_one(session), NotReady())
+    world.settle(world.claim_one(session), PollNotReady())
     world.do(StageWake(key="key"))
     world.complete(world.claim_one(session), "done")
     world.start_child(world.claim_one(session), "g/c")

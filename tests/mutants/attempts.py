@@ -12,9 +12,9 @@ ATTEMPTS: Final = (
         edits=(
             Edit(
                 "kernel/rules/settlement.py",
-                "    held = held_job(state, command.job, command.epoch, command.namespace)\n",
-                "    known = state.tables.job(named_job(command.job))\n"
-                "    held = held_job(state, command.job, known.epoch if known else 0, command.namespace)\n",
+                "    held = find_leased_job(state, command.job, command.epoch, command.namespace)\n",
+                "    known = state.tables.job(parse_job_id(command.job))\n"
+                "    held = find_leased_job(state, command.job, known.epoch if known else 0, command.namespace)\n",
             ),
         ),
     ),
@@ -37,9 +37,9 @@ ATTEMPTS: Final = (
         edits=(
             Edit(
                 "kernel/rules/leases.py",
-                "    held = held_job(state, command.job, command.epoch, command.namespace)\n",
-                "    known = state.tables.job(named_job(command.job))\n"
-                "    held = held_job(state, command.job, known.epoch if known else 0, command.namespace)\n",
+                "    held = find_leased_job(state, command.job, command.epoch, command.namespace)\n",
+                "    known = state.tables.job(parse_job_id(command.job))\n"
+                "    held = find_leased_job(state, command.job, known.epoch if known else 0, command.namespace)\n",
             ),
         ),
     ),
@@ -213,7 +213,7 @@ ATTEMPTS: Final = (
         edits=(
             Edit(
                 "kernel/rules/claims.py",
-                "woken = evolve(job, state=awake(job), wake_at=None)",
+                "woken = evolve(job, state=ready_state(job), wake_at=None)",
                 "woken = evolve(job, wake_at=None)",
             ),
         ),

@@ -36,7 +36,7 @@ FORKS: Final = (
         edits=(
             Edit(
                 "kernel/rules/reruns.py",
-                "        changes += taken_over(child, JobKey(run.key, 1)).changes\n",
+                "        changes += adopt_child(child, JobKey(run.key, 1)).changes\n",
                 "        del child\n",
             ),
         ),

@@ -12,9 +12,9 @@ FUNCTIONS: Final = (
         edits=(
             Edit(
                 "kernel/rules/function_history.py",
-                "    held = held_job(state, command.job, command.epoch, command.namespace)\n",
-                "    known = state.tables.job(named_job(command.job))\n"
-                "    held = held_job(state, command.job, known.epoch if known else 0, command.namespace)\n",
+                "    held = find_leased_job(state, command.job, command.epoch, command.namespace)\n",
+                "    known = state.tables.job(parse_job_id(command.job))\n"
+                "    held = find_leased_job(state, command.job, known.epoch if known else 0, command.namespace)\n",
             ),
         ),
     ),
@@ -126,8 +126,8 @@ FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/driver.py",
-                "            if (one.at is None or one.at <= now) and (one.is_begun or not one.lost_attempts):\n",
-                "            if one.is_begun or not one.lost_attempts:\n",
+                "            if (one.at is None or one.at <= now) and (one.is_restarted or not one.lost_attempts):\n",
+                "            if one.is_restarted or not one.lost_attempts:\n",
             ),
         ),
     ),

@@ -24,8 +24,8 @@ LOST_ATTEMPTS: Final = (
         edits=(
             Edit(
                 "hosts/worker/capacity.py",
-                "passed_over_beside(self._inside.values())",
-                "passed_over_beside(())",
+                "combine_pass_over(self._inside.values())",
+                "combine_pass_over(())",
             ),
         ),
     ),
@@ -118,7 +118,7 @@ LOST_ATTEMPTS: Final = (
         edits=(
             Edit(
                 "hosts/functions/lost_steps.py",
-                "if not one.lost_attempts or one.is_begun]",
+                "if not one.lost_attempts or one.is_restarted]",
                 "if one is not None]",
             ),
         ),

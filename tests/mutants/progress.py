@@ -196,7 +196,7 @@ PROGRESS: Final = (
         edits=(
             Edit(
                 "hosts/worker/store_calls.py",
-                "                self._is_in_doubt = self._is_in_doubt or any(action.takes)\n",
+                "                self._is_in_doubt = self._is_in_doubt or any(action.lease_next)\n",
                 "",
             ),
         ),

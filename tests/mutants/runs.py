@@ -63,7 +63,7 @@ RUNS: Final = (
             Edit(
                 "kernel/rules/admissions.py",
                 "used + self._used[slot] >= (one.concurrency_limit or 0)",
-                "used + self._used[slot] > (one.concurrency_limit or 0)",
+                "used_slots + self._used[slot] > (one.concurrency_limit or 0)",
             ),
             Edit(
                 "kernel/dispatch/loader.py",
@@ -213,9 +213,9 @@ RUNS: Final = (
             Edit(
                 "hosts/events/flusher.py",
                 "                deliver(self._sinks[name], pending, delivery,",
-                "                early = Delivery()\n"
-                "                early.delivered += [Delivered(run=one.run, number=one.end) for one in pending]\n"
-                "                _Settling(self._core, name, leased, early).settle_new()\n"
+                "                early = DeliveryProgress()\n"
+                "                early.delivered += [StreamProgress(run=one.run, number=one.end) for one in pending]\n"
+                "                _ProgressWriter(self._core, name, leased, early).settle_new()\n"
                 "                deliver(self._sinks[name], pending, delivery,",
             ),
         ),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import holdfast
-from holdfast.testing.simulation import Exit, Outcome, simulate_seed
+from holdfast.testing.simulation import Exit, SeedOutcome, simulate_seed
 from holdfast.testing.simulation.workload import draw_workload
 
 
@@ -27,7 +27,7 @@ def main(folder: str, invariants: Sequence[str], seeds: Sequence[int]) -> None:
     _say(None, len(seeds), "", "")
 
 
-def _invariant(outcome: Outcome) -> str:
+def _invariant(outcome: SeedOutcome) -> str:
     """Return the violated invariant: the first word of a violation, or L1 for a stuck run."""
     match outcome.exit:
         case Exit.STUCK:

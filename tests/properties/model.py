@@ -440,7 +440,7 @@ class Model:
             if job.waits_for is None
         ]
 
-    def passed_over_beside(self, session: str) -> PassOver:
+    def combine_pass_over(self, session: str) -> PassOver:
         """What this session must pass over, because of what it holds."""
         held = {job.pass_over for job in self.live() if job.holder == session}
         if PassOver.LOST in held:

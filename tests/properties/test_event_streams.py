@@ -16,7 +16,6 @@ from holdfast.hosts.events.flusher import Flusher
 from holdfast.hosts.wiring.stores import open_stores
 from holdfast.kernel.commands import (
     DeadLetterReplay,
-    Delivered,
     OutboxFlush,
     OutboxFlushed,
     OutboxSettle,
@@ -24,6 +23,7 @@ from holdfast.kernel.commands import (
     RunPause,
     RunResume,
     SinkRegister,
+    StreamProgress,
 )
 from holdfast.ports.errors import EventRefusedError, SinkUnavailableError
 from holdfast.ports.events import Event
@@ -150,7 +150,7 @@ class Streams(RuleBasedStateMachine):
                 sink="audit",
                 registration=leased.registration,
                 holder=leased.holder,
-                delivered=tuple(Delivered(run=one.run, number=one.after) for one in leased.streams),
+                delivered=tuple(StreamProgress(run=one.run, number=one.after) for one in leased.streams),
             )
         )
         after = self.store.dump().streams

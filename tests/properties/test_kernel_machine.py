@@ -20,12 +20,12 @@ from typing_extensions import override
 from holdfast.adapters.memory.persistence import MemoryPersistence, MemoryTransaction
 from holdfast.kernel.commands import (
     Attempt,
+    AttemptReport,
     ChildRunStarted,
     Command,
     Completed,
     Failed,
     Failure,
-    HeldAttempt,
     JobClaim,
     JobClaimed,
     JobClaimOne,
@@ -41,7 +41,7 @@ from holdfast.kernel.commands import (
     LeaseReapStale,
     LeasesReaped,
     MapExpanded,
-    NotReady,
+    PollNotReady,
     RunCancel,
     RunCreate,
     RunCreated,
@@ -65,9 +65,9 @@ from holdfast.kernel.commands import (
     SessionRenew,
     SessionRenewed,
     StagePollSuspended,
+    StageSuspended,
     StagesWoken,
     StageWake,
-    Suspended,
 )
 from holdfast.kernel.commands import (
     ConditionEvaluated as Answer,
@@ -90,7 +90,7 @@ from holdfast.ports.errors import (
     SessionLostError,
 )
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import ChildrenLeft, Lane, LoadValues, OwedJobs
+from holdfast.ports.persistence import LoadValues, OrphanedChildren, PendingDeliveries, QueueClaim
 from holdfast.ports.records import ClosePolicy, Job, JobKind, PassOver, Payload, RunStatus
 from holdfast.ports.references import Reference, is_map, is_partial, parts_of, reference_from
 from holdfast.testing.clock import ManualClock
@@ -115,7 +115,9 @@ LEASE: Final = 30 * SECOND
 Judge: TypeAlias = Callable[[Any], None]
 """Compares an answer with what the model predicts, and takes the model on."""
 Step: TypeAlias = tuple[Command[Any], Judge]
-_Outcome: TypeAlias = Completed | MapExpanded | Failed | Answer | Suspended | NotReady | ChildRunStarted
+_Outcome: TypeAlias = (
+    Completed | MapExpanded | Failed | Answer | StageSuspended | PollNotReady | ChildRunStarted
+)
 
 _SMALL: Final = st.integers(0, 7)
 _HOW: Final = st.sampled_from(["ok", "ok", "ok", "ok", "fail", "fail 0", "fail 1", "fatal", "odd"])
@@ -513,10 +515,10 @@ class KernelMachine(RuleBasedStateMachine):
     def _claim(self, place: int, limit: int) -> Step:
         session = self._session(place)
         lanes = tuple(
-            Lane(queue=queue, definitions=tuple(plan.definition for plan in self.plans), limit=limit)
+            QueueClaim(queue=queue, definitions=tuple(plan.definition for plan in self.plans), limit=limit)
             for queue in ("default", "other")
         )
-        pass_over = self.model.passed_over_beside(session.id)
+        pass_over = self.model.combine_pass_over(session.id)
 
         def judge(answer: object) -> None:
             if isinstance(answer, SessionLostError):
@@ -543,7 +545,7 @@ class KernelMachine(RuleBasedStateMachine):
                 if pass_over is not PassOver.LOST and not suspects:
                     assert lost == queued[PassOver.SUSPECTS]
 
-        return JobClaim(session=session.id, lanes=lanes, limit=limit, pass_over=pass_over), judge
+        return JobClaim(session=session.id, queue_claims=lanes, limit=limit, pass_over=pass_over), judge
 
     def _claims(self, attempt: Attempt, session: SessionModel) -> PassOver:
         """Take a claim into the model; return what must not be claimed beside the job."""
@@ -627,7 +629,7 @@ class KernelMachine(RuleBasedStateMachine):
 
     def _deliver(self, place: int) -> list[Step] | None:
         """What a host does for a run that owes its parent its end, or has left children behind."""
-        owed = self.store.read(OwedJobs(100))
+        owed = self.store.read(PendingDeliveries(100))
         if not owed:
             return None
         job = owed[place % len(owed)]
@@ -661,7 +663,7 @@ class KernelMachine(RuleBasedStateMachine):
 
     def _closings(self, run: RunModel) -> Iterator[Step]:
         """End the children that a run has left behind: what is found is exactly those."""
-        left = self.store.read(ChildrenLeft((run.key,), 500))
+        left = self.store.read(OrphanedChildren((run.key,), 500))
         wanted = {
             name
             for name, child in self.model.runs.items()
@@ -788,7 +790,7 @@ class KernelMachine(RuleBasedStateMachine):
         job.holder = None
         was_woken, job.wake_at = job.wake_at is not None, None
         match outcome:
-            case Suspended() | NotReady() | ChildRunStarted():
+            case StageSuspended() | PollNotReady() | ChildRunStarted():
                 self._waits(job, outcome, answer, was_woken=was_woken)
             case Failed(failure=failure) if job.task.kind is JobKind.POLL and failure.retryable:
                 self._check_failed(job, answer, was_woken=was_woken)
@@ -817,14 +819,14 @@ class KernelMachine(RuleBasedStateMachine):
         planned = stage_of(self.model.by_key(attempt.run).plan.node(attempt.node))
         match attempt.kind:
             case JobKind.STAGE if planned.check is not None and size % 3 != 0:
-                return Suspended(
+                return StageSuspended(
                     state=_payload(value),
                     check_after=(1 + size) * 20 * SECOND,
                     give_up_at=self.now + 30 * SECOND if size == 4 else None,
                     key=f"key{attempt.run[-1]}",
                 )
             case JobKind.POLL if size % 3 == 1:
-                return NotReady(check_after=size * 10 * SECOND or None)
+                return PollNotReady(check_after=size * 10 * SECOND or None)
             case JobKind.CHILD:
                 assert planned.child is not None
                 return ChildRunStarted(
@@ -840,13 +842,13 @@ class KernelMachine(RuleBasedStateMachine):
     def _waits(
         self,
         job: JobModel,
-        outcome: Suspended | NotReady | ChildRunStarted,
+        outcome: StageSuspended | PollNotReady | ChildRunStarted,
         answer: JobSettled,
         *,
         was_woken: bool,
     ) -> None:
         match outcome:
-            case Suspended():
+            case StageSuspended():
                 event("a stage was suspended")
                 suspension = Suspension(
                     state=json.loads(outcome.state.inline or ""),
@@ -857,7 +859,7 @@ class KernelMachine(RuleBasedStateMachine):
                 job.run.suspend(job.task, suspension)
                 check = self._opened_check(job.run, job.task)
                 check.wake_at = self._asleep_for(suspension, outcome.check_after, answer, was_woken=was_woken)
-            case NotReady():
+            case PollNotReady():
                 suspension = job.run.suspended[body_of(job.task)]
                 if self._gives_up(job, suspension, ""):
                     return
@@ -956,7 +958,9 @@ class KernelMachine(RuleBasedStateMachine):
             lost = [one.job for one in asked if self.model.held(one.job, one.epoch) is None]
             assert answer == JobsHeld(lost=tuple(lost))
 
-        return JobHeartbeat(attempts=tuple(HeldAttempt(job=one.job, epoch=one.epoch) for one in asked)), judge
+        return JobHeartbeat(
+            attempts=tuple(AttemptReport(job=one.job, epoch=one.epoch) for one in asked)
+        ), judge
 
     def _run(self, place: int) -> str:
         """Mostly the name of a run that there is, and of one that has not ended."""

@@ -13,7 +13,7 @@ from holdfast.kernel.commands import (
     MapExpanded,
     Outcome,
     RunRerunFrom,
-    Suspended,
+    StageSuspended,
 )
 from holdfast.kernel.pipelines.plan import MapPlan, Plan, stage_of
 from holdfast.kernel.runs.rerun_preview import RerunPreview
@@ -54,7 +54,7 @@ class Story:
             )
         if attempt.kind is JobKind.STAGE and node.check is not None:
             event("a stage was suspended")
-            return Suspended(state=payload("handed on"), check_after=SECOND, key="k")
+            return StageSuspended(state=payload("handed on"), check_after=SECOND, key="k")
         if attempt.kind is JobKind.EXPAND_MAP:
             items = range((len(self.plan.nodes) + self.generation * 7) % 4)
             self.sizes[attempt.node], self.gave[attempt.node] = len(items), {}

@@ -28,13 +28,13 @@ from holdfast.kernel.commands import (
     ArtifactOutput,
     Attempt,
     AttemptOutput,
+    AttemptReport,
     Cancelled,
     ChildRunStarted,
     Command,
     Completed,
     Failed,
     Failure,
-    HeldAttempt,
     JobClaim,
     JobClaimed,
     JobClaimOne,
@@ -48,9 +48,9 @@ from holdfast.kernel.commands import (
     LeaderAcquire,
     LeaseReapStale,
     MapExpanded,
-    NamedValue,
-    NotReady,
+    NewAnnotation,
     Outcome,
+    PollNotReady,
     RunAnnotate,
     RunCancel,
     RunCreate,
@@ -69,8 +69,8 @@ from holdfast.kernel.commands import (
     SessionReap,
     SessionRenew,
     StagePollSuspended,
+    StageSuspended,
     StageWake,
-    Suspended,
 )
 from holdfast.kernel.commands import (
     ConditionEvaluated as Answer,
@@ -86,14 +86,14 @@ from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import (
-    ChildrenLeft,
-    Lane,
     ListRuns,
     LoadValues,
     NotesOf,
-    OwedJobs,
+    OrphanedChildren,
+    PendingDeliveries,
     Persistence,
     Query,
+    QueueClaim,
     RunFilter,
     RunsByKey,
     StoredValue,
@@ -279,13 +279,14 @@ class Player:
             case "claim":
                 definitions = tuple(plan.definition for plan in self.plans)
                 lanes = tuple(
-                    Lane(queue=queue, definitions=definitions, limit=5) for queue in ("other", "default")
+                    QueueClaim(queue=queue, definitions=definitions, limit=5)
+                    for queue in ("other", "default")
                 )
                 limit = (0, 1, 2, 3, 5, 8, 500, 500)[two]
                 pass_over = tuple(PassOver)[max(one - 3, 0) % 3]
-                yield JobClaim(session=session, lanes=lanes, limit=limit, pass_over=pass_over)
+                yield JobClaim(session=session, queue_claims=lanes, limit=limit, pass_over=pass_over)
                 if two == 7:
-                    yield JobClaim(session=session, lanes=lanes, limit=limit, namespace="other")
+                    yield JobClaim(session=session, queue_claims=lanes, limit=limit, namespace="other")
             case "open":
                 yield SessionOpen(host=f"h{one}", lease=(1 + one) * 10 * SECOND)
             case "renew":
@@ -301,7 +302,7 @@ class Player:
             case "pause":
                 yield RunPause(run_id=run, namespace=namespace, reason="why")
             case "annotate":
-                value = NamedValue(name=f"n{two % 3}", value=canonical(f"\N{SNOWMAN} {one}"))
+                value = NewAnnotation(name=f"n{two % 3}", value=canonical(f"\N{SNOWMAN} {one}"))
                 key = f"k{two}" if two % 2 else None
                 yield RunAnnotate(run_id=run, namespace=namespace, annotations=(value,), key=key)
             case "resume":
@@ -342,11 +343,11 @@ class Player:
 
     def _told_of_ends(self) -> Iterator[Command[Any]]:
         """What a host does for runs that owe others their end, or have left children behind."""
-        for job in self.store.read(OwedJobs(5)):
+        for job in self.store.read(PendingDeliveries(5)):
             (run,) = self.store.read(RunsByKey((job.run,)))
             parent: str | None = parse(job.input)
             if parent is None:
-                for child in self.store.read(ChildrenLeft((run.key,), 5)):
+                for child in self.store.read(OrphanedChildren((run.key,), 5)):
                     ends = RunTerminate if child.close_policy is ClosePolicy.TERMINATE else RunCancel
                     yield ends(run_id=child.id, namespace=child.namespace, generation=child.generation)
             gave = parent is not None and run.status is RunStatus.COMPLETED
@@ -378,7 +379,7 @@ class Player:
                 yield JobRelease(job=attempt.job, epoch=attempt.epoch, delay=delay, namespace=namespace)
             case "heartbeat":
                 asked = tuple(
-                    HeldAttempt(job=held.job, epoch=held.epoch, outputs=said)
+                    AttemptReport(job=held.job, epoch=held.epoch, outputs=said)
                     for held in self.attempts[-1 - one :]
                 )
                 yield JobHeartbeat(attempts=asked, namespace=namespace)
@@ -434,9 +435,9 @@ class Player:
             case JobKind.CANCEL:
                 return Cancelled()
             case JobKind.POLL if size < 3:
-                return NotReady(check_after=size * 20 * SECOND or None)
+                return PollNotReady(check_after=size * 20 * SECOND or None)
             case JobKind.STAGE if size < 4 and (planned.check is not None or size == 3):
-                return Suspended(  # a stage without a check is refused
+                return StageSuspended(  # a stage without a check is refused
                     state=_payload(next(self.serial)),
                     check_after=20 * SECOND,
                     give_up_at=micros(self.clock.now()) + 60 * SECOND if size == 2 else None,

@@ -14,7 +14,7 @@ import pytest
 from holdfast import (
     Channel,
     Engine,
-    NotYet,
+    NotReady,
     Pipeline,
     Rate,
     ServerlessHost,
@@ -33,7 +33,7 @@ from holdfast.hosts.wiring.stores import open_stores
 from holdfast.kernel.commands import JobClaim, SessionOpen
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.events import Event
-from holdfast.ports.persistence import Lane
+from holdfast.ports.persistence import QueueClaim
 from holdfast.testing.clock import ManualClock
 from tests.sizes import sized
 
@@ -86,7 +86,7 @@ def hand_on(ctx: StageContext, numbers: list[int]) -> Suspended[int, int]:
 
 
 @hand_on.check()
-def handed_on(ctx: StageContext, total: int) -> int | NotYet:
+def handed_on(ctx: StageContext, total: int) -> int | NotReady:
     return total
 
 
@@ -183,9 +183,9 @@ def lose(engine: Engine, jobs: int) -> None:
     core = engine.core
     opened = SessionOpen(namespace=core.namespace, host="gone", lease=1_000_000)
     session = engine.client.dispatch(opened).session
-    lane = Lane(queue="default", definitions=core.registry.definitions, limit=jobs)
+    lane = QueueClaim(queue="default", definitions=core.registry.definitions, limit=jobs)
     claimed = engine.client.dispatch(
-        JobClaim(namespace=core.namespace, session=session, lanes=(lane,), limit=jobs)
+        JobClaim(namespace=core.namespace, session=session, queue_claims=(lane,), limit=jobs)
     )
     assert len(claimed.attempts) == jobs
 

@@ -8,7 +8,7 @@ from random import Random
 
 from holdfast import Pipeline, Retry, stage
 from holdfast.hosts.client.sync_engine import SyncEngine
-from holdfast.testing.simulation import Deed, Scenario, Sizes
+from holdfast.testing.simulation import ClientAction, Scenario, Sizes
 
 
 @stage
@@ -37,7 +37,9 @@ def start(engine: SyncEngine, number: int) -> str:
 def chain(_: Random) -> tuple[Scenario, Sizes]:
     """Start a run each second; two workers and one function do them."""
     deeds = [
-        Deed(at=number * 1_000_000, what=f"start {number}", do=partial(start, number=number), is_keyed=True)
+        ClientAction(
+            at=number * 1_000_000, what=f"start {number}", do=partial(start, number=number), is_keyed=True
+        )
         for number in range(4)
     ]
     return Scenario(workflows=[CHAIN], clients=[deeds]), Sizes(workers=2, functions=1)

@@ -6,7 +6,7 @@ from holdfast.ports.json import canonical
 from holdfast.ports.records import HistoryRow, Payload
 from holdfast.ports.working_set import Tables
 from holdfast.testing.conformance.builders import a_run
-from holdfast.testing.simulation.client_calls import wrong
+from holdfast.testing.simulation.client_calls import update_violations
 
 
 def row(number: int, type: str, **facts: object) -> HistoryRow:
@@ -25,7 +25,7 @@ def found(*rows: HistoryRow) -> list[str]:
     tables = Tables()
     tables.put_run(a_run(1, key="r"))
     tables.history["r"] = list(rows)
-    return list(wrong(tables))
+    return list(update_violations(tables))
 
 
 def test_what_is_as_it_must_be_is_not_wrong() -> None:

@@ -23,9 +23,9 @@ from holdfast.ports.errors import RunCancelledError
 from holdfast.ports.json import parse
 from holdfast.ports.records import TERMINAL
 from holdfast.testing import Effects, Stubs
-from holdfast.testing.simulation.faults import WRITTEN, Faults, Fired, Kind, Schedule
+from holdfast.testing.simulation.faults import WRITTEN, FaultKind, Faults, FaultSchedule, FiredFault
 from holdfast.testing.simulation.fibers import START
-from holdfast.testing.trials import RUN_ID, Subject, Trial, World
+from holdfast.testing.trials import RUN_ID, SimulatedCluster, SimulationInput, Trial
 from holdfast.testing.verdicts import is_excused, problems
 from tests.sizes import sized
 from tests.unit.kernel.functions.corpus import CORPUS, WHEN_CANCELLED, WHEN_SENT, double, words
@@ -62,20 +62,22 @@ class CrashAt(Faults):
     """Ends the process that comes to one point, and nothing else goes wrong. `among` says which points count."""
 
     def __init__(self, at: int, *, after_commits: bool) -> None:
-        super().__init__({}, Schedule(), START)
+        super().__init__({}, FaultSchedule(), START)
         self.met = 0
         self._at = at
         self._after_commits = after_commits
 
     @override
-    def next(self, process: str, point: int, random: Random, among: Sequence[Kind], now: int) -> Kind | None:
+    def next(
+        self, process: str, point: int, random: Random, among: Sequence[FaultKind], now: int
+    ) -> FaultKind | None:
         random.random()
-        counts = among is WRITTEN if self._after_commits else Kind.CRASH in among
+        counts = among is WRITTEN if self._after_commits else FaultKind.CRASH in among
         self.met += counts
         if not counts or self.met != self._at:
             return None
-        self.fired.append(Fired(process, point, Kind.CRASH))
-        return Kind.CRASH
+        self.fired.append(FiredFault(process, point, FaultKind.CRASH))
+        return FaultKind.CRASH
 
 
 def played(
@@ -83,8 +85,8 @@ def played(
 ) -> tuple[Trial, Stubs]:
     kept: list[Stubs] = []
     meanwhile = {timedelta(seconds=at): partial(_send, one) for at, one in told}
-    subject = Subject(calls=[call], meanwhile=meanwhile, stubs=kept.append, effects=Effects())
-    trial = World(1, subject, faults, lease=LEASE, bound=BOUND).run()
+    subject = SimulationInput(calls=[call], meanwhile=meanwhile, stubs=kept.append, effects=Effects())
+    trial = SimulatedCluster(1, subject, faults, lease=LEASE, bound=BOUND).run()
     return trial, kept[0]
 
 

@@ -24,9 +24,9 @@ from holdfast import Channel, Retry, start_child, step, step_context, workflow
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.ports.records import TERMINAL, RunStatus
 from holdfast.testing import Effects, Stubs
-from holdfast.testing.trials import Meanwhile, Subject, Trial, World
+from holdfast.testing.trials import Meanwhile, SimulatedCluster, SimulationInput, Trial
 from holdfast.testing.verdicts import is_excused, problems
-from holdfast.workflows import Call, Definition
+from holdfast.workflows import Call, WorkflowDefinition
 from tests.simulation.test_corpus import CrashAt, results
 from tests.sizes import sized
 
@@ -49,7 +49,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 def lost_after_each_commit(
     call: Call[Any],
     *,
-    besides: Sequence[Definition[Any]] = (),
+    besides: Sequence[WorkflowDefinition[Any]] = (),
     meanwhile: Meanwhile | None = None,
     stubs: Callable[[Stubs], object] = lambda _: None,
 ) -> tuple[Trial, int]:
@@ -57,10 +57,10 @@ def lost_after_each_commit(
 
     def played(at: int) -> tuple[Trial, CrashAt]:
         faults = CrashAt(at, after_commits=True)
-        subject = Subject(
+        subject = SimulationInput(
             calls=[call], meanwhile=meanwhile or {}, stubs=stubs, effects=effects, besides=besides
         )
-        return World(1, subject, faults, lease=LEASE, bound=BOUND).run(), faults
+        return SimulatedCluster(1, subject, faults, lease=LEASE, bound=BOUND).run(), faults
 
     usual, none = played(0)
     assert usual.started[0].status in TERMINAL, usual.lines

@@ -3,20 +3,20 @@
 import pytest
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
-from holdfast.hosts.execution.child_results import Endings
+from holdfast.hosts.execution.child_results import RunEndDelivery
 from holdfast.hosts.worker.machine import WorkerMachine
 from holdfast.hosts.worker.session_renewal import Renewal
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.rules import leases
 from holdfast.ports.records import Job, JobState
-from holdfast.testing.simulation import Exit, Outcome, Schedule, draw_workload, shrink, simulate_seed
+from holdfast.testing.simulation import Exit, FaultSchedule, SeedOutcome, draw_workload, shrink, simulate_seed
 from holdfast.testing.simulation.__main__ import main
 from holdfast.testing.simulation.reports import report
 
 SEEDS_MAX = 60
 
 
-def _first_that_fails(wastes_nothing: bool = False) -> Outcome:
+def _first_that_fails(wastes_nothing: bool = False) -> SeedOutcome:
     for seed in range(1, SEEDS_MAX + 1):
         outcome = simulate_seed(seed, draw_workload, wastes_nothing=wastes_nothing)
         if outcome.exit is not Exit.FINE:
@@ -39,10 +39,10 @@ def test_writes_that_are_not_fenced_are_found(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_ends_that_are_never_told_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def tell(_: Endings, __: Kernel) -> int:
+    def tell(_: RunEndDelivery, __: Kernel) -> int:
         return 0
 
-    monkeypatch.setattr(Endings, "deliver_all", tell)
+    monkeypatch.setattr(RunEndDelivery, "deliver_all", tell)
 
     outcome = _first_that_fails()
 
@@ -80,7 +80,7 @@ def test_a_failure_is_shrunk_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.kernel.dispatch.kernel.StoreReply", _never_stored)
     outcome = _first_that_fails()
 
-    def play(schedule: Schedule) -> Outcome:
+    def play(schedule: FaultSchedule) -> SeedOutcome:
         return simulate_seed(outcome.seed, draw_workload, schedule=schedule, wastes_nothing=False)
 
     shrunk = shrink(play, outcome, tries_max=60)

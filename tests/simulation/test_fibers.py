@@ -13,9 +13,9 @@ from holdfast.testing.simulation.fibers import (
     HostError,
     Hub,
     Process,
-    Signal,
     SpinningError,
-    spend,
+    WakeSignal,
+    spend_time,
 )
 from holdfast.testing.simulation.loops import run_virtually, virtual_loop
 
@@ -38,7 +38,7 @@ def test_who_is_due_first_runs_first_and_time_passes_only_in_between(hub: Hub) -
 
     def walk(name: str, seconds: float) -> None:
         for _ in range(2):
-            spend(seconds)
+            spend_time(seconds)
             seen.append((name, (hub.now - START) // 1_000_000))
 
     process(hub).spawn(lambda: walk("slow", 5))
@@ -54,14 +54,14 @@ def test_a_crash_unwinds_all_fibers_of_the_process_and_nothing_of_it_goes_on(hub
 
     def wait(name: str) -> None:
         try:
-            spend(100)
+            spend_time(100)
         finally:
             seen.append(f"{name} unwinds")
-            spend(1)  # raises again: it has no effect any more
+            spend_time(1)  # raises again: it has no effect any more
             seen.append("never")
 
     def live() -> None:
-        spend(200)
+        spend_time(200)
         seen.append("other lives")
 
     doomed.spawn(lambda: wait("one"))
@@ -96,7 +96,7 @@ def test_a_paused_process_goes_on_when_its_time_has_come(hub: Hub) -> None:
     paused = process(hub)
 
     def walk() -> None:
-        spend(1)
+        spend_time(1)
         seen.append(hub.now - START)
 
     paused.spawn(walk)
@@ -107,7 +107,7 @@ def test_a_paused_process_goes_on_when_its_time_has_come(hub: Hub) -> None:
 
 
 def test_a_signal_is_kept_until_somebody_waits_for_it(hub: Hub) -> None:
-    signal, seen = Signal(hub), list[int]()
+    signal, seen = WakeSignal(hub), list[int]()
 
     def wait() -> None:
         signal.wait(50)
@@ -173,7 +173,7 @@ def test_loops_of_two_fibers_take_turns(hub: Hub) -> None:
 
     async def walk(name: str) -> None:
         for _ in range(2):
-            spend(1)  # a body that holds up its own loop, and no other
+            spend_time(1)  # a body that holds up its own loop, and no other
             seen.append(name)
             assert asyncio.current_task() is not None
             await asyncio.sleep(1)

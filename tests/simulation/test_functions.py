@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.hosts.functions.replay import Drive
+from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.invariants import Violation
 from holdfast.ports.records import HistoryRow, Job, JobKind, JobState
-from holdfast.testing.simulation import Exit, Kind, Outcome, draw_workload, simulate_seed
-from holdfast.testing.simulation.step_records import Begun, Steps
+from holdfast.testing.simulation import Exit, FaultKind, SeedOutcome, draw_workload, simulate_seed
+from holdfast.testing.simulation.step_records import StartedAttempt, StepRecords
 from holdfast.testing.simulation.store_kinds import stores
 
 SEEDS = range(1, 61)
@@ -47,14 +47,14 @@ def test_there_are_functions_in_many_seeds_and_all_of_theirs_happens() -> None:
     seeds = _with_functions()
     assert len(SEEDS) / 3 < len(seeds) < len(SEEDS)
     happened: Counter[str] = Counter()
-    fired: Counter[Kind] = Counter()
+    fired: Counter[FaultKind] = Counter()
     for seed in seeds[:12]:
         outcome = simulate_seed(seed, draw_workload, wastes_nothing=False)
         assert outcome.exit is Exit.FINE, (seed, outcome.found)
         happened.update(event for line in outcome.trace for event in EVENTS if event in line)
         fired.update(one.kind for one in outcome.fired)
     assert not [event for event in EVENTS if not happened[event]], happened
-    assert fired[Kind.CRASH] > 10
+    assert fired[FaultKind.CRASH] > 10
 
 
 def test_sqlite_gives_the_same_trace_of_functions_as_memory() -> None:
@@ -69,18 +69,18 @@ def test_sqlite_gives_the_same_trace_of_functions_as_memory() -> None:
 
 def test_a_driver_that_leaves_out_a_row_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """It asks for other steps than the replay does, or never ends."""
-    told = Drive._function_event  # pyright: ignore[reportPrivateUsage]
+    told = FunctionReplay._function_event  # pyright: ignore[reportPrivateUsage]
     skips = Random(1)
 
-    def forgetful(self: Drive, row: HistoryRow, facts: Mapping[str, Any]) -> object:
+    def forgetful(self: FunctionReplay, row: HistoryRow, facts: Mapping[str, Any]) -> object:
         return None if row.type == "step.completed" and skips.random() < 0.3 else told(self, row, facts)
 
-    monkeypatch.setattr(Drive, "_function_event", forgetful)
+    monkeypatch.setattr(FunctionReplay, "_function_event", forgetful)
     outcome = _first_that_fails()
     assert outcome.exit in (Exit.BROKEN, Exit.STUCK)
 
 
-def _first_that_fails() -> Outcome:
+def _first_that_fails() -> SeedOutcome:
     for seed in _with_functions():
         outcome = simulate_seed(seed, draw_workload, wastes_nothing=False)
         if outcome.exit is not Exit.FINE:
@@ -96,8 +96,8 @@ def row(number: int, type: str, call: str = "1", attempt: int = 1, retry_at: int
     return HistoryRow(run="r", number=number, type=type, at=0, data=data)
 
 
-def begun(attempt: int = 1, epoch: int = 1) -> Begun:
-    return Begun(
+def begun(attempt: int = 1, epoch: int = 1) -> StartedAttempt:
+    return StartedAttempt(
         job="r.1", epoch=epoch, run="r", run_id="x", call="1", step="charge", attempt=attempt, arguments="{}"
     )
 
@@ -121,44 +121,46 @@ def names(violations: "list[Violation]") -> list[str]:
 
 
 def test_what_is_recorded_of_a_call_stays() -> None:
-    steps = Steps()
-    assert not list(steps.recorded(row(1, "step.retrying", attempt=1)))
-    assert not list(steps.recorded(row(2, "step.completed", attempt=2)))
-    assert names(list(steps.recorded(row(3, "step.completed", attempt=3)))) == ["S4"]
-    assert not list(steps.recorded(row(4, "timer.fired", "2")))
-    assert names(list(steps.recorded(row(5, "timer.fired", "2")))) == ["S4"]
+    steps = StepRecords()
+    assert not list(steps.record_row(row(1, "step.retrying", attempt=1)))
+    assert not list(steps.record_row(row(2, "step.completed", attempt=2)))
+    assert names(list(steps.record_row(row(3, "step.completed", attempt=3)))) == ["S4"]
+    assert not list(steps.record_row(row(4, "timer.fired", "2")))
+    assert names(list(steps.record_row(row(5, "timer.fired", "2")))) == ["S4"]
 
 
 def test_tries_are_recorded_each_once() -> None:
-    steps = Steps()
-    assert not list(steps.recorded(row(1, "step.retrying", attempt=1)))
-    assert names(list(steps.recorded(row(2, "step.retrying", attempt=1)))) == ["S8"]
+    steps = StepRecords()
+    assert not list(steps.record_row(row(1, "step.retrying", attempt=1)))
+    assert names(list(steps.record_row(row(2, "step.retrying", attempt=1)))) == ["S8"]
 
 
 def test_a_try_begins_once_for_a_claim_and_when_it_may() -> None:
-    steps = Steps()
-    assert not list(steps.begins(begun(), job(), 0))
-    assert names(list(steps.begins(begun(), job(), 0))) == ["S2"]
-    list(steps.recorded(row(1, "step.retrying", retry_at=50)))
-    assert names(list(steps.begins(begun(2), job(), 20))) == ["T1"]
-    assert names(list(steps.begins(begun(1, epoch=2), job(2), 60))) == ["S8"]
-    list(steps.recorded(row(2, "step.completed", attempt=2)))
-    assert names(list(steps.begins(begun(3, epoch=2), job(2), 60))) == ["S4"]
-    assert not list(steps.begins(begun(1, epoch=3), job(4), 60)), "whoever has lost it knows nothing of that"
+    steps = StepRecords()
+    assert not list(steps.record_start(begun(), job(), 0))
+    assert names(list(steps.record_start(begun(), job(), 0))) == ["S2"]
+    list(steps.record_row(row(1, "step.retrying", retry_at=50)))
+    assert names(list(steps.record_start(begun(2), job(), 20))) == ["T1"]
+    assert names(list(steps.record_start(begun(1, epoch=2), job(2), 60))) == ["S8"]
+    list(steps.record_row(row(2, "step.completed", attempt=2)))
+    assert names(list(steps.record_start(begun(3, epoch=2), job(2), 60))) == ["S4"]
+    assert not list(steps.record_start(begun(1, epoch=3), job(4), 60)), (
+        "whoever has lost it knows nothing of that"
+    )
 
 
 def test_a_try_whose_worker_was_lost_counts() -> None:
-    steps = Steps()
-    assert not list(steps.begins(begun(epoch=1), job(1), 0))
-    assert not list(steps.begins(begun(epoch=2), job(2), 0)), "it was given back"
+    steps = StepRecords()
+    assert not list(steps.record_start(begun(epoch=1), job(1), 0))
+    assert not list(steps.record_start(begun(epoch=2), job(2), 0)), "it was given back"
     lost = HistoryRow(run="r", number=1, type="stage.lost", at=0, epoch=2)
-    assert not list(steps.recorded(lost))
-    assert names(list(steps.begins(begun(epoch=3), job(3), 0))) == ["S8"]
+    assert not list(steps.record_row(lost))
+    assert names(list(steps.record_start(begun(epoch=3), job(3), 0))) == ["S8"]
 
 
 def test_what_begins_twice_is_waste_where_nothing_goes_wrong() -> None:
-    steps = Steps()
-    list(steps.begins(begun(epoch=1), None, 0))
+    steps = StepRecords()
+    list(steps.record_start(begun(epoch=1), None, 0))
     assert not list(steps.wasted())
-    list(steps.begins(begun(epoch=2), None, 0))
+    list(steps.record_start(begun(epoch=2), None, 0))
     assert names(list(steps.wasted())) == ["W1"]

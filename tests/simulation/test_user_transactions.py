@@ -19,12 +19,18 @@ from holdfast.kernel.authoring.steps import step
 from holdfast.ports.json import parse
 from holdfast.ports.records import RunStatus
 from holdfast.testing import Effects
-from holdfast.testing.simulation.faults import Faults, Fired, Kind, Schedule
-from holdfast.testing.simulation.fibers import START, spend
-from holdfast.testing.simulation.user_transactions import Rows
-from holdfast.testing.trials import RUN_ID, Subject, Trial, World
+from holdfast.testing.simulation.faults import FaultKind, Faults, FaultSchedule, FiredFault
+from holdfast.testing.simulation.fibers import START, spend_time
+from holdfast.testing.simulation.user_transactions import SimulatedConnection
+from holdfast.testing.trials import RUN_ID, SimulatedCluster, SimulationInput, Trial
 
-KINDS: Final = (Kind.CRASH, Kind.LOST_ANSWER, Kind.FAILS_BEFORE, Kind.PAUSE, Kind.SLOW)
+KINDS: Final = (
+    FaultKind.CRASH,
+    FaultKind.LOST_ANSWER,
+    FaultKind.FAILS_BEFORE,
+    FaultKind.PAUSE,
+    FaultKind.SLOW,
+)
 EVERY: Final = 1 if os.environ.get("HOLDFAST_CHAOS") == "full" else 3
 """Of the points at which something may go wrong, the full form, as in `make chaos`, tries all."""
 BOOKED: Final[Counter[str]] = Counter()
@@ -34,29 +40,31 @@ TRIES: Final[list[int]] = []
 class FaultAt(Faults):
     """Has one kind of fault at one of the points where it can be, while there is a body, and nothing else."""
 
-    def __init__(self, kind: Kind, at: int) -> None:
-        super().__init__({}, Schedule(), START)
+    def __init__(self, kind: FaultKind, at: int) -> None:
+        super().__init__({}, FaultSchedule(), START)
         self.met = 0
         self._kind = kind
         self._at = at
 
     @override
-    def next(self, process: str, point: int, random: Random, among: Sequence[Kind], now: int) -> Kind | None:
+    def next(
+        self, process: str, point: int, random: Random, among: Sequence[FaultKind], now: int
+    ) -> FaultKind | None:
         random.random()
         counts = self._kind in among and bool(TRIES) and len(BOOKED) < 2
         self.met += counts
         if not counts or self.met != self._at:
             return None
-        self.fired.append(Fired(process, point, self._kind))
+        self.fired.append(FiredFault(process, point, self._kind))
         return self._kind
 
 
 @step(retry=Retry(attempts=10, wait=timedelta(seconds=0.1)), timeout=timedelta(seconds=0.6)).in_transaction
-def book(rows: Rows, number: int) -> int:
+def book(rows: SimulatedConnection, number: int) -> int:
     context = step_context()
     TRIES.append(context.attempt)
     rows.write(lambda: BOOKED.update([context.idempotency_key.partition("/")[2]]))
-    spend(3.0 if context.attempt == number else 0.2)  # the first try of the first call takes too long
+    spend_time(3.0 if context.attempt == number else 0.2)  # the first try of the first call takes too long
     return number + 1
 
 
@@ -77,8 +85,8 @@ async def journey(number: int) -> int:
 def played(faults: Faults) -> Trial:
     BOOKED.clear()
     TRIES.clear()
-    subject = Subject(calls=[journey(1)], meanwhile={}, stubs=lambda _: None, effects=Effects())
-    return World(1, subject, faults, lease=1.0, bound=3_600.0).run()
+    subject = SimulationInput(calls=[journey(1)], meanwhile={}, stubs=lambda _: None, effects=Effects())
+    return SimulatedCluster(1, subject, faults, lease=1.0, bound=3_600.0).run()
 
 
 def tries_of_bookings(trial: Trial) -> list[tuple[str, int, str]]:
@@ -93,14 +101,14 @@ def tries_of_bookings(trial: Trial) -> list[tuple[str, int, str]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_step_writes_happens_once_whatever_goes_wrong_where(
-    kind: Kind, caplog: pytest.LogCaptureFixture
+    kind: FaultKind, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL, "holdfast")
     none = FaultAt(kind, 0)
     assert played(none).started[0].status is RunStatus.COMPLETED
     assert BOOKED == {"journey/1": 1, "journey/2": 1}
     assert none.met >= 5
-    for at in range(1, none.met + 1, EVERY if kind is not Kind.LOST_ANSWER else 1):
+    for at in range(1, none.met + 1, EVERY if kind is not FaultKind.LOST_ANSWER else 1):
         trial = played(FaultAt(kind, at))
         tries = tries_of_bookings(trial)
         assert trial.started[0].status is RunStatus.COMPLETED, (at, trial.lines)

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 import pytest
 
 from holdfast.ports.records import HistoryRow, Run
-from holdfast.testing.simulation import Exit, Kind, Outcome, simulate_seed
+from holdfast.testing.simulation import Exit, FaultKind, SeedOutcome, simulate_seed
 from holdfast.testing.simulation.batches import simulate_seeds
-from holdfast.testing.simulation.regression_seeds import KEPT
-from holdfast.testing.simulation.step_records import Steps
+from holdfast.testing.simulation.regression_seeds import REGRESSION_SEEDS
+from holdfast.testing.simulation.step_records import StepRecords
 from holdfast.testing.simulation.store_kinds import stores
 from holdfast.testing.simulation.workload import draw_workload
 from tests.sizes import sized
@@ -19,32 +19,32 @@ from tests.sizes import sized
 SEEDS = sized(30, 60)
 ENOUGH = sized(8, 20)
 RARELY = {
-    Kind.REFUSED: sized(2, 5),
-    Kind.BLOB_FAILS: sized(6, 15),
-    Kind.BLOB_MISSING: sized(2, 4),
-    Kind.BLOB_CORRUPT: sized(2, 4),
-    Kind.SINK_FAILS: sized(4, 20),
-    Kind.SINK_REFUSES: sized(1, 3),
+    FaultKind.REFUSED: sized(2, 5),
+    FaultKind.BLOB_FAILS: sized(6, 15),
+    FaultKind.BLOB_MISSING: sized(2, 4),
+    FaultKind.BLOB_CORRUPT: sized(2, 4),
+    FaultKind.SINK_FAILS: sized(4, 20),
+    FaultKind.SINK_REFUSES: sized(1, 3),
 }
 """How often a kind must fire at least in so many seeds, where that is not ENOUGH: most seeds have few blobs."""
-OF_BLOBS = frozenset({Kind.BLOB_MISSING, Kind.BLOB_CORRUPT, Kind.BLOB_FAILS})
+OF_BLOBS = frozenset({FaultKind.BLOB_MISSING, FaultKind.BLOB_CORRUPT, FaultKind.BLOB_FAILS})
 
 
-def _fine(outcomes: list[Outcome]) -> None:
+def _fine(outcomes: list[SeedOutcome]) -> None:
     for outcome in outcomes:
         assert outcome.exit is Exit.FINE, (outcome.seed, outcome.found)
 
 
 @pytest.mark.sized
 def test_all_ends_well_whatever_goes_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    forked, kept = Steps.forked, Counter[str]()
+    forked, kept = StepRecords.forked, Counter[str]()
 
-    def count(steps: Steps, run: Run, history: Iterable[HistoryRow]) -> None:
+    def count(steps: StepRecords, run: Run, history: Iterable[HistoryRow]) -> None:
         kept["forks"] += bool(run.kept_rows)
         kept["of forks"] += len(run.kept_rows) > 1
         forked(steps, run, history)
 
-    monkeypatch.setattr(Steps, "forked", count)
+    monkeypatch.setattr(StepRecords, "forked", count)
     outcomes = simulate_seeds(range(61 - SEEDS, 61), "memory")
 
     _fine(outcomes)
@@ -52,16 +52,16 @@ def test_all_ends_well_whatever_goes_wrong(monkeypatch: pytest.MonkeyPatch) -> N
     assert kept["of forks"] >= ENOUGH // 4, f"what keeps rows was run again {kept['of forks']} times"
     assert min(outcome.points for outcome in outcomes) >= 600
     fired = Counter(one.kind for outcome in outcomes for one in outcome.fired)
-    rare = {kind: fired[kind] for kind in Kind if fired[kind] < RARELY.get(kind, ENOUGH)}
+    rare = {kind: fired[kind] for kind in FaultKind if fired[kind] < RARELY.get(kind, ENOUGH)}
     assert not rare, f"these faults fired too rarely to test anything: {rare}"
     with_blob_faults = sum(any(one.kind in OF_BLOBS for one in outcome.fired) for outcome in outcomes)
     assert with_blob_faults >= SEEDS // 4, f"{with_blob_faults} seeds had trouble with blobs; half have blobs"
-    without = {kind for kind in Kind if all(any(one.kind is kind for one in o.fired) for o in outcomes)}
+    without = {kind for kind in FaultKind if all(any(one.kind is kind for one in o.fired) for o in outcomes)}
     assert not without, f"no seed is without these: {without}"
 
 
 def test_seeds_that_once_found_something_find_nothing_more() -> None:
-    _fine(simulate_seeds(list(KEPT), "memory"))
+    _fine(simulate_seeds(list(REGRESSION_SEEDS), "memory"))
 
 
 def test_sqlite_gives_the_same_trace_as_memory() -> None:

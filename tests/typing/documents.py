@@ -5,14 +5,14 @@ from datetime import timedelta
 import attrs
 
 from holdfast.kernel.authoring import (
-    NotYet,
-    Partial,
+    NotReady,
+    PartialResults,
     Pipeline,
     Retry,
     StageContext,
     Suspended,
+    completed,
     each,
-    finished,
     stage,
     suspend,
 )
@@ -115,12 +115,12 @@ class Ticket:
 
 
 @stage.external
-async def print_on_paper(ctx: StageContext, reports: Partial[Report]) -> Suspended[Ticket, int]:
+async def print_on_paper(ctx: StageContext, reports: PartialResults[Report]) -> Suspended[Ticket, int]:
     if not reports.results:
-        return finished(0)
+        return completed(0)
     return suspend(Ticket(len(reports.results)), check_after=timedelta(hours=1), key=ctx.idempotency_key)
 
 
 @print_on_paper.check
-async def printed(ctx: StageContext, ticket: Ticket) -> int | NotYet:
-    return ticket.number if ctx.attempt > 1 else NotYet()
+async def printed(ctx: StageContext, ticket: Ticket) -> int | NotReady:
+    return ticket.number if ctx.attempt > 1 else NotReady()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import assert_type
 
-from holdfast import NotYet, StageContext, Suspended, SyncRunHandle, stage, suspend
+from holdfast import NotReady, StageContext, Suspended, SyncRunHandle, stage, suspend
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.testing import Effects, Simulation, StageCall, StepCall, Stub, World, simulate
@@ -17,7 +17,7 @@ def hand_on(ctx: StageContext, page: d.Page) -> Suspended[str, int]:
 
 
 @hand_on.check
-def handed_on(ctx: StageContext, job: str) -> int | NotYet:
+def handed_on(ctx: StageContext, job: str) -> int | NotReady:
     return len(job)
 
 
@@ -45,7 +45,7 @@ def of_worlds(world: World) -> None:
     assert_type(world.start(d.analyse(d.Document("x")), id="a"), SyncRunHandle[d.Report])
     assert_type(world.stub(d.summarise), Stub[list[d.Page], d.Summary])
     assert_type(world.stub(handed_on), Stub[d.Page, int | Suspended[str, int]])
-    assert_type(world.stub_check(handed_on), Stub[str, int | NotYet])
+    assert_type(world.stub_check(handed_on), Stub[str, int | NotReady])
     assert_type(world.calls(d.summarise), tuple[StageCall[list[d.Page]], ...])
     assert_type(world.calls(d.summarise)[0].input, list[d.Page])
     assert_type(world.checks(handed_on)[0].input, str)

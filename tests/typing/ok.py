@@ -10,20 +10,20 @@ from holdfast.kernel.authoring import (
     BlobRef,
     Call,
     ConfigurableStage,
-    Definition,
     ExternalStage,
-    Node,
-    NotYet,
-    Partial,
+    NotReady,
+    PartialResults,
     Pipeline,
+    PlanNode,
     Retry,
     Stage,
     StageContext,
     StageDecorator,
     Suspended,
-    Tolerate,
+    TolerateFailures,
+    WorkflowDefinition,
+    completed,
     each,
-    finished,
     stage,
     suspend,
 )
@@ -111,8 +111,8 @@ assert_type(alone, ConfigurableStage[object, int, d.Extraction])
 pages = Pipeline("p", input=d.Document).pipe(d.extract)
 assert_type(pages, Pipeline[d.Document, list[d.Page]])
 assert_type(pages.parallel(d.summarise, d.index), Pipeline[d.Document, tuple[d.Summary, d.Index]])
-assert_type(each(d.translate), Node[Sequence[d.Page], list[d.Page]])
-assert_type(each(d.translate, over=d.extract), Node[object, list[d.Page]])
+assert_type(each(d.translate), PlanNode[Sequence[d.Page], list[d.Page]])
+assert_type(each(d.translate, over=d.extract), PlanNode[object, list[d.Page]])
 assert_type(d.analyse, Pipeline[d.Document, d.Report])
 assert_type(d.nightly, Pipeline[None, int])
 assert_type(pages.map(d.translate), Pipeline[d.Document, list[d.Page]])
@@ -130,21 +130,21 @@ assert_type(Pipeline("q", input=int).pipe(may_be), Pipeline[int, str | None])
 assert_type(pages.pipe(alone), Pipeline[d.Document, int])
 
 # stages whose work is done elsewhere
-assert_type(d.print_on_paper, ExternalStage[Partial[d.Report], int, None, d.Ticket])
-assert_type(d.printed, ExternalStage[Partial[d.Report], int, None, d.Ticket])
-assert_type(d.printed.options(queue="x"), ExternalStage[Partial[d.Report], int, None, d.Ticket])
+assert_type(d.print_on_paper, ExternalStage[PartialResults[d.Report], int, None, d.Ticket])
+assert_type(d.printed, ExternalStage[PartialResults[d.Report], int, None, d.Ticket])
+assert_type(d.printed.options(queue="x"), ExternalStage[PartialResults[d.Report], int, None, d.Ticket])
 
 
 @stage.external
 def hand_on(ctx: StageContext[d.Extraction], page: d.Page) -> Suspended[str, d.Page]:
     if not page.text:
-        return finished(page)
+        return completed(page)
     return suspend(page.text, check_after=timedelta(seconds=1))
 
 
 @hand_on.check(retry=Retry(attempts=9), timeout=timedelta(minutes=1))
-def handed_on(ctx: StageContext[d.Extraction], job: str) -> d.Page | NotYet:
-    return NotYet(timedelta(ctx.config.dpi)) if job else d.Page(job)
+def handed_on(ctx: StageContext[d.Extraction], job: str) -> d.Page | NotReady:
+    return NotReady(timedelta(ctx.config.dpi)) if job else d.Page(job)
 
 
 @handed_on.cancel
@@ -174,20 +174,24 @@ assert_type(
 )
 
 # maps that may lose items
-assert_type(each(d.translate, enough=AtLeast(1)), Node[Sequence[d.Page], Partial[d.Page]])
+assert_type(each(d.translate, enough=AtLeast(1)), PlanNode[Sequence[d.Page], PartialResults[d.Page]])
 assert_type(
-    each(d.translate, over=d.extract, enough=Tolerate(share=0.1)),
-    Node[object, Partial[d.Page]],
+    each(d.translate, over=d.extract, enough=TolerateFailures(share=0.1)),
+    PlanNode[object, PartialResults[d.Page]],
 )
-assert_type(pages.map(d.translate, enough=Tolerate(count=1)), Pipeline[d.Document, Partial[d.Page]])
+assert_type(
+    pages.map(d.translate, enough=TolerateFailures(count=1)), Pipeline[d.Document, PartialResults[d.Page]]
+)
 assert_type(
     pages.map(d.translate, enough=AtLeast(1)).map(
         d.translate.options(name="again"), over=d.extract, enough=AtLeast(1)
     ),
-    Pipeline[d.Document, Partial[d.Page]],
+    Pipeline[d.Document, PartialResults[d.Page]],
 )
 assert_type(
-    Pipeline("q", input=list[d.Document]).map(stage(d.analyse), enough=Tolerate(count=1)).pipe(d.printed),
+    Pipeline("q", input=list[d.Document])
+    .map(stage(d.analyse), enough=TolerateFailures(count=1))
+    .pipe(d.printed),
     Pipeline[list[d.Document], int],
 )
 
@@ -200,9 +204,9 @@ assert_type(d.analyse.when(lambda report: not report.html, d.shorten), Pipeline[
 # calls
 assert_type(d.analyse(d.Document("")), Call[d.Report])
 assert_type(d.nightly(), Call[int])
-assert_type(d.analyse(d.Document("")).definition, Definition[d.Report])
+assert_type(d.analyse(d.Document("")).definition, WorkflowDefinition[d.Report])
 coroutine: Coroutine[Any, Any, d.Report] = d.analyse(d.Document(""))
-definitions: list[Definition[object]] = [d.analyse, d.nightly]
+definitions: list[WorkflowDefinition[object]] = [d.analyse, d.nightly]
 nodes: list[AnyNode[object]] = [d.extract, d.discover, each(d.translate)]
 
 

@@ -34,7 +34,7 @@ from holdfast import (
 )
 from holdfast.kernel.authoring.functions import WorkflowDecorator
 from holdfast.kernel.authoring.steps import StepDecorator
-from holdfast.workflows import Call, ChildRun, Definition, Inbox, Signal, Step, Workflow
+from holdfast.workflows import Call, ChildRun, Inbox, Signal, Step, Workflow, WorkflowDefinition
 
 
 @attrs.frozen
@@ -144,9 +144,9 @@ assert_type(workflow, WorkflowDecorator)
 assert_type(fulfil(Order("a", 1)), Call[list[str]])
 assert_type(fulfil(order=Order("a", 1), express=True), Call[list[str]])
 assert_type(at_night(), Call[int | None])
-assert_type(fulfil(Order("a", 1)).definition, Definition[list[str]])
+assert_type(fulfil(Order("a", 1)).definition, WorkflowDefinition[list[str]])
 in_full: Workflow[[], int | None] = at_night
-definitions: list[Definition[object]] = [fulfil, at_night]
+definitions: list[WorkflowDefinition[object]] = [fulfil, at_night]
 
 
 async def of_engines(engine: Engine) -> None:

@@ -7,12 +7,12 @@ from datetime import timedelta
 
 from holdfast.kernel.authoring import (
     Call,
-    NotYet,
+    NotReady,
     Pipeline,
     Retry,
     StageContext,
     Suspended,
-    Tolerate,
+    TolerateFailures,
     each,
     stage,
     suspend,
@@ -93,13 +93,13 @@ def suspends_another(ctx: StageContext, page: d.Page) -> Suspended[int, str]:
 
 
 @d.print_on_paper.check  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-def takes_another(ctx: StageContext, ticket: str) -> int | NotYet:
-    return NotYet()
+def takes_another(ctx: StageContext, ticket: str) -> int | NotReady:
+    return NotReady()
 
 
 @d.print_on_paper.check  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-def gives_another(ctx: StageContext, ticket: d.Ticket) -> str | NotYet:
-    return NotYet()
+def gives_another(ctx: StageContext, ticket: d.Ticket) -> str | NotReady:
+    return NotReady()
 
 
 @d.print_on_paper.cancel  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -121,8 +121,8 @@ d.translate.check(d.publish)  # type: ignore[attr-defined]  # pyright: ignore[re
 pages.pipe(stage(d.analyse))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 stage(close_policy="forget")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 pages.map(d.translate, enough=3)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
-pages.map(d.translate, enough=Tolerate(1))  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-pages.map(d.translate, enough=Tolerate(count=1)).pipe(d.summarise)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+pages.map(d.translate, enough=TolerateFailures(1))  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+pages.map(d.translate, enough=TolerateFailures(count=1)).pipe(d.summarise)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 pages.when(len, d.summarise)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 pages.when(bool, d.publish)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 pages.when(bool, d.summarise).pipe(d.index)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import (
     Engine,
-    NotYet,
+    NotReady,
     Pipeline,
     Retry,
     RetryAfter,
@@ -25,7 +25,7 @@ from holdfast import (
     suspend,
 )
 from holdfast.adapters.sinks.webhook import WebhookSink
-from holdfast.client import Actor
+from holdfast.client import AnnotationAuthor
 from holdfast.plugins import Price
 from holdfast.ports.errors import (
     DefinitionError,
@@ -49,7 +49,7 @@ def far(ctx: StageContext, text: str) -> Suspended[str, str]:
 
 
 @far.check
-def far_away(ctx: StageContext, text: str) -> str | NotYet:
+def far_away(ctx: StageContext, text: str) -> str | NotReady:
     return text
 
 
@@ -73,13 +73,13 @@ WORLD: Any = World([SHOP])
 the_stage: Any = stage
 every: Any = each
 later: Any = suspend
-not_yet: Any = NotYet
+not_yet: Any = NotReady
 retry_after: Any = RetryAfter
 retry: Any = Retry
 webhook: Any = WebhookSink
 clock: Any = ManualClock
 effects: Any = Effects()
-actor: Any = Actor
+actor: Any = AnnotationAuthor
 price: Any = Price
 compare: Any = check_history
 record: Any = recorded

@@ -9,7 +9,6 @@ from holdfast.adapters.memory.queries.run_output import answer_reported
 from holdfast.ports.attempt_output import annotation_texts
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import (
-    ChildrenLeft,
     CompletedRow,
     CountAll,
     CountDeadLetters,
@@ -29,15 +28,16 @@ from holdfast.ports.persistence import (
     NodeRows,
     NodeRowsOf,
     NotesOf,
+    OrphanedChildren,
     OutputRows,
-    OwedJobs,
+    PendingDeliveries,
     PlansByFingerprint,
     Query,
     QueuedJobs,
     RunFilter,
     RunsByKey,
     SchemaVersion,
-    SinksWithNews,
+    SinksWithDueStreams,
     StoreCounts,
     StoredValue,
     StoreTime,
@@ -121,7 +121,7 @@ def _answer(tables: Tables, query: object) -> object:  # one arm per query
         case ListSinks(namespace):
             sinks = (sink for sink in tables.sinks.values() if sink.namespace == namespace)
             return tuple(sorted(sinks, key=lambda sink: sink.name))
-        case SinksWithNews():
+        case SinksWithDueStreams():
             return tuple(name for name in sorted(set(query.names)) if _has_due_stream(tables, query, name))
         case StreamRows():
             return _stream_rows(tables, query)
@@ -131,14 +131,14 @@ def _answer(tables: Tables, query: object) -> object:  # one arm per query
             return dict(Counter(tables.sinks[one.sink].name for one in dead_lettered_in(tables, namespace)))
         case NodeRowsOf(run):
             return tuple(node_rows(tables, run))
-        case OwedJobs(limit, after):
+        case PendingDeliveries(limit, after):
             pending = [
                 job
                 for job in tables.all_jobs()
                 if job.state is JobState.PENDING_DELIVERY and (after is None or job.key > after)
             ]
             return tuple(sorted(pending, key=lambda job: job.key)[:limit])
-        case ChildrenLeft(runs, limit):
+        case OrphanedChildren(runs, limit):
             return _children_left(tables, set(runs))[:limit]
         case CountAll(namespace):
             return _counts(tables, namespace)
@@ -262,7 +262,7 @@ def dead_lettered_in(tables: Tables, namespace: str) -> list[Stream]:
     ]
 
 
-def _has_due_stream(tables: Tables, query: SinksWithNews, name: str) -> bool:
+def _has_due_stream(tables: Tables, query: SinksWithDueStreams, name: str) -> bool:
     sink = tables.sink_named(SinkName(query.namespace, name))
     if sink is None or (sink.retry_at is not None and sink.retry_at > query.now):
         return False

@@ -11,9 +11,9 @@ from holdfast.ports.queries.audit import (
     BlobsOf,
     BlobUse,
     HistoriesOf,
-    KinOf,
     LiveSessions,
-    RowsOfNothing,
+    OrphanedRows,
+    RelatedRuns,
     SlotsOver,
     SlotsOverLimit,
     StreamPlace,
@@ -38,7 +38,7 @@ def inspected(tables: Tables, query: object) -> object:
             rows = (row for run in sorted(set(query.runs)) for row in tables.history.get(run, ()))
             after = (row for row in rows if (row.run, row.number) > query.after)
             return tuple(map(_without_inline, after))[: query.limit]
-        case KinOf(wanted):
+        case RelatedRuns(wanted):
             pairs = set(wanted)
             return tuple(
                 key
@@ -46,7 +46,7 @@ def inspected(tables: Tables, query: object) -> object:
                 if (run.parent is not None and (run.name, run.parent) in pairs)
                 or (tables.newest[run.name] == key and any(name == run.name for name, _ in pairs))
             )
-        case RowsOfNothing():
+        case OrphanedRows():
             found = {(key, table) for key, table in _keys(tables) if key not in tables.runs}
             return tuple(sorted(pair for pair in found if query.after < pair[0] <= query.upto))[: query.limit]
         case SlotsOverLimit():

@@ -24,8 +24,8 @@ from holdfast.adapters.sql.database import NONE, Parameters, Shared, check_hits
 from holdfast.adapters.sql.dialects import POSTGRES_CLOCK, Dialect, PostgresDialect, Write
 from holdfast.adapters.sql.errors import TransientError, from_sqlstate
 from holdfast.adapters.sql.pool import Pool
-from holdfast.adapters.sql.postgresql.libpq import Answer, Statements
-from holdfast.adapters.sql.postgresql.row_cache import Memory, Versions, versions_for
+from holdfast.adapters.sql.postgresql.libpq import StatementResult, StatementRunner
+from holdfast.adapters.sql.postgresql.row_cache import RowCache, Versions, versions_for
 from holdfast.adapters.sql.rows import Row
 from holdfast.adapters.sql.settings import (
     BEGIN,
@@ -76,7 +76,7 @@ class PostgresLink:
 
     def __init__(
         self,
-        statements: Statements,
+        statements: StatementRunner,
         watchdog: Watchdog,
         preamble: Sequence[str],
         *,
@@ -106,13 +106,13 @@ class PostgresLink:
         return self if self._versions is not None and self._statements.prepares else None
 
     @property
-    def memory(self) -> Memory:
-        """See `Remembers.memory`."""
+    def memory(self) -> RowCache:
+        """See `CachingLink.memory`."""
         return self._statements.memory
 
     @property
     def versions(self) -> Versions:
-        """See `Remembers.versions`."""
+        """See `CachingLink.versions`."""
         assert self._versions is not None
         return self._versions
 
@@ -158,7 +158,7 @@ class PostgresLink:
         self._unsent = ()
 
     def commit_and_query(self, sql: str, parameters: Parameters, /) -> list[Row]:
-        """See `Remembers.commit_and_query`."""
+        """See `CachingLink.commit_and_query`."""
         if self._unwritten is None:
             self.commit()
             return []
@@ -167,7 +167,7 @@ class PostgresLink:
         return answers[-2].rows()
 
     def query_and_commit(self, sql: str, parameters: Parameters, /) -> list[Row]:
-        """See `Remembers.query_and_commit`. BEGIN is explicit, so defaults of server and session have no effect."""
+        """See `CachingLink.query_and_commit`. BEGIN is explicit, so defaults of server and session have no effect."""
         self.begin()
         with self._guarded():
             answers = self._run(((sql, parameters, True), *_COMMIT), 2)
@@ -183,7 +183,7 @@ class PostgresLink:
             status = self._statements.status
         return status == pq.TransactionStatus.IDLE and not self._is_spoilt
 
-    def _write_now(self, *and_then: _Statement) -> Sequence[Answer]:
+    def _write_now(self, *and_then: _Statement) -> Sequence[StatementResult]:
         """Send the delayed writes, if any, followed by other statements. Return all answers."""
         if self._unwritten is None:
             return ()
@@ -196,7 +196,7 @@ class PostgresLink:
             check_hits(write, rows, answer.hits)
         return answers
 
-    def _run(self, statements: Iterable[_Statement], number: int = 1) -> Sequence[Answer]:
+    def _run(self, statements: Iterable[_Statement], number: int = 1) -> Sequence[StatementResult]:
         """Send statements, after a pending BEGIN, and return their answers."""
         before, self._unsent = self._unsent, ()
         all_statements = chain(((sql, NONE, False) for sql in before), statements)
@@ -305,7 +305,7 @@ class PostgresDatabase:
         with connection:
             connection.begin()
             raw = cast("psycopg.Connection[Row]", connection.connection.driver_connection)
-            statements = Statements(raw, prepares=False)
+            statements = StatementRunner(raw, prepares=False)
             link = PostgresLink(statements, self._watchdog, (JOIN_SHARED,), pipeline=False, until=math.inf)
             try:
                 connection.exec_driver_sql(BEGIN_SHARED.format(int(_SHARED_SECONDS * 1000)))
@@ -379,7 +379,7 @@ class PostgresDatabase:
         self._settings = connection_settings(self._url, session_settings=use)
         self._preamble: tuple[str, ...] = (BEGIN,) if use else (BEGIN, LOCAL_SETTINGS)
 
-    def _connect(self, seconds: float) -> Statements:
+    def _connect(self, seconds: float) -> StatementRunner:
         try:
             return self._connected(seconds)
         except TransientError as error:
@@ -389,9 +389,9 @@ class PostgresDatabase:
         self._use_session_settings(use=False)
         return self._connected(seconds)
 
-    def _connected(self, seconds: float) -> Statements:
+    def _connected(self, seconds: float) -> StatementRunner:
         connection: psycopg.Connection[Row] = connect(self._url, self._settings, seconds, autocommit=True)
-        statements = Statements(connection, prepares=False)
+        statements = StatementRunner(connection, prepares=False)
         try:
             ((backend, is_as_it_must_be),) = statements.make(CHECK_SESSION, NONE).rows()
             statements.prepares = _is_direct(statements, backend)
@@ -406,7 +406,7 @@ class PostgresDatabase:
         return statements
 
 
-def _is_direct(statements: Statements, backend: object) -> bool:
+def _is_direct(statements: StatementRunner, backend: object) -> bool:
     """Whether a connection is to the server itself, so that the same backend process answers for its whole life.
 
     A pooler invents the process id that it announces on connect. Behind it, a statement may be prepared in one

@@ -14,7 +14,7 @@ from psycopg import adapt, generators, pq, waiting
 from psycopg.abc import Transformer
 from psycopg.errors import error_from_result
 
-from holdfast.adapters.sql.postgresql.row_cache import Memory
+from holdfast.adapters.sql.postgresql.row_cache import RowCache
 from holdfast.adapters.sql.rows import Row
 
 PREPARED_AFTER: Final = 5
@@ -47,7 +47,7 @@ _Key: TypeAlias = tuple[str, tuple[int, ...]]
 """A statement and the types of its parameters."""
 
 
-class Answer:
+class StatementResult:
     """The result of a statement."""
 
     __slots__ = ("_loader", "_result")
@@ -67,7 +67,7 @@ class Answer:
         return self._loader.load_rows(0, self._result.ntuples, tuple)
 
 
-class Statements:
+class StatementRunner:
     """Runs statements on a connection, one after the other. With `prepares`, the server may prepare some.
 
     Errors are those of psycopg; UnicodeError for a text that no database can store.
@@ -76,7 +76,7 @@ class Statements:
     def __init__(self, connection: psycopg.Connection[Any], *, prepares: bool) -> None:
         self.connection = connection
         self.prepares = prepares
-        self.memory = Memory()
+        self.memory = RowCache()
         self._pgconn = connection.pgconn
         self._loader: Transformer = adapt.Transformer(connection)
         self._made: dict[_Key, int] = {}
@@ -97,7 +97,7 @@ class Statements:
         """The state of the connection's transaction."""
         return pq.TransactionStatus(self._pgconn.transaction_status)
 
-    def make(self, sql: str, parameters: Mapping[str, Any], *, prepared: bool = False) -> Answer:
+    def make(self, sql: str, parameters: Mapping[str, Any], *, prepared: bool = False) -> StatementResult:
         """Run a statement. With `prepared`, it is prepared after frequent use."""
         if not parameters and not prepared:
             self._pgconn.send_query(sql.encode())
@@ -116,7 +116,9 @@ class Statements:
         self._send(name, text, values, key)
         return self._answer()
 
-    def make_all(self, statements: Iterable[tuple[str, Mapping[str, Any], bool]]) -> Sequence[Answer]:
+    def make_all(
+        self, statements: Iterable[tuple[str, Mapping[str, Any], bool]]
+    ) -> Sequence[StatementResult]:
         """Run several statements in one pipeline, each with its `prepared` flag, and wait for all answers together.
 
         The server starts on large ones as they arrive, answers none before all were sent, and runs none after a
@@ -152,7 +154,9 @@ class Statements:
                         self._names.pop(one, None)
         _check(results)
         return [
-            Answer(result, self._loader) for result, key in zip(results, sent, strict=True) if key is None
+            StatementResult(result, self._loader)
+            for result, key in zip(results, sent, strict=True)
+            if key is None
         ]
 
     def _encoded(self, sql: str, parameters: Mapping[str, Any]) -> tuple[bytes, Sequence[bytes | None], _Key]:
@@ -184,11 +188,11 @@ class Statements:
         name = self._names[key] = f"holdfast_{self._last_name}".encode()
         return name, True
 
-    def _answer(self) -> Answer:
+    def _answer(self) -> StatementResult:
         """Wait for the result of the last statement."""
         results = self.connection.wait(generators.execute(self._pgconn))
         _check(results)
-        return Answer(results[-1], self._loader)
+        return StatementResult(results[-1], self._loader)
 
 
 def _check(results: Sequence[pq.abc.PGresult]) -> None:

@@ -15,16 +15,16 @@ import attrs
 from typing_extensions import override
 
 from holdfast.adapters.sql import rows
-from holdfast.adapters.sql.database import Link, Parameters, Remembers
+from holdfast.adapters.sql.database import CachingLink, Link, Parameters
 from holdfast.adapters.sql.dialects import encode_rows
-from holdfast.adapters.sql.postgresql.row_cache import END, STEP, TRUSTED, Lease, Remembered
+from holdfast.adapters.sql.postgresql.row_cache import END, STEP, TRUSTED, CachedRun, Lease
 from holdfast.adapters.sql.rows import askable
 from holdfast.adapters.sql.transaction import SqlTransaction, Statements, askable_jobs
 from holdfast.adapters.sql.writes import WritePlan
 from holdfast.ports.changes import NetChanges
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import Lane, LockedAttempts
+from holdfast.ports.persistence import LockedAttempts, QueueClaim
 from holdfast.ports.records import Job, JobKey, JobKind, PassOver, Session
 
 
@@ -32,18 +32,18 @@ class ChangedError(HoldfastError):
     """The cached rows are outdated or not sufficient: the work has to be repeated with locks."""
 
 
-class RememberingTransaction(SqlTransaction):
+class OptimisticTransaction(SqlTransaction):
     """See `Transaction`. Raises ChangedError, in the work or on commit, if the cached rows do not do."""
 
-    def __init__(self, link: Link, statements: Statements, receipt: str, remembers: Remembers) -> None:
+    def __init__(self, link: Link, statements: Statements, receipt: str, remembers: CachingLink) -> None:
         """See `SqlTransaction`. `remembers` is the same connection as `link`."""
         super().__init__(link, statements, receipt)
         self._remembers = remembers
-        self._one: Remembered | None = None
+        self._one: CachedRun | None = None
         """The run and the job that the transaction is about."""
         self.is_locked = True
         """Whether the rows are locked and read; False while cached ones are used."""
-        self._after: Remembered | None = None
+        self._after: CachedRun | None = None
         """What to cache after the commit."""
         self._stored: tuple[str, Parameters] | None = None
         """The statement that stores the outcome of work on cached rows."""
@@ -59,26 +59,26 @@ class RememberingTransaction(SqlTransaction):
         self,
         session: str,
         namespace: str,
-        lanes: Sequence[Lane],
+        queue_claims: Sequence[QueueClaim],
         limit: int,
         /,
         *,
         pass_over: PassOver = PassOver.NOTHING,
     ) -> LockedAttempts:
         """See `Transaction.claimable_by`."""
-        found = super().claimable_by(session, namespace, lanes, limit, pass_over=pass_over)
+        found = super().claimable_by(session, namespace, queue_claims, limit, pass_over=pass_over)
         if len(found.jobs) == 1 and found.sessions and found.jobs[0].kind is JobKind.WORKFLOW:
             self._found = found.jobs[0]
         return found
 
     @override
-    def held(
+    def lock_attempts(
         self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /
     ) -> LockedAttempts:
         """See `Transaction.held`."""
         keys, pairs = askable(runs), askable_jobs(jobs)
         if self._link.began or self._one is not None or len(keys) != 1 or len(pairs) != 1:
-            return super().held(runs, jobs, sessions)
+            return super().lock_attempts(runs, jobs, sessions)
         (run,), (job,) = keys, pairs
         known = self._remembers.memory.take(run, job)
         known_sessions = known.sessions(sessions) if known is not None and known.steps >= TRUSTED else None
@@ -88,13 +88,15 @@ class RememberingTransaction(SqlTransaction):
         else:
             known = None if sessions else self._read(run, job, 0 if known is None else known.steps)
         if known is None:
-            return super().held(runs, jobs, sessions)  # a row does not exist, or a session is not cached
+            return super().lock_attempts(
+                runs, jobs, sessions
+            )  # a row does not exist, or a session is not cached
         self._one = known
         return LockedAttempts(
             self._known.note_runs([known.run]), self._known.note_jobs([known.job]), known_sessions or ()
         )
 
-    def _read(self, run: str, job: JobKey, steps: int) -> Remembered | None:
+    def _read(self, run: str, job: JobKey, steps: int) -> CachedRun | None:
         statements: list[tuple[str, Parameters]] = [
             (self._remembers.versions.run, {"run": run}),
             (self._remembers.versions.job, {"run": job.run, "number": job.number}),
@@ -103,7 +105,7 @@ class RememberingTransaction(SqlTransaction):
         if not of_run or not of_job:
             return None
         (*run_row, run_version), (*job_row, job_version) = of_run[0], of_job[0]
-        return Remembered(
+        return CachedRun(
             rows.run_from(tuple(run_row)), rows.job_from(tuple(job_row)), run_version, job_version, steps
         )
 
@@ -134,7 +136,7 @@ class RememberingTransaction(SqlTransaction):
         else:
             super()._write(net, plan)
 
-    def _store(self, one: Remembered, net: NetChanges, plan: WritePlan, columns: Sequence[str]) -> None:
+    def _store(self, one: CachedRun, net: NetChanges, plan: WritePlan, columns: Sequence[str]) -> None:
         if self.is_locked:
             super()._write(net, plan)
             return
@@ -174,7 +176,7 @@ class RememberingTransaction(SqlTransaction):
         if after is not None:
             memory.keep(after)
 
-    def _commit_lease(self, job: Job) -> Remembered | None:
+    def _commit_lease(self, job: Job) -> CachedRun | None:
         """Commit a claim, and read what its attempt needs in the same round trip."""
         number = parse(job.input)
         row_number = number if isinstance(number, int) else None
@@ -192,7 +194,7 @@ class RememberingTransaction(SqlTransaction):
         run_version, job_version = islice(row, 2)
         session = rows.session_from(tuple(islice(row, len(rows.SESSION))))
         session_version, *payload = row
-        return Remembered(
+        return CachedRun(
             run,
             job,
             run_version,

@@ -53,7 +53,7 @@ class Lease:
 
 
 @attrs.frozen
-class Remembered:
+class CachedRun:
     """A run and a job as a transaction has left them."""
 
     run: Run
@@ -74,7 +74,7 @@ class Remembered:
         return (self.lease.session,)
 
 
-class Memory:
+class RowCache:
     """The runs that the transactions of one connection have written.
 
     It belongs to the connection: as long as that lives, the same server process answers, and has lost no commit of its
@@ -82,10 +82,10 @@ class Memory:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, Remembered] = {}
+        self._known: dict[str, CachedRun] = {}
         self._lacking = 0
 
-    def take(self, run: str, job: JobKey) -> Remembered | None:
+    def take(self, run: str, job: JobKey) -> CachedRun | None:
         """Return the entry for a run and job, and remove it."""
         known = self._known.pop(run, None)
         return known if known is not None and known.job.key == job else None
@@ -129,7 +129,7 @@ class Memory:
             for run in runs:
                 self._known.pop(run, None)
 
-    def keep(self, known: Remembered) -> None:
+    def keep(self, known: CachedRun) -> None:
         """Add an entry, and evict the oldest one from a full cache."""
         self._known[known.run.key] = known
         if len(self._known) > KNOWN_MAX:

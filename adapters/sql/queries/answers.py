@@ -28,7 +28,6 @@ from holdfast.adapters.sql.statements import node_rows
 from holdfast.ports.errors import SchemaError, UnreadableRowError
 from holdfast.ports.pagination import ListPlace
 from holdfast.ports.persistence import (
-    ChildrenLeft,
     CompletedRow,
     CountAll,
     CountDeadLetters,
@@ -47,14 +46,15 @@ from holdfast.ports.persistence import (
     NodeRows,
     NodeRowsOf,
     NotesOf,
+    OrphanedChildren,
     OutputRows,
-    OwedJobs,
+    PendingDeliveries,
     PlansByFingerprint,
     Query,
     QueuedJobs,
     RunsByKey,
     SchemaVersion,
-    SinksWithNews,
+    SinksWithDueStreams,
     StoreCounts,
     StoreTime,
     StreamRows,
@@ -114,13 +114,13 @@ class Answers:
             LoadWork: self._load_work,
             OutputRows: self._output_rows,
             NodeRowsOf: self._node_rows_of,
-            OwedJobs: self._pending_deliveries,
-            ChildrenLeft: self._children_left,
+            PendingDeliveries: self._pending_deliveries,
+            OrphanedChildren: self._children_left,
             StoreTime: self._store_time,
             SchemaVersion: self._schema_version,
             CountAll: self._count_all,
             ListSinks: lambda link, query: list_sinks(link, self._dialect, query),
-            SinksWithNews: lambda link, query: sinks_with_due_streams(link, self._dialect, query),
+            SinksWithDueStreams: lambda link, query: sinks_with_due_streams(link, self._dialect, query),
             StreamRows: lambda link, query: stream_rows(link, self._dialect, query),
             ListDeadLetters: lambda link, query: list_dead_letters(link, self._dialect, query),
             CountDeadLetters: lambda link, query: count_dead_letters(link, self._dialect, query),
@@ -262,7 +262,7 @@ class Answers:
     def _node_rows_of(self, link: Link, query: NodeRowsOf) -> tuple[NodeRows, ...]:
         return tuple(map(rows.node_rows_from, self._query(link, node_rows("run = :run"), run=query.run)))
 
-    def _pending_deliveries(self, link: Link, query: OwedJobs) -> tuple[Job, ...]:
+    def _pending_deliveries(self, link: Link, query: PendingDeliveries) -> tuple[Job, ...]:
         after = query.after or JobKey("", 0)
         sql = (
             f"SELECT {', '.join(rows.JOB)} FROM holdfast_jobs WHERE state = 'pending_delivery' "
@@ -271,7 +271,7 @@ class Answers:
         found = self._query(link, sql, run=after.run, number=after.number, limit=query.limit)
         return tuple(map(rows.job_from, found))
 
-    def _children_left(self, link: Link, query: ChildrenLeft) -> tuple[Run, ...]:
+    def _children_left(self, link: Link, query: OrphanedChildren) -> tuple[Run, ...]:
         # The ids of a run's jobs are a range: its key, a dot, a number. In ASCII a slash follows the dot.
         runs = sorted({*askable(query.runs)})
         if not runs:

@@ -18,9 +18,9 @@ from holdfast.ports.queries.audit import (
     BlobsOf,
     BlobUse,
     HistoriesOf,
-    KinOf,
     LiveSessions,
-    RowsOfNothing,
+    OrphanedRows,
+    RelatedRuns,
     SlotsOver,
     SlotsOverLimit,
     StreamPlace,
@@ -64,8 +64,8 @@ def inspecting_answers(dialect: Dialect) -> Mapping[type, Callable[[Link, Any], 
         WholeRuns: _whole_runs,
         UnreadableRows: _unreadable,
         HistoriesOf: _histories,
-        KinOf: _related_runs,
-        RowsOfNothing: _rows_of_nothing,
+        RelatedRuns: _related_runs,
+        OrphanedRows: _rows_of_nothing,
         SlotsOverLimit: _slots_over,
         LiveSessions: _live_sessions,
         StreamPlaces: _stream_places,
@@ -127,7 +127,7 @@ def _histories(dialect: Dialect, link: Link, query: HistoriesOf) -> tuple[Histor
     return tuple(map(rows.history_from, link.query(dialect.bound(sql), parameters))) if runs else ()
 
 
-def _related_runs(dialect: Dialect, link: Link, query: KinOf) -> tuple[str, ...]:
+def _related_runs(dialect: Dialect, link: Link, query: RelatedRuns) -> tuple[str, ...]:
     wanted = sorted((*name, parent) for name, parent in set(query.wanted) if all(map(is_askable, name)))
     names = dialect.table_of("names", "n", dict.fromkeys(_NAME, "text"))
     sql = (
@@ -140,7 +140,7 @@ def _related_runs(dialect: Dialect, link: Link, query: KinOf) -> tuple[str, ...]
     return tuple(cast("str", key) for (key,) in found)
 
 
-def _rows_of_nothing(dialect: Dialect, link: Link, query: RowsOfNothing) -> tuple[tuple[str, str], ...]:
+def _rows_of_nothing(dialect: Dialect, link: Link, query: OrphanedRows) -> tuple[tuple[str, str], ...]:
     # The range is repeated, so that no plan reads the runs of other pages.
     parts = " UNION ALL ".join(
         f"SELECT DISTINCT t.run AS run, '{name}' AS name FROM holdfast_{name} AS t "
@@ -156,14 +156,14 @@ def _rows_of_nothing(dialect: Dialect, link: Link, query: RowsOfNothing) -> tupl
 def _slots_over(dialect: Dialect, link: Link, query: SlotsOverLimit) -> tuple[SlotsOver, ...]:
     if query.waiting is Waiting.RUNS:
         # The index includes runs that were paused before admission, which hold no slot.
-        of_whom = (
+        source = (
             f"holdfast_runs WHERE status NOT IN {NOT_UNDER_WAY} AND concurrency_key IS NOT NULL "
             "AND last_job > 0"
         )
     else:
-        of_whom = "holdfast_jobs WHERE state IN ('queued', 'leased') AND concurrency_key IS NOT NULL"
+        source = "holdfast_jobs WHERE state IN ('queued', 'leased') AND concurrency_key IS NOT NULL"
     sql = (
-        f"SELECT namespace, concurrency_key, count(*), max(coalesce(concurrency_limit, 0)) FROM {of_whom} "
+        f"SELECT namespace, concurrency_key, count(*), max(coalesce(concurrency_limit, 0)) FROM {source} "
         "GROUP BY namespace, concurrency_key HAVING count(*) > max(coalesce(concurrency_limit, 0)) "
         "ORDER BY namespace, concurrency_key LIMIT :limit"
     )

@@ -13,7 +13,7 @@ from holdfast.ports.persistence import (
     DeadLetter,
     ListDeadLetters,
     ListSinks,
-    SinksWithNews,
+    SinksWithDueStreams,
     StreamRows,
 )
 from holdfast.ports.records import HistoryRow, Sink
@@ -30,7 +30,7 @@ def list_sinks(link: Link, dialect: Dialect, query: ListSinks) -> tuple[Sink, ..
     return tuple(map(rows.sink_from, found))
 
 
-def sinks_with_due_streams(link: Link, dialect: Dialect, query: SinksWithNews) -> tuple[str, ...]:
+def sinks_with_due_streams(link: Link, dialect: Dialect, query: SinksWithDueStreams) -> tuple[str, ...]:
     """Return the names of the sinks with due streams. Costs one index lookup per sink."""
     names = askable(query.names)
     if not names or not is_askable(query.namespace):

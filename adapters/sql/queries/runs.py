@@ -40,7 +40,7 @@ _OLDER: Final = (
 )
 
 
-class Question(NamedTuple):
+class SqlQuery(NamedTuple):
     """A statement and its parameters by name."""
 
     sql: str
@@ -71,7 +71,7 @@ def annotation_text_rows(annotation: Annotation, net: NetChanges) -> Iterator[Ro
         yield annotation_pair(annotation.namespace, annotation.name, text), annotation.run
 
 
-def runs_listed(query: ListRuns) -> Question | None:
+def runs_listed(query: ListRuns) -> SqlQuery | None:
     """Return the statement for a page of runs; None if no run can match."""
     which = query.which
     if not _is_askable(which):
@@ -89,13 +89,13 @@ def runs_listed(query: ListRuns) -> Question | None:
         for of_status in _by_status(which)
     ]
     if len(branches) == 1:
-        return Question(branches[0], parameters)
+        return SqlQuery(branches[0], parameters)
     merged = " UNION ALL ".join(f"SELECT * FROM ({sql}) AS b{number}" for number, sql in enumerate(branches))
     order = f"ORDER BY r.created_at{direction}, r.key{direction} LIMIT :limit"
-    return Question(f"SELECT {columns} FROM ({merged}) AS r {order}", parameters)
+    return SqlQuery(f"SELECT {columns} FROM ({merged}) AS r {order}", parameters)
 
 
-def runs_counted(which: RunFilter) -> Question | None:
+def runs_counted(which: RunFilter) -> SqlQuery | None:
     """Return the statement that counts runs by status; None if no run can match."""
     if not _is_askable(which):
         return None
@@ -113,7 +113,7 @@ def runs_counted(which: RunFilter) -> Question | None:
             f"SELECT c.status, CAST(sum(c.n) AS bigint) FROM ({sql.replace('count(*)', 'count(*) AS n')} "
             f"UNION ALL {older}) AS c GROUP BY c.status HAVING sum(c.n) > 0"
         )
-    return Question(sql, _parameters(which, low, high))
+    return SqlQuery(sql, _parameters(which, low, high))
 
 
 def _bounds(query: ListRuns) -> tuple[ListPlace | None, ListPlace | None]:

@@ -60,8 +60,8 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 def sqlite_path(url: str) -> str:
     """Return the file in a URL: `sqlite:///relative.db` or `sqlite:////absolute.db`. ValueError for any other."""
-    rest = url.partition("://")[2]
-    path = unquote(re.split("[?#]", rest)[0], errors="surrogateescape")
+    remainder = url.partition("://")[2]
+    path = unquote(re.split("[?#]", remainder)[0], errors="surrogateescape")
     if not path.startswith("/") or path in {"/", "/:memory:"}:
         raise ValueError(
             f"{shown_url(url)!r} names no file: use sqlite:///relative.db or sqlite:////absolute.db"
@@ -72,7 +72,7 @@ def sqlite_path(url: str) -> str:
         path.encode(errors="surrogateescape")
     except UnicodeEncodeError:
         raise ValueError("the file's name has half of a surrogate pair, which no file's name has") from None
-    if "?" in rest or "#" in rest:
+    if "?" in remainder or "#" in remainder:
         raise ValueError("a SQLite URL has no parameters; a ? or # in a file's name is written %3F or %23")
     return path[1:]
 

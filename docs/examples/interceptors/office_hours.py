@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from holdfast.kernel.commands import RunCreate
-from holdfast.plugins import Batch
+from holdfast.plugins import CommandBatch
 from holdfast.ports.errors import CommandError
 from holdfast.ports.records import attribute_texts
 
@@ -25,7 +25,7 @@ class OfficeHours:
         self._now = now
 
     @contextmanager
-    def dispatch(self, batch: Batch) -> Generator[None]:
+    def dispatch(self, batch: CommandBatch) -> Generator[None]:
         """Refuse single commands; the others of the batch are carried out."""
         for command in batch.commands:
             if not isinstance(command, RunCreate):

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import attrs
 
-from holdfast import NotYet, Pipeline, StageContext, Suspended, stage, suspend
+from holdfast import NotReady, Pipeline, StageContext, Suspended, stage, suspend
 from holdfast.testing import Effects
 
 
@@ -51,7 +51,7 @@ def send(ctx: StageContext, invoice: int) -> Suspended[int, int]:
 
 
 @send.check
-def sent(ctx: StageContext, invoice: int) -> int | NotYet:
+def sent(ctx: StageContext, invoice: int) -> int | NotReady:
     return invoice
 
 

@@ -3,9 +3,9 @@
 import ast
 from collections.abc import Iterable, Iterator
 
-from holdfast.hosts.devtools.lint.hits import Hit, written
+from holdfast.hosts.devtools.lint.hits import NodeFinding, written
 from holdfast.hosts.devtools.lint.modules import Definition, Module
-from holdfast.hosts.devtools.lint.name_resolution import Kind, Origins
+from holdfast.hosts.devtools.lint.name_resolution import FunctionRole, Origins
 from holdfast.hosts.devtools.lint.program import Program
 from holdfast.hosts.devtools.lint.rules import UNREGISTERED
 from holdfast.hosts.devtools.lint.scopes import nodes_of
@@ -13,7 +13,7 @@ from holdfast.hosts.devtools.lint.scopes import nodes_of
 _ENGINES = frozenset({"holdfast.Engine.open", "holdfast.Engine.on"})
 
 
-class Children:
+class UnregisteredChildRule:
     """The check for unregistered children. It works only if all engines list their workflows in a literal."""
 
     def __init__(self, program: Program, origins: Origins) -> None:
@@ -37,7 +37,7 @@ class Children:
                     found |= listed
         return frozenset(found) if engines else None
 
-    def check(self, workflow: Definition, registered: frozenset[str]) -> Iterator[Hit]:
+    def check(self, workflow: Definition, registered: frozenset[str]) -> Iterator[NodeFinding]:
         """Yield calls of unregistered children. Unregistered parents are skipped: another program runs them."""
         module = workflow.module
         if workflow.origin not in registered or isinstance(workflow.node, ast.ClassDef):
@@ -48,7 +48,7 @@ class Children:
                 continue
             child = self._workflow(self._origins.of(node.func, module, scope))
             if child is not None and child.origin not in registered:
-                yield Hit(
+                yield NodeFinding(
                     node,
                     UNREGISTERED,
                     f"{written(node.func)}() is a run of a workflow that no engine here has",
@@ -69,5 +69,5 @@ class Children:
 
     def _workflow(self, origin: str | None) -> Definition | None:
         found = None if origin is None else self._program.definition(origin)
-        is_workflow = found is not None and self._origins.kind(found) is Kind.WORKFLOW
+        is_workflow = found is not None and self._origins.kind(found) is FunctionRole.WORKFLOW
         return found if is_workflow else None

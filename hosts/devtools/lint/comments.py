@@ -20,7 +20,7 @@ _OURS: Final = re.compile(r"HF[0-9]+")
 
 
 @attrs.frozen
-class Quiet:
+class Suppression:
     """The effect of one suppression comment."""
 
     codes: frozenset[str] | None
@@ -29,7 +29,7 @@ class Quiet:
     """Codes in the comment that do not exist, each with its column."""
 
 
-def read_comments(source: bytes) -> Mapping[int, Quiet]:
+def read_suppressions(source: bytes) -> Mapping[int, Suppression]:
     """Return the suppressions of a file, by line."""
     if b"noqa" not in source.lower():
         return {}
@@ -41,7 +41,7 @@ def read_comments(source: bytes) -> Mapping[int, Quiet]:
     }
 
 
-def is_quiet(finding: Finding, quiet: Mapping[int, Quiet]) -> bool:
+def is_suppressed(finding: Finding, quiet: Mapping[int, Suppression]) -> bool:
     """Return whether a comment suppresses a finding. Findings about unknown codes can't be suppressed."""
     if finding.code == UNKNOWN_CODE or not quiet:
         return False
@@ -49,7 +49,7 @@ def is_quiet(finding: Finding, quiet: Mapping[int, Quiet]) -> bool:
     return any(one and (one.codes is None or finding.code in one.codes) for one in lines)
 
 
-def unknown_codes(path: str, quiet: Mapping[int, Quiet]) -> Iterator[Finding]:
+def unknown_codes(path: str, quiet: Mapping[int, Suppression]) -> Iterator[Finding]:
     """Yield a finding for each code of the linter in a comment that does not exist."""
     for line, one in quiet.items():
         for column, code in one.unknown:
@@ -63,16 +63,16 @@ def unknown_codes(path: str, quiet: Mapping[int, Quiet]) -> Iterator[Finding]:
             )
 
 
-def _quiet(found: re.Match[str], column: int) -> Quiet | None:
+def _quiet(found: re.Match[str], column: int) -> Suppression | None:
     if found["list"] is None:
         # Like other linters, read a colon without codes as "all".
-        return Quiet(None)
+        return Suppression(None)
     named = [(column + one.start() + 1, one[0].upper()) for one in _named(found)]
     ours = [(at, code) for at, code in named if found["ours"] or _OURS.fullmatch(code)]
     if not ours:
         return None
     unknown = tuple((at, code) for at, code in ours if code not in RULES)
-    return Quiet(frozenset(code for _, code in ours), unknown)
+    return Suppression(frozenset(code for _, code in ours), unknown)
 
 
 def _named(found: re.Match[str]) -> Iterator[re.Match[str]]:

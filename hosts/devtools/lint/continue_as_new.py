@@ -3,16 +3,16 @@
 import ast
 from collections.abc import Iterator
 
-from holdfast.hosts.devtools.lint.hits import Hit, written
+from holdfast.hosts.devtools.lint.hits import NodeFinding, written
 from holdfast.hosts.devtools.lint.modules import Definition
-from holdfast.hosts.devtools.lint.name_resolution import Kind, Origins
+from holdfast.hosts.devtools.lint.name_resolution import FunctionRole, Origins
 from holdfast.hosts.devtools.lint.rules import TOO_EARLY
 from holdfast.hosts.devtools.lint.scopes import nodes_of
 
 _WHY = "is read before updates that are being carried out have ended: what they change of it is lost"
 
 
-def check_continuing(definition: Definition, origins: Origins) -> Iterator[Hit]:
+def check_continuing(definition: Definition, origins: Origins) -> Iterator[NodeFinding]:
     """Yield attributes of an exposed object that are passed to `continue_as_new` outside a lambda."""
     assert not isinstance(definition.node, ast.ClassDef)
     look = _Look(definition, origins)
@@ -30,7 +30,7 @@ def check_continuing(definition: Definition, origins: Origins) -> Iterator[Hit]:
                     and isinstance(node.value, ast.Name)
                     and node.value.id in exposed
                 ):
-                    yield Hit(node, TOO_EARLY, f"`{written(node)}` {_WHY}", call.end_lineno)
+                    yield NodeFinding(node, TOO_EARLY, f"`{written(node)}` {_WHY}", call.end_lineno)
 
 
 class _Look:
@@ -69,6 +69,8 @@ class _Look:
             if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
         )
         return any(
-            one is not None and self._origins.kind(one) is Kind.MESSAGE and not self._origins.only_looks(one)
+            one is not None
+            and self._origins.kind(one) is FunctionRole.MESSAGE
+            and not self._origins.is_read_only(one)
             for one in methods
         )

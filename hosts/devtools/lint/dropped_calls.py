@@ -4,9 +4,9 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from holdfast.hosts.devtools.lint.hits import Hit, Place, written
+from holdfast.hosts.devtools.lint.hits import CodeLocation, NodeFinding, written
 from holdfast.hosts.devtools.lint.modules import Definition, Module
-from holdfast.hosts.devtools.lint.name_resolution import Kind, Origins
+from holdfast.hosts.devtools.lint.name_resolution import FunctionRole, Origins
 from holdfast.hosts.devtools.lint.rules import DROPPED_CALL, DROPPED_TASK, UNAWAITED
 from holdfast.hosts.devtools.lint.scopes import Imported, nodes_of, statements_of
 
@@ -30,13 +30,13 @@ _TASKS: Final = frozenset(
 _RAISES: Final = frozenset({"raises", "warns", "assertRaises", "assertWarns", "assertRaisesRegex"})
 
 
-class Dropping:
+class UnusedResultRule:
     """The check for unused results."""
 
     def __init__(self, origins: Origins) -> None:
         self._origins = origins
 
-    def check(self, node: ast.AST, place: Place, read: frozenset[str]) -> Iterator[Hit]:
+    def check(self, node: ast.AST, place: CodeLocation, read: frozenset[str]) -> Iterator[NodeFinding]:
         """Yield the unused results in a statement of a workflow. `read` are all names that the function reads."""
         match node:
             case ast.Expr(value=value):
@@ -49,7 +49,7 @@ class Dropping:
 
     def check_module(
         self, module: Module, seen: Sequence[Definition], words: frozenset[str]
-    ) -> Iterator[Hit]:
+    ) -> Iterator[NodeFinding]:
         """Yield the unused results in a module, outside the functions that were checked as code of workflows.
 
         `words` are the names of workflows, steps and channels; other calls are skipped.
@@ -66,13 +66,13 @@ class Dropping:
             for one in ast.walk(definition.node)
             if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
         }
-        yield from self._check_body(module.tree.body, Place(module, module.scope))
+        yield from self._check_body(module.tree.body, CodeLocation(module, module.scope))
         for definition in module.definitions.values():
             node = definition.node
             if not isinstance(node, ast.ClassDef) and node not in inside and _may_drop(node.body, known):
-                yield from self._check_body(node.body, Place(module, module.scope_within(definition)))
+                yield from self._check_body(node.body, CodeLocation(module, module.scope_within(definition)))
 
-    def _check_body(self, body: Sequence[ast.stmt], place: Place) -> Iterator[Hit]:
+    def _check_body(self, body: Sequence[ast.stmt], place: CodeLocation) -> Iterator[NodeFinding]:
         expected = {
             id(one)
             for node in statements_of(body)
@@ -83,26 +83,28 @@ class Dropping:
             if isinstance(node, ast.Expr) and id(node) not in expected:
                 yield from self._dropped(node.value, place, node.end_lineno, is_workflow=False)
 
-    def _dropped(self, value: ast.expr, place: Place, end: int | None, *, is_workflow: bool) -> Iterator[Hit]:
+    def _dropped(
+        self, value: ast.expr, place: CodeLocation, end: int | None, *, is_workflow: bool
+    ) -> Iterator[NodeFinding]:
         for call in _calls(value):
             origin = self._origins.of(call.func, place.module, place.scope)
             if origin is None:
                 continue
             name = written(call.func)
             kind, definition = self._origins.called(origin)
-            if kind is Kind.WORKFLOW:
+            if kind is FunctionRole.WORKFLOW:
                 text = f"`{name}(...)` only says what to run, and is dropped: nothing runs"
-                yield Hit(call, DROPPED_CALL, text, end)
+                yield NodeFinding(call, DROPPED_CALL, text, end)
             elif origin == "holdfast.Channel()":
                 text = f"`{name}(...)` only says what to send, and is dropped: nothing is sent"
-                yield Hit(call, DROPPED_CALL, text, end)
-            elif kind is Kind.STEP:
-                yield Hit(call, UNAWAITED, f"step `{name}(...)` is not awaited, and is not done", end)
+                yield NodeFinding(call, DROPPED_CALL, text, end)
+            elif kind is FunctionRole.STEP:
+                yield NodeFinding(call, UNAWAITED, f"step `{name}(...)` is not awaited, and is not done", end)
             elif is_workflow and (origin in _AWAITED or _is_coroutine(definition)):
-                yield Hit(call, UNAWAITED, f"`{name}(...)` is not awaited, and is not done", end)
+                yield NodeFinding(call, UNAWAITED, f"`{name}(...)` is not awaited, and is not done", end)
             elif is_workflow and origin in _TASKS:
                 text = f"what `{name}(...)` gives is dropped: nobody hears of its error, and it ends with the workflow"
-                yield Hit(call, DROPPED_TASK, text, end)
+                yield NodeFinding(call, DROPPED_TASK, text, end)
 
 
 def names_read(node: ast.AST) -> frozenset[str]:

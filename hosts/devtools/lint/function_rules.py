@@ -4,13 +4,13 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from holdfast.hosts.devtools.lint.continue_as_new import check_continuing
-from holdfast.hosts.devtools.lint.dropped_calls import Dropping, names_read
-from holdfast.hosts.devtools.lint.hits import Hit, Place, written
-from holdfast.hosts.devtools.lint.known_names import Why, why_not_call, why_not_mention
-from holdfast.hosts.devtools.lint.module_state import Sharing
+from holdfast.hosts.devtools.lint.dropped_calls import UnusedResultRule, names_read
+from holdfast.hosts.devtools.lint.hits import CodeLocation, NodeFinding, written
+from holdfast.hosts.devtools.lint.known_names import NameProblem, why_not_call, why_not_mention
+from holdfast.hosts.devtools.lint.module_state import ModuleStateRule
 from holdfast.hosts.devtools.lint.modules import Definition
-from holdfast.hosts.devtools.lint.name_resolution import Kind, Origins
-from holdfast.hosts.devtools.lint.query_purity import check_looking
+from holdfast.hosts.devtools.lint.name_resolution import FunctionRole, Origins
+from holdfast.hosts.devtools.lint.query_purity import check_read_only
 from holdfast.hosts.devtools.lint.rules import THREADS
 from holdfast.hosts.devtools.lint.scopes import (
     Annotated,
@@ -20,7 +20,7 @@ from holdfast.hosts.devtools.lint.scopes import (
     scope_of_comprehension,
     scope_of_function,
 )
-from holdfast.hosts.devtools.lint.set_order import Orders
+from holdfast.hosts.devtools.lint.set_order import SetOrderRule
 from holdfast.hosts.devtools.lint.swallowed_cancellation import check_swallowing, names_cancelled
 
 _MADE_BY = ("__init__", "__new__", "__post_init__", "__attrs_post_init__", "model_post_init")
@@ -28,27 +28,29 @@ _FACTORIES = frozenset({"default_factory", "factory"})
 _RECORDED = frozenset({"holdfast.side_effect"})
 
 
-class Bodies:
+class FunctionChecker:
     """The checks of a function's body, shared by all functions of a program."""
 
     def __init__(self, origins: Origins) -> None:
         self.origins = origins
-        self.dropping = Dropping(origins)
-        self._orders = Orders(origins)
-        self._sharing = Sharing(origins)
+        self.dropping = UnusedResultRule(origins)
+        self._orders = SetOrderRule(origins)
+        self._sharing = ModuleStateRule(origins)
 
-    def check(self, definition: Definition) -> tuple[list[Hit], list[Definition]]:
+    def check(self, definition: Definition) -> tuple[list[NodeFinding], list[Definition]]:
         """Return the findings in a function, and the functions of the program that it uses."""
-        look = _Look(self, definition)
+        look = _FunctionVisitor(self, definition)
         scope = definition.module.scope_within(definition)
         for statement in definition.node.body:
             look.visit(statement, scope)
-        if self.origins.only_looks(definition):
-            look.hits += check_looking(definition)
+        if self.origins.is_read_only(definition):
+            look.hits += check_read_only(definition)
         look.hits += check_continuing(definition, self.origins)
         return look.hits, look.used
 
-    def check_node(self, node: ast.AST, place: Place, look: "_Look") -> Iterator[Hit]:
+    def check_node(
+        self, node: ast.AST, place: CodeLocation, look: "_FunctionVisitor"
+    ) -> Iterator[NodeFinding]:
         """Yield the findings of the rules that check single nodes."""
         yield from self._orders.check(node, place)
         yield from self._sharing.check(node, place)
@@ -56,11 +58,11 @@ class Bodies:
         yield from check_swallowing(node, place, self.origins, look.cancelled)
 
 
-class _Look:
+class _FunctionVisitor:
     """The check of one function with the functions inside it."""
 
-    def __init__(self, bodies: Bodies, definition: Definition) -> None:
-        self.hits: list[Hit] = []
+    def __init__(self, bodies: FunctionChecker, definition: Definition) -> None:
+        self.hits: list[NodeFinding] = []
         self.used: list[Definition] = []
         self.read = names_read(definition.node)
         self.cancelled = names_cancelled(definition.node.body)
@@ -71,7 +73,7 @@ class _Look:
 
     def visit(self, node: ast.AST, scope: Scope) -> None:
         """Check a node and its children."""
-        place = Place(self._module, scope)
+        place = CodeLocation(self._module, scope)
         self.hits += self._bodies.check_node(node, place, self)
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
@@ -104,10 +106,10 @@ class _Look:
         self._visit_all(node.decorator_list, scope)
         qualname = f"{scope.prefix}{node.name}"
         here = Definition(self._module, node, qualname, scope)
-        if self._origins.kind(here) in {Kind.OTHER, Kind.MESSAGE}:
+        if self._origins.kind(here) in {FunctionRole.OTHER, FunctionRole.MESSAGE}:
             self._visit_all(node.body, scope_of_function(node, scope, qualname=qualname))
 
-    def _visit_mention(self, node: ast.Name | ast.Attribute, place: Place) -> None:
+    def _visit_mention(self, node: ast.Name | ast.Attribute, place: CodeLocation) -> None:
         origin = self._origins.of(node, place.module, place.scope)
         why = None if origin is None else why_not_mention(origin)
         if origin is not None and why is not None and not self._is_alias(node, place.scope):
@@ -118,7 +120,7 @@ class _Look:
         if isinstance(node, ast.Attribute):
             self.visit(node.value, place.scope)
 
-    def _visit_call(self, node: ast.Call, place: Place) -> None:
+    def _visit_call(self, node: ast.Call, place: CodeLocation) -> None:
         origin = self._origins.of(node.func, place.module, place.scope)
         if origin in _RECORDED:
             return  # side_effect() calls its argument once and records the result
@@ -134,10 +136,10 @@ class _Look:
             self._make(origin, node)
         self._visit_all(ast.iter_child_nodes(node), place.scope)
 
-    def _hit(self, node: ast.expr, text: str, origin: str, why: Why) -> None:
+    def _hit(self, node: ast.expr, text: str, origin: str, why: NameProblem) -> None:
         plain = origin.removeprefix("builtins.").replace("()", "")
         known = "" if plain.endswith(text) and plain.count(".") <= text.count(".") + 1 else f" ({plain})"
-        self.hits.append(Hit(node, why.code, f"`{text}`{known} {why.text}"))
+        self.hits.append(NodeFinding(node, why.code, f"`{text}`{known} {why.text}"))
 
     def _use(self, origin: str) -> None:
         """Add a function of the program to `used`. Functions inside the present one are checked with it anyway."""
@@ -147,7 +149,7 @@ class _Look:
         is_inside = found.module is self._module and found.qualname.startswith(
             f"{self._definition.qualname}.<locals>."
         )
-        if not is_inside and self._origins.kind(found) in {Kind.OTHER, Kind.MESSAGE}:
+        if not is_inside and self._origins.kind(found) in {FunctionRole.OTHER, FunctionRole.MESSAGE}:
             self.used.append(found)
 
     def _make(self, origin: str, call: ast.Call) -> None:
@@ -170,7 +172,7 @@ class _Look:
         """Check the default factory of a field that a call leaves out."""
         if not isinstance(field.value, ast.Call):
             return
-        place = Place(made.module, made.scope)
+        place = CodeLocation(made.module, made.scope)
         for keyword in field.value.keywords:
             if keyword.arg in _FACTORIES:
                 factory = keyword.value
@@ -181,7 +183,7 @@ class _Look:
                 if why is not None:
                     by = f"makes `{written(field.target)}` by `{written(inner)}`, which {why.text}"
                     text = f"`{written(call.func)}(...)` {by}"
-                    self.hits.append(Hit(call, why.code, text))
+                    self.hits.append(NodeFinding(call, why.code, text))
 
     @staticmethod
     def _is_alias(node: ast.expr, scope: Scope) -> bool:
@@ -199,7 +201,7 @@ class _Look:
     def _is_of_local(node: ast.expr, origin: str, scope: Scope) -> bool:
         """Return whether this belongs to a local object, whose creation was already a finding."""
         if isinstance(node, ast.Name):
-            return _Look._is_alias(node, scope)
+            return _FunctionVisitor._is_alias(node, scope)
         if "()" not in origin or origin.startswith("pathlib."):
             return False
         while isinstance(node, ast.Attribute | ast.Call | ast.Subscript):

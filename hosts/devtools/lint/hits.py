@@ -11,7 +11,7 @@ from holdfast.hosts.devtools.lint.scopes import Scope
 
 
 @attrs.frozen(eq=False)
-class Hit:
+class NodeFinding:
     """A finding at a node."""
 
     node: ast.expr | ast.stmt | ast.excepthandler
@@ -25,14 +25,14 @@ class Hit:
 
 
 @attrs.frozen(eq=False)
-class Place:
+class CodeLocation:
     """The module and the scope of an expression."""
 
     module: Module
     scope: Scope
 
 
-Found: TypeAlias = Callable[[Hit], None]
+Found: TypeAlias = Callable[[NodeFinding], None]
 
 
 def written(node: ast.AST) -> str:

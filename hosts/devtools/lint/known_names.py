@@ -26,7 +26,7 @@ _LOOPS: Final = ("asyncio.get_running_loop()", "asyncio.get_event_loop()", "asyn
 
 
 @attrs.frozen
-class Why:
+class NameProblem:
     """Why workflows must not use a name: the code of the finding, and the text after the name."""
 
     code: str
@@ -46,19 +46,23 @@ def _of_loops(names: str) -> tuple[str, ...]:
     return tuple(name for loop in _LOOPS for name in _all(loop, names))
 
 
-_CLOCK: Final = Why(CLOCK, "reads this machine's clock, and reads another time in a replay")
-_BLOCKING: Final = Why(BLOCKING_SLEEP, "stops all that this worker runs, and begins anew in a replay")
-_CHANCE: Final = Why(CHANCE, "draws something else in a replay")
-_ENVIRONMENT: Final = Why(ENVIRONMENT, "may say something else where the run is replayed")
-_OUTSIDE: Final = Why(OUTSIDE, "reaches the world outside of the run, and does so again in each replay")
-_THREADS: Final = Why(THREADS, "leaves the run's own event loop, where nothing has an order to repeat")
-_EXITS: Final = Why(EXITS, "ends the process in which many runs live")
-_ADDRESSES: Final = Why(ADDRESSES, "gives something else in every process")
-_PRINTS: Final = Why(PRINTS, "writes again in each replay")
-_SHARED: Final = Why(SHARED, "is made once, and shared by all runs in this process")
+_CLOCK: Final = NameProblem(CLOCK, "reads this machine's clock, and reads another time in a replay")
+_BLOCKING: Final = NameProblem(BLOCKING_SLEEP, "stops all that this worker runs, and begins anew in a replay")
+_CHANCE: Final = NameProblem(CHANCE, "draws something else in a replay")
+_ENVIRONMENT: Final = NameProblem(ENVIRONMENT, "may say something else where the run is replayed")
+_OUTSIDE: Final = NameProblem(
+    OUTSIDE, "reaches the world outside of the run, and does so again in each replay"
+)
+_THREADS: Final = NameProblem(
+    THREADS, "leaves the run's own event loop, where nothing has an order to repeat"
+)
+_EXITS: Final = NameProblem(EXITS, "ends the process in which many runs live")
+_ADDRESSES: Final = NameProblem(ADDRESSES, "gives something else in every process")
+_PRINTS: Final = NameProblem(PRINTS, "writes again in each replay")
+_SHARED: Final = NameProblem(SHARED, "is made once, and shared by all runs in this process")
 
 # Even a mention of these names is a finding: other code may call what it is handed.
-_NAMES: Final[Mapping[str, Why]] = {
+_NAMES: Final[Mapping[str, NameProblem]] = {
     name: why
     for why, names in (
         (
@@ -178,7 +182,7 @@ _NAMES: Final[Mapping[str, Why]] = {
 }
 
 # Only calls into these modules are findings: annotations and handlers may mention their classes.
-_MODULES: Final[Mapping[str, Why]] = {
+_MODULES: Final[Mapping[str, NameProblem]] = {
     module: why
     for why, modules in (
         (_CHANCE, "random secrets numpy.random faker"),
@@ -242,14 +246,14 @@ _SHARED_WHEN_GLOBAL: Final = frozenset(
 )
 
 
-def why_not_mention(name: str) -> Why | None:
+def why_not_mention(name: str) -> NameProblem | None:
     """Return why a workflow may not even mention a name; None if it may."""
     if name.startswith("asyncio.events."):
         name = "asyncio." + name.removeprefix("asyncio.events.")
     return _NAMES.get(name)
 
 
-def why_not_call(name: str, arguments: int) -> Why | None:
+def why_not_call(name: str, arguments: int) -> NameProblem | None:
     """Return why a workflow may not call a name with this number of arguments; None if it may."""
     if name in _OF_NOW:
         return _CLOCK if arguments < (2 if name == "time.strftime" else 1) else None
@@ -268,7 +272,7 @@ def why_not_call(name: str, arguments: int) -> Why | None:
     return next((why for module, why in _MODULES.items() if name.startswith(f"{module}.")), None)
 
 
-def why_not_share(name: str) -> Why | None:
+def why_not_share(name: str) -> NameProblem | None:
     """Return why a workflow may not use a module-level object; None if it may."""
     return _SHARED if name in _SHARED_WHEN_GLOBAL else None
 

@@ -8,14 +8,14 @@ from typing import Final
 
 import attrs
 
-from holdfast.hosts.devtools.lint.children import Children
-from holdfast.hosts.devtools.lint.comments import is_quiet, unknown_codes
+from holdfast.hosts.devtools.lint.children import UnregisteredChildRule
+from holdfast.hosts.devtools.lint.comments import is_suppressed, unknown_codes
 from holdfast.hosts.devtools.lint.files import find_files
 from holdfast.hosts.devtools.lint.findings import Finding, Report, Unreadable
-from holdfast.hosts.devtools.lint.function_rules import Bodies
-from holdfast.hosts.devtools.lint.hits import Hit
+from holdfast.hosts.devtools.lint.function_rules import FunctionChecker
+from holdfast.hosts.devtools.lint.hits import NodeFinding
 from holdfast.hosts.devtools.lint.modules import Definition, Module
-from holdfast.hosts.devtools.lint.name_resolution import Kind, Origins
+from holdfast.hosts.devtools.lint.name_resolution import FunctionRole, Origins
 from holdfast.hosts.devtools.lint.program import Program
 
 _FIRST: Final = re.compile(rb"\b(?:workflow|step|Channel)\b|@\s*(?:[\w.]+\.)?(?:query|update)\b")
@@ -51,7 +51,7 @@ class _Linter:
         self._program = program
         self._ignored = ignored
         self._origins = Origins(program)
-        self._bodies = Bodies(self._origins)
+        self._bodies = FunctionChecker(self._origins)
         self._found: dict[tuple[str, int, int, str], Finding] = {}
 
     def run(self) -> Report:
@@ -64,14 +64,14 @@ class _Linter:
             with self._guard(module):
                 for hit in self._bodies.dropping.check_module(module, mine, words):
                     self._note(hit, module, "", "")
-            for finding in unknown_codes(module.shown, module.quiet):
+            for finding in unknown_codes(module.shown, module.suppressions):
                 self._keep(finding)
         return Report(
             findings=tuple(sorted(one for one in self._found.values() if not one.is_warning)),
             warnings=tuple(sorted(one for one in self._found.values() if one.is_warning)),
             unreadable=tuple(sorted(self._program.unreadable.values())),
             files=len(self._program.files),
-            workflows=sum(1 for one in roots if self._origins.kind(one) is not Kind.MESSAGE),
+            workflows=sum(1 for one in roots if self._origins.kind(one) is not FunctionRole.MESSAGE),
             functions=len(seen),
         )
 
@@ -104,7 +104,7 @@ class _Linter:
                 continue
             with self._guard(module):
                 for definition in module.definitions.values():
-                    if self._origins.kind(definition) in {Kind.WORKFLOW, Kind.STEP}:
+                    if self._origins.kind(definition) in {FunctionRole.WORKFLOW, FunctionRole.STEP}:
                         yield definition.qualname.rpartition(".")[2]
                 for name in module.scope.names:
                     origin = self._origins.of_name(name, module, module.scope)
@@ -115,7 +115,7 @@ class _Linter:
         """Yield the workflows of a module, and the queries and updates of its classes."""
         with self._guard(module):
             for definition in module.definitions.values():
-                if self._origins.kind(definition) in {Kind.WORKFLOW, Kind.MESSAGE}:
+                if self._origins.kind(definition) in {FunctionRole.WORKFLOW, FunctionRole.MESSAGE}:
                     yield definition
             for node in module.tree.body:
                 if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):
@@ -149,7 +149,7 @@ class _Linter:
 
     def _check_children(self, roots: Sequence[Definition]) -> None:
         """Check for children that no engine registers."""
-        children = Children(self._program, self._origins)
+        children = UnregisteredChildRule(self._program, self._origins)
         registered = children.registered(tuple(self._program.loaded()))
         for root in roots if registered else ():
             with self._guard(root.module):
@@ -158,7 +158,7 @@ class _Linter:
 
     # Findings -------------------------------------------------------------------------------------------------------
 
-    def _note(self, hit: Hit, module: Module, workflow: str, through: str) -> None:
+    def _note(self, hit: NodeFinding, module: Module, workflow: str, through: str) -> None:
         node = hit.node
         self._keep(
             Finding(
@@ -175,7 +175,9 @@ class _Linter:
         )
 
     def _keep(self, finding: Finding, module: Module | None = None) -> None:
-        if finding.code in self._ignored or (module is not None and is_quiet(finding, module.quiet)):
+        if finding.code in self._ignored or (
+            module is not None and is_suppressed(finding, module.suppressions)
+        ):
             return
         self._found.setdefault((finding.path, finding.line, finding.column, finding.code), finding)
 

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from holdfast.hosts.devtools.lint.hits import Hit, Place, written
+from holdfast.hosts.devtools.lint.hits import CodeLocation, NodeFinding, written
 from holdfast.hosts.devtools.lint.known_names import why_not_share, words
 from holdfast.hosts.devtools.lint.modules import Definition, Module
 from holdfast.hosts.devtools.lint.name_resolution import Origins
@@ -39,14 +39,14 @@ CHANGES: Final = frozenset(
 """Methods that change a container."""
 
 
-class Sharing:
+class ModuleStateRule:
     """The check for reads and writes of module state."""
 
     def __init__(self, origins: Origins) -> None:
         self._origins = origins
         self._changed: dict[str, Mapping[str, Definition]] = {}
 
-    def check(self, node: ast.AST, place: Place) -> Iterator[Hit]:
+    def check(self, node: ast.AST, place: CodeLocation) -> Iterator[NodeFinding]:
         """Yield the findings at a node. Its parents were checked before."""
         match node:
             case ast.Name(ctx=ast.Load()) | ast.Attribute(ctx=ast.Load()):
@@ -63,7 +63,7 @@ class Sharing:
             case _:
                 pass
 
-    def _read(self, node: ast.Name | ast.Attribute, place: Place) -> Iterator[Hit]:
+    def _read(self, node: ast.Name | ast.Attribute, place: CodeLocation) -> Iterator[NodeFinding]:
         where = self._at(node, place)
         if where is None:
             return
@@ -94,7 +94,7 @@ class Sharing:
         touched = {name for node in nodes_of(body) if (name := _changed_name(node))}
         if not touched & (module.scope.names.keys() | _names_global(definition)):
             return
-        place = Place(module, module.scope_within(definition))
+        place = CodeLocation(module, module.scope_within(definition))
         for node in nodes_of(body):
             name = _changed_name(node)
             if name is None or place.scope.where(name) is not module.scope:
@@ -110,10 +110,10 @@ class Sharing:
             ):
                 yield name
 
-    def _is_container(self, node: ast.expr, place: Place) -> bool:
+    def _is_container(self, node: ast.expr, place: CodeLocation) -> bool:
         return self._origins.of(node, place.module, place.scope) in _CONTAINERS
 
-    def _at(self, node: ast.expr, place: Place) -> tuple[Module, str] | None:
+    def _at(self, node: ast.expr, place: CodeLocation) -> tuple[Module, str] | None:
         """Return the module and the name of a module-level variable; None if the node is something else."""
         match node:
             case ast.Name(id=name):
@@ -123,8 +123,8 @@ class Sharing:
                 return self._variable(name, place.module, where)
             case ast.Attribute(value=value, attr=attr):
                 base = self._origins.of(value, place.module, place.scope)
-                module, rest = (None, "") if base is None else self._origins.program.split(base)
-                if module is None or rest or attr not in module.scope.names:
+                module, inner_name = (None, "") if base is None else self._origins.program.split(base)
+                if module is None or inner_name or attr not in module.scope.names:
                     return None
                 return self._variable(attr, module, module.scope)
             case _:
@@ -136,10 +136,10 @@ class Sharing:
             imported = next((one for one in where.names.get(name, ()) if isinstance(one, Imported)), None)
             if imported is None:
                 break
-            found, rest = self._origins.program.split(self._origins.program.imported(imported, module))
-            if found is None or not rest or "." in rest:
+            found, inner_name = self._origins.program.split(self._origins.program.imported(imported, module))
+            if found is None or not inner_name or "." in inner_name:
                 return None
-            module, name, where = found, rest, found.scope
+            module, name, where = found, inner_name, found.scope
         if not where.is_module or name not in where.names:
             return None
         definition = module.definitions.get(name)
@@ -188,5 +188,5 @@ def _is_decorator(definition: Definition) -> bool:
     )
 
 
-def _hit(node: ast.expr, text: str) -> Hit:
-    return Hit(node, SHARED, f"`{written(node)}` {text}")
+def _hit(node: ast.expr, text: str) -> NodeFinding:
+    return NodeFinding(node, SHARED, f"`{written(node)}` {text}")

@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from holdfast.hosts.devtools.lint.comments import Quiet, read_comments
+from holdfast.hosts.devtools.lint.comments import Suppression, read_suppressions
 from holdfast.hosts.devtools.lint.scopes import (
     Function,
     Scope,
@@ -78,9 +78,9 @@ class Module:
         return {one.qualname: one for one in self._defined()}
 
     @cached_property
-    def quiet(self) -> Mapping[int, Quiet]:
+    def suppressions(self) -> Mapping[int, Suppression]:
         """Suppressions by comments, by line."""
-        return read_comments(self.source)
+        return read_suppressions(self.source)
 
     @cached_property
     def lines(self) -> Sequence[bytes]:

@@ -19,8 +19,8 @@ from holdfast.hosts.devtools.lint.scopes import (
     Binding,
     Defined,
     Imported,
-    OfClass,
     Scope,
+    SelfInstance,
 )
 
 DEPTH_MAX: Final = 24
@@ -46,7 +46,7 @@ _VIEWS: Final = ("keys()", "items()")
 _WRAPPERS: Final = frozenset({"typing.Optional", "typing.Annotated", "typing.Final", "typing.ClassVar"})
 
 
-class Kind(Enum):
+class FunctionRole(Enum):
     """The role of a function in Holdfast."""
 
     WORKFLOW = "workflow"
@@ -62,7 +62,7 @@ class Origins:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._kinds: dict[int, Kind] = {}
+        self._kinds: dict[int, FunctionRole] = {}
 
     def of(self, node: ast.expr, module: Module, scope: Scope, depth: int = 0) -> str | None:
         """Return the origin of an expression; None if unknown."""
@@ -106,14 +106,14 @@ class Origins:
 
     def of_attribute(self, base: str, attr: str, depth: int = 0) -> str | None:
         """Return the origin of an attribute; None if unknown."""
-        module, rest = self.program.split(base)
-        if module is not None and not rest:
+        module, name = self.program.split(base)
+        if module is not None and not name:
             inside = f"{base}.{attr}"
             if self.program.split(inside)[1] == "":
                 return inside
             return self.of_name(attr, module, module.scope, depth + 1)
         if module is not None:
-            found = self._of_member(module, rest, attr, depth)
+            found = self._of_member(module, name, attr, depth)
             if found is not None:
                 return found
         return _plain(f"{base}.{attr}")
@@ -145,23 +145,24 @@ class Origins:
             case _:
                 return None
 
-    def kind(self, definition: Definition) -> Kind:
+    def kind(self, definition: Definition) -> FunctionRole:
         """Return the role of a function, by its decorators."""
         known = self._kinds.get(id(definition.node))
         if known is None:
-            self._kinds[id(definition.node)] = known = Kind.OTHER  # ends recursion
+            self._kinds[id(definition.node)] = known = FunctionRole.OTHER  # ends recursion
             for decorator in definition.node.decorator_list:
                 origin = self._of_decorator(decorator, definition)
-                if origin is not None and (found := self.makes(origin)) is not Kind.OTHER:
+                if origin is not None and (found := self.makes(origin)) is not FunctionRole.OTHER:
                     known = found
             self._kinds[id(definition.node)] = known
         return known
 
-    def only_looks(self, definition: Definition) -> bool:
+    def is_read_only(self, definition: Definition) -> bool:
         """Return whether a function is a query, or the validator of an update."""
         decorators = (self._of_decorator(node, definition) for node in definition.node.decorator_list)
         return any(
-            one == "holdfast.query" or (one.endswith(".validator") and self.makes(one) is Kind.MESSAGE)
+            one == "holdfast.query"
+            or (one.endswith(".validator") and self.makes(one) is FunctionRole.MESSAGE)
             for one in decorators
             if one is not None
         )
@@ -174,39 +175,39 @@ class Origins:
                 return f"{definition.module.key}.{beside}.{node.attr}"
         return self.of(node, definition.module, definition.scope)
 
-    def makes(self, origin: str) -> Kind:
+    def makes(self, origin: str) -> FunctionRole:
         """Return the role of functions with this decorator."""
         origin = origin.replace(".options()", "").replace("()", "")
         if origin in {"holdfast.step", "holdfast.step.in_transaction"}:
-            return Kind.STEP
+            return FunctionRole.STEP
         if origin == "holdfast.workflow":
-            return Kind.WORKFLOW
+            return FunctionRole.WORKFLOW
         if origin in {"holdfast.query", "holdfast.update"}:
-            return Kind.MESSAGE
+            return FunctionRole.MESSAGE
         if origin in {"holdfast.stage", "holdfast.stage.external"}:
-            return Kind.STAGE
+            return FunctionRole.STAGE
         base, _, last = origin.rpartition(".")
         found = (
             self.program.definition(base) if last in {"compensate", "validator", "check", "cancel"} else None
         )
         match None if found is None else self.kind(found), last:
-            case Kind.STEP, "compensate":
-                return Kind.STEP
-            case Kind.MESSAGE, "validator":
-                return Kind.MESSAGE
-            case Kind.STAGE, _:
-                return Kind.STAGE
+            case FunctionRole.STEP, "compensate":
+                return FunctionRole.STEP
+            case FunctionRole.MESSAGE, "validator":
+                return FunctionRole.MESSAGE
+            case FunctionRole.STAGE, _:
+                return FunctionRole.STAGE
             case _:
-                return Kind.OTHER
+                return FunctionRole.OTHER
 
-    def called(self, origin: str) -> tuple[Kind, Definition | None]:
+    def called(self, origin: str) -> tuple[FunctionRole, Definition | None]:
         """Return the role of a called name, and its definition if the program has it."""
         if origin.startswith("holdfast.step()"):
-            return Kind.STEP, None
+            return FunctionRole.STEP, None
         if origin.startswith("holdfast.workflow()"):
-            return Kind.WORKFLOW, None
+            return FunctionRole.WORKFLOW, None
         definition = self.program.definition(origin.removesuffix(".options()"))
-        return (Kind.OTHER, None) if definition is None else (self.kind(definition), definition)
+        return (FunctionRole.OTHER, None) if definition is None else (self.kind(definition), definition)
 
     def is_set(self, origin: str | None) -> bool:
         """Return whether an origin is a set."""
@@ -226,7 +227,7 @@ class Origins:
                 return self.of_type(annotation, module, where, depth)
             case Defined():
                 return f"{module.key}.{where.prefix}{name}"
-            case OfClass(qualname=qualname):
+            case SelfInstance(qualname=qualname):
                 return f"{qualname}()"
             case _:
                 return None
@@ -234,14 +235,14 @@ class Origins:
     def _of_import(self, imported: Imported, module: Module, depth: int) -> str | None:
         """Return the origin of an import, followed through re-exports of other files."""
         origin = self.program.imported(imported, module)
-        found, rest = self.program.split(origin)
-        if found is None or not rest or depth > DEPTH_MAX:
+        found, name = self.program.split(origin)
+        if found is None or not name or depth > DEPTH_MAX:
             return _plain(origin)
-        return self.of_name(rest, found, found.scope, depth + 1) if "." not in rest else None
+        return self.of_name(name, found, found.scope, depth + 1) if "." not in name else None
 
-    def _of_member(self, module: Module, rest: str, attr: str, depth: int) -> str | None:
+    def _of_member(self, module: Module, name: str, attr: str, depth: int) -> str | None:
         """Return the origin of an attribute of a class of the program, or of its instance."""
-        qualname = rest.removesuffix("()")
+        qualname = name.removesuffix("()")
         for _ in range(DEPTH_MAX):
             known = module.definitions.get(qualname)
             if known is None or not isinstance(known.node, ast.ClassDef):
@@ -263,7 +264,7 @@ class Origins:
         definition = self.program.definition(called)
         if definition is not None and not isinstance(definition.node, ast.ClassDef):
             returns = definition.node.returns
-            if returns is not None and self.kind(definition) is not Kind.WORKFLOW:
+            if returns is not None and self.kind(definition) is not FunctionRole.WORKFLOW:
                 return self.of_type(returns, definition.module, definition.scope, depth)
         base, _, last = called.rpartition(".")
         if base in _SETS and last in _SET_METHODS:
@@ -284,8 +285,8 @@ class Origins:
         """Return the origin of a name that only an `import *` can have bound."""
         for star in module.scope.stars:
             origin = self.program.imported(star, module)
-            found, rest = self.program.split(origin)
-            if found is not None and not rest:
+            found, inner_name = self.program.split(origin)
+            if found is not None and not inner_name:
                 if found is not module and found.scope.where(name) is not None:
                     return self.of_name(name, found, found.scope)
             elif is_known(_plain(f"{origin}.{name}")) or origin.startswith("holdfast"):

@@ -61,8 +61,8 @@ class Program:
 
     def definition(self, origin: str) -> Definition | None:
         """Return the definition with an origin; None if the program has no such definition."""
-        module, rest = self.split(origin)
-        return None if module is None else module.definitions.get(rest)
+        module, qualname = self.split(origin)
+        return None if module is None else module.definitions.get(qualname)
 
     def split(self, origin: str) -> tuple[Module | None, str]:
         """Split an origin into a module of the program and the name in it; None and the origin for other modules."""

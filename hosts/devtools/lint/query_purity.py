@@ -3,15 +3,15 @@
 import ast
 from collections.abc import Iterator
 
-from holdfast.hosts.devtools.lint.hits import Hit, written
+from holdfast.hosts.devtools.lint.hits import NodeFinding, written
 from holdfast.hosts.devtools.lint.module_state import CHANGES
 from holdfast.hosts.devtools.lint.modules import Definition
-from holdfast.hosts.devtools.lint.rules import LOOKS
+from holdfast.hosts.devtools.lint.rules import IMPURE_QUERY
 
 _WHY = "is changed here, in the process that asks alone, and nowhere in the run"
 
 
-def check_looking(definition: Definition) -> Iterator[Hit]:
+def check_read_only(definition: Definition) -> Iterator[NodeFinding]:
     """Yield the changes that a query or a validator makes to the object on which it is called."""
     assert not isinstance(definition.node, ast.ClassDef)
     taken = definition.node.args
@@ -23,12 +23,12 @@ def check_looking(definition: Definition) -> Iterator[Hit]:
             match node:
                 case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
                     if _root(node) == first:
-                        yield Hit(node, LOOKS, f"`{written(node)}` {_WHY}")
+                        yield NodeFinding(node, IMPURE_QUERY, f"`{written(node)}` {_WHY}")
                 case ast.Call(
                     func=ast.Attribute(value=ast.Attribute() | ast.Subscript() as value, attr=attr)
                 ):
                     if attr in CHANGES and _root(value) == first:
-                        yield Hit(node, LOOKS, f"`{written(value)}` {_WHY}")
+                        yield NodeFinding(node, IMPURE_QUERY, f"`{written(value)}` {_WHY}")
                 case _:
                     pass
 

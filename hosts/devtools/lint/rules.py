@@ -39,7 +39,7 @@ DROPPED_TASK: Final = "HF011"
 DROPPED_CALL: Final = "HF012"
 SWALLOWED: Final = "HF013"
 EXITS: Final = "HF014"
-LOOKS: Final = "HF015"
+IMPURE_QUERY: Final = "HF015"
 TOO_EARLY: Final = "HF016"
 PRINTS: Final = "HF017"
 UNREGISTERED: Final = "HF018"
@@ -119,7 +119,7 @@ RULES: Final[Mapping[str, Rule]] = {
             advice="raise an exception, which fails the run, or return",
         ),
         Rule(
-            code=LOOKS,
+            code=IMPURE_QUERY,
             title="A query or a validator that changes what it looks at",
             advice="make it an update: a method with @update, whose change is a row of the history",
         ),

@@ -52,19 +52,19 @@ class Defined:
 
 
 @attrs.frozen
-class OfClass:
+class SelfInstance:
     """A binding to an instance of the class whose method this is: `self`."""
 
     qualname: str
 
 
 @attrs.frozen
-class Somehow:
+class UnknownValue:
     """A binding to an unknown value."""
 
 
-Binding: TypeAlias = Imported | Assigned | Annotated | Defined | OfClass | Somehow
-SOMEHOW: Final = Somehow()
+Binding: TypeAlias = Imported | Assigned | Annotated | Defined | SelfInstance | UnknownValue
+UNKNOWN_VALUE: Final = UnknownValue()
 
 
 @attrs.define(eq=False)
@@ -122,12 +122,14 @@ def scope_of_function(node: Code, parent: Scope, *, qualname: str, owner: str = 
     for parameter in (*positional, *parameters.kwonlyargs):
         is_self = bool(owner) and positional[:1] == [parameter]
         if is_self:
-            scope.bind(parameter.arg, OfClass(owner))
+            scope.bind(parameter.arg, SelfInstance(owner))
         else:
-            scope.bind(parameter.arg, Annotated(parameter.annotation) if parameter.annotation else SOMEHOW)
+            scope.bind(
+                parameter.arg, Annotated(parameter.annotation) if parameter.annotation else UNKNOWN_VALUE
+            )
     for variadic in (parameters.vararg, parameters.kwarg):
         if variadic is not None:
-            scope.bind(variadic.arg, SOMEHOW)
+            scope.bind(variadic.arg, UNKNOWN_VALUE)
     if not isinstance(node, ast.Lambda):
         _bind_all(node.body, scope)
     return scope
@@ -138,7 +140,7 @@ def scope_of_comprehension(generators: Sequence[ast.comprehension], parent: Scop
     scope = Scope(parent, parent.prefix, parent.has_walrus)
     for generator in generators:
         for name in _targets(generator.target):
-            scope.bind(name, SOMEHOW)
+            scope.bind(name, UNKNOWN_VALUE)
     return scope
 
 
@@ -204,9 +206,9 @@ def _bind(node: ast.AST, scope: Scope) -> None:
         case ast.withitem(optional_vars=ast.expr() as target):
             _bind_target(target, node.context_expr, scope)
         case ast.ExceptHandler(name=str(name)):
-            scope.bind(name, SOMEHOW)
+            scope.bind(name, UNKNOWN_VALUE)
         case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
-            scope.bind(name, SOMEHOW)
+            scope.bind(name, UNKNOWN_VALUE)
         case ast.Global():
             scope.globals.update(node.names)
         case _:
@@ -224,7 +226,7 @@ def _value_is_more_precise(node: ast.AnnAssign) -> bool:
 
 def _bind_target(target: ast.expr, value: ast.expr | None, scope: Scope) -> None:
     if isinstance(target, ast.Name):
-        scope.bind(target.id, SOMEHOW if value is None else Assigned(value))
+        scope.bind(target.id, UNKNOWN_VALUE if value is None else Assigned(value))
     elif isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
         pairs = len(target.elts) == len(value.elts)
         if pairs and not any(isinstance(one, ast.Starred) for one in (*target.elts, *value.elts)):
@@ -234,7 +236,7 @@ def _bind_target(target: ast.expr, value: ast.expr | None, scope: Scope) -> None
         _bind_target(target, None, scope)
     else:
         for name in _targets(target):
-            scope.bind(name, SOMEHOW)
+            scope.bind(name, UNKNOWN_VALUE)
 
 
 def _targets(target: ast.expr) -> Iterator[str]:

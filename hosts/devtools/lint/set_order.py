@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from holdfast.hosts.devtools.lint.hits import Hit, Place, written
+from holdfast.hosts.devtools.lint.hits import CodeLocation, NodeFinding, written
 from holdfast.hosts.devtools.lint.name_resolution import Origins
 from holdfast.hosts.devtools.lint.rules import SET_ORDER
 from holdfast.hosts.devtools.lint.scopes import Annotated, Assigned
@@ -35,14 +35,14 @@ _TASKS: Final = frozenset({"asyncio.create_task", "asyncio.ensure_future", "asyn
 _AS_COMPLETED: Final = "asyncio.as_completed"
 
 
-class Orders:
+class SetOrderRule:
     """The check for dependence on the order of a set."""
 
     def __init__(self, origins: Origins) -> None:
         self._origins = origins
         self._free: set[int] = set()
 
-    def check(self, node: ast.AST, place: Place) -> Iterator[Hit]:
+    def check(self, node: ast.AST, place: CodeLocation) -> Iterator[NodeFinding]:
         """Yield the findings at a node. Its parents were checked before."""
         match node:
             case ast.For() | ast.AsyncFor():
@@ -62,7 +62,7 @@ class Orders:
             case _:
                 pass
 
-    def _call(self, node: ast.Call, place: Place) -> Iterator[Hit]:
+    def _call(self, node: ast.Call, place: CodeLocation) -> Iterator[NodeFinding]:
         called = self._origins.of(node.func, place.module, place.scope)
         yield from self._starred(node.args, place)
         if called in _ORDER_FREE:
@@ -81,12 +81,12 @@ class Orders:
                 for argument in node.args:
                     yield from self._each(argument, place)
 
-    def _starred(self, parts: Sequence[ast.expr], place: Place) -> Iterator[Hit]:
+    def _starred(self, parts: Sequence[ast.expr], place: CodeLocation) -> Iterator[NodeFinding]:
         for part in parts:
             if isinstance(part, ast.Starred):
                 yield from self._each(part.value, place)
 
-    def _each(self, node: ast.expr, place: Place) -> Iterator[Hit]:
+    def _each(self, node: ast.expr, place: CodeLocation) -> Iterator[NodeFinding]:
         if self._is_unordered(node, place):
             name = written(node)
             what = "a set" if name == "(...)" else f"`{name}`, which is a set"
@@ -98,15 +98,15 @@ class Orders:
             return False
         return not any(isinstance(one, ast.Await) for one in ast.walk(node))
 
-    def _is_set(self, node: ast.expr, place: Place) -> bool:
+    def _is_set(self, node: ast.expr, place: CodeLocation) -> bool:
         return self._origins.is_set(self._origins.of(node, place.module, place.scope))
 
-    def _is_unordered(self, node: ast.expr, place: Place) -> bool:
+    def _is_unordered(self, node: ast.expr, place: CodeLocation) -> bool:
         return self._is_set(node, place) and not self._holds_tasks(node, place)
 
     # Sets of tasks have an order -------------------------------------------------------------------------------------
 
-    def _holds_tasks(self, node: ast.expr, place: Place) -> bool:
+    def _holds_tasks(self, node: ast.expr, place: CodeLocation) -> bool:
         """Return whether a set holds only tasks. These hash by a sequence number, so that their order is repeatable."""
         match node:
             case ast.Set(elts=parts):
@@ -120,7 +120,7 @@ class Orders:
             case _:
                 return False
 
-    def _binds_tasks(self, binding: object, name: str, place: Place) -> bool:
+    def _binds_tasks(self, binding: object, name: str, place: CodeLocation) -> bool:
         match binding:
             case Annotated(annotation=ast.Subscript(slice=inner)):
                 origin = self._origins.of_type(inner, place.module, place.scope)
@@ -133,7 +133,7 @@ class Orders:
             case _:
                 return False
 
-    def _is_task(self, node: ast.expr, place: Place) -> bool:
+    def _is_task(self, node: ast.expr, place: CodeLocation) -> bool:
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
@@ -145,7 +145,7 @@ class Orders:
             return isinstance(node, ast.Name) and self._is_made_task(node.id, place)
         return origin.removesuffix("()") in _TASKS or origin.endswith(".create_task()")
 
-    def _is_made_task(self, name: str, place: Place) -> bool:
+    def _is_made_task(self, name: str, place: CodeLocation) -> bool:
         """Return whether every value assigned to a name is a task."""
         where = place.scope.where(name)
         bindings = [] if where is None else where.names[name]
@@ -157,5 +157,5 @@ class Orders:
         )
 
 
-def _hit(node: ast.expr, text: str) -> Hit:
-    return Hit(node, SET_ORDER, text)
+def _hit(node: ast.expr, text: str) -> NodeFinding:
+    return NodeFinding(node, SET_ORDER, text)

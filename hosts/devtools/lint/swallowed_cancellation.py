@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from holdfast.hosts.devtools.lint.hits import Hit, Place, written
+from holdfast.hosts.devtools.lint.hits import CodeLocation, NodeFinding, written
 from holdfast.hosts.devtools.lint.name_resolution import Origins
 from holdfast.hosts.devtools.lint.rules import SWALLOWED
 from holdfast.hosts.devtools.lint.scopes import nodes_of
@@ -21,8 +21,8 @@ _LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
 
 
 def check_swallowing(
-    node: ast.AST, place: Place, origins: Origins, cancelled: frozenset[str]
-) -> Iterator[Hit]:
+    node: ast.AST, place: CodeLocation, origins: Origins, cancelled: frozenset[str]
+) -> Iterator[NodeFinding]:
     """Yield the findings in a statement. `cancelled` are the names on which the function calls `cancel()`."""
     match node:
         case ast.Try() | ast.TryStar():
@@ -30,7 +30,7 @@ def check_swallowing(
                 yield from _check_handlers(node, place, origins)
             left = _leaves(node.finalbody)
             if left is not None and _awaits([*node.body, *node.handlers, *node.orelse]):
-                yield Hit(left, SWALLOWED, "leaves a `finally` block, which swallows cancellation")
+                yield NodeFinding(left, SWALLOWED, "leaves a `finally` block, which swallows cancellation")
         case ast.With() | ast.AsyncWith():
             if _awaits(node.body) and not _is_end_of_cancelled(node.body, cancelled):
                 yield from _check_suppress(node, place, origins)
@@ -48,18 +48,24 @@ def names_cancelled(body: Sequence[ast.AST]) -> frozenset[str]:
     )
 
 
-def _check_handlers(node: ast.Try | ast.TryStar, place: Place, origins: Origins) -> Iterator[Hit]:
+def _check_handlers(
+    node: ast.Try | ast.TryStar, place: CodeLocation, origins: Origins
+) -> Iterator[NodeFinding]:
     for handler in node.handlers:
         broad = _broad(handler.type, place, origins)
         if broad is None:
             continue
         if not any(isinstance(one, ast.Raise) for one in nodes_of(handler.body)):
             end = handler.type.end_lineno if handler.type is not None else None
-            yield Hit(handler, SWALLOWED, f"`{broad}` catches cancellation, too", end or handler.lineno)
+            yield NodeFinding(
+                handler, SWALLOWED, f"`{broad}` catches cancellation, too", end or handler.lineno
+            )
         return  # later handlers do not see the cancellation
 
 
-def _check_suppress(node: ast.With | ast.AsyncWith, place: Place, origins: Origins) -> Iterator[Hit]:
+def _check_suppress(
+    node: ast.With | ast.AsyncWith, place: CodeLocation, origins: Origins
+) -> Iterator[NodeFinding]:
     for item in node.items:
         call = item.context_expr
         if (
@@ -69,10 +75,10 @@ def _check_suppress(node: ast.With | ast.AsyncWith, place: Place, origins: Origi
             for argument in call.args:
                 if origins.of(argument, place.module, place.scope) in _BROAD:
                     text = f"suppressing `{written(argument)}` swallows cancellation of the run, too"
-                    yield Hit(call, SWALLOWED, text)
+                    yield NodeFinding(call, SWALLOWED, text)
 
 
-def _broad(caught: ast.expr | None, place: Place, origins: Origins) -> str | None:
+def _broad(caught: ast.expr | None, place: CodeLocation, origins: Origins) -> str | None:
     """Return the text of a handler that catches cancellation; None if it does not."""
     if caught is None:
         return "except:"

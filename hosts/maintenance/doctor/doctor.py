@@ -13,12 +13,12 @@ from holdfast.hosts.maintenance.doctor.findings import (
     REPAIRED_BY_COMMAND,
     REPAIRED_BY_MAINTENANCE,
     Diagnosis,
-    Finding,
-    Notebook,
+    DoctorFinding,
+    FindingCollector,
     advice_for,
     of_run,
 )
-from holdfast.hosts.maintenance.doctor.scan import Examiner, Page, Part
+from holdfast.hosts.maintenance.doctor.scan import Page, Part, StoreReader
 from holdfast.hosts.maintenance.tick import Maintenance
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.wiring.stores import MEMORY, newest_schema, schema_of
@@ -37,7 +37,7 @@ from holdfast.ports.persistence import ListDeadLetters, Query, RunsByKey, Waitin
 from holdfast.ports.queries.audit import (
     BlobsOf,
     LiveSessions,
-    RowsOfNothing,
+    OrphanedRows,
     SlotsOverLimit,
     StreamPlace,
     StreamPlaces,
@@ -84,9 +84,9 @@ class _Examination:
         self._core = core
         self._namespace = namespace
         self._persistence = core.stores.persistence
-        self._examiner = Examiner(self._persistence)
+        self._examiner = StoreReader(self._persistence)
         self._repair = repair
-        self._notebook = Notebook(limit)
+        self._notebook = FindingCollector(limit)
         self._notebook.blobs = 0 if blobs else None
         self._late_before: Micros | None = None
         self._is_maintained = False
@@ -151,7 +151,7 @@ class _Examination:
             if outline is None or not self._is_ours(outline.namespace):
                 continue
             self._notebook.add(
-                Finding(
+                DoctorFinding(
                     code="unreadable",
                     text=str(one.error),
                     advice=advice_for("unreadable"),
@@ -214,13 +214,13 @@ class _Examination:
         self._is_maintained = True
 
     def _look_for_orphans(self, page: Page) -> None:
-        query = RowsOfNothing(after=page.after, upto=page.upto)
+        query = OrphanedRows(after=page.after, upto=page.upto)
         orphans: dict[str, list[str]] = {}
         for key, table in self._twice(query, lambda rows: rows):
             orphans.setdefault(key, []).append(table)
         for key, tables in orphans.items():
             text = f"there is no run of the key {key}, and rows of one: {', '.join(tables)}"
-            self._notebook.add(Finding(code="orphan", text=text, advice=advice_for("orphan"), key=key))
+            self._notebook.add(DoctorFinding(code="orphan", text=text, advice=advice_for("orphan"), key=key))
 
     # Blobs --------------------------------------------------------------------------------------------------------
 
@@ -259,7 +259,7 @@ class _Examination:
                     continue
                 what = f"{over.used} {waiting.value} have a slot of {over.place.key!r}, and at most {over.limit} may"
                 self._notebook.add(
-                    Finding(
+                    DoctorFinding(
                         code="S10",
                         text=what,
                         advice=advice_for("S10"),
@@ -298,7 +298,7 @@ class _Examination:
 
     def _note_sink(self, sink: Sink, code: str, text: str) -> None:
         self._notebook.add(
-            Finding(
+            DoctorFinding(
                 code=code,
                 text=f"sink {sink.name!r}: {text}",
                 advice=advice_for("sink"),
@@ -315,7 +315,7 @@ class _Examination:
                     f"sink {letter.sink!r} refuses its event {letter.number}, and those after it wait:"
                     f" {letter.error}"
                 )
-                finding = Finding(
+                finding = DoctorFinding(
                     code="dead_letter",
                     text=text,
                     advice=advice_for("dead_letter"),
@@ -352,7 +352,7 @@ def _repairs(part: Part) -> Iterator[RunRepair]:
         waiting |= {job.key.text for job in jobs if job.waits_for_child}
     for run in part.snapshot.runs.values():
         if run.parent in waiting and run.status in TERMINAL:
-            yield RunRepair(run=run.key, tell=True)
+            yield RunRepair(run=run.key, redeliver=True)
 
 
 def _is_in_reach(place: tuple[str, str], hopeless: set[str]) -> bool:
@@ -360,7 +360,7 @@ def _is_in_reach(place: tuple[str, str], hopeless: set[str]) -> bool:
     return code in REPAIRED_BY_MAINTENANCE or (code in REPAIRED_BY_COMMAND and where not in hopeless)
 
 
-def _schema_finding(core: Core) -> Finding | None:
+def _schema_finding(core: Core) -> DoctorFinding | None:
     """Return a finding if the tables are missing or have another version, so that they can't be read."""
     there = schema_of(core.stores)
     if there == MEMORY:
@@ -371,7 +371,7 @@ def _schema_finding(core: Core) -> Finding | None:
     found = "there are no tables of Holdfast" if there is None else f"the tables have version {there}"
     newer = there is not None and there > here
     advice = "Install the version that made them, or a newer one." if newer else advice_for("schema")
-    return Finding(code="schema", text=f"{found}, and this version needs {here}", advice=advice)
+    return DoctorFinding(code="schema", text=f"{found}, and this version needs {here}", advice=advice)
 
 
 def _wrong_streams(places: Sequence[StreamPlace]) -> list[StreamPlace]:

@@ -47,7 +47,7 @@ REPAIRED_BY_MAINTENANCE: Final = frozenset({"T3", "L1"})
 
 
 @attrs.frozen(kw_only=True)
-class Finding:
+class DoctorFinding:
     """A problem in a store, or something that waits for an operator.
 
     Attributes:
@@ -88,7 +88,7 @@ class Diagnosis:
     blobs: int | None
     found: Mapping[str, int]
     repaired: int
-    findings: tuple[Finding, ...]
+    findings: tuple[DoctorFinding, ...]
 
     @property
     def is_sound(self) -> bool:
@@ -96,18 +96,18 @@ class Diagnosis:
         return sum(self.found.values()) == self.repaired
 
 
-class Notebook:
+class FindingCollector:
     """Collects findings: counts all and keeps the first ones."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._found: Counter[str] = Counter()
         self._repaired = 0
-        self._findings: list[Finding] = []
+        self._findings: list[DoctorFinding] = []
         self.runs = 0
         self.blobs: int | None = None
 
-    def add(self, finding: Finding) -> None:
+    def add(self, finding: DoctorFinding) -> None:
         """Add a finding."""
         self._found[finding.code] += 1
         self._repaired += finding.repaired
@@ -125,9 +125,11 @@ class Notebook:
         )
 
 
-def of_run(code: str, what: str, run: Run, *, advice: str | None = None, repaired: bool = False) -> Finding:
+def of_run(
+    code: str, what: str, run: Run, *, advice: str | None = None, repaired: bool = False
+) -> DoctorFinding:
     """Return a finding about a run."""
-    return Finding(
+    return DoctorFinding(
         code=code,
         text=what,
         advice=advice_for(code) if advice is None else advice,

@@ -8,7 +8,7 @@ import attrs
 from holdfast.kernel.invariants import Snapshot, Violation, check_part, overdue
 from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.persistence import Persistence, PlansByFingerprint, RunsByKey
-from holdfast.ports.queries.audit import LAST, HistoriesOf, KinOf, UnreadableRows, WholeRun, WholeRuns
+from holdfast.ports.queries.audit import LAST, HistoriesOf, RelatedRuns, UnreadableRows, WholeRun, WholeRuns
 from holdfast.ports.records import TERMINAL, HistoryRow, Job, Micros, Run, RunName, Session
 from holdfast.ports.unreadable import Unreadable
 
@@ -57,7 +57,7 @@ class Part:
                     yield row, row.payload.blob
 
 
-class Examiner:
+class StoreReader:
     """Reads a store that is in use, so that each run is consistent: read in one statement, or verified afterwards.
 
     A run comes with its jobs at that moment, and with its history up to it. Other runs are read slightly later, so a
@@ -143,7 +143,7 @@ class Examiner:
             for job in one.jobs
             if job.waits_for_child
         ]
-        keys = set(self._persistence.read(KinOf(tuple(wanted)))) if wanted else set[str]()
+        keys = set(self._persistence.read(RelatedRuns(tuple(wanted)))) if wanted else set[str]()
         keys |= {one.run.rerun_of for one in whole if one.run.rerun_of is not None}
         keys -= {one.run.key for one in whole}
         return self._whole(keys)

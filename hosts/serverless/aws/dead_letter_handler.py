@@ -8,8 +8,8 @@ from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.serverless.aws.invocations import Answer, Context, Messages, Record, records_of
 from holdfast.hosts.serverless.job_messages import message_from
 from holdfast.hosts.wiring.stores import sqs_messages
-from holdfast.kernel.commands import NamedValue, RunAnnotate
-from holdfast.ports.attempt_output import Actor
+from holdfast.kernel.commands import NewAnnotation, RunAnnotate
+from holdfast.ports.attempt_output import AnnotationAuthor
 from holdfast.ports.errors import HoldfastError, InvalidMessageError, RunNotFoundError
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import RunsByKey
@@ -76,8 +76,8 @@ class DeadLetterHandler:
         command = RunAnnotate(
             namespace=self._core.namespace,
             run_id=found[0].id,
-            annotations=(NamedValue(name=DEAD_LETTER, value=canonical(value)),),
-            actor=Actor(kind="service", id="holdfast.dead_letters"),
+            annotations=(NewAnnotation(name=DEAD_LETTER, value=canonical(value)),),
+            actor=AnnotationAuthor(kind="service", id="holdfast.dead_letters"),
             reason=_REASON,
             key=f"{DEAD_LETTER}/{record.id}",
         )

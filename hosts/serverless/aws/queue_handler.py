@@ -17,7 +17,7 @@ from holdfast.hosts.serverless.aws.invocations import (
     records_of,
 )
 from holdfast.hosts.serverless.aws.timeouts import check_limit
-from holdfast.hosts.serverless.aws.visibility import VISIBILITY, Unseen
+from holdfast.hosts.serverless.aws.visibility import VISIBILITY, VisibilityExtender
 from holdfast.hosts.serverless.host import JobOutcome, ServerlessHost
 from holdfast.hosts.serverless.job_messages import JobMessage, message_from
 from holdfast.hosts.wiring.stores import sqs_messages
@@ -70,7 +70,7 @@ class QueueHandler:
         records = records_of(event)
         deadline = Deadline(context, limit=self._limit, margin=self._margin)
         again: dict[str, float] = {}
-        with Unseen(self._messages, records, self._visibility) as unseen:
+        with VisibilityExtender(self._messages, records, self._visibility) as unseen:
 
             def done(record: Record, wait: float | None) -> None:
                 unseen.release(record)
@@ -97,7 +97,7 @@ class QueueHandler:
         if deadline.seconds_left < self._margin:
             self._show((one,), {one.id: 0.0})
             raise UnavailableError("the invocation is about to end: the message is given back")
-        with Unseen(self._messages, (one,), self._visibility):
+        with VisibilityExtender(self._messages, (one,), self._visibility):
             (wait,) = self._handle((one,), deadline, is_fresh=False)
         if wait is None:
             return

@@ -11,7 +11,7 @@ VISIBILITY: Final = 60.0
 """The visibility timeout set each time, in seconds; after it, messages of a killed function are delivered again."""
 
 
-class Unseen:
+class VisibilityExtender:
     """Extends the visibility timeout of records until each is released.
 
     Without it, other functions would receive them early, only to find their jobs leased. The first extension is after a

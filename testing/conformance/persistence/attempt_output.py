@@ -13,7 +13,7 @@ from holdfast.ports.attempt_output import (
     AiCallKind,
     AiTotal,
     Annotation,
-    Scope,
+    AnnotationScope,
     is_of_topic,
 )
 from holdfast.ports.changes import (
@@ -114,7 +114,7 @@ class RunOutput(PersistenceCase):
             2,
             name="näme",
             value='{"u":"\\u00e9","n":1.0}',
-            scope=Scope.ITEM,
+            scope=AnnotationScope.ITEM,
             node="bill",
             item=3,
             job=4,
@@ -128,7 +128,7 @@ class RunOutput(PersistenceCase):
         put(store, CreateRun(a_run(1)), AddAnnotation(full), AddAnnotation(an_annotation(1)))
 
         assert (an_annotation(1), full) == store.read(AnnotationsOf(RUN))
-        assert isinstance(store.read(AnnotationsOf(RUN))[1].scope, Scope)
+        assert isinstance(store.read(AnnotationsOf(RUN))[1].scope, AnnotationScope)
 
     @pytest.mark.parametrize("what", TEXTS)
     def test_a_run_is_found_by_any_text_that_was_said_of_it(self, store: Persistence, what: str) -> None:
@@ -180,9 +180,9 @@ class RunOutput(PersistenceCase):
         put(store, *(AddAnnotation(an_annotation(number, number)) for number in range(0, 9, 2)))
         which = RunFilter(namespace=NAMESPACE, annotations=(("reviewed", "yes"),), created_before=NOW + 8)
         first = store.read(ListRuns(which, limit=2))
-        rest = store.read(ListRuns(which, after=first[-1].place, limit=9))
+        second = store.read(ListRuns(which, after=first[-1].place, limit=9))
 
-        assert [run.key for run in first + rest] == [a_key(number) for number in (6, 4, 2, 0)]
+        assert [run.key for run in first + second] == [a_key(number) for number in (6, 4, 2, 0)]
 
     def test_annotations_are_filtered_and_read_page_by_page(self, store: Persistence) -> None:
         """Each filter, and several together, match the same annotations as a full scan."""
@@ -193,7 +193,7 @@ class RunOutput(PersistenceCase):
                 at=NOW + number // 3,
                 name=("a", "a.b", "b%", "b_c")[number % 4],
                 value=str(number),
-                scope=list(Scope)[number % 3],
+                scope=list(AnnotationScope)[number % 3],
                 node=("bill", None)[number % 2],
                 item=number % 5 or None,
                 actor_kind=("person", "service")[number // 2 % 2],
@@ -210,7 +210,7 @@ class RunOutput(PersistenceCase):
                 (None, "a", "b_"),
                 (None, "person"),
                 (None, "you", ""),
-                (None, Scope.STAGE),
+                (None, AnnotationScope.STAGE),
                 (
                     AnnotationFilter(),
                     AnnotationFilter(node="bill", item=3),
@@ -388,7 +388,7 @@ class RunOutput(PersistenceCase):
 
 
 def _names_under_keys(store: Persistence, *keys: tuple[str, str]) -> list[tuple[str, str, str]]:
-    return query(store, lambda tx: tx.said_keys(keys))
+    return query(store, lambda tx: tx.annotation_keys(keys))
 
 
 def _matches(annotation: Annotation, which: AnnotationFilter) -> bool:

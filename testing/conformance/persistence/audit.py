@@ -22,9 +22,9 @@ from holdfast.ports.queries.audit import (
     BlobsOf,
     BlobUse,
     HistoriesOf,
-    KinOf,
     LiveSessions,
-    RowsOfNothing,
+    OrphanedRows,
+    RelatedRuns,
     SlotsOver,
     SlotsOverLimit,
     StreamPlace,
@@ -70,7 +70,7 @@ def _limited(number: int, limit: int, **fields: Unpack[RunFields]) -> Run:
 
 
 class Inspecting(PersistenceCase):
-    """WholeRuns, HistoriesOf, KinOf, RowsOfNothing, SlotsOverLimit, LiveSessions, StreamPlaces and BlobsOf."""
+    """WholeRuns, HistoriesOf, RelatedRuns, OrphanedRows, SlotsOverLimit, LiveSessions, StreamPlaces and BlobsOf."""
 
     def test_runs_are_read_with_their_jobs_by_key(self, store: Persistence) -> None:
         """Of all namespaces, ended or not, paged by key; jobs by number; every field survives."""
@@ -122,12 +122,12 @@ class Inspecting(PersistenceCase):
         put(store, CreateRun(a_run(5, id="y")))
 
         name = RunName(NAMESPACE, "x")
-        assert store.read(KinOf(((name, ""),))) == (a_key(3),)
-        assert store.read(KinOf(((name, f"{a_key(9)}.7"), (name, "")))) == (a_key(1), a_key(3))
-        assert store.read(KinOf(((name, f"{a_key(9)}.70"),))) == (a_key(3),)
+        assert store.read(RelatedRuns(((name, ""),))) == (a_key(3),)
+        assert store.read(RelatedRuns(((name, f"{a_key(9)}.7"), (name, "")))) == (a_key(1), a_key(3))
+        assert store.read(RelatedRuns(((name, f"{a_key(9)}.70"),))) == (a_key(3),)
         wanted = ((RunName(NAMESPACE, "y"), ""), (RunName("\0", "y"), ""), (name, ""))
-        assert store.read(KinOf(wanted)) == (a_key(3), a_key(5))
-        assert store.read(KinOf(())) == ()
+        assert store.read(RelatedRuns(wanted)) == (a_key(3), a_key(5))
+        assert store.read(RelatedRuns(())) == ()
 
     def test_rows_without_a_run_are_found(self, store: Persistence) -> None:
         """In every table, each once, within a range; rows of existing runs are left out."""
@@ -146,11 +146,11 @@ class Inspecting(PersistenceCase):
 
         tables = ("ai_calls", "annotations", "artifacts", "attempt_output", "history", "jobs", "map_items")
         of_two = tuple((a_key(2), table) for table in tables)
-        assert store.read(RowsOfNothing(after="")) == (*of_two, (a_key(5), "history"))
-        assert store.read(RowsOfNothing(after="", upto=a_key(2))) == of_two
-        assert store.read(RowsOfNothing(after="", upto=a_key(1))) == ()
-        assert store.read(RowsOfNothing(after=a_key(2))) == ((a_key(5), "history"),)
-        assert store.read(RowsOfNothing(after="", limit=1)) == of_two[:1]
+        assert store.read(OrphanedRows(after="")) == (*of_two, (a_key(5), "history"))
+        assert store.read(OrphanedRows(after="", upto=a_key(2))) == of_two
+        assert store.read(OrphanedRows(after="", upto=a_key(1))) == ()
+        assert store.read(OrphanedRows(after=a_key(2))) == ((a_key(5), "history"),)
+        assert store.read(OrphanedRows(after="", limit=1)) == of_two[:1]
 
     def test_keys_with_too_many_runs_are_found(self, store: Persistence) -> None:
         """Too many means more than the highest limit; waiting and ended runs do not count."""

@@ -152,7 +152,7 @@ class CancelledWork(PersistenceCase):
         put(store, CreateRun(a_run(3, status=RunStatus.CANCELLED)), AddJob(evolve(_CANCEL, run=a_key(3))))
 
         keys = [a_key(1), a_key(2), a_key(3)]
-        assert query(store, lambda tx: tx.unsound_runs(keys)) == [a_key(2)]
+        assert query(store, lambda tx: tx.runs_missing_jobs(keys)) == [a_key(2)]
 
     def test_work_that_is_cancelled_can_not_be_woken(self, store: Persistence) -> None:
         """Neither by its key nor by its run and stage."""

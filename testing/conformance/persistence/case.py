@@ -9,7 +9,7 @@ from attrs import evolve
 from typing_extensions import TypeVar
 
 from holdfast.ports.changes import AddJob, Change, CreateRun, UpdateJob
-from holdfast.ports.persistence import Lane, Persistence, Query, RunsByKey, Transaction
+from holdfast.ports.persistence import Persistence, Query, QueueClaim, RunsByKey, Transaction
 from holdfast.ports.records import Job, JobState, PassOver, Run
 from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, a_run
 
@@ -96,27 +96,29 @@ def the_run(store: Persistence, key: str) -> Run:
     return run
 
 
-def a_lane(limit: int = 1_000, *, queue: str = QUEUE, definitions: tuple[str, ...] = (DEFINITION,)) -> Lane:
+def a_queue_claim(
+    limit: int = 1_000, *, queue: str = QUEUE, definitions: tuple[str, ...] = (DEFINITION,)
+) -> QueueClaim:
     """Return a worker's claim on one queue."""
-    return Lane(queue=queue, definitions=definitions, limit=limit)
+    return QueueClaim(queue=queue, definitions=definitions, limit=limit)
 
 
 def claimable(
     store: Persistence,
-    *lanes: Lane,
+    *queue_claims: QueueClaim,
     limit: int = 1_000,
     namespace: str = NAMESPACE,
     pass_over: PassOver = PassOver.NOTHING,
 ) -> list[Job]:
     """Return the jobs that could be claimed now, in order."""
-    return query(store, lambda tx: tx.claimable(namespace, lanes, limit, pass_over=pass_over))
+    return query(store, lambda tx: tx.claimable(namespace, queue_claims, limit, pass_over=pass_over))
 
 
 def claim(store: Persistence, session: str, limit: int) -> list[Job]:
     """Lease jobs of the default queue to a session and return them."""
 
     def work(tx: Transaction) -> list[Job]:
-        leased = [lease(job, session) for job in tx.claimable(NAMESPACE, (a_lane(),), limit)]
+        leased = [lease(job, session) for job in tx.claimable(NAMESPACE, (a_queue_claim(),), limit)]
         tx.apply([UpdateJob(job) for job in leased])
         return leased
 

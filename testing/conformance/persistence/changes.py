@@ -384,11 +384,11 @@ class Changes(PersistenceCase):
     def test_a_duty_is_added_and_replaced(self, store: Persistence) -> None:
         """In one batch and in several."""
         put(store, AddLeader(a_leader_lease(session=1)), UpdateLeader(a_leader_lease(session=2)))
-        assert [a_leader_lease(session=2)] == query(store, lambda tx: tx.duties(["maintenance"]))
+        assert [a_leader_lease(session=2)] == query(store, lambda tx: tx.leaders(["maintenance"]))
 
         put(store, UpdateLeader(a_leader_lease(session=3, until=NOW + 9)))
         assert [a_leader_lease(session=3, until=NOW + 9)] == query(
-            store, lambda tx: tx.duties(["maintenance"])
+            store, lambda tx: tx.leaders(["maintenance"])
         )
 
     def test_notes_are_added(self, store: Persistence) -> None:

@@ -14,7 +14,7 @@ from holdfast.ports.changes import (
     UpdateJob,
     UpdateRun,
 )
-from holdfast.ports.persistence import ChildrenLeft, OwedJobs, Persistence, Transaction
+from holdfast.ports.persistence import OrphanedChildren, PendingDeliveries, Persistence, Transaction
 from holdfast.ports.records import TERMINAL, ClosePolicy, Job, JobKey, JobKind, JobState, Run, RunStatus
 from holdfast.testing.conformance.builders import NAMESPACE, a_job, a_key, a_run
 from holdfast.testing.conformance.persistence.case import PersistenceCase, jobs_of, put, put_jobs, put_run
@@ -50,7 +50,7 @@ def _in_order(children: Iterable[Run]) -> tuple[Run, ...]:
 
 
 class Children(PersistenceCase):
-    """`has_deliveries`, OwedJobs and ChildrenLeft."""
+    """`has_deliveries`, PendingDeliveries and OrphanedChildren."""
 
     def test_what_is_owed_is_read_oldest_run_first(self, store: Persistence) -> None:
         """In every namespace, up to the limit; jobs in other states are left out."""
@@ -76,12 +76,12 @@ class Children(PersistenceCase):
             _pending_delivery(3),
             _pending_delivery(4, namespace="tenant-2"),
         )
-        assert store.read(OwedJobs()) == expected
-        assert store.read(OwedJobs(2)) == expected[:2]
-        assert store.read(OwedJobs(0)) == ()
-        assert store.read(OwedJobs(2, after=expected[0].key)) == expected[1:3]
-        assert store.read(OwedJobs(after=JobKey(a_key(2), 11))) == expected[2:]
-        assert store.read(OwedJobs(after=expected[-1].key)) == ()
+        assert store.read(PendingDeliveries()) == expected
+        assert store.read(PendingDeliveries(2)) == expected[:2]
+        assert store.read(PendingDeliveries(0)) == ()
+        assert store.read(PendingDeliveries(2, after=expected[0].key)) == expected[1:3]
+        assert store.read(PendingDeliveries(after=JobKey(a_key(2), 11))) == expected[2:]
+        assert store.read(PendingDeliveries(after=expected[-1].key)) == ()
 
     def test_it_is_known_whether_anything_is_owed(self, store: Persistence) -> None:
         """From the addition of a job until the last one is deleted or updated, in whatever way."""
@@ -99,7 +99,7 @@ class Children(PersistenceCase):
             AddJob(_pending_delivery(5, 3)),
             DeleteJob(JobKey(a_key(6), 1)),
         )
-        assert store.read(OwedJobs()) == (_pending_delivery(5, 3), _pending_delivery(6, 2))
+        assert store.read(PendingDeliveries()) == (_pending_delivery(5, 3), _pending_delivery(6, 2))
         assert self._has_pending_deliveries(store)
 
         put(store, DeleteJob(JobKey(a_key(6), 2)), DeleteJob(JobKey(a_key(5), 3)))
@@ -113,7 +113,7 @@ class Children(PersistenceCase):
         put(store, AddJob(_pending_delivery(1)), DeleteJob(_pending_delivery(1).key))
 
         assert not self._has_pending_deliveries(store)
-        assert store.read(OwedJobs()) == ()
+        assert store.read(PendingDeliveries()) == ()
 
     def test_what_is_owed_and_not_stored_is_not_owed(self, store: Persistence) -> None:
         """A failed transaction leaves no pending delivery."""
@@ -133,12 +133,12 @@ class Children(PersistenceCase):
         put_run(store, a_run(1, children=4), *(a_job(1, number, kind=JobKind.CHILD) for number in (1, 2, 10)))
         children = [_child(20 + job, a_key(1), job) for job in (1, 2, 10, 11)]
         put(store, *map(CreateRun, children))
-        assert store.read(ChildrenLeft((a_key(1),))) == (children[3],)
+        assert store.read(OrphanedChildren((a_key(1),))) == (children[3],)
 
         put(store, DeleteJob(JobKey(a_key(1), 1)))
-        assert store.read(ChildrenLeft((a_key(1),))) == (children[0], children[3])
+        assert store.read(OrphanedChildren((a_key(1),))) == (children[0], children[3])
         put(store, DeleteJobs(a_key(1)))
-        assert store.read(ChildrenLeft((a_key(1),))) == _in_order(children)
+        assert store.read(OrphanedChildren((a_key(1),))) == _in_order(children)
         assert jobs_of(store, a_key(1)) == []
 
     def test_the_job_of_another_run_keeps_no_child(self, store: Persistence) -> None:
@@ -147,10 +147,10 @@ class Children(PersistenceCase):
         put_run(store, a_run(2), a_job(2, 1, kind=JobKind.CHILD))
         put(store, CreateRun(_child(3, a_key(1))), CreateRun(_child(4, a_key(2))))
 
-        assert store.read(ChildrenLeft((a_key(1),))) == (_child(3, a_key(1)),)
-        assert store.read(ChildrenLeft((a_key(2),))) == ()
-        assert store.read(ChildrenLeft((a_key(2), a_key(1), a_key(1)))) == (_child(3, a_key(1)),)
-        assert store.read(ChildrenLeft(())) == ()
+        assert store.read(OrphanedChildren((a_key(1),))) == (_child(3, a_key(1)),)
+        assert store.read(OrphanedChildren((a_key(2),))) == ()
+        assert store.read(OrphanedChildren((a_key(2), a_key(1), a_key(1)))) == (_child(3, a_key(1)),)
+        assert store.read(OrphanedChildren(())) == ()
 
     def test_children_of_several_runs_come_by_the_jobs_that_started_them(self, store: Persistence) -> None:
         """Up to the limit, sorted by the text of the job's id."""
@@ -159,7 +159,7 @@ class Children(PersistenceCase):
         put(store, *map(CreateRun, children))
 
         ours = _in_order(child for child in children if not (child.parent or "").startswith(a_key(3)))
-        assert store.read(ChildrenLeft((a_key(2), a_key(1)), 7)) == ours[:7]
+        assert store.read(OrphanedChildren((a_key(2), a_key(1)), 7)) == ours[:7]
 
     def test_children_that_have_ended_or_are_to_be_abandoned_are_not_left(self, store: Persistence) -> None:
         """Children of every other status and policy are."""
@@ -175,9 +175,9 @@ class Children(PersistenceCase):
             for child in children
             if child.status not in TERMINAL and child.close_policy is not ClosePolicy.ABANDON
         )
-        assert store.read(ChildrenLeft((a_key(1),))) == left
+        assert store.read(OrphanedChildren((a_key(1),))) == left
         put(store, UpdateRun(_child(10, a_key(1), status=RunStatus.CANCELLED)))
-        assert len(store.read(ChildrenLeft((a_key(1),)))) == len(left) - 1
+        assert len(store.read(OrphanedChildren((a_key(1),)))) == len(left) - 1
 
     def test_children_of_runs_whose_keys_begin_alike_are_told_apart(self, store: Persistence) -> None:
         """A key may be a prefix of another, followed by a character before or after the dot."""
@@ -185,8 +185,8 @@ class Children(PersistenceCase):
         put(store, *map(CreateRun, children.values()))
 
         for key, child in children.items():
-            assert store.read(ChildrenLeft((key,))) == (child,)
-        assert store.read(ChildrenLeft(("nobody's",))) == store.read(ChildrenLeft(("K.",))) == ()
+            assert store.read(OrphanedChildren((key,))) == (child,)
+        assert store.read(OrphanedChildren(("nobody's",))) == store.read(OrphanedChildren(("K.",))) == ()
 
     def test_a_run_that_is_nobody_s_child_is_never_left(self, store: Persistence) -> None:
         """Nor is a child that a job of another run has taken over."""
@@ -194,7 +194,7 @@ class Children(PersistenceCase):
         put_run(store, a_run(4), a_job(4, 1, kind=JobKind.CHILD))
         put(store, UpdateRun(_child(3, a_key(4))))
 
-        assert store.read(ChildrenLeft((a_key(1),))) == store.read(ChildrenLeft((a_key(4),))) == ()
+        assert store.read(OrphanedChildren((a_key(1),))) == store.read(OrphanedChildren((a_key(4),))) == ()
 
     def test_children_left_come_up_to_the_limit(self, store: Persistence) -> None:
         """Ending them leads to the others."""
@@ -204,8 +204,12 @@ class Children(PersistenceCase):
             *(CreateRun(_child(number, a_key(1), number)) for number in (5, 3, 4, 2)),
         )
 
-        assert [run.key for run in store.read(ChildrenLeft((a_key(1),), 3))] == [a_key(2), a_key(3), a_key(4)]
-        assert store.read(ChildrenLeft((a_key(1),), 0)) == ()
+        assert [run.key for run in store.read(OrphanedChildren((a_key(1),), 3))] == [
+            a_key(2),
+            a_key(3),
+            a_key(4),
+        ]
+        assert store.read(OrphanedChildren((a_key(1),), 0)) == ()
         put(
             store,
             *(
@@ -213,7 +217,7 @@ class Children(PersistenceCase):
                 for number in (2, 3, 4)
             ),
         )
-        assert [run.key for run in store.read(ChildrenLeft((a_key(1),), 3))] == [a_key(5)]
+        assert [run.key for run in store.read(OrphanedChildren((a_key(1),), 3))] == [a_key(5)]
 
     def _has_pending_deliveries(self, store: Persistence) -> bool:
         return store.transact(lambda tx: tx.has_deliveries())

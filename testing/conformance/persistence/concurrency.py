@@ -55,7 +55,7 @@ from holdfast.testing.conformance.builders import (
 )
 from holdfast.testing.conformance.persistence.case import (
     PersistenceCase,
-    a_lane,
+    a_queue_claim,
     claimable,
     jobs_of,
     lease,
@@ -248,7 +248,7 @@ class Concurrency(PersistenceCase):
         def look() -> None:
             seen.append(store.read(RunsByKey((a_key(1), a_key(2)))))
             seen.append(store.read(JobsOfRun(a_key(1))))
-            seen.append(claimable(store, a_lane(queue="reports")))
+            seen.append(claimable(store, a_queue_claim(queue="reports")))
             read.set()
 
         def work(tx: Transaction) -> None:
@@ -318,7 +318,7 @@ class Concurrency(PersistenceCase):
         put(store, CreateRun(a_run(open_jobs=2)), AddJob(a_job()), PutSession(a_session()), AddSink(a_sink()))
 
         def look(tx: Transaction) -> tuple[int, ...]:
-            searches = tx.lost_jobs(1), tx.active_runs("", 9), tx.unsound_runs([a_key(1)])
+            searches = tx.lost_jobs(1), tx.active_runs("", 9), tx.runs_missing_jobs([a_key(1)])
             known = tx.sessions([a_key(1)], lock=False), tx.jobs([a_job().key], lock=False), tx.all_sinks()
             return tuple(map(len, (*searches, *known)))
 
@@ -378,12 +378,12 @@ def _count_job(tx: Transaction) -> Change:
 
 
 def _count_held_run(tx: Transaction) -> Change:
-    (run,) = tx.held([a_key(1)], [], []).runs
+    (run,) = tx.lock_attempts([a_key(1)], [], []).runs
     return UpdateRun(evolve(run, last_row=run.last_row + 1))
 
 
 def _count_held_job(tx: Transaction) -> Change:
-    (job,) = tx.held([], [a_job().key], []).jobs
+    (job,) = tx.lock_attempts([], [a_job().key], []).jobs
     return UpdateJob(evolve(job, epoch=job.epoch + 1))
 
 
@@ -398,7 +398,7 @@ def _count_session(tx: Transaction) -> Change:
 
 
 def _count_leader(tx: Transaction) -> Change:
-    (leader,) = tx.duties(["maintenance"])
+    (leader,) = tx.leaders(["maintenance"])
     return UpdateLeader(evolve(leader, expires_at=leader.expires_at + 1))
 
 
@@ -445,7 +445,7 @@ COUNTERS: Final[dict[str, Callable[[Transaction], Change]]] = {
 """For each locking read: a function that increments a number in the row that it returns."""
 
 SEARCHES: Final[dict[str, Callable[[Transaction, int], list[str]]]] = {
-    "claimable": lambda tx, limit: [job.run for job in tx.claimable(NAMESPACE, [a_lane()], limit)],
+    "claimable": lambda tx, limit: [job.run for job in tx.claimable(NAMESPACE, [a_queue_claim()], limit)],
     "due": lambda tx, limit: [job.run for job in tx.due(NOW, limit)],
     "expired_sessions": lambda tx, limit: [session.id for session in tx.expired_sessions(NOW, limit)],
     "due_streams": lambda tx, limit: [one.run for one in tx.due_streams(a_sink().sink_name, NOW, limit)],

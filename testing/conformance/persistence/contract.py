@@ -14,7 +14,7 @@ from holdfast.testing.conformance.persistence.queries import Queries
 from holdfast.testing.conformance.persistence.removals import Removals
 from holdfast.testing.conformance.persistence.retention import Retention
 from holdfast.testing.conformance.persistence.retries import Retries
-from holdfast.testing.conformance.persistence.run_search import Finding
+from holdfast.testing.conformance.persistence.run_search import RunSearch
 from holdfast.testing.conformance.persistence.runs import RunReads
 from holdfast.testing.conformance.persistence.sinks import Sinks
 from holdfast.testing.conformance.persistence.slots import Slots
@@ -34,7 +34,7 @@ class PersistenceContract(
     Concurrency,
     Values,
     Queries,
-    Finding,
+    RunSearch,
     Sinks,
     RunOutput,
     Slots,

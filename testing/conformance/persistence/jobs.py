@@ -22,7 +22,7 @@ from holdfast.testing.conformance.builders import (
 )
 from holdfast.testing.conformance.persistence.case import (
     PersistenceCase,
-    a_lane,
+    a_queue_claim,
     claimable,
     put,
     put_jobs,
@@ -134,7 +134,7 @@ class JobReads(PersistenceCase):
         assert query(store, lambda tx: tx.jobs([], lock=False)) == []
         assert query(store, lambda tx: tx.jobs_of([])) == []
         assert query(store, lambda tx: tx.sessions([], lock=True)) == []
-        assert query(store, lambda tx: tx.duties([])) == []
+        assert query(store, lambda tx: tx.leaders([])) == []
         assert query(store, lambda tx: tx.plans([])) == []
         assert query(store, lambda tx: tx.replies([])) == []
 
@@ -163,18 +163,22 @@ class JobReads(PersistenceCase):
         def apart(tx: Transaction) -> tuple[Sequence[object], ...]:
             return tx.runs(runs), tx.jobs(jobs), tx.sessions(sessions, lock=False)
 
-        found = store.transact(lambda tx: tx.held(runs, jobs, sessions))
+        found = store.transact(lambda tx: tx.lock_attempts(runs, jobs, sessions))
 
         assert [list(part) for part in found] == [list(part) for part in store.transact(apart)]
         assert [run.key for run in found.runs] == [a_key(1), a_key(2)]
         assert [job.key for job in found.jobs] == [a_job(1, 1).key, a_job(2, 2).key]
         assert list(found.sessions) == [a_session(1)]
-        assert [list(part) for part in store.transact(lambda tx: tx.held([], jobs, []))] == [
+        assert [list(part) for part in store.transact(lambda tx: tx.lock_attempts([], jobs, []))] == [
             [],
             list(found.jobs),
             [],
         ]
-        assert [list(part) for part in store.transact(lambda tx: tx.held([], [], []))] == [[], [], []]
+        assert [list(part) for part in store.transact(lambda tx: tx.lock_attempts([], [], []))] == [
+            [],
+            [],
+            [],
+        ]
 
     def test_jobs_to_claim_are_read_with_the_session_that_is_to_have_them(self, store: Persistence) -> None:
         """The same as separate reads. An unknown session is left out; without jobs the session is not read."""
@@ -182,13 +186,15 @@ class JobReads(PersistenceCase):
         put(store, PutSession(a_session(1)))
 
         def found(session: str, limit: int) -> list[list[object]]:
-            lanes = (a_lane(),)
+            queue_claims = (a_queue_claim(),)
             return [
                 list(part)
-                for part in store.transact(lambda tx: tx.claimable_by(session, NAMESPACE, lanes, limit))
+                for part in store.transact(
+                    lambda tx: tx.claimable_by(session, NAMESPACE, queue_claims, limit)
+                )
             ]
 
-        jobs = claimable(store, a_lane())
+        jobs = claimable(store, a_queue_claim())
         assert found(a_key(1), 9) == [[], jobs, [a_session(1)]]
         assert found(a_key(1), 1) == [[], jobs[:1], [a_session(1)]]
         assert found(a_key(9), 9) == found("a\0b", 9) == [[], jobs, []]
@@ -199,7 +205,7 @@ class JobReads(PersistenceCase):
         put(store, AddLeader(a_leader_lease("maintenance")), AddLeader(a_leader_lease("other", session=2)))
 
         assert [a_leader_lease("maintenance")] == query(
-            store, lambda tx: tx.duties(["maintenance", "nobody's"])
+            store, lambda tx: tx.leaders(["maintenance", "nobody's"])
         )
 
     def test_plans_are_read_by_fingerprint(self, store: Persistence) -> None:

@@ -18,7 +18,7 @@ def _asleep(run: int, number: int, wake_at: int) -> Job:
 
 
 class Maintenance(PersistenceCase):
-    """`due`, `expired_sessions`, `lost_jobs` and `silent_jobs`."""
+    """`due`, `expired_sessions`, `lost_jobs` and `heartbeat_overdue_jobs`."""
 
     def test_a_sleeper_is_due_from_its_instant_on(self, store: Persistence) -> None:
         """Not a microsecond earlier."""
@@ -136,16 +136,18 @@ class Maintenance(PersistenceCase):
         ]
         put_jobs(store, overdue, *asleep, a_leased_job(1, 9, session=a_key(1)))
 
-        assert query(store, lambda tx: tx.silent_jobs(NOW, 10)) == []
-        assert [JobKey(a_key(1), 1)] == query(store, lambda tx: tx.silent_jobs(NOW + 1, 10))
+        assert query(store, lambda tx: tx.heartbeat_overdue_jobs(NOW, 10)) == []
+        assert [JobKey(a_key(1), 1)] == query(store, lambda tx: tx.heartbeat_overdue_jobs(NOW + 1, 10))
 
     def test_the_jobs_that_are_silent_for_longest_come_first(self, store: Persistence) -> None:
         """The limit cuts off the others, whatever their runs."""
         for run, ago in ((1, 10), (2, 30), (3, 20)):
             put_jobs(store, evolve(a_leased_job(run, 1, session=a_key(9)), heartbeat_by=NOW - ago))
 
-        assert [JobKey(a_key(2), 1), JobKey(a_key(3), 1)] == query(store, lambda tx: tx.silent_jobs(NOW, 2))
-        assert query(store, lambda tx: tx.silent_jobs(NOW, 0)) == []
+        assert [JobKey(a_key(2), 1), JobKey(a_key(3), 1)] == query(
+            store, lambda tx: tx.heartbeat_overdue_jobs(NOW, 2)
+        )
+        assert query(store, lambda tx: tx.heartbeat_overdue_jobs(NOW, 0)) == []
 
     def test_a_job_that_was_heard_from_is_not_silent(self, store: Persistence) -> None:
         """The last change counts; a deleted job is not found."""
@@ -155,4 +157,4 @@ class Maintenance(PersistenceCase):
         put_jobs(store, *jobs)
         put(store, UpdateJob(evolve(jobs[0], heartbeat_by=NOW + 5)), DeleteJob(jobs[1].key))
 
-        assert [jobs[2].key] == query(store, lambda tx: tx.silent_jobs(NOW, 10))
+        assert [jobs[2].key] == query(store, lambda tx: tx.heartbeat_overdue_jobs(NOW, 10))

@@ -88,7 +88,7 @@ def _left(store: Persistence, number: int) -> list[str]:
         "items": [value for value in store.read(LoadValues(((key, ITEM),))) if value.payloads],
         "notes": store.read(NotesInOrder(key)),
         "said": store.read(AnnotationsOf(key)),
-        "keys": query(store, lambda tx: tx.said_keys([(key, "once")])),
+        "keys": query(store, lambda tx: tx.annotation_keys([(key, "once")])),
         "artifacts": store.read(ArtifactsOf(key)),
         "calls": store.read(AiCallsOf(key)),
         "stream": query(store, lambda tx: tx.streams([StreamKey(SINK.key, key)])),

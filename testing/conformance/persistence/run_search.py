@@ -28,7 +28,7 @@ def keys(store: Persistence, query: ListRuns) -> list[str]:
     return [run.key for run in store.read(query)]
 
 
-class Finding(PersistenceCase):
+class RunSearch(PersistenceCase):
     """`ListRuns` and `CountRuns`."""
 
     def test_runs_are_listed_newest_first(self, store: Persistence) -> None:

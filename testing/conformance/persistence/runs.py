@@ -18,9 +18,9 @@ from holdfast.ports.persistence import (
     Transaction,
 )
 from holdfast.ports.records import (
-    NOTED_ROWS,
     STAGE_COMPLETED,
     STAGE_FAILED,
+    STAGE_OUTCOMES,
     STAGE_SKIPPED,
     STAGE_SUSPENDED,
     TERMINAL,
@@ -143,7 +143,7 @@ class RunReads(PersistenceCase):
         """An empty collection is allowed."""
         assert query(store, lambda tx: tx.runs([])) == []
         assert query(store, lambda tx: tx.latest_runs([])) == []
-        assert query(store, lambda tx: tx.unsound_runs([])) == []
+        assert query(store, lambda tx: tx.runs_missing_jobs([])) == []
         assert query(store, lambda tx: tx.completed([])) == []
         assert query(store, lambda tx: tx.node_rows([])) == []
         assert query(store, lambda tx: tx.history([])) == []
@@ -284,13 +284,13 @@ class RunReads(PersistenceCase):
         """Nothing is reported without a problem; unknown keys are left out."""
         put_run(store, a_run(1), a_job(1, 1), a_job(1, 2))
 
-        assert query(store, lambda tx: tx.unsound_runs([a_key(1), a_key(2)])) == []
+        assert query(store, lambda tx: tx.runs_missing_jobs([a_key(1), a_key(2)])) == []
 
     def test_a_run_without_a_job_is_unsound(self, store: Persistence) -> None:
         """A running run without a job can't continue."""
         put(store, CreateRun(a_run(1, open_jobs=0)))
 
-        assert [a_key(1)] == query(store, lambda tx: tx.unsound_runs([a_key(1)]))
+        assert [a_key(1)] == query(store, lambda tx: tx.runs_missing_jobs([a_key(1)]))
 
     def test_a_run_with_other_than_its_number_of_jobs_is_unsound(self, store: Persistence) -> None:
         """Too few and too many jobs are reported, for the requested runs only."""
@@ -300,9 +300,9 @@ class RunReads(PersistenceCase):
         put(store, UpdateRun(a_run(1, open_jobs=2)), UpdateRun(a_run(2, open_jobs=0)))
 
         assert {a_key(1), a_key(2)} == set(
-            query(store, lambda tx: tx.unsound_runs([a_key(1), a_key(2), a_key(3)]))
+            query(store, lambda tx: tx.runs_missing_jobs([a_key(1), a_key(2), a_key(3)]))
         )
-        assert [a_key(2)] == query(store, lambda tx: tx.unsound_runs([a_key(2)]))
+        assert [a_key(2)] == query(store, lambda tx: tx.runs_missing_jobs([a_key(2)]))
 
     def test_completed_stages_come_in_the_order_of_the_history(self, store: Persistence) -> None:
         """Completed stages and items, and no other row."""
@@ -343,7 +343,7 @@ class RunReads(PersistenceCase):
         def noted_rows(*wanted: str) -> list[CompletedRow]:
             return query(store, lambda tx: tx.completed([a_key(1), a_key(3), a_key(4)], types=wanted))
 
-        for wanted in (NOTED_ROWS, (STAGE_FAILED,), (STAGE_SUSPENDED, STAGE_SKIPPED, STAGE_SKIPPED)):
+        for wanted in (STAGE_OUTCOMES, (STAGE_FAILED,), (STAGE_SUSPENDED, STAGE_SKIPPED, STAGE_SKIPPED)):
             expected = [
                 CompletedRow(a_key(run), number, "bill", 9 - number, type_)
                 for run in (1, 3)
@@ -358,7 +358,7 @@ class RunReads(PersistenceCase):
         put_run(store, a_run(1), a_job(1, 1))
         put(store, AddJob(a_job(1, 2, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)))
 
-        assert query(store, lambda tx: tx.unsound_runs([a_key(1)])) == []
+        assert query(store, lambda tx: tx.runs_missing_jobs([a_key(1)])) == []
 
     def test_a_run_whose_only_jobs_are_owed_is_unsound(self, store: Persistence) -> None:
         """They can't continue the run, whether its row counts them or not."""
@@ -366,14 +366,16 @@ class RunReads(PersistenceCase):
             put(store, CreateRun(a_run(run, open_jobs=open_jobs, last_job=1)))
             put(store, AddJob(a_job(run, 1, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)))
 
-        assert [a_key(1), a_key(2)] == sorted(query(store, lambda tx: tx.unsound_runs([a_key(1), a_key(2)])))
+        assert [a_key(1), a_key(2)] == sorted(
+            query(store, lambda tx: tx.runs_missing_jobs([a_key(1), a_key(2)]))
+        )
 
     def test_a_run_that_has_ended_is_sound_whatever_it_owes(self, store: Persistence) -> None:
         """Whatever deliveries are pending."""
         put(store, CreateRun(a_run(1, status=RunStatus.COMPLETED)))
         put(store, AddJob(a_job(1, 1, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)))
 
-        assert query(store, lambda tx: tx.unsound_runs([a_key(1)])) == []
+        assert query(store, lambda tx: tx.runs_missing_jobs([a_key(1)])) == []
 
 
 def _named(tx: Transaction, name: str) -> Sequence[Run]:

@@ -20,7 +20,7 @@ from holdfast.ports.persistence import (
     ListDeadLetters,
     ListSinks,
     Persistence,
-    SinksWithNews,
+    SinksWithDueStreams,
     StreamRows,
     StreamStart,
 )
@@ -173,7 +173,7 @@ class Sinks(PersistenceCase):
 
         assert due(store, NOW + 4) == []
         assert due(store, NOW + 5) == [a_key(1)]
-        question = SinksWithNews(NAMESPACE, ("audit", "none"), NOW + 4)
+        question = SinksWithDueStreams(NAMESPACE, ("audit", "none"), NOW + 4)
         assert store.read(question) == ()
         assert store.read(evolve(question, now=NOW + 5)) == ("audit",)
 
@@ -182,9 +182,9 @@ class Sinks(PersistenceCase):
         put(store, *(AddSink(a_sink(name)) for name in ("a", "b", "c", "d")))
         put(store, an_advance(sink="a"), an_advance(sink="b"), an_advance(sink="c", at=NOW + 1))
 
-        assert store.read(SinksWithNews(NAMESPACE, ("d", "c", "b"), NOW)) == ("b",)
-        assert store.read(SinksWithNews(NAMESPACE, ("d", "c", "b"), NOW + 1)) == ("b", "c")
-        assert store.read(SinksWithNews("tenant-2", ("a",), NOW)) == ()
+        assert store.read(SinksWithDueStreams(NAMESPACE, ("d", "c", "b"), NOW)) == ("b",)
+        assert store.read(SinksWithDueStreams(NAMESPACE, ("d", "c", "b"), NOW + 1)) == ("b", "c")
+        assert store.read(SinksWithDueStreams("tenant-2", ("a",), NOW)) == ()
 
     def test_rows_of_streams_come_by_run_and_number_and_so_many_of_each(self, store: Persistence) -> None:
         """Starting after a given row."""
@@ -262,7 +262,7 @@ class Sinks(PersistenceCase):
         assert store.read(CountDeadLetters("tenant-2")) == {}
 
         def dead_lettered(sink: str = "", run_id: str = "", limit: int = 9) -> list[tuple[str, str]]:
-            streams = query(store, lambda tx: tx.parked_streams(NAMESPACE, sink, run_id, limit))
+            streams = query(store, lambda tx: tx.dead_lettered_streams(NAMESPACE, sink, run_id, limit))
             return [(stream.sink, stream.run) for stream in streams]
 
         everything = [(a_sink(sink).key, a_key(run)) for sink in ("a", "b") for run in (1, 2)]
@@ -282,7 +282,7 @@ class Sinks(PersistenceCase):
         keys = [a_key(number) for number in range(1, 9)]
 
         def undelivered(*names: str) -> list[tuple[str, str, int]]:
-            found = query(store, lambda tx: tx.unheard(NAMESPACE, names, keys))
+            found = query(store, lambda tx: tx.undelivered_heads(NAMESPACE, names, keys))
             return [(head.sink, head.run, head.head_row) for head in found]
 
         assert undelivered("audit") == [(a_sink().key, a_key(run), 5) for run in (1, 3, 5)]
@@ -291,7 +291,7 @@ class Sinks(PersistenceCase):
             *((a_sink("other").key, a_key(run), 5) for run in range(1, 7)),
         ]
         assert undelivered() == []
-        assert query(store, lambda tx: tx.unheard(NAMESPACE, ["audit"], [])) == []
+        assert query(store, lambda tx: tx.undelivered_heads(NAMESPACE, ["audit"], [])) == []
         assert query(store, lambda tx: tx.run_keys("", 3)) == keys[:3]
         assert query(store, lambda tx: tx.run_keys(a_key(6), 3)) == keys[6:]
 
@@ -307,12 +307,12 @@ class Sinks(PersistenceCase):
         """No text breaks a query."""
         for text in ("nul \0", "half \ud800", "'; DROP TABLE holdfast_runs; --", "%", "x" * 10_000):
             assert store.read(ListSinks(text)) == ()
-            assert store.read(SinksWithNews(text, (text,), NOW)) == ()
+            assert store.read(SinksWithDueStreams(text, (text,), NOW)) == ()
             assert store.read(ListDeadLetters(namespace=text, sink=text, run_id=text)) == ()
             assert store.read(CountDeadLetters(text)) == {}
             assert store.read(StreamRows((StreamStart(text, 0, 0),), 5)) == ()
             assert due(store, name=SinkName(text, text)) == []
             assert query(store, lambda tx: tx.sinks([SinkName(text, text)], lock=True)) == []  # noqa: B023
             assert query(store, lambda tx: tx.streams([StreamKey(text, text)])) == []  # noqa: B023
-            assert query(store, lambda tx: tx.parked_streams(text, text, text, 5)) == []  # noqa: B023
-            assert query(store, lambda tx: tx.unheard(text, [text], [text])) == []  # noqa: B023
+            assert query(store, lambda tx: tx.dead_lettered_streams(text, text, text, 5)) == []  # noqa: B023
+            assert query(store, lambda tx: tx.undelivered_heads(text, [text], [text])) == []  # noqa: B023

@@ -294,7 +294,7 @@ class Slots(PersistenceCase):
         put_runs(store, evolve(pending(3), status=RunStatus.RUNNING), evolve(pending(4), last_job=1))
 
         keys = [a_key(number) for number in range(1, 5)]
-        assert query(store, lambda tx: tx.unsound_runs(keys)) == keys[2:]
+        assert query(store, lambda tx: tx.runs_missing_jobs(keys)) == keys[2:]
 
 
 def _all(tx: Transaction, waiting: Waiting) -> Sequence[WaitedFor]:

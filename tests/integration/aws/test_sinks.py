@@ -13,7 +13,7 @@ from holdfast.hosts.events.flusher import Flusher
 from holdfast.hosts.wiring.stores import open_stores
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.pipelines import Pipeline
-from holdfast.kernel.rules.outbox import PARK_AFTER
+from holdfast.kernel.rules.outbox import DEAD_LETTER_AFTER
 from holdfast.ports.events import Event, EventSink
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds
@@ -65,7 +65,7 @@ def test_an_event_that_is_too_large_is_parked_with_the_reason_and_other_runs_go_
         engine.register_sink("audit")
         flusher = Flusher(engine.core, {"audit": Fattened(make(aws), "large")})
         engine.start(ONE(1), id="large")
-        for number in range(PARK_AFTER):
+        for number in range(DEAD_LETTER_AFTER):
             engine.start(ONE(1), id=f"small-{number}")
             flusher.flush()
             clock.advance(timedelta(seconds=70))
@@ -75,6 +75,6 @@ def test_an_event_that_is_too_large_is_parked_with_the_reason_and_other_runs_go_
             event.run_id for entry in entries for event in events_in(entry.get("Detail") or entry["Message"])
         }
 
-        assert (letter.run_id, letter.number, letter.attempts) == ("large", 1, PARK_AFTER)
+        assert (letter.run_id, letter.number, letter.attempts) == ("large", 1, DEAD_LETTER_AFTER)
         assert "bytes, and may have 262,143" in letter.error
-        assert taken == {f"small-{number}" for number in range(PARK_AFTER)}
+        assert taken == {f"small-{number}" for number in range(DEAD_LETTER_AFTER)}

@@ -7,7 +7,7 @@ import attrs
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.wiring.stores import open_stores
-from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.ports.persistence import (
     FindRun,
     LoadValues,
@@ -56,7 +56,9 @@ class Counting:
         self._inner.close()
 
 
-def counting_engine(url: str, namespace: str, *workflows: Definition[object]) -> tuple[Engine, Counting]:
+def counting_engine(
+    url: str, namespace: str, *workflows: WorkflowDefinition[object]
+) -> tuple[Engine, Counting]:
     """Open an engine whose store calls are counted."""
     stores = open_stores(url)
     counting = Counting(stores.persistence, has_clock=stores.file is None)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from holdfast.hosts.client.engine import Engine
-from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.calls import WorkflowDefinition
 from tests.integration.counts.statement_counter import Statements, count_statements
 from tests.postgres import fresh_database
 
@@ -43,7 +43,7 @@ def open_engine(url: str, namespace: str, statements: Statements) -> Iterator[Op
     """Opens engines on that database, with tables and counted statements; closes them at the end."""
     opened: list[Engine] = []
 
-    def open_one(*workflows: Definition[object]) -> Engine:
+    def open_one(*workflows: WorkflowDefinition[object]) -> Engine:
         opened.append(Engine.open(url, workflows=workflows, namespace=namespace))
         opened[-1].core.connect()
         return opened[-1]

@@ -106,23 +106,25 @@ def watch_statements(
     written: Callable[[int], object] = lambda _: None,
 ) -> None:
     """Call a function with each statement sent to PostgreSQL and its number of written rows."""
-    make, make_all = libpq.Statements.make, libpq.Statements.make_all
+    make, make_all = libpq.StatementRunner.make, libpq.StatementRunner.make_all
 
-    def heard(answer: libpq.Answer) -> libpq.Answer:
+    def heard(answer: libpq.StatementResult) -> libpq.StatementResult:
         given: Any = answer
         if (given._result.command_status or b"").startswith((b"INSERT", b"UPDATE", b"DELETE")):
             written(answer.hits)
         return answer
 
-    def making(self: libpq.Statements, sql: str, parameters: Any, **options: Any) -> libpq.Answer:
+    def making(
+        self: libpq.StatementRunner, sql: str, parameters: Any, **options: Any
+    ) -> libpq.StatementResult:
         sent(sql)
         return heard(make(self, sql, parameters, **options))
 
-    def making_all(self: libpq.Statements, given: Iterable[Any]) -> Sequence[libpq.Answer]:
+    def making_all(self: libpq.StatementRunner, given: Iterable[Any]) -> Sequence[libpq.StatementResult]:
         all_given = list(given)
         for sql, *_ in all_given:
             sent(sql)
         return [heard(answer) for answer in make_all(self, all_given)]
 
-    monkeypatch.setattr(libpq.Statements, "make", making)
-    monkeypatch.setattr(libpq.Statements, "make_all", making_all)
+    monkeypatch.setattr(libpq.StatementRunner, "make", making)
+    monkeypatch.setattr(libpq.StatementRunner, "make_all", making_all)

@@ -21,14 +21,14 @@ from holdfast.kernel.commands import (
     ArtifactOutput,
     Attempt,
     AttemptOutput,
+    AttemptReport,
     Completed,
     Failed,
     Failure,
-    HeldAttempt,
     JobAdmit,
     JobClaim,
     JobHeartbeat,
-    JobReapSilent,
+    JobReapUnresponsive,
     JobRelease,
     JobSettle,
     MapExpanded,
@@ -38,13 +38,13 @@ from holdfast.kernel.commands import (
     RunRerunFrom,
     SessionOpen,
     SessionRenew,
-    SilentReaped,
+    UnresponsiveReaped,
 )
 from holdfast.kernel.commands.codec import to_data
 from holdfast.kernel.commands.jobs import OutputKind
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import FindRun, Lane, RunsByKey
+from holdfast.ports.persistence import FindRun, QueueClaim, RunsByKey
 from holdfast.ports.records import JobKind, Payload, Run, RunName
 from holdfast.testing.sink import MemorySink
 from tests.integration.counts.conftest import OpenEngine
@@ -121,8 +121,8 @@ class Worked:
         return [answer.run_id for answer in answers if not isinstance(answer, CommandError)]
 
     def claim(self, number: int) -> tuple[Attempt, ...]:
-        lane = Lane(queue="default", definitions=self.engine.core.registry.definitions, limit=number)
-        command = JobClaim(namespace=self.namespace, session=self.session, lanes=(lane,), limit=number)
+        lane = QueueClaim(queue="default", definitions=self.engine.core.registry.definitions, limit=number)
+        command = JobClaim(namespace=self.namespace, session=self.session, queue_claims=(lane,), limit=number)
         return self.kernel.dispatch(command).attempts
 
     def settle(
@@ -322,7 +322,7 @@ def test_a_heartbeat_for_many_costs_no_more_statements_than_for_few(
     attempts = worked.claim(MANY)
 
     def beat(number: int) -> None:
-        held = tuple(HeldAttempt(job=attempt.job, epoch=attempt.epoch) for attempt in attempts[:number])
+        held = tuple(AttemptReport(job=attempt.job, epoch=attempt.epoch) for attempt in attempts[:number])
         assert worked.kernel.dispatch(JobHeartbeat(namespace=worked.namespace, attempts=held)).lost == ()
 
     within = costs(statements, beat)
@@ -344,7 +344,7 @@ def test_heartbeats_of_many_bodies_cost_two_writes_however_many_they_are(
 
     def beat(number: int) -> None:
         held = tuple(
-            HeldAttempt(job=attempt.job, epoch=attempt.epoch, outputs=said) for attempt in attempts[:number]
+            AttemptReport(job=attempt.job, epoch=attempt.epoch, outputs=said) for attempt in attempts[:number]
         )
         assert worked.kernel.dispatch(JobHeartbeat(namespace=worked.namespace, attempts=held)).lost == ()
 
@@ -362,11 +362,11 @@ def test_taking_many_silent_jobs_costs_no_more_statements_than_taking_few(
         worked.create(number, "watched")
         assert len(worked.claim(number)) == number
         with statements.of() as within:
-            reaped = worked.kernel.dispatch(JobReapSilent(namespace=worked.namespace))
-        assert reaped == SilentReaped(freed=number, dead=0)
+            reaped = worked.kernel.dispatch(JobReapUnresponsive(namespace=worked.namespace))
+        assert reaped == UnresponsiveReaped(freed=number, dead=0)
         found.append(within)
 
-    while worked.kernel.dispatch(JobReapSilent(namespace=worked.namespace)).freed:
+    while worked.kernel.dispatch(JobReapUnresponsive(namespace=worked.namespace)).freed:
         pass  # what other tests have left behind
     found: list[Statements] = []
     reap(FEW)
@@ -550,7 +550,7 @@ def test_a_flush_costs_no_more_statements_for_many_runs_than_for_few(
     # Two transactions: streams are found and leased, then their cursors are moved; between them rows and runs are read.
     assert many.commits == 2
     with statements.of() as within:
-        assert flusher.look() == ()
+        assert flusher.find_due_sinks() == ()
     assert (within.queries, within.commits) == (1, 0)
 
 

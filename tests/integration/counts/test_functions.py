@@ -16,7 +16,7 @@ from holdfast.kernel.commands import (
     JobClaim,
     JobRecord,
     JobSettle,
-    Recorded,
+    RowToRecord,
     RunCreate,
     RunSignal,
     SessionOpen,
@@ -24,7 +24,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical
-from holdfast.ports.persistence import HistoryOf, Lane
+from holdfast.ports.persistence import HistoryOf, QueueClaim
 from holdfast.ports.records import Payload
 from tests.integration.counts.conftest import OpenEngine
 from tests.integration.counts.statement_counter import Statements
@@ -129,13 +129,13 @@ class Driven:
         )
         kernel.dispatch_many([create] * runs)
         session = kernel.dispatch(SessionOpen(namespace=namespace, host="h", lease=HOUR)).session
-        lane = Lane(queue="default", definitions=("nap@1",), limit=runs)
-        claim = JobClaim(namespace=namespace, session=session, lanes=(lane,), limit=runs)
+        lane = QueueClaim(queue="default", definitions=("nap@1",), limit=runs)
+        claim = JobClaim(namespace=namespace, session=session, queue_claims=(lane,), limit=runs)
         self.attempts: tuple[Attempt, ...] = kernel.dispatch(claim).attempts
         assert len(self.attempts) == runs
 
     def record(self, call: str) -> None:
-        row = Recorded(type="step.completed", call=call, step="add", output=Payload(inline="1"))
+        row = RowToRecord(type="step.completed", call=call, step="add", output=Payload(inline="1"))
         commands = [
             JobRecord(namespace=self.namespace, job=one.job, epoch=one.epoch, seen=int(call), rows=(row,))
             for one in self.attempts

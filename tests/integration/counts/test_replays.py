@@ -10,7 +10,7 @@ from holdfast.hosts.execution.prepared_attempts import Bodies, Body
 from holdfast.hosts.functions.driver import drive
 from holdfast.kernel.authoring.functions import sleep, workflow
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.commands import Attempt, FunctionWaiting, JobRecord, Outcome, Recorded
+from holdfast.kernel.commands import Attempt, FunctionWaiting, JobRecord, Outcome, RowToRecord
 from holdfast.ports.json import canonical
 from holdfast.ports.records import Payload
 from tests.integration.counts.conftest import OpenEngine
@@ -40,7 +40,7 @@ def recorded(worked: Worked, length: int) -> Attempt:
     (attempt,) = worked.claim(1)
     for first in range(0, length, BATCH):
         rows = tuple(
-            Recorded(
+            RowToRecord(
                 type="step.completed",
                 call=str(number + 1),
                 step="one",

@@ -13,7 +13,7 @@ from holdfast.hosts.maintenance.tick import Maintenance
 from holdfast.kernel import commands
 from holdfast.kernel.authoring.completion_policies import AtLeast
 from holdfast.kernel.authoring.decorators import each, stage
-from holdfast.kernel.authoring.external import NotYet as AskAgain
+from holdfast.kernel.authoring.external import NotReady as AskAgain
 from holdfast.kernel.authoring.external import Suspended as HandedOn
 from holdfast.kernel.authoring.external import suspend
 from holdfast.kernel.authoring.pipelines import Pipeline
@@ -26,13 +26,13 @@ from holdfast.kernel.commands import (
     Failure,
     JobSettle,
     MapExpanded,
-    NotReady,
+    PollNotReady,
     RunDeliver,
     StagePollSuspended,
-    Suspended,
+    StageSuspended,
 )
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import OwedJobs
+from holdfast.ports.persistence import PendingDeliveries
 from holdfast.ports.records import JobKind
 from tests.integration.counts.conftest import OpenEngine
 from tests.integration.counts.statement_counter import Statements
@@ -84,8 +84,8 @@ PARENT = Pipeline("parent", input=int).pipe(stage(SHORT)).pipe(after)
 FAMILY = Pipeline("family", input=list[int]).pipe(each(stage(SHORT), limit=1_000))
 RACE = Pipeline("race", input=list[int]).pipe(each(two, limit=1_000, enough=AtLeast(1)))
 
-SUSPENDED = Suspended(state=payload(1), check_after=HOUR, key="work")
-DUE = Suspended(state=payload(1), check_after=1, key="work")
+SUSPENDED = StageSuspended(state=payload(1), check_after=HOUR, key="work")
+DUE = StageSuspended(state=payload(1), check_after=1, key="work")
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_a_check_that_finds_nothing_done_writes_its_job_and_nothing_of_its_run(
     suspend_all(worked, claimed(worked, FEW + MANY, "elsewhere"))
     checks = iter([claim(worked, FEW), claim(worked, MANY)])
 
-    within = costs(statements, lambda _: worked.settle(next(checks), NotReady()))
+    within = costs(statements, lambda _: worked.settle(next(checks), PollNotReady()))
 
     assert (within.commits, within.queries) == (1, 3)
     writes = [sql for sql in within.sent if sql.startswith(("INSERT", "UPDATE", "DELETE", "WITH"))]
@@ -285,7 +285,7 @@ def test_telling_many_of_the_ends_of_their_children_costs_no_more_statements_tha
     def deliver(number: int) -> Statements:
         start_children(worked, claimed(worked, number, "parent"))
         worked.settle(claim(worked, number), COMPLETED)
-        owed = worked.engine.core.stores.persistence.read(OwedJobs(2 * MANY))
+        owed = worked.engine.core.stores.persistence.read(PendingDeliveries(2 * MANY))
         assert len(owed) == number
         commands = [
             RunDeliver(

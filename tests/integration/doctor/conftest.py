@@ -17,7 +17,7 @@ from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.maintenance.doctor.findings import Diagnosis
 from holdfast.kernel.authoring.decorators import stage
-from holdfast.kernel.authoring.external import NotYet, Suspended, suspend
+from holdfast.kernel.authoring.external import NotReady, Suspended, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stage_context import StageContext
@@ -33,9 +33,9 @@ from holdfast.kernel.commands import (
     Outcome,
     SessionOpen,
 )
-from holdfast.kernel.commands import Suspended as HandedOn
+from holdfast.kernel.commands import StageSuspended as HandedOn
 from holdfast.ports.json import canonical
-from holdfast.ports.persistence import Lane
+from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records import Payload
 from tests.poll_intervals import look_often
 from tests.postgres import fresh_database
@@ -81,7 +81,7 @@ def hand_on(ctx: StageContext[None], x: int) -> Suspended[int, int]:
 
 
 @hand_on.check
-def handed_on(ctx: StageContext[None], x: int) -> int | NotYet:
+def handed_on(ctx: StageContext[None], x: int) -> int | NotReady:
     del ctx
     return x
 
@@ -128,8 +128,10 @@ class Scene:
         return self.kernel.dispatch(SessionOpen(host="h", lease=HOUR)).session
 
     def claim(self, limit: int = 1, *, queue: str = "default") -> tuple[Attempt, ...]:
-        lane = Lane(queue=queue, definitions=self.opened.core.registry.definitions, limit=limit)
-        return self.kernel.dispatch(JobClaim(session=self.session, lanes=(lane,), limit=limit)).attempts
+        lane = QueueClaim(queue=queue, definitions=self.opened.core.registry.definitions, limit=limit)
+        return self.kernel.dispatch(
+            JobClaim(session=self.session, queue_claims=(lane,), limit=limit)
+        ).attempts
 
     def settle(self, outcome: Outcome) -> None:
         (attempt,) = self.claim()

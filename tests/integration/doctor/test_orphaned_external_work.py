@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.kernel.commands import Cancelled, JobSettle
-from holdfast.kernel.commands import Suspended as HandedOn
+from holdfast.kernel.commands import StageSuspended as HandedOn
 from holdfast.ports.records import JobKind
 from tests.integration.doctor.conftest import HOUR, LEFT, Scene, payload
 

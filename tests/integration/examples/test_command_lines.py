@@ -9,7 +9,7 @@ import click
 import pytest
 
 from holdfast.hosts.cli.app import command_line
-from holdfast.hosts.cli.lazy_commands import LateCommand
+from holdfast.hosts.cli.lazy_commands import LazyCommand
 from tests.integration.examples.pages import PAGES, blocks, prose
 
 INLINE = re.compile(r"`(?:\$ )?holdfast ([^`]+)`")
@@ -60,7 +60,7 @@ def leaf(words: list[str]) -> tuple[click.Command, click.Context, list[str]]:
 def check(command: str, *, whole: bool) -> None:
     """Parse a command as the real parser does. UsageError if it is refused, or, if `whole`, lacks an argument."""
     found, context, words = leaf(words_of(command))
-    if isinstance(found, LateCommand):
+    if isinstance(found, LazyCommand):
         found = found.load()
     elif isinstance(found, click.Group) and whole and not words:
         raise click.UsageError("a group, without a command")

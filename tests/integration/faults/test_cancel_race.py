@@ -20,7 +20,7 @@ from holdfast.kernel.commands import (
     RunEnded,
     SessionOpen,
 )
-from holdfast.ports.persistence import Lane
+from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records import Payload
 from holdfast.testing.conformance.threads import in_threads
 from tests.chaos.faults import StrikingStore
@@ -60,8 +60,10 @@ def begun(site: Site) -> tuple[str, Attempt]:
     """A run whose only body is running."""
     run = site.start(ONE(1))
     session = site.engine.kernel.dispatch(SessionOpen(host="here", lease=600_000_000)).session
-    lane = Lane(queue="default", definitions=tuple(WORKFLOWS), limit=1)
-    (attempt,) = site.engine.kernel.dispatch(JobClaim(session=session, lanes=(lane,), limit=1)).attempts
+    lane = QueueClaim(queue="default", definitions=tuple(WORKFLOWS), limit=1)
+    (attempt,) = site.engine.kernel.dispatch(
+        JobClaim(session=session, queue_claims=(lane,), limit=1)
+    ).attempts
     return run, attempt
 
 

@@ -15,7 +15,7 @@ from holdfast.kernel.commands import (
     JobSettled,
     SessionOpen,
 )
-from holdfast.ports.persistence import Lane
+from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records import STAGE_COMPLETED, JobState, Payload
 from tests.chaos.programs import CHAIN, ONE, WORKFLOWS
 from tests.chaos.site import Site
@@ -41,8 +41,8 @@ def engine(proxy: Proxy) -> Iterator[SyncEngine]:
 
 def claim(engine: SyncEngine, session: str, limit: int) -> tuple[Attempt, ...]:
     """Lease jobs of any workflow in the default queue."""
-    lane = Lane(queue="default", definitions=tuple(WORKFLOWS), limit=limit)
-    claimed = engine.kernel.dispatch(JobClaim(session=session, lanes=(lane,), limit=limit))
+    lane = QueueClaim(queue="default", definitions=tuple(WORKFLOWS), limit=limit)
+    claimed = engine.kernel.dispatch(JobClaim(session=session, queue_claims=(lane,), limit=limit))
     assert isinstance(claimed, JobsClaimed)
     return claimed.attempts
 

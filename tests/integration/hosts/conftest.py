@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from holdfast.hosts.client.engine import Engine
-from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.steps import Step
-from holdfast.testing.ledger import Ledger
+from holdfast.testing.ledger import DeterminismChecker
 from tests.poll_intervals import look_often
 from tests.postgres import fresh_database
 
@@ -47,10 +47,12 @@ def open_engine(url: str, namespace: str, tmp_path: Path) -> Iterator[OpenEngine
     they must make the same calls.
     """
     opened: list[Engine] = []
-    ledger = Ledger()
+    ledger = DeterminismChecker()
 
     def open_one(
-        *workflows: Definition[object], steps: Sequence[Step[..., Any]] = (), namespace: str = namespace
+        *workflows: WorkflowDefinition[object],
+        steps: Sequence[Step[..., Any]] = (),
+        namespace: str = namespace,
     ) -> Engine:
         blobs = f"file://{tmp_path}/blobs"
         opened.append(Engine.open(url, workflows=workflows, steps=steps, namespace=namespace, blobs=blobs))

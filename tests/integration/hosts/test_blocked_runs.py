@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.functions.upgrade_check import Upgrade, looked_at
+from holdfast.hosts.functions.upgrade_check import UpgradeCheck, check_run
 from holdfast.hosts.maintenance import blocked_runs
 from holdfast.hosts.maintenance.blocked_runs import REASON, TIMES_MAX, BlockedRunResumer
 from holdfast.hosts.serverless.host import ServerlessHost
@@ -85,11 +85,11 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that receives the ids of runs whose histories are replayed from now on."""
     looks: list[str] = []
 
-    def counting(core: Core, run: Run) -> Upgrade:
+    def counting(core: Core, run: Run) -> UpgradeCheck:
         looks.append(run.id)
-        return looked_at(core, run)
+        return check_run(core, run)
 
-    monkeypatch.setattr(blocked_runs, "looked_at", counting)
+    monkeypatch.setattr(blocked_runs, "check_run", counting)
     return looks
 
 

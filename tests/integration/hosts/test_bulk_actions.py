@@ -7,7 +7,7 @@ import anyio
 import attrs
 import pytest
 
-from holdfast.hosts.client.bulk_actions import CANCEL, BulkResult, act_on_all, chosen_runs, command_for
+from holdfast.hosts.client.bulk_actions import CANCEL, BulkResult, action_filter, apply_to_all, command_for
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.worker.worker import Worker
 from holdfast.ports.errors import InvalidFilterError, RunFailedError
@@ -72,14 +72,14 @@ def test_pages_follow_one_another_whatever_becomes_of_their_runs(open_engine: Op
     """A cancelled run is not found again, and runs started meanwhile do not count."""
     engine = started(open_engine(SIMPLE), *(f"r{number}" for number in range(7)))
     action = attrs.evolve(CANCEL, at_once=3)
-    which = chosen_runs(engine.core, action, {}, "cancel all")
+    which = action_filter(engine.core, action, {}, "cancel all")
     seen: list[int] = []
 
     def told(so_far: BulkResult) -> None:
         seen.append(so_far.seen)
         started(engine, f"new{len(seen)}")
 
-    assert act_on_all(engine.client, action, which, command_for(action), on_page=told) == BulkResult(
+    assert apply_to_all(engine.client, action, which, command_for(action), on_page=told) == BulkResult(
         changed=7
     )
     assert seen == [3, 6, 7]
@@ -91,7 +91,7 @@ def test_pages_follow_one_another_whatever_becomes_of_their_runs(open_engine: Op
 
 def test_a_generation_that_came_meanwhile_is_left_alone(open_engine: OpenEngine) -> None:
     engine = started(open_engine(SIMPLE), "a", "b")
-    which = chosen_runs(engine.core, CANCEL, {}, "cancel all")
+    which = action_filter(engine.core, CANCEL, {}, "cancel all")
     cancel = command_for(CANCEL)
 
     def command(run: Run) -> Any:
@@ -99,7 +99,7 @@ def test_a_generation_that_came_meanwhile_is_left_alone(open_engine: OpenEngine)
             engine.sync.handle(SIMPLE, "a").rerun_from()
         return cancel(run)
 
-    assert act_on_all(engine.client, CANCEL, which, command) == BulkResult(changed=1, unchanged=1)
+    assert apply_to_all(engine.client, CANCEL, which, command) == BulkResult(changed=1, unchanged=1)
     assert statuses(engine) == {"a": "running", "b": "cancelled"}
 
 

@@ -10,9 +10,14 @@ import pytest
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.worker.worker import Worker
-from holdfast.kernel.authoring.completion_policies import AtLeast, ItemFailure, Partial, Tolerate
+from holdfast.kernel.authoring.completion_policies import (
+    AtLeast,
+    ItemFailure,
+    PartialResults,
+    TolerateFailures,
+)
 from holdfast.kernel.authoring.decorators import stage
-from holdfast.kernel.authoring.external import NotYet, Suspended, suspend
+from holdfast.kernel.authoring.external import NotReady, Suspended, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stage_context import StageContext
@@ -63,7 +68,7 @@ def stand(ctx: StageContext, number: int) -> Suspended[int, int]:
 
 
 @stand.check
-def stood(ctx: StageContext, number: int) -> int | NotYet:
+def stood(ctx: StageContext, number: int) -> int | NotReady:
     return number
 
 
@@ -105,21 +110,21 @@ async def test_a_run_with_all_of_it(open_engine: OpenEngine) -> None:
         return order.numbers
 
     @stage.external
-    def hand_on(ctx: StageContext, part: Partial[int]) -> Suspended[list[int], int]:
+    def hand_on(ctx: StageContext, part: PartialResults[int]) -> Suspended[list[int], int]:
         ran["hand_on"] += 1
         assert part.failures == (ItemFailure(2, "ValueError: 3 is no number for this"),), part
         return suspend(list(part.results), check_after=timedelta(milliseconds=20))
 
     @hand_on.check
-    async def handed_on(ctx: StageContext, numbers: list[int]) -> int | NotYet:
+    async def handed_on(ctx: StageContext, numbers: list[int]) -> int | NotReady:
         ran["check"] += 1
-        return NotYet() if ran["check"] < 3 else sum(numbers)
+        return NotReady() if ran["check"] < 3 else sum(numbers)
 
     pipeline = (
         Pipeline("all", input=Order)
         .when(lambda order: order.express, hurry)
         .pipe(numbers)
-        .map(risky, enough=Tolerate(count=1))
+        .map(risky, enough=TolerateFailures(count=1))
         .pipe(handed_on)
         .pipe(stage(WIDENS))
         .pipe(size)
@@ -197,7 +202,7 @@ async def test_a_child_that_is_cancelled_fails_its_parent(open_engine: OpenEngin
 
 
 async def test_maps_may_lose_children(open_engine: OpenEngine) -> None:
-    pipeline = Pipeline("w", input=list[int]).map(stage(FAILS), enough=Tolerate(share=0.5))
+    pipeline = Pipeline("w", input=list[int]).map(stage(FAILS), enough=TolerateFailures(share=0.5))
     engine = open_engine(pipeline)
     async with Worker(engine):
         part = await engine.run(pipeline([1, 3, 5, 6]), id="x")
@@ -218,7 +223,7 @@ async def test_a_map_that_has_enough_gives_up_the_children_that_are_left(open_en
         await until(lambda: standing(engine) == 3)
         engine.sync.wake("stand-8")
         part = await run.result(timeout=SOON)
-        assert part == Partial(results=(8,), failures=())
+        assert part == PartialResults(results=(8,), failures=())
         children = [f"x/stands/{item}" for item in range(3)]
         wanted = ["cancelled", "completed", "cancelled"]
         await until(lambda: [status_of(engine, child) for child in children] == wanted)

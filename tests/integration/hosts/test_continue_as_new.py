@@ -354,23 +354,23 @@ def test_updates_are_answered_before_it_goes_on_or_by_who_goes_on(
             pass
 
     drive()
-    listens, finishes = (run.ask_update(one) for one in (Desk.listen(), Desk.finish()))
+    listens, finishes = (run.submit_update(one) for one in (Desk.listen(), Desk.finish()))
     drive()
-    late = run.ask_update(Desk.listen())
+    late = run.submit_update(Desk.listen())
     drive()
     # The function would go on, and waits for the first, which listens. With the last nobody has begun.
-    assert (listens.look(), finishes.look(), late.look()) == (None, "1", None)
+    assert (listens.read_reply(), finishes.read_reply(), late.read_reply()) == (None, "1", None)
     assert run.info().generation == 1
     run.signal(words("a"))
     drive()
-    assert (listens.look(), late.look()) == ('"1: a"', None)
+    assert (listens.read_reply(), late.read_reply()) == ('"1: a"', None)
     assert run.info().generation == 2
     run.signal(words("b"))
     drive()
-    assert late.look() == '"2: b"'
-    last = run.ask_update(Desk.finish())
+    assert late.read_reply() == '"2: b"'
+    last = run.submit_update(Desk.finish())
     drive()
-    assert last.look() == "2"
+    assert last.read_reply() == "2"
     assert run.info().status is RunStatus.COMPLETED
     asked = [row.number for row in run.history(generation=1) if row.type == "update.received"]
     told = [row.data for row in run.history(generation=2) if row.type == "update.received"]
@@ -488,12 +488,12 @@ def test_what_an_update_changes_while_it_is_waited_for_goes_on_too(
             pass
 
     drive()
-    pays, _ = run.ask_update(Till.pay(5)), run.ask_update(Till.close())
+    pays, _ = run.submit_update(Till.pay(5)), run.submit_update(Till.close())
     drive()
-    assert (pays.look(), run.info().generation) == (None, 1)
+    assert (pays.read_reply(), run.info().generation) == (None, 1)
     run.signal(words("paid"))
     drive()
-    assert (pays.look(), run.info().generation) == ("5", 2)
+    assert (pays.read_reply(), run.info().generation) == ("5", 2)
     assert run.result() == 5
     sound(engine)
 

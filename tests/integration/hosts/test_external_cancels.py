@@ -15,7 +15,7 @@ from holdfast.hosts.worker import store_calls
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.completion_policies import AtLeast
 from holdfast.kernel.authoring.decorators import each, stage
-from holdfast.kernel.authoring.external import NotYet, Suspended, suspend
+from holdfast.kernel.authoring.external import NotReady, Suspended, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stage_context import StageContext
@@ -71,8 +71,8 @@ class Service:
             return suspend(ticket, check_after=check_after, key=f"job-{number}", give_up_at=ends)
 
         @hand_on.check
-        def handed_on(ctx: StageContext, ticket: Ticket) -> int | NotYet:
-            return 1 if ticket.key in done else NotYet()
+        def handed_on(ctx: StageContext, ticket: Ticket) -> int | NotReady:
+            return 1 if ticket.key in done else NotReady()
 
         @handed_on.cancel(retry=AT_ONCE)
         async def cancelled(ctx: StageContext, ticket: Ticket) -> None:
@@ -265,8 +265,8 @@ async def test_what_takes_too_long_to_cancel_is_tried_again(open_engine: OpenEng
         return suspend(number, check_after=NEVER)
 
     @hand_on.check
-    async def handed_on(ctx: StageContext, number: int) -> int | NotYet:
-        return NotYet()
+    async def handed_on(ctx: StageContext, number: int) -> int | NotReady:
+        return NotReady()
 
     @handed_on.cancel(retry=AT_ONCE, timeout=timedelta(milliseconds=50))
     async def cancelled(ctx: StageContext, number: int) -> None:

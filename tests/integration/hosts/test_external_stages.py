@@ -13,7 +13,7 @@ from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.decorators import stage
-from holdfast.kernel.authoring.external import NotYet, Suspended, finished, suspend
+from holdfast.kernel.authoring.external import NotReady, Suspended, completed, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stage_context import StageContext
@@ -55,14 +55,14 @@ class Service:
         def hand_on(ctx: StageContext, number: int) -> Suspended[Ticket, int]:
             submitted.append(ctx.idempotency_key)
             if number < 0:
-                return finished(number)
+                return completed(number)
             return suspend(Ticket(ctx.idempotency_key, number), check_after=check_after, key=f"job-{number}")
 
         @hand_on.check
-        def handed_on(ctx: StageContext, ticket: Ticket) -> int | NotYet:
+        def handed_on(ctx: StageContext, ticket: Ticket) -> int | NotReady:
             assert ctx.idempotency_key == ticket.key
             asked[ticket.number] += 1
-            return done[ticket.number] if ticket.number in done else NotYet()
+            return done[ticket.number] if ticket.number in done else NotReady()
 
         self.stage = handed_on
         self.pipeline = Pipeline("w", input=int).pipe(handed_on)
@@ -178,7 +178,7 @@ async def test_what_is_woken_while_it_is_handed_on_is_checked_as_soon_as_it_is(
         return suspend(number, check_after=NEVER)
 
     @hand_on.check
-    async def handed_on(ctx: StageContext, number: int) -> int | NotYet:
+    async def handed_on(ctx: StageContext, number: int) -> int | NotReady:
         return number
 
     pipeline = Pipeline("w", input=int).pipe(handed_on)
@@ -202,7 +202,7 @@ async def test_a_check_that_fails_is_made_again_and_what_it_raised_can_be_read(
         return suspend(number, check_after=OFTEN)
 
     @hand_on.check(retry=Retry(attempts=2, wait=timedelta(0)))
-    def handed_on(ctx: StageContext, number: int) -> int | NotYet:
+    def handed_on(ctx: StageContext, number: int) -> int | NotReady:
         asked.append(number)
         if len(asked) < 6:
             raise ConnectionError(f"busy {len(asked)}")
@@ -234,7 +234,7 @@ async def test_a_check_that_takes_too_long_is_made_again_and_that_can_be_read(
         return suspend(number, check_after=OFTEN)
 
     @hand_on.check(timeout=timedelta(milliseconds=50))
-    async def handed_on(ctx: StageContext, number: int) -> int | NotYet:
+    async def handed_on(ctx: StageContext, number: int) -> int | NotReady:
         asked.append(number)
         if len(asked) == 1:
             await anyio.sleep(60)
@@ -257,7 +257,7 @@ def checked_by(answer: object, *, state: object = 3) -> Pipeline[int, int]:
         return suspend(cast("Any", state), check_after=OFTEN)
 
     @hand_on.check
-    def handed_on(ctx: StageContext, number: int) -> int | NotYet:
+    def handed_on(ctx: StageContext, number: int) -> int | NotReady:
         if isinstance(answer, Exception):
             raise answer
         return cast("int", answer)
@@ -288,14 +288,14 @@ async def test_what_can_not_be_right_fails_the_stage(
     sound(engine)
 
 
-@pytest.mark.parametrize("given", [5, None, NotYet()])
+@pytest.mark.parametrize("given", [5, None, NotReady()])
 async def test_a_body_that_neither_suspends_nor_finishes_fails(open_engine: OpenEngine, given: Any) -> None:
     @stage.external
     def hand_on(ctx: StageContext, number: int) -> Suspended[int, int]:
         return cast("Suspended[int, int]", given)
 
     @hand_on.check
-    def handed_on(ctx: StageContext, number: int) -> int | NotYet:
+    def handed_on(ctx: StageContext, number: int) -> int | NotReady:
         return number
 
     pipeline = Pipeline("w", input=int).pipe(handed_on)
@@ -314,9 +314,9 @@ async def test_work_that_is_not_done_in_time_fails_the_stage(open_engine: OpenEn
         return suspend(number, check_after=NEVER, give_up_at=until)
 
     @hand_on.check
-    def handed_on(ctx: StageContext, number: int) -> int | NotYet:
+    def handed_on(ctx: StageContext, number: int) -> int | NotReady:
         asked.append(number)
-        return NotYet()
+        return NotReady()
 
     pipeline = Pipeline("w", input=int).pipe(handed_on)
     engine = open_engine(pipeline)

@@ -17,7 +17,7 @@ from holdfast.adapters.system.clock import SystemClock
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.functions import driver, loader, stall_watchdog, store_retries
 from holdfast.hosts.functions.committer import Recorder
-from holdfast.hosts.functions.replay import Drive
+from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import Workflow, workflow
@@ -132,16 +132,16 @@ async def test_a_blob_store_that_is_away_for_a_moment_has_nothing_recorded_twice
     """Two results are recorded together; the function gets the first, and the second cannot be read yet."""
     asked: list[Payload] = []
 
-    def drive(machine: FunctionMachine, text: Callable[[Payload], str]) -> Drive:
+    def drive(machine: FunctionMachine, text: Callable[[Payload], str]) -> FunctionReplay:
         def once_away(payload: Payload) -> str:
             asked.append(payload)
             if len(asked) == 2:
                 raise UnavailableError("the blob store is away")
             return text(payload)
 
-        return Drive(machine, once_away)
+        return FunctionReplay(machine, once_away)
 
-    monkeypatch.setattr(loader, "Drive", drive)
+    monkeypatch.setattr(loader, "FunctionReplay", drive)
     engine = open_engine(two)
     async with Worker(engine):
         run = await engine.start(two())
@@ -223,14 +223,14 @@ async def test_a_function_whose_opening_is_given_up_is_not_kept_in_memory(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may, opens = threading.Event(), threading.Event()
-    real: Any = loader.opened
+    real: Any = loader.load_function
 
     def slow(*args: Any, **options: Any) -> Any:
         opens.set()
         may.wait(SOON)
         return real(*args, **options)
 
-    monkeypatch.setattr(driver, "opened", slow)
+    monkeypatch.setattr(driver, "load_function", slow)
     engine = open_engine(neighbour)
     before = in_memory()
     async with Worker(engine, drain_grace=timedelta(milliseconds=50)):
@@ -337,7 +337,7 @@ async def spins(at_first: bool) -> int:
 async def test_a_function_that_computes_without_end_blocks_its_run_and_no_other(
     open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch, at_first: bool
 ) -> None:
-    monkeypatch.setattr(stall_watchdog, "ROUND", 0.02)
+    monkeypatch.setattr(stall_watchdog, "CHECK_INTERVAL", 0.02)
     LET_GO.clear()
     before = in_memory()
     engine = open_engine(spins, neighbour)
@@ -348,7 +348,7 @@ async def test_a_function_that_computes_without_end_blocks_its_run_and_no_other(
             assert [await one.result() for one in good] == [10] * 5
             await until(lambda: engine.sync.handle(spins, bad.id).info().status is RunStatus.BLOCKED)
         facts = str((await bad.history())[-1].data)
-        assert "restless" in facts
+        assert "workflow_stalled" in facts
         assert "test_function_faults.py:" in facts
         LET_GO.append(True)
         await until(lambda: in_memory() == before)  # its thread has ended, and what was in it too

@@ -267,7 +267,7 @@ async def never_rests() -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize(("wrong", "code"), [(waits_for_nothing, "stuck"), (never_rests, "restless")])
+@pytest.mark.parametrize(("wrong", "code"), [(waits_for_nothing, "stuck"), (never_rests, "workflow_stalled")])
 async def test_a_function_that_never_gets_on_is_blocked_and_its_neighbours_are_not(
     open_engine: OpenEngine, wrong: Workflow[[], None], code: str
 ) -> None:

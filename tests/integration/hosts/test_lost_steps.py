@@ -23,11 +23,11 @@ from holdfast.kernel.commands import (
     LeaseReapStale,
     SessionClose,
     SessionOpen,
-    passed_over_beside,
+    combine_pass_over,
 )
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import StepLostError
-from holdfast.ports.persistence import Lane
+from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records import JobKind
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
@@ -124,13 +124,13 @@ class Workers:
         if limit < 1:
             return ()
         core.kernel.dispatch(JobWakeDue(namespace=core.namespace))
-        lanes = (Lane(queue="default", definitions=core.registry.definitions, limit=limit),)
+        lanes = (QueueClaim(queue="default", definitions=core.registry.definitions, limit=limit),)
         claim = JobClaim(
             namespace=core.namespace,
             session=session,
-            lanes=lanes,
+            queue_claims=lanes,
             limit=limit,
-            pass_over=passed_over_beside(held),
+            pass_over=combine_pass_over(held),
         )
         return core.kernel.dispatch(claim).attempts
 

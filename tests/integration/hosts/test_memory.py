@@ -18,7 +18,7 @@ import pytest
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.decorators import each, stage
-from holdfast.kernel.authoring.external import NotYet, Suspended, suspend
+from holdfast.kernel.authoring.external import NotReady, Suspended, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stage_context import StageContext
@@ -73,9 +73,9 @@ def hand_on(ctx: StageContext[None], x: int) -> Suspended[int, int]:
     return suspend(x, check_after=SOON)
 
 
-def look(ctx: StageContext[None], state: int) -> int | NotYet:
+def look(ctx: StageContext[None], state: int) -> int | NotReady:
     del ctx
-    return NotYet() if random.random() < 0.5 else state
+    return NotReady() if random.random() < 0.5 else state
 
 
 PLAIN = Pipeline("plain", input=int).pipe(plain)

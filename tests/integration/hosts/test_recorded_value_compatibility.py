@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.functions.upgrade_check import Verdict
+from holdfast.hosts.functions.upgrade_check import UpgradeVerdict
 from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.channels import Channel
@@ -261,7 +261,7 @@ async def test_a_run_waits_for_code_that_reads_what_is_recorded(
     new = kind(New)
     changed = open_engine(*new[0])
     (upgrade,) = [one for one in changed.sync.check_upgrade() if one.run_id == "x"]
-    assert (upgrade.verdict, upgrade.row) == (Verdict.BLOCKED, ROWS[kind]), upgrade
+    assert (upgrade.verdict, upgrade.row) == (UpgradeVerdict.BLOCKED, ROWS[kind]), upgrade
     assert "$" in upgrade.message
     assert "'post' is no New" in upgrade.message
     async with Worker(changed):
@@ -314,7 +314,7 @@ async def test_a_step_in_a_queue_whose_parameter_was_renamed_is_asked_for_again(
         await until(lambda: "step.queued" in [event.type for event in run.history()])
     changed = open_engine(*of_queue("amount")[0])
     (upgrade,) = changed.sync.check_upgrade()
-    assert upgrade.verdict is Verdict.BLOCKED
+    assert upgrade.verdict is UpgradeVerdict.BLOCKED
     assert "the arguments of step 'charge'" in upgrade.message
     assert "$.amount: it is missing" in upgrade.message
     async with Worker(changed, only_queues=["default", "slow"]):
@@ -357,7 +357,7 @@ async def test_a_stage_that_cannot_read_what_it_is_given_waits_for_code_that_can
     await ready_in_slow_queue(open_engine, of_stage(Old))
     changed = open_engine(of_stage(New))
     (upgrade,) = changed.sync.check_upgrade()
-    assert (upgrade.verdict, upgrade.row) == (Verdict.BLOCKED, 2), upgrade
+    assert (upgrade.verdict, upgrade.row) == (UpgradeVerdict.BLOCKED, 2), upgrade
     host = ServerlessHost(changed)
     await anyio.to_thread.run_sync(lambda: host.process_available_jobs(max_jobs=5))
     assert statuses(changed) is RunStatus.BLOCKED

@@ -13,10 +13,10 @@ import pytest
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.functions.history_document import RunHistory
 from holdfast.hosts.functions.replay_check import replay
-from holdfast.hosts.functions.upgrade_check import Upgrade, Verdict, judged
+from holdfast.hosts.functions.upgrade_check import UpgradeCheck, UpgradeVerdict, judge_history
 from holdfast.hosts.wiring.stores import Stores, open_stores
 from holdfast.hosts.worker.worker import Worker
-from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.functions import Workflow, patched, sleep, workflow
 from holdfast.kernel.authoring.options import Retry
@@ -26,11 +26,11 @@ from holdfast.ports.errors import (
     InvalidArgumentError,
     InvalidHistoryError,
     NondeterminismError,
-    RestlessError,
     RunFailedError,
     SchemaError,
     UnknownWorkflowError,
     UnreadableValueError,
+    WorkflowStalledError,
 )
 from tests.integration.hosts.polling import until
 
@@ -92,7 +92,7 @@ def recorded() -> dict[str, RunHistory]:
                     await engine.run(refuse("c"), id="failed")
                 waits = engine.sync.handle(remind, "waits")
                 await until(lambda: len(waits.history()) == 2)
-            ids: dict[str, Definition[Any]] = {"returned": fulfil, "waits": remind, "failed": refuse}
+            ids: dict[str, WorkflowDefinition[Any]] = {"returned": fulfil, "waits": remind, "failed": refuse}
             return {name: await engine.handle(one, name).export_history() for name, one in ids.items()}
 
     found = anyio.run(run)
@@ -251,7 +251,7 @@ def test_code_that_does_something_else_is_told_where_and_what(
     error = told.value
     assert (error.row, error.call) == (row, call)
     assert recorded_as in error.recorded
-    assert asked in error.asked
+    assert asked in error.requested
     assert f"row {row} of the history is about {error.recorded}" in str(error)
     assert DONE == []
 
@@ -304,7 +304,7 @@ def test_code_that_never_rests_is_told(recorded: dict[str, RunHistory]) -> None:
         while True:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
-    with pytest.raises(RestlessError):
+    with pytest.raises(WorkflowStalledError):
         replay(recorded["waits"], code("remind", restless))
 
 
@@ -339,11 +339,11 @@ def store() -> Stores:
     return stores
 
 
-def looked_at(stores: Stores, *workflows: Definition[Any], **options: Any) -> list[Upgrade]:
+def looked_at(stores: Stores, *workflows: WorkflowDefinition[Any], **options: Any) -> list[UpgradeCheck]:
     return list(Engine.on(stores, workflows=workflows).sync.check_upgrade(**options))
 
 
-def verdicts(found: list[Upgrade]) -> dict[str, str]:
+def verdicts(found: list[UpgradeCheck]) -> dict[str, str]:
     return {upgrade.run_id: upgrade.verdict.value for upgrade in found}
 
 
@@ -378,20 +378,20 @@ async def shortened(order: str) -> str:
 @pytest.mark.parametrize(
     ("body", "verdict", "message"),
     [
-        (forgets_to_charge, Verdict.DIVERGES, "row 2 of the history is about step 'charge'"),
-        (unable, Verdict.FAILS, "it raises ValueError: receipt of 0"),
-        (stuck, Verdict.BLOCKED, "it waits for nothing that could ever come"),
-        (shortened, Verdict.COMPATIBLE, 'it returns "receipt of 0"'),
+        (forgets_to_charge, UpgradeVerdict.DIVERGES, "row 2 of the history is about step 'charge'"),
+        (unable, UpgradeVerdict.FAILS, "it raises ValueError: receipt of 0"),
+        (stuck, UpgradeVerdict.BLOCKED, "it waits for nothing that could ever come"),
+        (shortened, UpgradeVerdict.COMPATIBLE, 'it returns "receipt of 0"'),
     ],
 )
 def test_each_run_is_told_what_would_become_of_it(
-    store: Stores, body: Callable[..., Coroutine[Any, Any, Any]], verdict: Verdict, message: str
+    store: Stores, body: Callable[..., Coroutine[Any, Any, Any]], verdict: UpgradeVerdict, message: str
 ) -> None:
     (found,) = looked_at(store, code("remind", body), workflow="remind", limit=1, sample="oldest")
     assert found.verdict is verdict
     assert message in found.message
     assert (found.run_id, found.workflow, found.version, found.rows) == ("waits-0", "remind", "1", 2)
-    assert (found.row, found.call) == ((2, "1") if verdict is Verdict.DIVERGES else (None, None))
+    assert (found.row, found.call) == ((2, "1") if verdict is UpgradeVerdict.DIVERGES else (None, None))
 
 
 def test_an_input_or_a_version_that_the_code_has_not_is_told(store: Stores) -> None:
@@ -400,9 +400,9 @@ def test_an_input_or_a_version_that_the_code_has_not_is_told(store: Stores) -> N
         return order[0]
 
     (found,) = looked_at(store, takes_a_list, workflow=takes_a_list, limit=1)
-    assert (found.verdict, found.row) == (Verdict.BLOCKED, 1)
+    assert (found.verdict, found.row) == (UpgradeVerdict.BLOCKED, 1)
     (found,) = looked_at(store, workflow(name="remind", version="2")(unable), workflow="remind", limit=1)
-    assert found.verdict is Verdict.NO_CODE
+    assert found.verdict is UpgradeVerdict.NO_CODE
 
 
 def test_what_can_not_be_driven_at_all_is_told_of_its_run_only(recorded: dict[str, RunHistory]) -> None:
@@ -410,8 +410,8 @@ def test_what_can_not_be_driven_at_all_is_told_of_its_run_only(recorded: dict[st
     torn = attrs.evolve(
         history, rows=(history.rows[0], attrs.evolve(history.rows[1], data="{}", payload=None))
     )
-    found = judged(torn, fulfil)
-    assert found.verdict is Verdict.BLOCKED
+    found = judge_history(torn, fulfil)
+    assert found.verdict is UpgradeVerdict.BLOCKED
     assert found.message.startswith("it can't be driven: AssertionError: row 2 of run")
 
 
@@ -420,7 +420,7 @@ def test_a_pipeline_needs_the_stages_of_the_plan_that_its_run_has(store: Stores)
     renamed = Pipeline("pipeline", input=str).pipe(stage(name="uno")(measure))
     assert verdicts(looked_at(store, kept, workflow=kept)) == {"pipeline-1": "compatible"}
     (found,) = looked_at(store, renamed, workflow=renamed)
-    assert found.verdict is Verdict.NO_CODE
+    assert found.verdict is UpgradeVerdict.NO_CODE
     assert "no stage 'one'" in found.message
 
 

@@ -27,7 +27,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.ports.errors import RunFailedError, UnavailableError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import FindRun, JobsOfRun, Lane, NotesOf
+from holdfast.ports.persistence import FindRun, JobsOfRun, NotesOf, QueueClaim
 from holdfast.ports.records import Job, JobState, OutputRow, Run, RunName, RunStatus
 from holdfast.testing.conformance.threads import in_threads
 from tests.integration.hosts.conftest import OpenEngine
@@ -202,8 +202,8 @@ def test_a_message_from_before_another_attempt_is_done_with(open_engine: OpenEng
     session = engine.kernel.dispatch(
         SessionOpen(namespace=engine.core.namespace, host="h", lease=60_000_000)
     ).session
-    lane = Lane(queue="default", definitions=("simple@1",), limit=1)
-    claim = JobClaim(namespace=engine.core.namespace, session=session, lanes=(lane,), limit=1)
+    lane = QueueClaim(queue="default", definitions=("simple@1",), limit=1)
+    claim = JobClaim(namespace=engine.core.namespace, session=session, queue_claims=(lane,), limit=1)
     assert len(engine.kernel.dispatch(claim).attempts) == 1
 
     assert host.handle_job(told) == ignored("leased")
@@ -492,8 +492,10 @@ def test_maintenance_brings_back_the_jobs_of_a_function_that_was_killed(open_eng
     session = engine.kernel.dispatch(
         SessionOpen(namespace=engine.core.namespace, host="killed", lease=1)
     ).session
-    lane = Lane(queue="default", definitions=("simple@1",), limit=1)
-    engine.kernel.dispatch(JobClaim(namespace=engine.core.namespace, session=session, lanes=(lane,), limit=1))
+    lane = QueueClaim(queue="default", definitions=("simple@1",), limit=1)
+    engine.kernel.dispatch(
+        JobClaim(namespace=engine.core.namespace, session=session, queue_claims=(lane,), limit=1)
+    )
     time.sleep(0.01)
     host = ServerlessHost(engine, time_limit=0.01)
     grace = ServerlessHost(engine, time_limit=900)

@@ -8,9 +8,9 @@ import pytest
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.serverless.host import JobOutcome, ServerlessHost
 from holdfast.hosts.serverless.job_messages import JobMessage
-from holdfast.kernel.authoring.completion_policies import Partial, Tolerate
+from holdfast.kernel.authoring.completion_policies import PartialResults, TolerateFailures
 from holdfast.kernel.authoring.decorators import stage
-from holdfast.kernel.authoring.external import NotYet, Suspended, suspend
+from holdfast.kernel.authoring.external import NotReady, Suspended, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stage_context import StageContext
@@ -52,10 +52,10 @@ answers: dict[int, int] = {}
 
 
 @hand_on.check(retry=Retry(attempts=3, wait=timedelta(hours=1), jitter=0.0))
-def handed_on(ctx: StageContext, number: int) -> int | NotYet:
+def handed_on(ctx: StageContext, number: int) -> int | NotReady:
     if number == 13:
         raise ConnectionError("busy")
-    return answers[number] if number in answers else NotYet()
+    return answers[number] if number in answers else NotReady()
 
 
 @stage
@@ -76,7 +76,7 @@ def shorten(numbers: list[int]) -> list[int]:
 
 
 @stage
-def total(part: Partial[int]) -> int:
+def total(part: PartialResults[int]) -> int:
     return sum(part.results)
 
 
@@ -170,7 +170,7 @@ def test_whoever_takes_what_there_is_does_all_of_it(open_engine: OpenEngine) -> 
     pipeline = (
         Pipeline("w", input=list[int])
         .when(lambda numbers: len(numbers) > 9, shorten)
-        .map(stage(PICKY), enough=Tolerate(count=1))
+        .map(stage(PICKY), enough=TolerateFailures(count=1))
         .pipe(total)
         .pipe(handed_on)
     )

@@ -9,11 +9,11 @@ import pytest
 from attrs import define
 
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.client.queries import Reply, StoredUpdate
+from holdfast.hosts.client.queries import StoredUpdate, UpdateReplyReader
 from holdfast.hosts.client.run_handle import RunHandle
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.worker.worker import Worker
-from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.functions import sleep, workflow
 from holdfast.kernel.authoring.pipelines import Pipeline
@@ -133,7 +133,7 @@ async def game(start: str = "a1") -> list[str]:
     return board.moves
 
 
-def beside(engine: Engine, *workflows: Definition[object]) -> Engine:
+def beside(engine: Engine, *workflows: WorkflowDefinition[object]) -> Engine:
     """Return an engine on the same stores with other code."""
     core = engine.core
     return Engine(
@@ -303,15 +303,15 @@ async def test_what_has_become_wrong_meanwhile_is_rejected_when_it_is_carried_ou
         await run.update(Board.move_to("e4"))  # it is to be there by then
     async with Worker(engine):
         await until(lambda: engine.sync.handle(game, "x").row().last_row == 6)
-    assert replies[0].look() == '"a1"'
+    assert replies[0].read_reply() == '"a1"'
     with pytest.raises(UpdateRejectedError, match="it is at e4 already"):
-        replies[1].look()
+        replies[1].read_reply()
     sound(engine)
 
 
-async def asked(engine: Engine, run: RunHandle[object], call: UpdateCall[object]) -> Reply:
+async def asked(engine: Engine, run: RunHandle[object], call: UpdateCall[object]) -> UpdateReplyReader:
     """Send an update without waiting for the reply."""
-    return await anyio.to_thread.run_sync(engine.sync.handle(game, run.id).ask_update, call)
+    return await anyio.to_thread.run_sync(engine.sync.handle(game, run.id).submit_update, call)
 
 
 async def test_an_error_of_an_update_comes_back(open_engine: OpenEngine) -> None:
@@ -374,12 +374,12 @@ async def test_an_update_that_a_run_is_not_done_with_when_it_ends_is_lost_and_do
         run = await engine.start(game(), id="x")
         reply = await asked(engine, run, Board.slow())
         await until(lambda: is_parked(engine, run))
-        assert reply.look() is None
+        assert reply.read_reply() is None
         await run.update(Board.stop(), timeout=SOON)
         with anyio.fail_after(SOON):
             await run.result()
     with pytest.raises(UpdateLostError, match="has ended, as completed, before it was done"):
-        reply.look()
+        reply.read_reply()
     sound(engine)
 
 
@@ -428,10 +428,12 @@ async def test_what_comes_before_anything_is_exposed_waits_for_that(open_engine:
     run = await engine.start(stepping(), id="x")
     with pytest.raises(NotExposedError, match="not exposed anything by now"):
         await run.update(Board.move_to("e4"))
-    reply = await anyio.to_thread.run_sync(without.sync.handle(stepping, "x").ask_update, Board.move_to("e4"))
+    reply = await anyio.to_thread.run_sync(
+        without.sync.handle(stepping, "x").submit_update, Board.move_to("e4")
+    )
     async with Worker(engine):
-        await until(lambda: reply.look() is not None)
-    assert reply.look() is None  # it has looked at that already
+        await until(lambda: reply.read_reply() is not None)
+    assert reply.read_reply() is None  # it has looked at that already
     assert await run.query(Board.status()) == "at e4 after 1"
 
 
@@ -454,15 +456,15 @@ async def test_what_nothing_takes_is_rejected(open_engine: OpenEngine) -> None:
         )
     )
     replies = [
-        Reply(engine.core, StoredUpdate(run_id="x", run=one.run, update="u", number=one.number))
+        UpdateReplyReader(engine.core, StoredUpdate(run_id="x", run=one.run, update="u", number=one.number))
         for one in (told, bad)
     ]
     async with Worker(engine):
         await until(lambda: engine.sync.handle(game, "x").row().last_row == 6)
     with pytest.raises(NotExposedError, match="exposed nothing that takes it"):
-        replies[0].look()
+        replies[0].read_reply()
     with pytest.raises(UpdateRejectedError, match="InvalidValueError") as raised:
-        replies[1].look()
+        replies[1].read_reply()
     assert isinstance(raised.value.__cause__, InvalidValueError)
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from holdfast.adapters.sql.dialects import PostgresDialect, SqliteDialect, encode_rows
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.postgresql.libpq import PREPARED_AFTER, Statements
+from holdfast.adapters.sql.postgresql.libpq import PREPARED_AFTER, StatementRunner
 from holdfast.adapters.sql.settings import connection_settings
 from holdfast.adapters.sql.statements import Reads, reads_for
 from holdfast.ports.changes import AddJob, CreateRun
-from holdfast.ports.persistence import Lane
+from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records import JobState
 from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, SECOND, a_job, a_run
 from tests.sizes import sized
@@ -58,7 +58,7 @@ def fill(store: SqlPersistence) -> None:
 
 
 def check_claims(store: SqlPersistence) -> None:
-    lane = Lane(queue=QUEUE, definitions=(DEFINITION, "other@1"), limit=4)
+    lane = QueueClaim(queue=QUEUE, definitions=(DEFINITION, "other@1"), limit=4)
     assert [job.number for job in store.transact(lambda tx: tx.claimable(NAMESPACE, [lane], 10))] == [
         1,
         2,
@@ -116,7 +116,7 @@ def test_a_plan_of_a_claim_that_postgres_has_kept_since_there_were_no_jobs_reads
     with psycopg.connect(**settings, autocommit=True) as connection:
         connection.execute("ALTER TABLE holdfast_jobs SET (autovacuum_enabled = false)")
         connection.execute("SET plan_cache_mode = force_generic_plan")
-        link = Statements(connection, prepares=True)
+        link = StatementRunner(connection, prepares=True)
         sql = reads_for(PostgresDialect()).lock_claimable
         given = parameters(5)
         for _ in range(PREPARED_AFTER + 1):

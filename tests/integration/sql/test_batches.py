@@ -23,7 +23,7 @@ from holdfast.ports.changes import (
     UpdateRun,
 )
 from holdfast.ports.errors import HoldfastError
-from holdfast.ports.persistence import HistoryOf, Lane, LoadValues, Transaction
+from holdfast.ports.persistence import HistoryOf, LoadValues, QueueClaim, Transaction
 from holdfast.ports.records import Payload, RunName
 from holdfast.testing.conformance.builders import (
     DEFINITION,
@@ -74,9 +74,9 @@ def use_everything(numbers: range) -> Callable[[Transaction], None]:
         assert len(numbers) == len(found) == len(latest) == len(jobs) == len(tx.jobs_of(keys))
         tx.replies([(NAMESPACE, f"key-{number}") for number in numbers])
         tx.sessions([a_session(number).id for number in numbers], lock=True)
-        tx.duties([f"duty-{number}" for number in numbers])
+        tx.leaders([f"duty-{number}" for number in numbers])
         tx.claimable(
-            NAMESPACE, [Lane(queue=QUEUE, definitions=(DEFINITION,), limit=len(numbers))], len(numbers)
+            NAMESPACE, [QueueClaim(queue=QUEUE, definitions=(DEFINITION,), limit=len(numbers))], len(numbers)
         )
         changes: list[Change] = [UpdateRun(evolve(run, last_row=2)) for run in found]
         changes += [AppendHistory(a_row(run.key, 2)) for run in found]
@@ -132,7 +132,7 @@ def test_a_transaction_that_locks_reads_and_writes_is_few_round_trips(
 
     def work(tx: Transaction) -> None:
         numbers = range(1, 11)
-        runs, jobs, sessions = tx.held(
+        runs, jobs, sessions = tx.lock_attempts(
             [a_key(number) for number in numbers],
             [a_job(number).key for number in numbers],
             [a_session(number).id for number in numbers],
@@ -167,7 +167,7 @@ def test_what_was_not_locked_is_looked_for_before_the_commit(
     store.transact(lambda tx: tx.apply([CreateRun(a_run(1))]))
 
     def work(tx: Transaction) -> None:
-        (run,) = tx.held([a_key(1)], [], []).runs
+        (run,) = tx.lock_attempts([a_key(1)], [], []).runs
         tx.apply([UpdateRun(evolve(run, last_row=5)), UpdateRun(a_run(2))])
 
     with pytest.raises(HoldfastError, match="1 rows of holdfast_runs were to be updated, and 0 are there"):

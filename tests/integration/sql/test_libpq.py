@@ -7,15 +7,15 @@ import psycopg
 import pytest
 from psycopg import pq
 
-from holdfast.adapters.sql.postgresql.libpq import PREPARED_AFTER, Statements
+from holdfast.adapters.sql.postgresql.libpq import PREPARED_AFTER, StatementRunner
 
 pytestmark = pytest.mark.service
 
 
 @pytest.fixture
-def statements(postgres_database: str) -> Generator[Statements]:
+def statements(postgres_database: str) -> Generator[StatementRunner]:
     with psycopg.connect(postgres_database, autocommit=True, prepare_threshold=None) as connection:
-        yield Statements(connection, prepares=True)
+        yield StatementRunner(connection, prepares=True)
 
 
 @pytest.mark.parametrize(
@@ -34,13 +34,13 @@ def statements(postgres_database: str) -> Generator[Statements]:
         ("text[]", ["", "a,b", 'a"b', "a\\b", '\\"', "{}", "NULL", " ", "ü\n"]),
     ],
 )
-def test_a_parameter_comes_back_as_it_was(statements: Statements, kind: str, value: object) -> None:
+def test_a_parameter_comes_back_as_it_was(statements: StatementRunner, kind: str, value: object) -> None:
     sql = f"SELECT %(value)s::{kind} AS one, %(value)s::{kind} AS other, 7 %% 4 AS rest"
     for _ in range(PREPARED_AFTER + 2):
         assert statements.make(sql, {"value": value}, prepared=True).rows() == [(value, value, 3)]
 
 
-def test_what_no_statement_has_is_refused(statements: Statements) -> None:
+def test_what_no_statement_has_is_refused(statements: StatementRunner) -> None:
     with pytest.raises(TypeError, match="float"):
         statements.make("SELECT %(value)s::text", {"value": 1.5})
     with pytest.raises(psycopg.DataError, match="NUL"):
@@ -50,7 +50,7 @@ def test_what_no_statement_has_is_refused(statements: Statements) -> None:
     assert statements.make("SELECT 1", {}).rows() == [(1,)]
 
 
-def test_those_that_are_made_together_are_answered_in_order(statements: Statements) -> None:
+def test_those_that_are_made_together_are_answered_in_order(statements: StatementRunner) -> None:
     for _ in range(PREPARED_AFTER + 2):
         answers = statements.make_all(
             [
@@ -66,7 +66,7 @@ def test_those_that_are_made_together_are_answered_in_order(statements: Statemen
         assert statements.status == pq.TransactionStatus.IDLE
 
 
-def test_none_is_made_after_one_that_fails(statements: Statements) -> None:
+def test_none_is_made_after_one_that_fails(statements: StatementRunner) -> None:
     statements.make("CREATE TEMPORARY TABLE kept (one integer UNIQUE)", {})
     insert = "INSERT INTO kept VALUES (%(one)s::integer)"
     for _ in range(PREPARED_AFTER + 2):  # it fails before it is prepared, as it is, and after
@@ -77,7 +77,7 @@ def test_none_is_made_after_one_that_fails(statements: Statements) -> None:
         assert statements.make("SELECT count(*) FROM kept", {}).rows() == [(0,)]
 
 
-def test_what_can_t_be_sent_fails_before_it_is(statements: Statements) -> None:
+def test_what_can_t_be_sent_fails_before_it_is(statements: StatementRunner) -> None:
     with pytest.raises(psycopg.DataError, match="NUL"):
         statements.make_all([("BEGIN", {}, False), ("SELECT %(one)s::text", {"one": "\0"}, True)])
     assert statements.status == pq.TransactionStatus.INTRANS
@@ -85,14 +85,16 @@ def test_what_can_t_be_sent_fails_before_it_is(statements: Statements) -> None:
     assert statements.make("SELECT 1", {}, prepared=True).rows() == [(1,)]
 
 
-def test_much_that_is_sent_while_much_comes_back_does_not_stand_still(statements: Statements) -> None:
+def test_much_that_is_sent_while_much_comes_back_does_not_stand_still(statements: StatementRunner) -> None:
     """The server sends before it reads on, so a client that only sends would block for ever."""
     text = "x" * 8_000_000
     answers = statements.make_all([("SELECT %(text)s::text", {"text": text}, False)] * 4)
     assert all(answer.rows() == [(text,)] for answer in answers)
 
 
-def test_a_transaction_that_was_begun_together_with_others_is_not_left_idle(statements: Statements) -> None:
+def test_a_transaction_that_was_begun_together_with_others_is_not_left_idle(
+    statements: StatementRunner,
+) -> None:
     """The server releases the locks of a process that was stopped in the middle of a transaction."""
     statements.make("SET idle_in_transaction_session_timeout = 100", {})
     statements.make_all([("BEGIN", {}, False), ("SELECT 1", {}, False)])
@@ -101,7 +103,7 @@ def test_a_transaction_that_was_begun_together_with_others_is_not_left_idle(stat
         statements.make("SELECT 1", {})
 
 
-def test_a_connection_that_is_lost_among_several_is_an_error(statements: Statements) -> None:
+def test_a_connection_that_is_lost_among_several_is_an_error(statements: StatementRunner) -> None:
     end = "SELECT pg_terminate_backend(pg_backend_pid())"
     with pytest.raises(psycopg.OperationalError):
         statements.make_all([("BEGIN", {}, False), (end, {}, False), ("SELECT 1", {}, False)])

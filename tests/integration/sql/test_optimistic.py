@@ -12,14 +12,14 @@ from attrs import evolve
 
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.postgresql import row_cache
-from holdfast.adapters.sql.postgresql.optimistic import ChangedError, RememberingTransaction
+from holdfast.adapters.sql.postgresql.optimistic import ChangedError, OptimisticTransaction
 from holdfast.adapters.sql.postgresql.row_cache import (
     KNOWN_MAX,
     LACKING_MAX,
     LACKING_RUNS,
     TRUSTED,
-    Memory,
-    Remembered,
+    CachedRun,
+    RowCache,
 )
 from holdfast.ports.changes import (
     AddJob,
@@ -35,9 +35,9 @@ from holdfast.ports.errors import RefusedError
 from holdfast.ports.persistence import (
     HistoryOf,
     JobsOfRun,
-    Lane,
     LoadWork,
     LockedAttempts,
+    QueueClaim,
     RunsByKey,
     Transaction,
 )
@@ -123,7 +123,7 @@ class Step:
         self.held: list[LockedAttempts] = []
 
     def __call__(self, tx: Transaction) -> int:
-        held = tx.held([self.run], [JobKey(self.run, 1)], [])
+        held = tx.lock_attempts([self.run], [JobKey(self.run, 1)], [])
         self.held.append(held)
         (run,) = held.runs
         number = run.last_row + 1
@@ -219,7 +219,7 @@ def test_work_that_writes_nothing_is_told_what_is_so(
 ) -> None:
     number = known(store)
     other.transact(Step())
-    assert store.transact(lambda tx: tx.held([RUN], [JOB], []).runs[0].last_row) == number + 1
+    assert store.transact(lambda tx: tx.lock_attempts([RUN], [JOB], []).runs[0].last_row) == number + 1
     assert changed.times == 1
 
 
@@ -231,7 +231,7 @@ def test_work_that_needs_more_locks_all(
     other.transact(Step())
 
     def work(tx: Transaction) -> tuple[int, str]:
-        (run,) = tx.held([RUN], [JOB], []).runs
+        (run,) = tx.lock_attempts([RUN], [JOB], []).runs
         (second,) = tx.runs([a_key(2)])
         tx.apply([UpdateRun(evolve(run, status=RunStatus.PAUSED)), UpdateRun(second)])
         return run.last_row, second.id
@@ -246,7 +246,7 @@ def test_work_that_writes_more_than_a_step_locks_all(
     known(store)
 
     def work(tx: Transaction) -> None:
-        held = tx.held([RUN], [JOB], [])
+        held = tx.lock_attempts([RUN], [JOB], [])
         run, job = held.runs[0], held.jobs[0]
         tx.apply([UpdateRun(evolve(run, status=RunStatus.PAUSED)), UpdateJob(evolve(job, attempts=2))])
 
@@ -358,17 +358,17 @@ def test_it_is_the_same_with_other_settings(
 
 
 def test_a_run_that_is_not_there_is_not_in_the_answer(store: SqlPersistence) -> None:
-    held = store.transact(lambda tx: tx.held([a_key(9)], [JobKey(a_key(9), 1)], []))
+    held = store.transact(lambda tx: tx.lock_attempts([a_key(9)], [JobKey(a_key(9), 1)], []))
     assert held == LockedAttempts([], [], ())
-    held = store.transact(lambda tx: tx.held([RUN], [JobKey(RUN, 9)], []))
+    held = store.transact(lambda tx: tx.lock_attempts([RUN], [JobKey(RUN, 9)], []))
     assert [run.key for run in held.runs] == [RUN]
     assert not held.jobs
 
 
 def test_no_more_is_remembered_than_so_much() -> None:
-    memory = Memory()
+    memory = RowCache()
     for number in range(KNOWN_MAX + 1):
-        memory.keep(Remembered(a_run(number), a_leased_job(number, session="s"), "1", "2", 1))
+        memory.keep(CachedRun(a_run(number), a_leased_job(number, session="s"), "1", "2", 1))
     assert memory.take(a_key(0), JobKey(a_key(0), 1)) is None
     assert memory.take(a_key(1), JobKey(a_key(1), 2)) is None
     assert memory.take(a_key(2), JobKey(a_key(2), 1)) is not None
@@ -385,15 +385,15 @@ def test_many_who_write_the_same_runs_lose_nothing(
     prepared(stores[0], 1, 2, 3)
     went_by = 0
     lock = threading.Lock()
-    original = RememberingTransaction.commit
+    original = OptimisticTransaction.commit
 
-    def counted(self: RememberingTransaction) -> None:
+    def counted(self: OptimisticTransaction) -> None:
         nonlocal went_by
         original(self)
         with lock:
             went_by += not self.is_locked
 
-    monkeypatch.setattr(RememberingTransaction, "commit", counted)
+    monkeypatch.setattr(OptimisticTransaction, "commit", counted)
     done: dict[str, list[tuple[int, int]]] = {a_key(number): [] for number in (1, 2, 3)}
 
     def steps(store: SqlPersistence, run: str) -> None:
@@ -406,7 +406,7 @@ def test_many_who_write_the_same_runs_lose_nothing(
                 store.transact(lambda tx: claimed(tx, run))
 
     def claimed(tx: Transaction, run: str) -> None:
-        held = tx.held([run], [JobKey(run, 1)], [])
+        held = tx.lock_attempts([run], [JobKey(run, 1)], [])
         number = held.runs[0].last_row + 1
         tx.apply(
             [
@@ -453,7 +453,7 @@ def queued(store: SqlPersistence, number: int = 2, parent: str | None = None) ->
 
 def lease_all(tx: Transaction, limit: int = 9) -> list[Job]:
     """Lease the queued job."""
-    lane = Lane(queue=QUEUE, definitions=(DEFINITION,), limit=limit)
+    lane = QueueClaim(queue=QUEUE, definitions=(DEFINITION,), limit=limit)
     found = tx.claimable_by(SESSION, NAMESPACE, [lane], limit)
     jobs = [
         evolve(job, state=JobState.LEASED, session=SESSION, epoch=job.epoch + 1, attempts=1, leased_at=NOW)
@@ -472,7 +472,7 @@ class End:
         self.held: list[LockedAttempts] = []
 
     def __call__(self, tx: Transaction) -> int:
-        held = tx.held([self.job.run], [self.job], self.sessions)
+        held = tx.lock_attempts([self.job.run], [self.job], self.sessions)
         self.held.append(held)
         (run,) = held.runs
         number = run.last_row + 1
@@ -650,7 +650,7 @@ def test_where_what_is_known_is_too_little_each_time_it_is_tried_seldom(
     """The same as for runs whose events go to a sink."""
 
     def rest(job: JobKey, tx: Transaction) -> None:
-        held = tx.held([job.run], [job], [SESSION])
+        held = tx.lock_attempts([job.run], [job], [SESSION])
         tx.apply([UpdateJob(evolve(held.jobs[0], state=JobState.SLEEPING, wake_at=NOW, session=None))])
 
     for number in range(2, 2 + LACKING_MAX + LACKING_RUNS):

@@ -17,7 +17,7 @@ from holdfast.adapters.sql.postgresql.connection import PostgresDatabase
 from holdfast.adapters.sql.settings import connection_settings
 from holdfast.adapters.sql.statements import reads_for, waiting_for, writes_for
 from holdfast.ports.changes import CreateRun
-from holdfast.ports.persistence import Lane, RunsByKey
+from holdfast.ports.persistence import QueueClaim, RunsByKey
 from holdfast.ports.records import Run
 from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, a_run
 
@@ -26,7 +26,7 @@ OpenStore = Callable[..., SqlPersistence]
 pytestmark = pytest.mark.service
 
 OFTEN = 10
-LANE = Lane(queue=QUEUE, definitions=(DEFINITION,), limit=1)
+LANE = QueueClaim(queue=QUEUE, definitions=(DEFINITION,), limit=1)
 
 
 def work_often(store: SqlPersistence) -> None:

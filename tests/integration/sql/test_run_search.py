@@ -13,7 +13,7 @@ from sqlalchemy import create_engine, text
 
 from holdfast.adapters.sql.dialects import PostgresDialect, SqliteDialect
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.queries.runs import Question, attribute_rows, pair, runs_counted, runs_listed
+from holdfast.adapters.sql.queries.runs import SqlQuery, attribute_rows, pair, runs_counted, runs_listed
 from holdfast.ports.changes import CreateRun
 from holdfast.ports.json import canonical
 from holdfast.ports.pagination import ListPlace
@@ -76,7 +76,7 @@ FILTERS: Final = _FILTERS | {
 LIMIT: Final = 10
 
 
-def questions() -> Iterator[tuple[str, str, int, Question]]:
+def questions() -> Iterator[tuple[str, str, int, SqlQuery]]:
     """Each filter with its index and the rows it may cost, in both orders, from two cursors."""
     for name, (which, index) in FILTERS.items():
         # A row for each status that is asked for and gives nothing, or an attribute's beside its run's.

@@ -15,7 +15,7 @@ from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.queries.answers import Answers
 from holdfast.adapters.sql.statements import reads_for, waiting_for
 from holdfast.ports.changes import AddJob, Change, CreateRun
-from holdfast.ports.persistence import ChildrenLeft, OwedJobs, Query, Waiting
+from holdfast.ports.persistence import OrphanedChildren, PendingDeliveries, Query, Waiting
 from holdfast.ports.records import JobKind, JobState
 from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, a_job, a_key, a_run
 from tests.integration.sql.test_backlog import OpenStore, rows_touched
@@ -75,10 +75,10 @@ def questions(dialect: Dialect) -> Sequence[tuple[str, Parameters, str, int]]:
     ]
     answers = Answers(cast("Database", SimpleNamespace(dialect=dialect, clock_sql=None)))
     wanted: list[tuple[Query[Any], str, int]] = [
-        (OwedJobs(), "holdfast_jobs_pending_delivery", 1),
+        (PendingDeliveries(), "holdfast_jobs_pending_delivery", 1),
         # The children, and for each the jobs of their parent, of which there is one.
-        (ChildrenLeft((a_key(1),)), "holdfast_runs_children", 8),
-        (ChildrenLeft(("nobody's",)), "holdfast_runs_children", 0),
+        (OrphanedChildren((a_key(1),)), "holdfast_runs_children", 8),
+        (OrphanedChildren(("nobody's",)), "holdfast_runs_children", 0),
     ]
     for query, index, rows in wanted:
         link = Asked()
@@ -95,8 +95,8 @@ def numbers(number: int) -> str:
 
 def check_found(store: SqlPersistence) -> None:
     assert len(store.transact(lambda tx: tx.external_jobs(NAMESPACE, "wanted"))) == 2
-    assert [job.number for job in store.read(OwedJobs())] == [9]
-    assert [run.key for run in store.read(ChildrenLeft((a_key(1),)))] == [
+    assert [job.number for job in store.read(PendingDeliveries())] == [9]
+    assert [run.key for run in store.read(OrphanedChildren((a_key(1),)))] == [
         a_key(child) for child in range(2, 6)
     ]
 

@@ -13,7 +13,7 @@ from holdfast.hosts.execution.prepared_attempts import Bodies, Body
 from holdfast.hosts.functions.attempt_runner import run_attempt
 from holdfast.hosts.wiring.stores import Stores
 from holdfast.kernel.authoring.ai import Price, Redact
-from holdfast.kernel.authoring.calls import Call, Definition
+from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.commands import (
     Attempt,
     Completed,
@@ -29,7 +29,7 @@ from holdfast.ports.blobs import BlobStore
 from holdfast.ports.clock import Clock, micros
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import FindRun, Lane, Persistence, Query, StoreTime
+from holdfast.ports.persistence import FindRun, Persistence, Query, QueueClaim, StoreTime
 from holdfast.ports.records import Run, RunName
 from holdfast.ports.transport import JobTransport
 from holdfast.testing.clock import ManualClock
@@ -74,7 +74,7 @@ class Bench:
 
     def __init__(
         self,
-        *workflows: Definition[object],
+        *workflows: WorkflowDefinition[object],
         blobs: BlobStore | None = None,
         clock: Clock | None = None,
         persistence: Persistence | None = None,
@@ -113,10 +113,12 @@ class Bench:
     def claim(self, limit: int = 1_000) -> tuple[Attempt, ...]:
         registry = self.core.registry
         lanes = tuple(
-            Lane(queue=queue, definitions=registry.definitions, limit=limit)
+            QueueClaim(queue=queue, definitions=registry.definitions, limit=limit)
             for queue in registry.queues("default")
         )
-        command = JobClaim(namespace=self.core.namespace, session=self.session, lanes=lanes, limit=limit)
+        command = JobClaim(
+            namespace=self.core.namespace, session=self.session, queue_claims=lanes, limit=limit
+        )
         return self.engine.kernel.dispatch(command).attempts
 
     def prepare(self, attempts: Sequence[Attempt] | None = None) -> list[Body]:

@@ -11,16 +11,16 @@ from holdfast.kernel.commands import (
     ArtifactOutput,
     Attempt,
     AttemptOutput,
+    AttemptReport,
     Completed,
-    HeldAttempt,
     JobHeartbeat,
-    NamedValue,
+    NewAnnotation,
     RunAnnotate,
     RunCreate,
 )
 from holdfast.kernel.commands.attempt_output import ANNOTATIONS_MAX, NUMBER_MAX, VALUE_MAX
 from holdfast.kernel.commands.codec import to_data
-from holdfast.ports.attempt_output import Actor, AiCall, Annotation, Artifact, Scope
+from holdfast.ports.attempt_output import AiCall, Annotation, AnnotationAuthor, AnnotationScope, Artifact
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError
 from holdfast.ports.json import canonical
 from holdfast.ports.records import Payload, RunStatus
@@ -34,8 +34,8 @@ def world() -> World:
     return World(pipeline(stage("a"), each("m")))
 
 
-def values(**said: object) -> tuple[NamedValue, ...]:
-    return tuple(NamedValue(name=name, value=canonical(value)) for name, value in said.items())
+def values(**said: object) -> tuple[NewAnnotation, ...]:
+    return tuple(NewAnnotation(name=name, value=canonical(value)) for name, value in said.items())
 
 
 def annotations(world: World, run: str = "x") -> list[Annotation]:
@@ -47,7 +47,7 @@ def said(kind: Any, data: object, at: int = 5) -> AttemptOutput:
 
 
 def heartbeat(world: World, attempt: Attempt, *told: AttemptOutput) -> tuple[str, ...]:
-    held = HeldAttempt(job=attempt.job, epoch=attempt.epoch, outputs=told)
+    held = AttemptReport(job=attempt.job, epoch=attempt.epoch, outputs=told)
     return world.do(JobHeartbeat(attempts=(held,))).lost
 
 
@@ -62,7 +62,7 @@ def test_what_is_said_of_a_run_is_kept_with_who_and_why_and_when(world: World) -
         RunAnnotate(
             run_id="x",
             annotations=values(reviewed="yes", score=0.5),
-            actor=Actor(kind="person", id="ann", version="2"),
+            actor=AnnotationAuthor(kind="person", id="ann", version="2"),
             reason="looks good",
         )
     )
@@ -71,7 +71,7 @@ def test_what_is_said_of_a_run_is_kept_with_who_and_why_and_when(world: World) -
     first, second = annotations(world)
     assert (first.name, first.value, second.name, second.value) == ("reviewed", '"yes"', "score", "0.5")
     for one in (first, second):
-        assert (one.run, one.at, one.scope) == (created.run, world.now, Scope.RUN)
+        assert (one.run, one.at, one.scope) == (created.run, world.now, AnnotationScope.RUN)
         assert (one.actor_kind, one.actor_id, one.actor_version) == ("person", "ann", "2")
         assert (one.reason, one.key, one.node, one.job) == ("looks good", None, None, None)
     assert world.run() == before, "nothing happened to the run"
@@ -91,8 +91,8 @@ def test_an_annotation_is_of_a_stage_or_an_item_if_it_says_so(world: World) -> N
     world.do(RunAnnotate(run_id="x", annotations=values(n=2), stage="m", item=3))
 
     assert [(one.scope, one.node, one.item) for one in annotations(world)] == [
-        (Scope.STAGE, "a", None),
-        (Scope.ITEM, "m", 3),
+        (AnnotationScope.STAGE, "a", None),
+        (AnnotationScope.ITEM, "m", 3),
     ]
 
 
@@ -157,17 +157,17 @@ def test_nothing_can_be_said_of_what_is_not_there(world: World) -> None:
 )
 def test_what_can_not_be_said_is_refused_when_it_is_put_together(fields: dict[str, str], fault: str) -> None:
     with pytest.raises(InvalidCommandError, match=fault):
-        attrs.evolve(NamedValue(name="n", value="1"), **fields)
+        attrs.evolve(NewAnnotation(name="n", value="1"), **fields)
 
 
 def test_a_command_has_so_many_annotations_each_of_another_name() -> None:
-    many = tuple(NamedValue(name=str(n), value="1") for n in range(ANNOTATIONS_MAX + 1))
+    many = tuple(NewAnnotation(name=str(n), value="1") for n in range(ANNOTATIONS_MAX + 1))
     with pytest.raises(InvalidCommandError, match="100 are possible"):
         RunAnnotate(run_id="x", annotations=many)
     with pytest.raises(InvalidCommandError, match="twice"):
         RunAnnotate(run_id="x", annotations=many[:1] * 2)
     with pytest.raises(InvalidCommandError, match=r"actor\.id"):
-        RunAnnotate(run_id="x", annotations=many[:1], actor=Actor(id="\0"))
+        RunAnnotate(run_id="x", annotations=many[:1], actor=AnnotationAuthor(id="\0"))
 
 
 def test_a_run_is_started_with_annotations(world: World) -> None:
@@ -178,7 +178,12 @@ def test_a_run_is_started_with_annotations(world: World) -> None:
     assert not world.do(again).created
 
     (one,) = annotations(world)
-    assert (one.name, one.value, one.at, one.scope) == ("source", '"web"', world.run().created_at, Scope.RUN)
+    assert (one.name, one.value, one.at, one.scope) == (
+        "source",
+        '"web"',
+        world.run().created_at,
+        AnnotationScope.RUN,
+    )
 
 
 # What attempts say ----------------------------------------------------------------------------------------------
@@ -210,17 +215,17 @@ def of_item(world: World) -> Attempt:
 @pytest.mark.parametrize(
     ("scope", "place"),
     [
-        (Scope.RUN, (None, None)),
-        (Scope.STAGE, ("m", None)),
-        (Scope.ITEM, ("m", 1)),
-        (Scope.ATTEMPT, ("m", 1)),
+        (AnnotationScope.RUN, (None, None)),
+        (AnnotationScope.STAGE, ("m", None)),
+        (AnnotationScope.ITEM, ("m", 1)),
+        (AnnotationScope.ATTEMPT, ("m", 1)),
     ],
 )
 def test_an_attempt_says_something_of_itself_its_item_its_stage_or_its_run(
-    world: World, scope: Scope, place: tuple[str | None, int | None]
+    world: World, scope: AnnotationScope, place: tuple[str | None, int | None]
 ) -> None:
     attempt = of_item(world)
-    told = annotation("n", scope=scope, actor=Actor(kind="stage", id="w/m"), reason="so")
+    told = annotation("n", scope=scope, actor=AnnotationAuthor(kind="stage", id="w/m"), reason="so")
     assert heartbeat(world, attempt, told) == ()
 
     (one,) = annotations(world)
@@ -254,7 +259,7 @@ def test_what_several_attempts_say_under_a_key_in_one_heartbeat_is_said_once() -
     world.expand(world.claim_one(session), range(3))
     attempts = world.claim(session)
     told = tuple(
-        HeldAttempt(
+        AttemptReport(
             job=one.job, epoch=one.epoch, outputs=(annotation("n", number, key="k"), annotation("m", number))
         )
         for number, one in enumerate(attempts)

@@ -12,7 +12,7 @@ from holdfast.kernel.commands import (
     FunctionWaiting,
     JobRecord,
     JobRecorded,
-    Recorded,
+    RowToRecord,
     RunTerminate,
 )
 from holdfast.kernel.dispatch.decision_recording import Recording, decided_again
@@ -20,10 +20,10 @@ from holdfast.ports.records import JobState, RunStatus
 from tests.unit.kernel.world import World, payload, pipeline, stage
 
 SENT = ChannelMessage(channel="c", payload=payload("go"))
-TOLD = Recorded(
+TOLD = RowToRecord(
     type="child.signalled", call="2", site="a.py:7", child_message=ChildMessage(run_id="x/1", signal=SENT)
 )
-CANCEL = Recorded(
+CANCEL = RowToRecord(
     type="child.cancelling", call="3", child_message=ChildMessage(run_id="x/1", reason="enough")
 )
 
@@ -39,11 +39,11 @@ def family(kind: str = "function", recordings: list[Recording] | None = None) ->
     world.create()
     attempt = world.claim_one(world.open())
     child = ChildRunStarted(run_id="x/1", workflow="c", version="1", input=payload(1))
-    record(world, attempt, Recorded(type="child.started", call="1", child=child))
+    record(world, attempt, RowToRecord(type="child.started", call="1", child=child))
     return world, attempt
 
 
-def record(world: World, attempt: Attempt, *rows: Recorded, seen: int = 1) -> JobRecorded:
+def record(world: World, attempt: Attempt, *rows: RowToRecord, seen: int = 1) -> JobRecorded:
     return world.do(JobRecord(job=attempt.job, epoch=attempt.epoch, seen=seen, rows=rows))
 
 

@@ -12,8 +12,8 @@ from holdfast.kernel.commands import (
     Completed,
     Failure,
     JobClaimOne,
-    NotReady,
     Outcome,
+    PollNotReady,
     RunCancel,
     RunCreate,
     RunDeliver,
@@ -28,7 +28,7 @@ from holdfast.kernel.pipelines.plan import Enough, Plan
 from holdfast.ports.changes import DeleteJob
 from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import ChildrenLeft, OwedJobs
+from holdfast.ports.persistence import OrphanedChildren, PendingDeliveries
 from holdfast.ports.records import ClosePolicy, Job, JobKind, JobState, RunStatus
 from tests.unit.kernel.world import (
     World,
@@ -67,7 +67,7 @@ def _of(attempts: Sequence[Attempt], world: World, id: str) -> Attempt:
 
 
 def _left(world: World, id: str = "x", *, generation: int | None = None) -> list[str]:
-    return [run.id for run in world.store.read(ChildrenLeft((world.run(id, generation=generation).key,)))]
+    return [run.id for run in world.store.read(OrphanedChildren((world.run(id, generation=generation).key,)))]
 
 
 # Starting --------------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def test_the_child_of_another_run_is_not_taken_either() -> None:
     assert world.run("shared").parent == f"{world.run('y').key}.1"
 
 
-@pytest.mark.parametrize("outcome", [Completed(output=payload(1)), NotReady()])
+@pytest.mark.parametrize("outcome", [Completed(output=payload(1)), PollNotReady()])
 def test_a_child_is_started_and_not_done(outcome: Outcome) -> None:
     world = _world()
     world.create()
@@ -263,7 +263,7 @@ def test_a_stage_fails_whose_child_has_lost_what_it_gave() -> None:
     world = _world()
     session = _started(world)
     world.complete(world.claim_one(session), 1)
-    (owed,) = world.store.read(OwedJobs())
+    (owed,) = world.store.read(PendingDeliveries())
     failure = Failure(code="blob_missing", message="it is gone", retryable=False)
     told = world.do(RunDeliver(job=owed.key.text, parent=parse(owed.input), failure=failure))
 
@@ -276,7 +276,7 @@ def test_being_told_twice_is_being_told_once() -> None:
     world = _world()
     session = _started(world)
     world.complete(world.claim_one(session), 1)
-    (owed,) = world.store.read(OwedJobs())
+    (owed,) = world.store.read(PendingDeliveries())
     told = RunDeliver(job=owed.key.text, parent=parse(owed.input), output=payload(1))
 
     answers = world.send(told, told)
@@ -291,7 +291,7 @@ def test_nothing_is_told_to_others_than_those_who_wait() -> None:
     session = _started(world)
     world.create("y")
     world.complete(_of(world.claim(session), world, "x/k"), 1)
-    (owed,) = world.store.read(OwedJobs())
+    (owed,) = world.store.read(PendingDeliveries())
     other = f"{world.run('y').key}.1"
 
     with world.unchanged(), pytest.raises(InvalidCommandError, match="is owed to"):
@@ -315,7 +315,7 @@ def test_what_is_owed_is_no_work() -> None:
     world = _world()
     session = _started(world)
     world.complete(world.claim_one(session), 1)
-    (owed,) = world.store.read(OwedJobs())
+    (owed,) = world.store.read(PendingDeliveries())
 
     claim = JobClaimOne(session=session, job=owed.key.text, epoch=0, definitions=("c@1",))
     assert world.do(claim).ignored == "closed"
@@ -347,13 +347,13 @@ def test_children_are_left_to_be_closed_when_their_parent_is_ended(end: Command[
     assert _left(world) == []
     assert world.do(end).has_deliveries
 
-    (owed,) = world.store.read(OwedJobs())
+    (owed,) = world.store.read(PendingDeliveries())
     assert (owed.run, owed.input, owed.kind) == (world.run().key, "null", JobKind.DELIVER)
     assert _left(world) == ["x/k"]
     world.do(RunCancel(run_id="x/k", generation=1))
     assert _left(world) == []
     assert {one.status for one in world.deliver()} == {"closed"}
-    assert world.store.read(OwedJobs()) == ()
+    assert world.store.read(PendingDeliveries()) == ()
 
 
 def test_children_are_left_to_be_closed_when_their_parent_fails() -> None:
@@ -376,7 +376,7 @@ def test_those_that_are_to_be_abandoned_are_not_among_those_left(policy: ClosePo
     world.settle(world.claim_one(session), started)
     world.do(RunCancel(run_id="x"))
 
-    left = world.store.read(ChildrenLeft((world.run().key,)))
+    left = world.store.read(OrphanedChildren((world.run().key,)))
     assert [run.close_policy for run in left] == ([] if policy is ClosePolicy.ABANDON else [policy])
     assert world.run("x/k").status == "running"
     world.complete(world.claim_one(session))
@@ -409,7 +409,7 @@ def test_a_child_that_ended_before_its_parent_was_cancelled_is_told_to_nobody() 
     world.do(RunCancel(run_id="x"))
 
     assert {one.status for one in world.deliver()} == {"closed"}
-    assert (world.run().status, world.store.read(OwedJobs())) == ("cancelled", ())
+    assert (world.run().status, world.store.read(PendingDeliveries())) == ("cancelled", ())
 
 
 # Maps ------------------------------------------------------------------------------------------------------------

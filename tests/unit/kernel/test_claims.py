@@ -17,7 +17,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.ports.changes import UpdateJob
 from holdfast.ports.errors import InvalidCommandError, SessionLostError
-from holdfast.ports.persistence import Lane
+from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records import JobState
 from tests.unit.kernel.world import SECOND, World, completing, field, payload, pipeline, stage
 
@@ -70,7 +70,9 @@ def test_two_sessions_in_one_batch_get_different_jobs(world: World) -> None:
     for _ in range(3):
         world.create(None)
     sessions = [world.open(), world.open()]
-    answers = world.send(*(JobClaim(session=session, lanes=world.lanes(), limit=2) for session in sessions))
+    answers = world.send(
+        *(JobClaim(session=session, queue_claims=world.lanes(), limit=2) for session in sessions)
+    )
 
     claimed = [
         attempt.job for answer in answers if not isinstance(answer, Exception) for attempt in answer.attempts
@@ -84,7 +86,7 @@ def test_a_claim_keeps_its_limit_and_that_of_each_lane(world: World) -> None:
     session = world.open()
 
     assert len(world.claim(session, limit=1)) == 1
-    assert len(world.do(JobClaim(session=session, lanes=world.lanes(limit=2), limit=9)).attempts) == 2
+    assert len(world.do(JobClaim(session=session, queue_claims=world.lanes(limit=2), limit=9)).attempts) == 2
     assert world.claim(session, limit=0) == ()
     assert len(world.claim(session)) == 3
 
@@ -147,11 +149,11 @@ def test_only_what_is_asked_for_is_claimed() -> None:
                 )
     session = world.open()
 
-    lane = Lane(queue="slow", definitions=("w@2",), limit=100)
-    (attempt,) = world.do(JobClaim(session=session, lanes=(lane,), limit=100)).attempts
+    lane = QueueClaim(queue="slow", definitions=("w@2",), limit=100)
+    (attempt,) = world.do(JobClaim(session=session, queue_claims=(lane,), limit=100)).attempts
     assert (attempt.queue, attempt.definition) == ("slow", "w@2")
     assert world.job(attempt).namespace == "default"
-    assert world.do(JobClaim(session=session, lanes=(), limit=100)).attempts == ()
+    assert world.do(JobClaim(session=session, queue_claims=(), limit=100)).attempts == ()
 
 
 def test_a_dead_session_claims_nothing(world: World) -> None:
@@ -168,7 +170,7 @@ def test_a_dead_session_claims_nothing(world: World) -> None:
 def test_a_session_that_closes_in_a_batch_claims_nothing_after(world: World) -> None:
     world.create()
     session = world.open()
-    claim = JobClaim(session=session, lanes=world.lanes(), limit=1)
+    claim = JobClaim(session=session, queue_claims=world.lanes(), limit=1)
     _, refused = world.send(SessionClose(session=session), claim)
 
     assert isinstance(refused, SessionLostError)
@@ -182,7 +184,7 @@ def test_nothing_is_asked_about_the_session_where_there_is_nothing_to_claim(worl
 
 def test_a_run_that_is_cancelled_in_a_batch_is_not_claimed_after(world: World) -> None:
     world.create()
-    claim = JobClaim(session=world.open(), lanes=world.lanes(), limit=1)
+    claim = JobClaim(session=world.open(), queue_claims=world.lanes(), limit=1)
     _, answer = world.send(RunCancel(run_id="x"), claim)
 
     assert field(answer, "attempts") == ()
@@ -193,7 +195,7 @@ def test_a_negative_limit_is_refused(world: World, limit: int, of_lane: int) -> 
     world.create()
     session = world.open()
     with world.unchanged(), pytest.raises(InvalidCommandError):
-        world.do(JobClaim(session=session, lanes=world.lanes(limit=of_lane), limit=limit))
+        world.do(JobClaim(session=session, queue_claims=world.lanes(limit=of_lane), limit=limit))
 
 
 def test_a_job_without_attempts_left_is_never_claimed(world: World) -> None:
@@ -203,7 +205,10 @@ def test_a_job_without_attempts_left_is_never_claimed(world: World) -> None:
     (job,) = world.jobs()
     spent = attrs.evolve(job, attempts=3, epoch=3)
     world.put(UpdateJob(spent))
-    claims = (JobClaim(session=session, lanes=world.lanes(), limit=1), _one(session, spent.key.text, 3))
+    claims = (
+        JobClaim(session=session, queue_claims=world.lanes(), limit=1),
+        _one(session, spent.key.text, 3),
+    )
 
     answers = world.kernel.dispatch_many(claims)
 

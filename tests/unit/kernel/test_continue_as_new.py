@@ -16,7 +16,7 @@ from holdfast.kernel.commands import (
     JobClaim,
     JobSettle,
     JobSettled,
-    NamedValue,
+    NewAnnotation,
     RunAnnotate,
     RunCancel,
     RunClaimPending,
@@ -165,7 +165,9 @@ def test_it_keeps_its_place_its_slot_and_its_deadline() -> None:
     world.do(RunCreate(workflow="w", id="y", input=payload(1), concurrency_key="k"))
     world.do(RunClaimPending(namespace="default"))
     session = world.open()
-    (attempt,) = world.kernel.dispatch(attrs.evolve(_claim(session), lanes=world.lanes(queue="q"))).attempts
+    (attempt,) = world.kernel.dispatch(
+        attrs.evolve(_claim(session), queue_claims=world.lanes(queue="q"))
+    ).attempts
     before = world.run()
     world.wait(1)
     reply = go_on(world, attempt)
@@ -183,10 +185,12 @@ def test_what_was_said_of_it_goes_on_the_newest_of_each_name() -> None:
     world = function()
     attempt = driven(world)
     for value in ("1", "2"):
-        world.do(RunAnnotate(run_id="x", annotations=(NamedValue(name="a", value=value),)))
+        world.do(RunAnnotate(run_id="x", annotations=(NewAnnotation(name="a", value=value),)))
         world.wait(1)
-    world.do(RunAnnotate(run_id="x", annotations=(NamedValue(name="b", value="3"),), key="once", stage="f"))
-    world.do(RunAnnotate(run_id="x", annotations=(NamedValue(name="c", value="4"),), key="once"))
+    world.do(
+        RunAnnotate(run_id="x", annotations=(NewAnnotation(name="b", value="3"),), key="once", stage="f")
+    )
+    world.do(RunAnnotate(run_id="x", annotations=(NewAnnotation(name="c", value="4"),), key="once"))
     go_on(world, attempt)
     said = world.store.read(AnnotationsOf(world.run().key, AnnotationFilter(), after=None, limit=9))
     assert [(one.name, one.value) for one in said] == [("a", "2"), ("c", "4")]
@@ -249,7 +253,7 @@ def test_it_is_decided_again_alike() -> None:
     recordings: list[Recording] = []
     world = World(pipeline(attrs.evolve(stage("f", attempts=1), function=True)), recorder=recordings.append)
     attempt = driven(world)
-    world.do(RunAnnotate(run_id="x", annotations=(NamedValue(name="a", value="1"),)))
+    world.do(RunAnnotate(run_id="x", annotations=(NewAnnotation(name="a", value="1"),)))
     world.do(RunSignal(run_id="x", signal=sent(1)))
     go_on(world, attempt)
     assert decided_again(recordings[-1]) == recordings[-1].decision
@@ -270,4 +274,4 @@ def test_in_one_batch_it_goes_on_after_what_came_before() -> None:
 
 
 def _claim(session: str) -> JobClaim:
-    return JobClaim(session=session, lanes=(), limit=9)
+    return JobClaim(session=session, queue_claims=(), limit=9)

@@ -12,8 +12,8 @@ from holdfast.kernel.commands import (
     JobClaim,
     JobsClaimed,
     LeaseReapStale,
-    NotReady,
     Outcome,
+    PollNotReady,
     RunCancel,
     RunCreate,
     RunExpire,
@@ -23,8 +23,8 @@ from holdfast.kernel.commands import (
     RunResume,
     RunTerminate,
     SessionReap,
+    StageSuspended,
     StageWake,
-    Suspended,
 )
 from holdfast.kernel.pipelines.plan import Enough, Plan, plan_from_json
 from holdfast.ports.changes import AddJob, DeleteJob, UpdateJob
@@ -131,7 +131,7 @@ def test_work_is_cancelled_when_a_stage_beside_it_fails() -> None:
 
 def test_work_that_was_not_done_in_time_is_cancelled() -> None:
     world, session = _suspended(give_up_in=60)
-    world.settle(_check(world, session), NotReady())
+    world.settle(_check(world, session), PollNotReady())
 
     assert world.run().status is RunStatus.FAILED
     assert world.claim_one(session).kind is JobKind.CANCEL
@@ -182,7 +182,7 @@ def test_work_is_cancelled_that_is_handed_on_in_the_batch_that_ends_its_run() ->
 def test_what_is_claimed_in_the_batch_that_ends_its_run_is_what_cancels() -> None:
     world, session = _suspended()
     world.do(StageWake(key="key"))
-    claim = JobClaim(session=session, lanes=world.lanes(), limit=10)
+    claim = JobClaim(session=session, queue_claims=world.lanes(), limit=10)
     _, claimed = world.send(RunCancel(run_id="x"), claim)
 
     assert isinstance(claimed, JobsClaimed)
@@ -190,7 +190,7 @@ def test_what_is_claimed_in_the_batch_that_ends_its_run_is_what_cancels() -> Non
 
 
 def _suspension() -> Outcome:
-    return Suspended(state=payload(1), check_after=SECOND, key="k")
+    return StageSuspended(state=payload(1), check_after=SECOND, key="k")
 
 
 # What does not ----------------------------------------------------------------------------------------------------
@@ -435,7 +435,9 @@ def test_reaping_what_cancels_and_what_fails_its_run_together_loses_neither() ->
     assert world.claim_one(session).kind is JobKind.CANCEL
 
 
-@pytest.mark.parametrize("outcome", [NotReady(), Completed(output=payload(1))], ids=["not yet", "completed"])
+@pytest.mark.parametrize(
+    "outcome", [PollNotReady(), Completed(output=payload(1))], ids=["not yet", "completed"]
+)
 def test_what_cancels_says_that_it_did_or_fails(outcome: Outcome) -> None:
     world, _, attempt = _left()
     with world.unchanged(), pytest.raises(InvalidCommandError):

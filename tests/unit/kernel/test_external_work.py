@@ -10,16 +10,16 @@ from holdfast.kernel.commands import (
     Failure,
     JobClaimOne,
     JobsWoken,
-    NotReady,
     Outcome,
+    PollNotReady,
     RunCancel,
     RunPause,
     RunRepair,
     RunResume,
     StagePollSuspended,
+    StageSuspended,
     StagesWoken,
     StageWake,
-    Suspended,
 )
 from holdfast.kernel.pipelines.plan import CheckPlan, Enough, RetryPolicy
 from holdfast.ports.changes import DeleteJob
@@ -117,7 +117,14 @@ def test_the_body_is_never_run_again_once_its_work_is_handed_on() -> None:
     world = World(PLAN)
     session = _suspended(world)
     kinds: list[JobKind] = []
-    for outcome in (NotReady(), failed(), failed(), failed(), NotReady(), Completed(output=payload(1))):
+    for outcome in (
+        PollNotReady(),
+        failed(),
+        failed(),
+        failed(),
+        PollNotReady(),
+        Completed(output=payload(1)),
+    ):
         check = _check(world, session)
         kinds.append(check.kind)
         world.settle(check, outcome)
@@ -133,7 +140,7 @@ def test_whoever_ran_the_body_can_hand_on_or_complete_nothing_more() -> None:
     body = world.claim_one(world.open())
     world.suspend(body)
 
-    for outcome in (Completed(output=payload(1)), failed(), NotReady()):
+    for outcome in (Completed(output=payload(1)), failed(), PollNotReady()):
         with world.unchanged():
             assert world.settle(body, outcome).status == "fenced"
     with world.unchanged():
@@ -199,7 +206,7 @@ def test_a_check_hands_nothing_on_and_a_body_does_not_say_not_yet() -> None:
     session = world.open(lease=DAY * SECOND)
     body = world.claim_one(session)
     with world.unchanged(), pytest.raises(InvalidCommandError, match="not_ready"):
-        world.settle(body, NotReady())
+        world.settle(body, PollNotReady())
     world.suspend(body)
     check = _check(world, session)
 
@@ -216,7 +223,7 @@ def test_work_that_is_not_done_is_asked_about_again_as_often_as_it_takes() -> No
     for _ in range(20):
         check = _check(world, session)
         assert check.attempt == 1
-        settled = world.settle(check, NotReady())
+        settled = world.settle(check, PollNotReady())
         assert settled.retry_at == world.now + 60 * SECOND
 
     assert world.run().status == "running"
@@ -227,10 +234,10 @@ def test_a_check_may_say_when_to_ask_again_this_once() -> None:
     world = World(PLAN)
     session = _suspended(world, after=60)
     assert (
-        world.settle(_check(world, session), NotReady(check_after=5 * SECOND)).retry_at
+        world.settle(_check(world, session), PollNotReady(check_after=5 * SECOND)).retry_at
         == world.now + 5 * SECOND
     )
-    assert world.settle(_check(world, session), NotReady()).retry_at == world.now + 60 * SECOND
+    assert world.settle(_check(world, session), PollNotReady()).retry_at == world.now + 60 * SECOND
 
 
 def test_not_yet_writes_the_row_of_the_job_and_nothing_else() -> None:
@@ -238,7 +245,7 @@ def test_not_yet_writes_the_row_of_the_job_and_nothing_else() -> None:
     session = _suspended(world)
     check = _check(world, session)
     before = world.tables()
-    world.settle(check, NotReady())
+    world.settle(check, PollNotReady())
     after = world.tables()
 
     changed = [
@@ -262,7 +269,7 @@ def test_a_check_that_was_lost_writes_nothing() -> None:
     again = world.claim_one(world.open())
     assert (again.kind, again.attempt) == (JobKind.POLL, 2)
 
-    for outcome in (NotReady(), Completed(output=payload("late")), failed()):
+    for outcome in (PollNotReady(), Completed(output=payload("late")), failed()):
         with world.unchanged():
             assert world.settle(lost, outcome).status == "fenced"
     assert world.complete(again).status == "settled"
@@ -311,7 +318,7 @@ def test_a_check_that_found_something_begins_anew_with_its_attempts() -> None:
     session = _suspended(world)
     world.settle(_check(world, session), failed())
     world.settle(_check(world, session), failed())
-    world.settle(_check(world, session), NotReady())
+    world.settle(_check(world, session), PollNotReady())
 
     assert _job(world).attempts == 0
     assert _check(world, session).attempt == 1
@@ -350,7 +357,7 @@ def test_losses_count_anew_once_a_check_has_come_back() -> None:
         world.lose()
         check = world.claim_one(world.open())
         assert (check.attempt, check.lost_attempts) == (2, 1)
-        world.settle(check, NotReady())
+        world.settle(check, PollNotReady())
 
     assert (_job(world).attempts, _job(world).lost_attempts) == (0, 0)
 
@@ -361,14 +368,14 @@ def test_losses_count_anew_once_a_check_has_come_back() -> None:
 def test_a_check_before_the_end_of_patience_is_just_a_check() -> None:
     world = World(PLAN)
     session = _suspended(world, after=60, give_up_in=100)
-    settled = world.settle(_check(world, session), NotReady())
+    settled = world.settle(_check(world, session), PollNotReady())
 
     assert (
         settled.retry_at == world.now + 40 * SECOND
     )  # the last is made when it is time to give up, not after
 
 
-@pytest.mark.parametrize("outcome", [NotReady(), NotReady(check_after=1), failed()])
+@pytest.mark.parametrize("outcome", [PollNotReady(), PollNotReady(check_after=1), failed()])
 def test_a_check_at_the_end_of_patience_is_the_last(outcome: Outcome) -> None:
     world = World(PLAN)
     session = _suspended(world, after=60, give_up_in=60)
@@ -430,12 +437,12 @@ def test_a_stage_that_is_woken_while_it_is_checked_is_checked_again_at_once(wake
     session = _suspended(world)
     check = _check(world, session)
     assert world.do(wake) == StagesWoken(woken=0, early=1)
-    settled = world.settle(check, NotReady())
+    settled = world.settle(check, PollNotReady())
 
     assert settled.retry_at == world.now
     again = world.claim_one(session)
     assert again.kind is JobKind.POLL
-    assert world.settle(again, NotReady()).retry_at == world.now + 60 * SECOND
+    assert world.settle(again, PollNotReady()).retry_at == world.now + 60 * SECOND
 
 
 def test_a_check_that_throws_is_made_again_at_once_if_it_was_woken_meanwhile() -> None:
@@ -464,7 +471,7 @@ def test_a_stage_that_is_suspended_and_woken_in_one_batch_is_checked_at_once(wak
     world = World(PLAN)
     world.create()
     session = world.open()
-    handed_on = Suspended(state=payload("elsewhere"), check_after=60 * SECOND, key="key")
+    handed_on = StageSuspended(state=payload("elsewhere"), check_after=60 * SECOND, key="key")
     settled, woken = world.send(settling(world.claim_one(session), handed_on), wake)
 
     assert (field(settled, "status"), woken) == ("settled", StagesWoken(woken=1))
@@ -674,7 +681,7 @@ def test_a_check_that_ends_in_a_paused_run_is_held() -> None:
     session = _suspended(world, after=60)
     check = _check(world, session)
     world.do(RunPause(run_id="x"))
-    world.settle(check, NotReady())
+    world.settle(check, PollNotReady())
 
     assert _job(world).state is JobState.PAUSED
     world.do(RunResume(run_id="x"))
@@ -702,7 +709,7 @@ def test_work_that_was_handed_on_is_not_handed_on_again_by_a_repair() -> None:
     assert world.do(RunRepair()).repaired == ("x",)
     again = world.claim_one(session)
     assert (again.kind, world.value(again.run, again.input)) == (JobKind.POLL, "elsewhere")
-    assert world.settle(again, NotReady()).retry_at == world.now + 60 * SECOND
+    assert world.settle(again, PollNotReady()).retry_at == world.now + 60 * SECOND
     assert world.complete(_check(world, session)).status == "settled"
 
 

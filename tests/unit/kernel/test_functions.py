@@ -13,7 +13,7 @@ from holdfast.kernel.commands import (
     JobRecord,
     JobRecorded,
     JobSettled,
-    Recorded,
+    RowToRecord,
     RunCancel,
     RunCreate,
     RunExpire,
@@ -38,12 +38,12 @@ def driven(world: World) -> Attempt:
     return world.claim_one(world.open())
 
 
-def record(world: World, attempt: Attempt, *rows: Recorded, seen: int = 1) -> JobRecorded:
+def record(world: World, attempt: Attempt, *rows: RowToRecord, seen: int = 1) -> JobRecorded:
     return world.do(JobRecord(job=attempt.job, epoch=attempt.epoch, seen=seen, rows=rows, host="here"))
 
 
-def step(call: str = "1", output: object = 7) -> Recorded:
-    return Recorded(type="step.completed", call=call, step="charge", output=payload(output), site="a.py:3")
+def step(call: str = "1", output: object = 7) -> RowToRecord:
+    return RowToRecord(type="step.completed", call=call, step="charge", output=payload(output), site="a.py:3")
 
 
 def parked(world: World, attempt: Attempt, *, seen: int, seconds: float = 60) -> JobSettled:
@@ -60,7 +60,7 @@ def test_a_run_of_a_function_has_one_job_that_drives_it() -> None:
 def test_what_is_recorded_is_in_the_history_in_order() -> None:
     world = function()
     attempt = driven(world)
-    reply = record(world, attempt, step("1", 7), Recorded(type="timer.fired", call="2"))
+    reply = record(world, attempt, step("1", 7), RowToRecord(type="timer.fired", call="2"))
     assert [(row.number, row.type) for row in reply.rows] == [(2, "step.completed"), (3, "timer.fired")]
     assert world.history()[1:] == list(reply.rows)
     first, second = reply.rows
@@ -117,7 +117,7 @@ def test_nothing_is_recorded_of_a_run_that_has_ended() -> None:
 def test_a_timer_is_not_recorded_before_its_time() -> None:
     world = function()
     attempt = driven(world)
-    timer = Recorded(type="timer.fired", call="1", due=world.now + 5 * SECOND)
+    timer = RowToRecord(type="timer.fired", call="1", due=world.now + 5 * SECOND)
     with world.unchanged():
         assert record(world, attempt, timer).rows == ()
     world.wait(5)
@@ -127,11 +127,11 @@ def test_a_timer_is_not_recorded_before_its_time() -> None:
 def test_what_is_sent_again_is_recorded_once() -> None:
     world = function()
     attempt = driven(world)
-    first = record(world, attempt, step("1"), Recorded(type="timer.fired", call="2"))
-    again = record(world, attempt, step("1"), Recorded(type="timer.fired", call="2"), step("3"))
+    first = record(world, attempt, step("1"), RowToRecord(type="timer.fired", call="2"))
+    again = record(world, attempt, step("1"), RowToRecord(type="timer.fired", call="2"), step("3"))
     assert again.rows[:2] == first.rows
     assert [row.number for row in again.rows] == [2, 3, 4]
-    failed = Recorded(type="step.retrying", call="4", step="s", error="{}", retry_at=world.now)
+    failed = RowToRecord(type="step.retrying", call="4", step="s", error="{}", retry_at=world.now)
     second = attrs.evolve(failed, attempt=2)
     assert len(record(world, attempt, failed, second, seen=4).rows) == 2
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from holdfast.kernel.commands import (
     Attempt,
     AttemptOutput,
-    HeldAttempt,
+    AttemptReport,
     JobHeartbeat,
-    JobReapSilent,
+    JobReapUnresponsive,
     JobSettled,
     RunCancel,
-    SilentReaped,
+    UnresponsiveReaped,
 )
 from holdfast.kernel.pipelines.plan import MapPlan, RetryPolicy, StagePlan
 from holdfast.ports.errors import InvalidCommandError
@@ -39,21 +39,21 @@ def beat(world: World, attempt: Attempt, details: str = "null", kind: str = "hea
     """Send a body's heartbeat; return the lost attempts."""
     said = AttemptOutput(kind="heartbeat" if kind == "heartbeat" else "progress", at=world.now, data=details)
     return world.do(
-        JobHeartbeat(attempts=(HeldAttempt(job=attempt.job, epoch=attempt.epoch, outputs=(said,)),))
+        JobHeartbeat(attempts=(AttemptReport(job=attempt.job, epoch=attempt.epoch, outputs=(said,)),))
     ).lost
 
 
-def reap(world: World, grace: int = 0) -> SilentReaped:
-    return world.do(JobReapSilent(grace=grace))
+def reap(world: World, grace: int = 0) -> UnresponsiveReaped:
+    return world.do(JobReapUnresponsive(grace=grace))
 
 
 def test_an_attempt_that_says_nothing_for_too_long_is_lost_and_tried_again(world: World) -> None:
     attempt = world.claim_one(world.open())
     world.wait(2 * MINUTE)
     with world.unchanged():
-        assert reap(world) == SilentReaped(freed=0, dead=0)
+        assert reap(world) == UnresponsiveReaped(freed=0, dead=0)
     world.wait(0.000001)
-    assert reap(world) == SilentReaped(freed=1, dead=0)
+    assert reap(world) == UnresponsiveReaped(freed=1, dead=0)
 
     job = world.job(attempt)
     assert (job.state, job.wake_at, job.attempts) == (JobState.SLEEPING, world.now + 10 * SECOND, 1)
@@ -64,7 +64,7 @@ def test_an_attempt_that_says_nothing_for_too_long_is_lost_and_tried_again(world
     assert (facts["code"], facts["attempt"]) == ("heartbeat_timeout", 1)
     assert facts["message"] == "no heartbeat of attempt 1 was stored for 0:02:00"
     with world.unchanged():
-        assert reap(world) == SilentReaped(freed=0, dead=0)
+        assert reap(world) == UnresponsiveReaped(freed=0, dead=0)
 
 
 def test_who_was_silent_can_write_no_more(world: World) -> None:
@@ -82,7 +82,7 @@ def test_a_stage_of_twenty_minutes_that_is_heard_from_each_minute_lives(world: W
     for minute in range(20):
         world.wait(MINUTE)
         assert beat(world, attempt, str(minute)) == ()
-        assert reap(world) == SilentReaped(freed=0, dead=0)
+        assert reap(world) == UnresponsiveReaped(freed=0, dead=0)
 
     assert world.complete(attempt).status == "settled"
     assert world.run().status == "completed"
@@ -90,7 +90,7 @@ def test_a_stage_of_twenty_minutes_that_is_heard_from_each_minute_lives(world: W
 
 def test_it_fails_for_good_after_its_attempts(world: World) -> None:
     session = world.open(lease=LONG)
-    reaped: list[SilentReaped] = []
+    reaped: list[UnresponsiveReaped] = []
     for _ in range(3):
         world.claim_one(session)
         world.wait(3 * MINUTE)
@@ -108,7 +108,7 @@ def test_a_heartbeat_that_is_late_but_before_anybody_looked_keeps_the_attempt(wo
     world.wait(5 * MINUTE)
     assert beat(world, attempt) == ()
 
-    assert reap(world) == SilentReaped(freed=0, dead=0)
+    assert reap(world) == UnresponsiveReaped(freed=0, dead=0)
     assert world.job(attempt).heartbeat_by == world.now + 2 * MINUTE * SECOND
 
 
@@ -124,7 +124,7 @@ def test_only_heartbeats_count(world: World) -> None:
     attempt = world.claim_one(world.open(lease=LONG))
     world.wait(MINUTE)
     beat(world, attempt, kind="progress")
-    world.do(JobHeartbeat(attempts=(HeldAttempt(job=attempt.job, epoch=attempt.epoch),)))
+    world.do(JobHeartbeat(attempts=(AttemptReport(job=attempt.job, epoch=attempt.epoch),)))
     world.wait(1.5 * MINUTE)
 
     assert reap(world).freed == 1
@@ -193,7 +193,7 @@ def test_one_item_that_is_silent_for_good_ends_its_run_once() -> None:
     world.claim(session)
     world.wait(3 * MINUTE)
 
-    assert reap(world) == SilentReaped(freed=0, dead=1)
+    assert reap(world) == UnresponsiveReaped(freed=0, dead=1)
     assert world.run().status == "failed"
     assert world.events().count("run.failed") == 1
 
@@ -203,11 +203,11 @@ def test_so_many_are_taken_at_once(world: World) -> None:
     world.claim(world.open(lease=LONG))
     world.wait(3 * MINUTE)
 
-    assert [world.do(JobReapSilent(limit=1)).freed for _ in range(3)] == [1, 1, 0]
+    assert [world.do(JobReapUnresponsive(limit=1)).freed for _ in range(3)] == [1, 1, 0]
 
 
-@pytest.mark.parametrize("wrong", [JobReapSilent(grace=-1), JobReapSilent(limit=-1)])
-def test_a_negative_grace_or_limit_is_refused(world: World, wrong: JobReapSilent) -> None:
+@pytest.mark.parametrize("wrong", [JobReapUnresponsive(grace=-1), JobReapUnresponsive(limit=-1)])
+def test_a_negative_grace_or_limit_is_refused(world: World, wrong: JobReapUnresponsive) -> None:
     with world.unchanged(), pytest.raises(InvalidCommandError):
         world.do(wrong)
 

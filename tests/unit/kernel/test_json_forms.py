@@ -17,9 +17,9 @@ from holdfast.kernel.commands.codec import (
 )
 from holdfast.kernel.pipelines.plan import RatePlan
 from holdfast.kernel.rules.registry import RULES, command_from, reply_type
-from holdfast.ports.attempt_output import Actor
+from holdfast.ports.attempt_output import AnnotationAuthor
 from holdfast.ports.errors import InvalidCommandError
-from holdfast.ports.persistence import Lane
+from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records import HistoryRow, JobKind, Payload, RunStatus
 
 BASE = '"idempotency_key":null,"namespace":"default"'
@@ -84,8 +84,8 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     (
         c.RunAnnotate(
             run_id="x",
-            annotations=(c.NamedValue(name="n", value='{"a":1}'),),
-            actor=Actor(kind="person", id="me"),
+            annotations=(c.NewAnnotation(name="n", value='{"a":1}'),),
+            actor=AnnotationAuthor(kind="person", id="me"),
         ),
         (
             '{"actor":{"id":"me","kind":"person","version":""},'
@@ -121,7 +121,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     ),
     (
         c.JobSettle(
-            job="r.1", epoch=2, outcome=c.Suspended(state=Payload(inline="1"), check_after=5, key="k")
+            job="r.1", epoch=2, outcome=c.StageSuspended(state=Payload(inline="1"), check_after=5, key="k")
         ),
         (
             '{"epoch":2,"events":[],"host":"","idempotency_key":null,"job":"r.1","namespace":"default",'
@@ -130,7 +130,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
     ),
     (
-        c.JobSettle(job="r.1", epoch=2, outcome=c.NotReady()),
+        c.JobSettle(job="r.1", epoch=2, outcome=c.PollNotReady()),
         (
             '{"epoch":2,"events":[],"host":"","idempotency_key":null,"job":"r.1","namespace":"default",'
             '"outcome":{"check_after":null,"kind":"not_ready"},"outputs":[],"received":[],"started_at":null,'
@@ -168,13 +168,15 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
     ),
     (
         c.RunRepair(),
-        '{"after":"","idempotency_key":null,"limit":500,"namespace":"default","run":null,"tell":false,"type":"run.repair"}',
+        '{"after":"","idempotency_key":null,"limit":500,"namespace":"default","redeliver":false,"run":null,"type":"run.repair"}',
     ),
     (
-        c.JobClaim(session="s", lanes=(Lane(queue="q", definitions=("w@1",), limit=2),), limit=3),
+        c.JobClaim(
+            session="s", queue_claims=(QueueClaim(queue="q", definitions=("w@1",), limit=2),), limit=3
+        ),
         (
-            '{"idempotency_key":null,"lanes":[{"definitions":["w@1"],"limit":2,"queue":"q"}],"limit":3,'
-            '"namespace":"default","pass_over":"nothing","session":"s","type":"job.claim"}'
+            '{"idempotency_key":null,"limit":3,"namespace":"default","pass_over":"nothing",'
+            '"queue_claims":[{"definitions":["w@1"],"limit":2,"queue":"q"}],"session":"s","type":"job.claim"}'
         ),
     ),
     (
@@ -263,11 +265,11 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             epoch=2,
             seen=3,
             rows=(
-                c.Recorded(
+                c.RowToRecord(
                     type="step.queued",
                     call="1",
                     step="s",
-                    queued=c.Queued(
+                    queued=c.QueuedStepJob(
                         queue="gpu",
                         input=Payload(inline="5"),
                         attempts=3,
@@ -276,7 +278,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
                         rate=RatePlan(limit=60, per_us=7, name="model"),
                     ),
                 ),
-                c.Recorded(type="step.cancelled", call="2", job=4),
+                c.RowToRecord(type="step.cancelled", call="2", job=4),
             ),
         ),
         (
@@ -300,7 +302,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             job="r.1",
             epoch=2,
             seen=3,
-            rows=(c.Recorded(type="step.completed", call="1", step="s", output=Payload(inline="5")),),
+            rows=(c.RowToRecord(type="step.completed", call="1", step="s", output=Payload(inline="5")),),
         ),
         (
             '{"epoch":2,"host":"","idempotency_key":null,"job":"r.1","lost_attempts":0,"namespace":"default",'
@@ -311,12 +313,12 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
     ),
     (
-        c.JobHeartbeat(attempts=(c.HeldAttempt(job="r.1", epoch=2),)),
+        c.JobHeartbeat(attempts=(c.AttemptReport(job="r.1", epoch=2),)),
         f'{{"attempts":[{{"epoch":2,"job":"r.1","outputs":[]}}],{BASE},"type":"job.heartbeat"}}',
     ),
     (
-        c.JobReapSilent(),
-        '{"grace":0,"idempotency_key":null,"limit":500,"namespace":"default","type":"job.reap_silent"}',
+        c.JobReapUnresponsive(),
+        '{"grace":0,"idempotency_key":null,"limit":500,"namespace":"default","type":"job.reap_unresponsive"}',
     ),
     (
         c.JobAdmit(keys=("w/a",)),
@@ -376,8 +378,8 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             sink="s",
             registration="k",
             holder="h",
-            delivered=(c.Delivered(run="r", number=3),),
-            refused=(c.Refused(run="q", delivered=1, number=2, error="e"),),
+            delivered=(c.StreamProgress(run="r", number=3),),
+            refused=(c.StreamFailure(run="q", delivered=1, number=2, error="e"),),
             untouched=("p",),
             took=True,
         ),
@@ -501,7 +503,7 @@ REPLIES: list[tuple[object, str]] = [
     (c.JobReleased(status="fenced"), '{"admits_jobs":[],"status":"fenced"}'),
     (c.JobsHeld(lost=("r.1",)), '{"lost":["r.1"]}'),
     (c.JobsWoken(woken=3), '{"admits_jobs":[],"woken":3}'),
-    (c.SilentReaped(freed=2, dead=1), '{"dead":1,"freed":2}'),
+    (c.UnresponsiveReaped(freed=2, dead=1), '{"dead":1,"freed":2}'),
     (
         c.JobExecuted(status="ignored", reason="leased"),
         '{"acknowledge":true,"has_deliveries":false,"reason":"leased","retry_after":null,"status":"ignored"}',
@@ -626,9 +628,9 @@ def test_all_faults_are_named_at_once() -> None:
     definitions: list[str] = []
     lane = {"queue": "q", "definitions": definitions}
     with pytest.raises(InvalidCommandError) as caught:
-        command_from({"type": "job.claim", "session": 1, "lanes": [lane], "limit": "x"})
+        command_from({"type": "job.claim", "session": 1, "queue_claims": [lane], "limit": "x"})
 
-    assert all(path in str(caught.value) for path in ("$.session", "$.lanes[0]", "$.limit"))
+    assert all(path in str(caught.value) for path in ("$.session", "$.queue_claims[0]", "$.limit"))
 
 
 def test_status_and_kind_are_texts_that_must_be_known() -> None:

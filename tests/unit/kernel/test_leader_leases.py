@@ -20,7 +20,7 @@ def test_a_free_duty_is_taken(world: World) -> None:
     session = world.open()
 
     assert world.do(_take(session)) == LeaderAcquired(taken=True, expires_at=world.now + 10 * SECOND)
-    assert world.tables().duties["sweep"].session == session
+    assert world.tables().leaders["sweep"].session == session
 
 
 def test_a_duty_that_another_has_is_not_taken(world: World) -> None:
@@ -39,7 +39,7 @@ def test_a_duty_is_free_again_when_it_ends(world: World) -> None:
     other = world.open()
 
     assert world.do(_take(other)).taken
-    assert world.tables().duties["sweep"].session == other
+    assert world.tables().leaders["sweep"].session == other
 
 
 def test_who_has_a_duty_keeps_it_by_asking_again(world: World) -> None:

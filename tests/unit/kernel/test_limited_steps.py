@@ -12,10 +12,10 @@ from holdfast.kernel.commands import (
     JobClaim,
     JobRelease,
     JobWakeDue,
-    Queued,
     QueuedStepCompleted,
     QueuedStepFailed,
-    Recorded,
+    QueuedStepJob,
+    RowToRecord,
     RunCreate,
     RunPause,
     RunRepair,
@@ -27,7 +27,7 @@ from holdfast.kernel.invariants import check
 from holdfast.kernel.pipelines.plan import RatePlan
 from holdfast.ports.changes import DeleteJob
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import Lane
+from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records import Job, JobKind, JobState
 from holdfast.ports.transport import JobHint
 from tests.unit.kernel.test_functions import driven, function, record
@@ -35,16 +35,16 @@ from tests.unit.kernel.world import SECOND, World, payload, settling
 
 ERROR = canonical({"type": "ValueError", "message": "no", "code": "body_error"})
 MINUTE = 60 * SECOND
-GPU = Queued(queue="gpu", input=payload({"text": "a"}), attempts=3)
+GPU = QueuedStepJob(queue="gpu", input=payload({"text": "a"}), attempts=3)
 ALONE = attrs.evolve(GPU, max_concurrency=1)
 LINE = "step:embed"
 
 
-def call(number: int, how: Queued, step: str = "embed") -> Recorded:
-    return Recorded(type="step.queued", call=str(number), step=step, site="a.py:3", queued=how)
+def call(number: int, how: QueuedStepJob, step: str = "embed") -> RowToRecord:
+    return RowToRecord(type="step.queued", call=str(number), step=step, site="a.py:3", queued=how)
 
 
-def asked(*hows: Queued, step: str = "embed") -> World:
+def asked(*hows: QueuedStepJob, step: str = "embed") -> World:
     """A sleeping function with these queued steps."""
     world = function()
     attempt = driven(world)
@@ -62,8 +62,8 @@ def states(world: World) -> list[str]:
 
 
 def claim(world: World, limit: int = 10) -> tuple[Attempt, ...]:
-    lanes = (Lane(queue="gpu", definitions=(LINE,), limit=limit),)
-    return world.do(JobClaim(session=world.open(), lanes=lanes, limit=limit)).attempts
+    lanes = (QueueClaim(queue="gpu", definitions=(LINE,), limit=limit),)
+    return world.do(JobClaim(session=world.open(), queue_claims=lanes, limit=limit)).attempts
 
 
 def admit(world: World, *keys: str) -> int:
@@ -122,7 +122,7 @@ def test_one_that_is_dropped_gives_its_slot_back() -> None:
     record(world, attempt, call(1, ALONE), call(2, ALONE))
     admit(world)
     (held,) = claim(world)
-    dropped = Recorded(type="step.cancelled", call="1", job=int(held.job.rpartition(".")[2]))
+    dropped = RowToRecord(type="step.cancelled", call="1", job=int(held.job.rpartition(".")[2]))
     assert record(world, attempt, dropped, seen=3).admits_jobs == (LINE,)
     assert admit(world, LINE) == 1
 
@@ -175,8 +175,8 @@ def test_no_more_start_in_a_time_than_the_rate_says() -> None:
     world = asked(*[attrs.evolve(GPU, rate=rate)] * 3)
     assert admit(world) == 2
     session = world.open()
-    lanes = (Lane(queue="gpu", definitions=(LINE,), limit=10),)
-    first = world.do(JobClaim(session=session, lanes=lanes, limit=10))
+    lanes = (QueueClaim(queue="gpu", definitions=(LINE,), limit=10),)
+    first = world.do(JobClaim(session=session, queue_claims=lanes, limit=10))
     assert [one.node for one in first.attempts] == ["1", "2"]
     for one in first.attempts:
         world.settle(one, QueuedStepCompleted(output=payload(1)))

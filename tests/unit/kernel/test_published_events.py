@@ -3,17 +3,17 @@
 import attrs
 import pytest
 
-from holdfast.kernel.commands import Completed, JobSettle, Published
+from holdfast.kernel.commands import Completed, JobSettle, PublishedEvent
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.events import EVENT_BYTES_MAX
 from holdfast.ports.records import Payload
 from tests.unit.kernel.world import World, completing, each, failed, payload, pipeline, settling, stage
 
-PAID = Published(type="order.paid", payload=payload({"cents": 5}))
-SENT = Published(type="sent", payload=payload(None))
+PAID = PublishedEvent(type="order.paid", payload=payload({"cents": 5}))
+SENT = PublishedEvent(type="sent", payload=payload(None))
 
 
-def publishing(command: JobSettle, *events: Published) -> JobSettle:
+def publishing(command: JobSettle, *events: PublishedEvent) -> JobSettle:
     return attrs.evolve(command, events=events)
 
 
@@ -65,7 +65,7 @@ def test_those_that_come_too_late_change_nothing() -> None:
     ],
     ids=["type", "no type", "blob", "large"],
 )
-def test_what_can_not_be_an_event_is_refused(event: Published) -> None:
+def test_what_can_not_be_an_event_is_refused(event: PublishedEvent) -> None:
     world = World(pipeline(stage("a")))
     world.create()
     attempt = world.claim_one(world.open())

@@ -16,10 +16,10 @@ from holdfast.kernel.commands import (
     JobClaim,
     JobRelease,
     Outcome,
-    Queued,
     QueuedStepCompleted,
     QueuedStepFailed,
-    Recorded,
+    QueuedStepJob,
+    RowToRecord,
     RunCancel,
     RunPause,
     RunRepair,
@@ -31,7 +31,7 @@ from holdfast.kernel.pipelines.plan import LOSSES_MAX
 from holdfast.ports.changes import AddJob, DeleteJob
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import Lane
+from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records import Job, JobKind, JobState, RunStatus, losses_max
 from holdfast.ports.transport import JobHint
 from holdfast.ports.working_set import Tables
@@ -41,13 +41,13 @@ from tests.unit.kernel.world import SECOND, World, payload, settling
 ERROR = canonical({"type": "ValueError", "message": "no", "code": "body_error"})
 
 
-def queue(call: str = "1", *, attempts: int = 3, step: str = "embed") -> Recorded:
-    how = Queued(queue="gpu", input=payload({"text": call}), attempts=attempts)
-    return Recorded(type="step.queued", call=call, step=step, site="a.py:3", queued=how)
+def queue(call: str = "1", *, attempts: int = 3, step: str = "embed") -> RowToRecord:
+    how = QueuedStepJob(queue="gpu", input=payload({"text": call}), attempts=attempts)
+    return RowToRecord(type="step.queued", call=call, step=step, site="a.py:3", queued=how)
 
 
-def drop(job: Job) -> Recorded:
-    return Recorded(type="step.cancelled", call=job.node, job=job.number)
+def drop(job: Job) -> RowToRecord:
+    return RowToRecord(type="step.cancelled", call=job.node, job=job.number)
 
 
 def steps(world: World) -> list[Job]:
@@ -59,12 +59,12 @@ def driver(world: World) -> Job:
 
 
 def claim(world: World, *, step: str = "embed") -> Attempt:
-    lanes = (Lane(queue="gpu", definitions=(f"step:{step}",), limit=10),)
-    (attempt,) = world.do(JobClaim(session=world.open(), lanes=lanes, limit=10)).attempts
+    lanes = (QueueClaim(queue="gpu", definitions=(f"step:{step}",), limit=10),)
+    (attempt,) = world.do(JobClaim(session=world.open(), queue_claims=lanes, limit=10)).attempts
     return attempt
 
 
-def resting(*rows: Recorded) -> World:
+def resting(*rows: RowToRecord) -> World:
     """A function that waits for a queued step."""
     world = function()
     attempt = driven(world)
@@ -101,8 +101,8 @@ def test_who_has_heard_no_answer_queues_it_once() -> None:
 def test_only_those_who_have_its_code_and_its_queue_get_it() -> None:
     world = resting()
     assert world.claim(world.open()) == ()
-    lanes = (Lane(queue="gpu", definitions=("w@1", "step:other"), limit=10),)
-    assert world.do(JobClaim(session=world.open(), lanes=lanes, limit=10)).attempts == ()
+    lanes = (QueueClaim(queue="gpu", definitions=("w@1", "step:other"), limit=10),)
+    assert world.do(JobClaim(session=world.open(), queue_claims=lanes, limit=10)).attempts == ()
     attempt = claim(world)
     assert (attempt.kind, attempt.node, attempt.attempt, attempt.max_attempts) == (JobKind.STEP, "1", 1, 3)
 
@@ -202,8 +202,8 @@ def test_one_that_is_dropped_is_taken_away_from_whoever_has_it() -> None:
 
 
 def claim_all(world: World) -> tuple[Attempt, ...]:
-    lanes = (Lane(queue="gpu", definitions=("step:embed",), limit=1),)
-    return world.do(JobClaim(session=world.open(), lanes=lanes, limit=1)).attempts
+    lanes = (QueueClaim(queue="gpu", definitions=("step:embed",), limit=1),)
+    return world.do(JobClaim(session=world.open(), queue_claims=lanes, limit=1)).attempts
 
 
 def test_one_that_has_ended_meanwhile_is_not_dropped() -> None:
@@ -213,7 +213,7 @@ def test_one_that_has_ended_meanwhile_is_not_dropped() -> None:
     (job,) = steps(world)
     world.settle(claim(world), QueuedStepCompleted(output=payload(7)))
     assert [row.type for row in record(world, attempt, drop(job), seen=2).rows] == ["step.completed"]
-    wrong = Recorded(type="step.cancelled", call="7", job=driver(world).number)
+    wrong = RowToRecord(type="step.cancelled", call="7", job=driver(world).number)
     assert record(world, attempt, wrong, seen=3).rows == ()
 
 
@@ -301,8 +301,8 @@ def test_a_step_ends_as_no_stage_does(outcome: Outcome) -> None:
 
 def test_two_steps_that_end_in_one_batch_wake_their_function_once() -> None:
     world = resting(queue("1"), queue("2"))
-    lanes = (Lane(queue="gpu", definitions=("step:embed",), limit=2),)
-    attempts = world.do(JobClaim(session=world.open(), lanes=lanes, limit=2)).attempts
+    lanes = (QueueClaim(queue="gpu", definitions=("step:embed",), limit=2),)
+    attempts = world.do(JobClaim(session=world.open(), queue_claims=lanes, limit=2)).attempts
     world.send(*(settling(one, QueuedStepCompleted(output=payload(7))) for one in attempts))
     assert world.events()[-2:] == ["step.completed", "step.completed"]
     (job,) = world.jobs()

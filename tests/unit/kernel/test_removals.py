@@ -12,7 +12,7 @@ from holdfast.kernel.commands import (
     SinkRegister,
     SinkRemove,
 )
-from holdfast.kernel.commands.sinks import Delivered, OutboxSettle
+from holdfast.kernel.commands.sinks import OutboxSettle, StreamProgress
 from holdfast.ports.errors import RemoveRefusedError, RunNotFoundError
 from holdfast.ports.records import Payload
 from tests.unit.kernel.world import World, child, field, payload, pipeline, stage
@@ -148,7 +148,7 @@ def test_a_run_is_not_removed_before_every_sink_has_all_its_events() -> None:
             sink="audit",
             registration=leased.registration,
             holder=leased.holder,
-            delivered=(Delivered(run=stream.run, number=world.run().last_row),),
+            delivered=(StreamProgress(run=stream.run, number=world.run().last_row),),
         )
     )
     assert world.do(RunRemove(run_id="x")).removed

@@ -573,19 +573,19 @@ def test_an_end_that_nobody_tells_any_more_is_told_again() -> None:
     world.start_child(world.claim_one(session), "x/k")
     key = world.run("x/k").key
     with world.unchanged():
-        assert world.do(RunRepair(run=key, tell=True)) == RunRepaired(repaired=(), checked=1, next=None)
+        assert world.do(RunRepair(run=key, redeliver=True)) == RunRepaired(repaired=(), checked=1, next=None)
     world.complete(world.claim_one(session), "gave")
     with world.unchanged():
-        assert world.do(RunRepair(run=key, tell=True)).repaired == ()
+        assert world.do(RunRepair(run=key, redeliver=True)).repaired == ()
     world.put(*(DeleteJob(job.key) for job in world.jobs("x/k")))
     assert {found.where for found in check(world.tables())} == {world.run().key}
-    told = world.kernel.dispatch(RunRepair(run=key, tell=True))
+    told = world.kernel.dispatch(RunRepair(run=key, redeliver=True))
 
     assert told == RunRepaired(repaired=("x/k",), checked=1, next=None, has_deliveries=True)
     assert [one.status for one in world.deliver()] == ["delivered"]
     assert world.claim_one(session).node == "z"
     with world.unchanged():
-        assert world.do(RunRepair(run=world.run().key, tell=True)).repaired == ()
+        assert world.do(RunRepair(run=world.run().key, redeliver=True)).repaired == ()
 
 
 def test_a_run_without_its_plan_is_blocked_and_others_are_repaired() -> None:

@@ -418,7 +418,7 @@ def test_nothing_wakes_early_nor_twice() -> None:
 def test_sleepers_of_all_namespaces_wake() -> None:
     world = World(pipeline(stage("a")))
     world.do(RunCreate(workflow="w", namespace="other", input=payload(0)))
-    claim = JobClaim(session=world.open(), namespace="other", lanes=world.lanes(), limit=1)
+    claim = JobClaim(session=world.open(), namespace="other", queue_claims=world.lanes(), limit=1)
     (attempt,) = world.do(claim).attempts
     world.do(JobRelease(job=attempt.job, epoch=1, delay=SECOND, namespace="other"))
     world.wait(1)

@@ -6,8 +6,8 @@ import attrs
 import pytest
 
 from holdfast.kernel.commands import (
+    AttemptReport,
     Command,
-    HeldAttempt,
     JobHeartbeat,
     JobRelease,
     RunCancel,
@@ -280,7 +280,7 @@ def test_an_attempt_of_a_run_that_was_ended_can_write_nothing(world: World, kind
         assert world.fail(attempt).status == "fenced"
         assert world.expand(attempt, [1]).status == "fenced"
         assert world.do(JobRelease(job=attempt.job, epoch=attempt.epoch)).status == "fenced"
-        held = HeldAttempt(job=attempt.job, epoch=attempt.epoch)
+        held = AttemptReport(job=attempt.job, epoch=attempt.epoch)
         assert world.do(JobHeartbeat(attempts=(held,))).lost == (attempt.job,)
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from holdfast.kernel.commands import (
     Attempt,
+    AttemptReport,
     Command,
-    HeldAttempt,
     JobClaim,
     JobClaimOne,
     JobHeartbeat,
@@ -18,7 +18,7 @@ from holdfast.kernel.commands import (
     SessionReap,
     SessionRenew,
     SessionRenewed,
-    passed_over_beside,
+    combine_pass_over,
 )
 from holdfast.ports.errors import InvalidCommandError, SessionLostError
 from holdfast.ports.json import parse
@@ -338,7 +338,7 @@ def test_a_heartbeat_tells_what_was_reaped(world: World) -> None:
     world.claim_one(world.open())
 
     with world.unchanged():
-        assert world.do(JobHeartbeat(attempts=(HeldAttempt(job=lost.job, epoch=lost.epoch),))).lost == (
+        assert world.do(JobHeartbeat(attempts=(AttemptReport(job=lost.job, epoch=lost.epoch),))).lost == (
             lost.job,
         )
 
@@ -350,7 +350,7 @@ def test_a_session_opened_by_the_same_host_is_another(world: World) -> None:
     attempt = world.claim_one(old)
     world.do(SessionClose(session=old))
     new = world.open(host="me")
-    claim = JobClaim(session=new, lanes=world.lanes(), limit=1)
+    claim = JobClaim(session=new, queue_claims=world.lanes(), limit=1)
 
     assert world.do(claim).attempts == ()
     assert world.job(attempt).session == old
@@ -383,7 +383,7 @@ def _lost_once(world: World, *runs: str) -> None:
     """Runs whose only job was lost with one worker."""
     for run in runs:
         world.create(run)
-    claim = JobClaim(session=world.open(), lanes=world.lanes(), limit=1_000, pass_over=PassOver.LOST)
+    claim = JobClaim(session=world.open(), queue_claims=world.lanes(), limit=1_000, pass_over=PassOver.LOST)
     world.do(claim)
     world.lose()
 
@@ -421,7 +421,7 @@ def test_what_is_passed_over_takes_no_place(world: World, pass_over: PassOver, c
     _lost_once(world, "lost")
     world.create("good")
     session, lanes = world.open(), world.lanes(limit=len(claimed))
-    claim = JobClaim(session=session, lanes=lanes, limit=len(claimed), pass_over=pass_over)
+    claim = JobClaim(session=session, queue_claims=lanes, limit=len(claimed), pass_over=pass_over)
 
     assert _names(world, world.do(claim).attempts) == claimed
     assert world.do(claim).attempts == ()
@@ -435,10 +435,10 @@ def test_what_a_session_holds_says_what_it_passes_over(world: World) -> None:
     suspect, good = world.claim(world.open())
     lost = world.claim_one(world.open())
 
-    assert passed_over_beside(()) is PassOver.NOTHING
-    assert passed_over_beside((good,)) is PassOver.NOTHING
-    assert passed_over_beside((good, lost)) is PassOver.SUSPECTS
-    assert passed_over_beside((lost, good, suspect)) is PassOver.LOST
+    assert combine_pass_over(()) is PassOver.NOTHING
+    assert combine_pass_over((good,)) is PassOver.NOTHING
+    assert combine_pass_over((good, lost)) is PassOver.SUSPECTS
+    assert combine_pass_over((lost, good, suspect)) is PassOver.LOST
 
 
 def test_a_job_that_was_lost_once_is_no_suspect(world: World) -> None:
@@ -559,9 +559,9 @@ def test_neighbours_with_fewer_attempts_than_a_job_that_kills_do_not_die_with_it
         while True:
             claim = JobClaim(
                 session=session,
-                lanes=world.lanes(),
+                queue_claims=world.lanes(),
                 limit=concurrency - len(held),
-                pass_over=passed_over_beside(held),
+                pass_over=combine_pass_over(held),
             )
             attempts = world.do(claim).attempts
             held += attempts

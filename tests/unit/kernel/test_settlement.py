@@ -5,9 +5,9 @@ import pytest
 
 from holdfast.kernel.commands import (
     AttemptOutput,
+    AttemptReport,
     Command,
     Completed,
-    HeldAttempt,
     JobHeartbeat,
     JobRelease,
     JobSettle,
@@ -93,7 +93,7 @@ def _stale(world: World) -> tuple[list[Command[object]], str]:
     old = world.claim_one(session)
     world.release(old)
     world.claim_one(world.open())
-    held = HeldAttempt(
+    held = AttemptReport(
         job=old.job, epoch=old.epoch, outputs=(AttemptOutput(kind="log", at=1, data='"hello"'),)
     )
     return [
@@ -140,7 +140,7 @@ def test_an_attempt_that_was_given_back_can_write_nothing(world: World, state: s
     with world.unchanged():
         assert world.complete(attempt).status == "fenced"
         assert world.release(attempt).status == "fenced"
-        assert world.do(JobHeartbeat(attempts=(HeldAttempt(job=attempt.job, epoch=1),))).lost == (
+        assert world.do(JobHeartbeat(attempts=(AttemptReport(job=attempt.job, epoch=1),))).lost == (
             attempt.job,
         )
 
@@ -265,7 +265,7 @@ def test_a_heartbeat_stores_what_attempts_say_and_names_those_that_are_lost(worl
     before = world.tables()
     answer = world.do(
         JobHeartbeat(
-            attempts=tuple(HeldAttempt(job=one.job, epoch=one.epoch, outputs=said) for one in (kept, lost))
+            attempts=tuple(AttemptReport(job=one.job, epoch=one.epoch, outputs=said) for one in (kept, lost))
         )
     )
     after = world.tables()
@@ -285,7 +285,7 @@ def test_a_heartbeat_with_nothing_to_say_writes_nothing(world: World) -> None:
     world.create()
     attempt = world.claim_one(world.open())
     with world.unchanged():
-        assert world.do(JobHeartbeat(attempts=(HeldAttempt(job=attempt.job, epoch=1),))).lost == ()
+        assert world.do(JobHeartbeat(attempts=(AttemptReport(job=attempt.job, epoch=1),))).lost == ()
         assert world.do(JobHeartbeat(attempts=())).lost == ()
 
 

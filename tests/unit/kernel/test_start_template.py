@@ -5,11 +5,11 @@ from typing import Final
 import attrs
 import pytest
 
-from holdfast.kernel.commands import NamedValue, RunCreate, StageOverride
+from holdfast.kernel.commands import NewAnnotation, RunCreate, StageOverride
 from holdfast.kernel.pipelines.plan import Plan, RatePlan
 from holdfast.kernel.rules import runs
 from holdfast.kernel.rules.runs import decide_create, new_child
-from holdfast.kernel.rules.start_template import opening_of
+from holdfast.kernel.rules.start_template import start_template_of
 from holdfast.kernel.state import Decision, State
 from holdfast.ports.records import ClosePolicy
 from holdfast.testing.ids import SeededIds
@@ -43,7 +43,7 @@ COMMANDS: Final = {
         workflow="w",
         input=payload(1),
         attributes='{"a":"b"}',
-        annotations=(NamedValue(name="a", value="1"), NamedValue(name="b", value="2")),
+        annotations=(NewAnnotation(name="a", value="1"), NewAnnotation(name="b", value="2")),
     ),
     "overridden": RunCreate(
         workflow="w", input=payload(1), overrides=(StageOverride(stage="a", queue="z", priority=2),)
@@ -68,7 +68,7 @@ def test_a_run_begins_as_it_would_by_itself(
     plan: Plan, command: RunCreate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shortly = decide_create(state_of(plan), command, NOW, SeededIds(1))
-    monkeypatch.setattr(runs, "opening_of", no_opening)
+    monkeypatch.setattr(runs, "start_template_of", no_opening)
 
     assert shortly == decide_create(state_of(plan), command, NOW, SeededIds(1))
 
@@ -82,13 +82,13 @@ def test_a_child_begins_as_it_would_by_itself(plan: Plan, monkeypatch: pytest.Mo
         return new_child(state_of(plan), command, plan, NOW, SeededIds(1), parent="p.1", close_policy=policy)
 
     shortly = made()
-    monkeypatch.setattr(runs, "opening_of", no_opening)
+    monkeypatch.setattr(runs, "start_template_of", no_opening)
 
     assert shortly == made()
 
 
 def test_where_a_stage_has_a_limit_no_two_runs_need_begin_alike() -> None:
-    assert [name for name, plan in PLANS.items() if opening_of(plan) is None] == ["limited", "rated"]
+    assert [name for name, plan in PLANS.items() if start_template_of(plan) is None] == ["limited", "rated"]
 
 
 def test_plans_that_differ_begin_each_in_its_own_way() -> None:

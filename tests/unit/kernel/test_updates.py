@@ -2,7 +2,14 @@
 
 import pytest
 
-from holdfast.kernel.commands import FunctionWaiting, Recorded, RunPause, RunTerminate, RunUpdate, RunUpdated
+from holdfast.kernel.commands import (
+    FunctionWaiting,
+    RowToRecord,
+    RunPause,
+    RunTerminate,
+    RunUpdate,
+    RunUpdated,
+)
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError, UpdateRefusedError
 from holdfast.ports.records import JobState, RunStatus
 from holdfast.ports.transport import RunHint
@@ -15,12 +22,12 @@ def ask(world: World, *, update: str = "Board.move_to", key: str | None = None) 
     return world.do(command)
 
 
-def answer(number: int = 2) -> Recorded:
-    return Recorded(type="update.completed", call=f"update{number}", output=payload("a1"))
+def answer(number: int = 2) -> RowToRecord:
+    return RowToRecord(type="update.completed", call=f"update{number}", output=payload("a1"))
 
 
-def shown(number: int) -> Recorded:
-    return Recorded(type="value.published", call="progress", attempt=number, output=payload(number))
+def shown(number: int) -> RowToRecord:
+    return RowToRecord(type="value.published", call="progress", attempt=number, output=payload(number))
 
 
 def test_an_update_is_a_row_and_wakes_a_function_that_sleeps() -> None:

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.commands import NamedValue, RunCreate
+from holdfast.kernel.commands import NewAnnotation, RunCreate
 from holdfast.kernel.commands.codec import fingerprint_text
 from holdfast.kernel.values import check_type, decode, encode
 from holdfast.ports.errors import DefinitionError, InvalidValueError, UnstorableValueError
@@ -263,7 +263,7 @@ def test_the_order_of_keys_does_not_make_another_command() -> None:
                 idempotency_key="k",
                 workflow="w",
                 input=Payload(inline=text),
-                annotations=(NamedValue(name="n", value=text),),
+                annotations=(NewAnnotation(name="n", value=text),),
             )
         )
         for text in texts

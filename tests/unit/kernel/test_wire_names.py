@@ -9,7 +9,7 @@ from holdfast.adapters.sql.schema.tables import metadata
 from holdfast.kernel.commands import Outcome
 from holdfast.kernel.commands.codec import to_data
 from holdfast.kernel.rules.registry import RULES
-from holdfast.ports.attempt_output import AiCallKind, Scope
+from holdfast.ports.attempt_output import AiCallKind, AnnotationScope
 from holdfast.ports.changes import Change
 from holdfast.ports.events import EVENT_TYPES
 from holdfast.ports.records import (
@@ -34,8 +34,8 @@ def tags_of(union: object) -> list[str]:
 
 def test_commands() -> None:
     assert sorted(kind.type for kind in RULES) == words("""
-        dead_letter.replay leader.acquire job.admit job.claim job.claim_one job.heartbeat job.reap_silent job.record
-        job.release job.settle job.wake_due lease.reap_stale outbox.flush outbox.settle outbox.sweep
+        dead_letter.replay leader.acquire job.admit job.claim job.claim_one job.heartbeat job.reap_unresponsive
+        job.record job.release job.settle job.wake_due lease.reap_stale outbox.flush outbox.settle outbox.sweep
         run.annotate run.cancel run.claim_pending run.create run.deliver run.expire run.pause run.remove
         run.repair run.rerun_from run.resume run.signal run.terminate run.transition run.update session.close
         session.open session.reap session.renew sink.register sink.remove stage.poll_suspended stage.wake
@@ -90,7 +90,7 @@ def test_rows_of_histories() -> None:
         (SessionState, "dead open"),
         (StreamState, "dead_lettered ready"),
         (AiCallKind, "batch embed object stream text"),
-        (Scope, "attempt item run stage"),
+        (AnnotationScope, "attempt item run stage"),
     ],
 )
 def test_values_of_columns(kind: type[StrEnum], values: str) -> None:

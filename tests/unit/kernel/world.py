@@ -34,7 +34,7 @@ from holdfast.kernel.commands import (
     RunRerunFrom,
     SessionOpen,
     SessionReap,
-    Suspended,
+    StageSuspended,
 )
 from holdfast.kernel.dispatch.decision_recording import Recording
 from holdfast.kernel.dispatch.kernel import Executor, Kernel
@@ -55,7 +55,7 @@ from holdfast.ports.changes import Change
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import FindRun, Lane, LoadValues, OwedJobs, Persistence
+from holdfast.ports.persistence import FindRun, LoadValues, PendingDeliveries, Persistence, QueueClaim
 from holdfast.ports.records import ClosePolicy, HistoryRow, Job, JobKey, Payload, Run, RunName
 from holdfast.ports.references import Reference, is_map, is_partial, parts_of, reference_from
 from holdfast.ports.transport import Hint, JobTransport
@@ -290,12 +290,12 @@ class World:
     def open(self, *, lease: int = LEASE, host: str = "host") -> str:
         return self.do(SessionOpen(host=host, lease=lease)).session
 
-    def lanes(self, *, queue: str = "default", limit: int = 1_000) -> tuple[Lane, ...]:
+    def lanes(self, *, queue: str = "default", limit: int = 1_000) -> tuple[QueueClaim, ...]:
         definitions = tuple(sorted({plan.definition for plan in self.plans}))
-        return (Lane(queue=queue, definitions=definitions, limit=limit),)
+        return (QueueClaim(queue=queue, definitions=definitions, limit=limit),)
 
     def claim(self, session: str, *, limit: int = 1_000) -> tuple[Attempt, ...]:
-        return self.do(JobClaim(session=session, lanes=self.lanes(), limit=limit)).attempts
+        return self.do(JobClaim(session=session, queue_claims=self.lanes(), limit=limit)).attempts
 
     def claim_one(self, session: str) -> Attempt:
         """Claim the only available job."""
@@ -322,7 +322,7 @@ class World:
     ) -> JobSettled:
         """Suspend an attempt; times in seconds from now."""
         give_up_at = None if give_up_in is None else self.now + round(give_up_in * SECOND)
-        outcome = Suspended(
+        outcome = StageSuspended(
             state=payload(state), check_after=round(after * SECOND), give_up_at=give_up_at, key=key
         )
         return self.settle(attempt, outcome)
@@ -335,7 +335,7 @@ class World:
     def deliver(self) -> list[RunDelivered]:
         """Deliver ended runs to their parents until nothing is pending, without closing children of ended runs."""
         delivered: list[RunDelivered] = []
-        while owed := self.store.read(OwedJobs()):
+        while owed := self.store.read(PendingDeliveries()):
             for job in owed:
                 run = self.tables().runs[job.run]
                 parent = cast("str | None", parse(job.input))

@@ -10,7 +10,7 @@ from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.functions import patched, workflow
 from holdfast.kernel.authoring.steps import step
-from holdfast.testing.ledger import Ledger
+from holdfast.testing.ledger import DeterminismChecker
 
 DRAWN = count()
 
@@ -42,8 +42,8 @@ async def moody(length: int) -> int:
 
 
 @pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    ledger = Ledger()
+def ledger() -> Iterator[DeterminismChecker]:
+    ledger = DeterminismChecker()
     with ledger.watching():
         yield ledger
 
@@ -58,20 +58,20 @@ def ran(call: object) -> Engine:
     return anyio.run(run)
 
 
-def test_a_run_is_replayed_at_every_prefix_of_its_history(ledger: Ledger) -> None:
+def test_a_run_is_replayed_at_every_prefix_of_its_history(ledger: DeterminismChecker) -> None:
     engine = ran(chain(5))
     # Nothing at all, the row of its creation, one for each step, and two for its end.
     assert ledger.replay(engine.core) == 9
     assert ledger.problems == []
 
 
-def test_a_run_with_patches_is_so_too(ledger: Ledger) -> None:
+def test_a_run_with_patches_is_so_too(ledger: DeterminismChecker) -> None:
     engine = ran(changed(2))
     assert ledger.replay(engine.core) == 5
     assert ledger.problems == []
 
 
-def test_a_function_that_asks_for_something_else_is_found_out(ledger: Ledger) -> None:
+def test_a_function_that_asks_for_something_else_is_found_out(ledger: DeterminismChecker) -> None:
     engine = ran(moody(1))
     ledger.replay(engine.core)
     assert ledger.problems

@@ -7,7 +7,7 @@ from datetime import timedelta
 import attrs
 import pytest
 
-from holdfast import GiveUp, NotYet, Pipeline, Retry, StageContext, Suspended, stage, suspend
+from holdfast import GiveUp, NotReady, Pipeline, Retry, StageContext, Suspended, stage, suspend
 from holdfast.ports.errors import InvalidArgumentError, RunFailedError
 from holdfast.testing import World
 
@@ -46,7 +46,7 @@ def render(ctx: StageContext, film: str) -> Suspended[str, str]:
 
 
 @render.check
-def rendered(ctx: StageContext, job: str) -> str | NotYet:
+def rendered(ctx: StageContext, job: str) -> str | NotReady:
     return f"{job} is done"
 
 
@@ -167,7 +167,7 @@ def test_an_external_stage_can_fail_and_be_a_coroutine(world: World) -> None:
 
 
 def test_a_check_can_be_stubbed(world: World) -> None:
-    stub = world.stub_check(rendered).returns(NotYet(), "film")
+    stub = world.stub_check(rendered).returns(NotReady(), "film")
     assert world.run(RENDERING("x")) == "film"
     assert [call.input for call in stub.calls] == ["job of x"] * 2
     assert len(world.calls(rendered)) == 1

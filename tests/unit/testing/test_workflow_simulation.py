@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import GiveUp, NotYet, Pipeline, Retry, StageContext, Suspended, stage, suspend
+from holdfast import GiveUp, NotReady, Pipeline, Retry, StageContext, Suspended, stage, suspend
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.ports.errors import InvalidArgumentError, RunCancelledError, RunFailedError
 from holdfast.testing import Effects, SimulationFailedError, Stubs, simulate
@@ -85,13 +85,13 @@ def hand_on(ctx: StageContext, x: int) -> Suspended[int, int]:
 
 
 @hand_on.check
-def handed_on(ctx: StageContext, x: int) -> int | NotYet:
+def handed_on(ctx: StageContext, x: int) -> int | NotReady:
     return x
 
 
 @hand_on.check
-def never_done(ctx: StageContext, x: int) -> int | NotYet:
-    return NotYet()
+def never_done(ctx: StageContext, x: int) -> int | NotReady:
+    return NotReady()
 
 
 @stage
@@ -235,7 +235,7 @@ def test_which_of_several_runs_is_wrong_is_told() -> None:
 def test_stubs_stand_in_for_stages_anew_in_each_run() -> None:
     def stand_in(stubs: Stubs) -> None:
         stubs.stub(fail).fails(ConnectionError("busy"), times=1).returns(7)
-        stubs.stub_check(handed_on).returns(NotYet(), 8)
+        stubs.stub_check(handed_on).returns(NotReady(), 8)
 
     simulation = simulate(line("p").pipe(fail).pipe(handed_on)(5), seeds=30, stubs=stand_in, effects=effects)
 

@@ -12,7 +12,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from holdfast import Engine, HoldfastError, NotYet, Pipeline, Retry, StageContext, Suspended, stage, suspend
+from holdfast import Engine, HoldfastError, NotReady, Pipeline, Retry, StageContext, Suspended, stage, suspend
 from holdfast.kernel.invariants import check
 from holdfast.plugins import AttemptLogHandler
 from holdfast.ports.errors import RunCancelledError, RunFailedError
@@ -58,8 +58,8 @@ def hand_on(ctx: StageContext, x: int) -> Suspended[str, int]:
 
 
 @hand_on.check
-def handed_on(ctx: StageContext, job: str) -> int | NotYet:
-    return int(job.removeprefix("job ")) if ctx.attempt else NotYet()
+def handed_on(ctx: StageContext, job: str) -> int | NotReady:
+    return int(job.removeprefix("job ")) if ctx.attempt else NotReady()
 
 
 @stage
@@ -211,7 +211,7 @@ def test_run_until_quiet_leaves_nothing_to_do(world: World) -> None:
 
 
 def test_what_is_never_quiet_is_told(world: World) -> None:
-    world.stub_check(handed_on).returns(NotYet())
+    world.stub_check(handed_on).returns(NotReady())
     world.start(OUTSIDE(1))
     with pytest.raises(RunStuckError, match=r"3 days.*still something to do"):
         world.run_until_quiet(within=3 * DAY)
@@ -249,7 +249,7 @@ def test_what_does_not_end_by_itself_says_what_it_waits_for(world: World) -> Non
 
 def test_what_goes_on_for_ever_is_waited_for_up_to_a_horizon() -> None:
     with World(horizon=10 * DAY) as world:
-        checks = world.stub_check(handed_on).returns(NotYet())
+        checks = world.stub_check(handed_on).returns(NotReady())
         run = world.start(OUTSIDE(1), id="r")
         with pytest.raises(RunStuckError, match="run 'r' has not ended, and 10 days"):
             run.result()

@@ -89,11 +89,11 @@ def test_a_timeout_is_of_the_world_s_time(world: World) -> None:
 
 def test_what_a_function_is_not_done_with_is_lost(world: World) -> None:
     run = world.start(shop())
-    reply = run.ask_update(Basket.add("bread"))
+    reply = run.submit_update(Basket.add("bread"))
     assert run.update(Basket.pay()) == 0
     assert run.result() == []
     with pytest.raises(UpdateLostError):
-        reply.look()
+        reply.read_reply()
 
 
 async def _asked_in_a_loop(world: World) -> tuple[int, list[str]]:

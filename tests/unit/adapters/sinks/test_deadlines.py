@@ -16,8 +16,8 @@ from typing import Final
 import pytest
 
 from holdfast.adapters.sinks.webhook import WebhookSink
-from holdfast.hosts.events.delivery import Delivery, Pending, deliver
-from holdfast.kernel.commands import Delivered
+from holdfast.hosts.events.delivery import DeliveryProgress, PendingEvents, deliver
+from holdfast.kernel.commands import StreamProgress
 from holdfast.ports.errors import EventRefusedError, HoldfastError, SinkUnavailableError
 from holdfast.testing.conformance.events import an_event
 from tests.certificates import a_certificate
@@ -232,13 +232,13 @@ def test_what_was_taken_before_the_timeout_does_not_come_again() -> None:
         receiver.answers = lambda _: Answer(503 if len(receiver.requests) > 4 else 204)
         sink = WebhookSink(receiver.url, allow_internal=True, batch=1)
         pending = [
-            Pending(run=str(run), events=tuple(an_event(run, n) for n in (1, 2)), before=0, end=7)
+            PendingEvents(run=str(run), events=tuple(an_event(run, n) for n in (1, 2)), before=0, end=7)
             for run in (1, 2, 3, 4)
         ]
-        delivery = Delivery()
+        delivery = DeliveryProgress()
         deliver(sink, pending, delivery, failing=False, may_go_on=lambda: True)
 
-    assert delivery.delivered == [Delivered(run="1", number=7), Delivered(run="2", number=7)]
+    assert delivery.delivered == [StreamProgress(run="1", number=7), StreamProgress(run="2", number=7)]
     assert delivery.untouched == ["3", "4"]
     assert delivery.error is not None
     assert delivery.events == 4
@@ -248,11 +248,11 @@ def test_a_run_of_which_a_part_was_taken_goes_on_after_that() -> None:
     with a_receiver() as receiver:
         receiver.answers = lambda _: Answer(503 if len(receiver.requests) == 3 else 204)
         sink = WebhookSink(receiver.url, allow_internal=True, batch=1)
-        one = Pending(run="1", events=tuple(an_event(1, n) for n in (1, 2, 3, 4)), before=0, end=9)
-        delivery = Delivery()
+        one = PendingEvents(run="1", events=tuple(an_event(1, n) for n in (1, 2, 3, 4)), before=0, end=9)
+        delivery = DeliveryProgress()
         deliver(sink, [one], delivery, failing=True, may_go_on=lambda: True)
 
-    assert delivery.delivered == [Delivered(run="1", number=9)]
+    assert delivery.delivered == [StreamProgress(run="1", number=9)]
     assert [re.findall(r'"holdfastnumber":(\d)', one.body) for one in receiver.requests] == [
         ["1"], ["2"], ["3"], ["3"], ["4"],
     ]  # fmt: skip

@@ -11,7 +11,7 @@ from holdfast.adapters.sql.errors import (
     from_sqlite,
     from_sqlstate,
 )
-from holdfast.adapters.sql.retry import CONFLICTS_MAX, Patience
+from holdfast.adapters.sql.retry import CONFLICTS_MAX, RetryBudget
 from holdfast.ports.errors import (
     AccessDeniedError,
     ConflictError,
@@ -130,7 +130,7 @@ def test_what_can_not_be_bound_is_refused() -> None:
 
 
 def test_patience_ends_with_the_deadline() -> None:
-    patience = Patience(0.05, lambda: 1.0)
+    patience = RetryBudget(0.05, lambda: 1.0)
 
     patience.after_failure(TransientError("first"))
     with pytest.raises(UnavailableError, match=r"2 tries.*second") as caught:
@@ -145,7 +145,7 @@ def test_who_has_waited_for_room_is_told_so() -> None:
     full = from_sqlite(error)
     assert isinstance(full, TransientError)
 
-    patience = Patience(0.05, lambda: 1.0)
+    patience = RetryBudget(0.05, lambda: 1.0)
 
     with pytest.raises(StorageFullError, match=r"full for 0.05 seconds and 2 tries; make room"):
         for _ in range(10):
@@ -153,7 +153,7 @@ def test_who_has_waited_for_room_is_told_so() -> None:
 
 
 def test_whoever_waits_for_long_is_told_once_for_what(caplog: pytest.LogCaptureFixture) -> None:
-    patience = Patience(60.0, lambda: 0.0, notice_after=0.0)
+    patience = RetryBudget(60.0, lambda: 0.0, notice_after=0.0)
 
     for _ in range(3):
         patience.after_failure(TransientError("no such host"))
@@ -166,7 +166,7 @@ def test_whoever_waits_for_long_is_told_once_for_what(caplog: pytest.LogCaptureF
 
 
 def test_patience_with_conflicts_ends_with_their_number() -> None:
-    patience = Patience(60.0, lambda: 0.0)
+    patience = RetryBudget(60.0, lambda: 0.0)
 
     for _ in range(CONFLICTS_MAX - 1):
         patience.after_conflict(ConflictError("taken"))

@@ -9,7 +9,7 @@ import pytest
 from holdfast.hosts.cli.console import Screen, one_line, safe
 from holdfast.hosts.cli.json_times import iso
 from holdfast.hosts.cli.process_logs import ScreenHandler, log_all, stop_logging
-from holdfast.hosts.text import shown, span
+from holdfast.hosts.text import format_duration, format_instant
 from holdfast.ports.json import parse
 
 SECOND = 1_000_000
@@ -38,14 +38,14 @@ HOUR = 3600 * SECOND
     ],
 )
 def test_lengths_of_time_are_said_in_two_units_at_most(length: int, text: str) -> None:
-    assert span(length) == text
+    assert format_duration(length) == text
 
 
 def test_instants_are_shown_in_a_zone_and_written_in_utc() -> None:
     at = 1_782_907_445_678_901
-    assert shown(at, UTC) == "2026-07-01 12:04:05Z"
-    assert shown(at, timezone(timedelta(hours=2)), fine=True) == "2026-07-01 14:04:05.678"
-    assert shown(at, ZoneInfo("America/New_York")) == "2026-07-01 08:04:05"
+    assert format_instant(at, UTC) == "2026-07-01 12:04:05Z"
+    assert format_instant(at, timezone(timedelta(hours=2)), fine=True) == "2026-07-01 14:04:05.678"
+    assert format_instant(at, ZoneInfo("America/New_York")) == "2026-07-01 08:04:05"
     assert iso(at) == "2026-07-01T12:04:05.678901Z"
 
 

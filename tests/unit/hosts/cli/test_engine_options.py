@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Engine
-from holdfast.adapters.sql.retry import Patience
+from holdfast.adapters.sql.retry import RetryBudget
 from holdfast.adapters.sql.schema.migrator import newest_version
 from holdfast.ports.errors import UnavailableError
 from tests.unit.hosts.cli.conftest import CommandLine
@@ -155,7 +155,7 @@ def test_the_status_of_an_engine_counts_its_runs(holdfast: CommandLine) -> None:
 def test_how_long_to_try_can_be_said_and_it_is_said_what_is_waited_for(
     holdfast: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(Patience.__init__.__kwdefaults__ or {}, "notice_after", 0.0)
+    monkeypatch.setitem(RetryBudget.__init__.__kwdefaults__ or {}, "notice_after", 0.0)
     nobody = "postgresql://ann@127.0.0.1:1/runs"
     answer = holdfast("run", "list", "--url", nobody, "--patience", "0.2")
     assert answer.code == 6

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.hosts.cli.run_facts import StageStory, add_row
+from holdfast.hosts.cli.run_facts import StageSummary, add_row
 from holdfast.ports.records import HistoryRow
 from tests.unit.hosts.cli.conftest import CommandLine
 
@@ -244,7 +244,7 @@ def test_wrong_usage_is_told(holdfast: CommandLine, words: tuple[str, ...]) -> N
 
 def test_a_stage_that_is_a_pipeline_takes_the_time_of_its_run() -> None:
     second = 1_000_000
-    story = StageStory(name="child", mapped=False, state="sleeping")
+    story = StageSummary(name="child", mapped=False, state="sleeping")
     add_row(story, HistoryRow(run="r", number=2, type="stage.started", at=10 * second, node="child"))
     assert story.length(now=25 * second) == 15 * second
 

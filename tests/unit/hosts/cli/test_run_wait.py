@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from rich.live import Live
 
-from holdfast.hosts.cli.run_progress import Bars, OpenStage, View, Watch
+from holdfast.hosts.cli.run_progress import Bars, OpenStage, ProgressReader, ProgressSnapshot
 from holdfast.ports.persistence import FindRun
 from holdfast.ports.records import RunName
 from tests.unit.hosts.cli.conftest import CommandLine
@@ -65,7 +65,7 @@ def test_a_view_follows_the_run(holdfast: CommandLine) -> None:
     core = holdfast.engine().core
     run = core.stores.persistence.read(FindRun(RunName("default", "order-1")))
     assert run is not None
-    watch = Watch(core, run)
+    watch = ProgressReader(core, run)
     assert (watch.look().open, watch.look().done) == ((OpenStage("check"),), ())
     holdfast.finish("order-1")
     assert watch.look().done == ("check", "pack", "ship")
@@ -79,7 +79,7 @@ def test_a_terminal_gets_bars(holdfast: CommandLine) -> None:
     assert run is not None
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
     with Live(console=console) as live:
-        view = View(
+        view = ProgressSnapshot(
             run=run, done=("check",), open=(OpenStage("pack", 2, 4),), stages=3, message="25%  packing"
         )
         Bars(live).show(view, run.created_at + 192_000_000)

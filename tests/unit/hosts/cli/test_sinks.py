@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.hosts.cli.exit_codes import Exit
 from holdfast.hosts.cli.worker import sinks_of
-from holdfast.kernel.commands import OutboxFlush, OutboxSettle, Refused
-from holdfast.kernel.rules.outbox import PARK_AFTER
+from holdfast.kernel.commands import OutboxFlush, OutboxSettle, StreamFailure
+from holdfast.kernel.rules.outbox import DEAD_LETTER_AFTER
 from holdfast.ports.changes import UpdateStream
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.records import StreamKey
@@ -23,10 +23,12 @@ def park(holdfast: CommandLine, id: str) -> None:
     """Dead-letter the first event of a run: its sink refuses it as often as needed."""
     holdfast.start("a", id=id)
     core = holdfast.engine().core
-    for _ in range(PARK_AFTER):
+    for _ in range(DEAD_LETTER_AFTER):
         leased = core.kernel.dispatch(OutboxFlush(sink="audit", lease=60_000_000))
         (stream,) = leased.streams
-        refused = Refused(run=stream.run, delivered=0, number=1, error="no \x1b[31m such type", final=True)
+        refused = StreamFailure(
+            run=stream.run, delivered=0, number=1, error="no \x1b[31m such type", final=True
+        )
         settle = OutboxSettle(
             sink="audit", registration=leased.registration, holder=leased.holder, refused=(refused,)
         )

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.hosts.cli.step_table import STEPS_SHOWN, StepStory, add_step
+from holdfast.hosts.cli.step_table import STEPS_SHOWN, StepSummary, add_step
 from holdfast.ports.json import canonical
 from holdfast.ports.records import HistoryRow
 from tests.unit.hosts.cli.conftest import CommandLine
@@ -118,7 +118,7 @@ def row(number: int, type: str, **facts: object) -> HistoryRow:
 
 
 def test_steps_are_in_the_order_in_which_they_came_to_something_last() -> None:
-    steps: dict[str, StepStory] = {}
+    steps: dict[str, StepSummary] = {}
     error = {"type": "E", "message": ""}
     add_step(
         steps, row(3, "step.retrying", call="1", step="x", attempt=1, started_at=1, retry_at=9, error=error)

@@ -127,12 +127,12 @@ async def takes_none() -> None: ...
 def test_the_channels_that_a_function_can_come_to_are_found(function: Any, names: set[str]) -> None:
     known = channels_of(function.function)
     assert set(known.by_name) == names
-    assert known.are_all
+    assert known.is_complete
 
 
 @pytest.mark.parametrize("function", [made_in_it, imported_in_it, by_text])
 def test_code_that_may_come_to_others_is_known_to(function: Any) -> None:
-    assert not channels_of(function.function).are_all
+    assert not channels_of(function.function).is_complete
 
 
 def rows(engine: Engine, kind: str) -> list[HistoryRow]:
@@ -223,11 +223,11 @@ def test_a_start_with_a_key_stays_the_same_when_a_default_is_changed(tmp_path: A
     with Engine.open(url, workflows=[old]).sync as runs:
         begun = runs.start(old("ann"), idempotency_key="k", id="x")
         assert begun.export_history().input == '{"cents":500,"customer":"ann"}'
-        begun.ask_update(old_account.pay(), idempotency_key="u")
+        begun.submit_update(old_account.pay(), idempotency_key="u")
     with Engine.open(url, workflows=[new]).sync as runs:
         again = runs.start(new("ann"), idempotency_key="k", id="x")
         assert again.export_history().input == '{"cents":500,"customer":"ann"}'
-        again.ask_update(new_account.pay(), idempotency_key="u")
+        again.submit_update(new_account.pay(), idempotency_key="u")
         (asked,) = [row for row in again.export_history().rows if row.type == "update.received"]
         assert asked.payload is not None
         assert asked.payload.inline == '{"cents":500}'

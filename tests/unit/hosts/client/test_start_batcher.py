@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.hosts.client.start_batcher import COMMANDS_MAX, UNDER_WAY_MAX, GroupCommit
+from holdfast.hosts.client.start_batcher import COMMANDS_MAX, TRANSACTIONS_MAX, GroupCommit
 from holdfast.kernel.commands import Command, RunTerminate
 from holdfast.ports.errors import RunNotFoundError, UnavailableError
 
@@ -83,7 +83,7 @@ def _gathered(group: GroupCommit, commands: int) -> bool:
 def busy(store: Store, group: GroupCommit, begin: Begin, *names: str) -> list["Future[object]"]:
     """Fill all transactions with commands, and let these commands wait."""
     first: list[Future[object]] = []
-    for number in range(UNDER_WAY_MAX):
+    for number in range(TRANSACTIONS_MAX):
         first.append(begin(f"first {number}"))
         until(partial(_sent, store, number + 1))
     others: list[Future[object]] = []
@@ -104,11 +104,11 @@ def test_those_that_come_meanwhile_go_together_and_each_gets_its_own(
 ) -> None:
     store.refused = {"b"}
     *first, a, b, c = busy(store, group, begin, "a", "b", "c")
-    store.may.release(UNDER_WAY_MAX + 1)
+    store.may.release(TRANSACTIONS_MAX + 1)
     assert [one.result(SOON) for one in (*first, a, c)] == ["first 0", "first 1", "a", "c"]
     with pytest.raises(RunNotFoundError):
         b.result(SOON)
-    assert store.batches[UNDER_WAY_MAX:] == [["a", "b", "c"]]
+    assert store.batches[TRANSACTIONS_MAX:] == [["a", "b", "c"]]
 
 
 def test_what_keeps_a_transaction_from_being_made_is_raised_by_all_of_it(
@@ -116,7 +116,7 @@ def test_what_keeps_a_transaction_from_being_made_is_raised_by_all_of_it(
 ) -> None:
     store.fails = UnavailableError("away")
     for one in busy(store, group, begin, "a", "b"):
-        store.may.release(UNDER_WAY_MAX + 1)
+        store.may.release(TRANSACTIONS_MAX + 1)
         with pytest.raises(UnavailableError):
             one.result(SOON)
     store.fails = None
@@ -126,10 +126,10 @@ def test_what_keeps_a_transaction_from_being_made_is_raised_by_all_of_it(
 
 def test_no_more_go_together_than_may(store: Store, group: GroupCommit, begin: Begin) -> None:
     many = busy(store, group, begin, *(str(number) for number in range(COMMANDS_MAX + 1)))
-    store.may.release(UNDER_WAY_MAX + 2)
+    store.may.release(TRANSACTIONS_MAX + 2)
     for one in many:
         one.result(SOON)
-    assert sorted(map(len, store.batches)) == [*[1] * UNDER_WAY_MAX, 1, COMMANDS_MAX]
+    assert sorted(map(len, store.batches)) == [*[1] * TRANSACTIONS_MAX, 1, COMMANDS_MAX]
 
 
 def test_the_next_one_is_begun_when_as_many_wait_as_went_with_the_last(
@@ -137,18 +137,18 @@ def test_the_next_one_is_begun_when_as_many_wait_as_went_with_the_last(
 ) -> None:
     *_, a, b = busy(store, group, begin, "a", "b")
     store.may.release()
-    until(partial(_sent, store, UNDER_WAY_MAX + 1))  # a and b are under way, and one of the first
+    until(partial(_sent, store, TRANSACTIONS_MAX + 1))  # a and b are under way, and one of the first
     c = begin("c")
     until(partial(_gathered, group, 1))
     d = begin("d")
     until(partial(_gathered, group, 2))
     store.may.release()
-    until(partial(_sent, store, UNDER_WAY_MAX + 2))
+    until(partial(_sent, store, TRANSACTIONS_MAX + 2))
     e = begin("e")
     until(partial(_gathered, group, 1))
-    store.may.release(UNDER_WAY_MAX + 1)
+    store.may.release(TRANSACTIONS_MAX + 1)
     assert [one.result(SOON) for one in (a, b, c, d, e)] == ["a", "b", "c", "d", "e"]
-    assert store.batches[UNDER_WAY_MAX:] == [["a", "b"], ["c", "d"], ["e"]]
+    assert store.batches[TRANSACTIONS_MAX:] == [["a", "b"], ["c", "d"], ["e"]]
 
 
 def interrupt_who_waits(group: GroupCommit) -> None:
@@ -169,9 +169,9 @@ def test_who_is_interrupted_takes_its_command_back_and_holds_up_no_other(
         group.dispatch(command("mine"))
     thread.join()
     other = begin("other")
-    store.may.release(UNDER_WAY_MAX + 1)
+    store.may.release(TRANSACTIONS_MAX + 1)
     assert [one.result(SOON) for one in (*first, other)] == ["first 0", "first 1", "other"]
-    assert store.batches[UNDER_WAY_MAX:] == [["other"]]
+    assert store.batches[TRANSACTIONS_MAX:] == [["other"]]
 
 
 def test_who_is_interrupted_when_its_turn_comes_lets_the_next_one_send(
@@ -195,7 +195,7 @@ def test_who_is_interrupted_when_its_turn_comes_lets_the_next_one_send(
     with pytest.raises(KeyboardInterrupt):
         group.dispatch(command("mine"))
     thread.join()
-    store.may.release(UNDER_WAY_MAX)
+    store.may.release(TRANSACTIONS_MAX)
     assert [one.result(SOON) for one in first] == ["first 0", "first 1"]
     until(lambda: private._under_way == 0)
     store.may.release()

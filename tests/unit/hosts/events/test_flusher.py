@@ -24,7 +24,7 @@ from holdfast.kernel.commands import (
     SinkRegister,
     SinkRemove,
 )
-from holdfast.kernel.rules.outbox import PARK_AFTER, PARK_AFTER_FAILURES
+from holdfast.kernel.rules.outbox import DEAD_LETTER_AFTER, DEAD_LETTER_AFTER_FAILURES
 from holdfast.ports.changes import AppendHistory, UpdateRun
 from holdfast.ports.errors import EventRefusedError, SinkExistsError, SinkUnavailableError, UnavailableError
 from holdfast.ports.events import Event
@@ -263,9 +263,9 @@ def test_a_sink_that_fails_for_an_hour_loses_nothing_and_is_seldom_called(world:
 @pytest.mark.parametrize(
     ("error", "attempts"),
     [
-        (OSError("no"), PARK_AFTER_FAILURES),
-        (UnavailableError("gone"), PARK_AFTER_FAILURES),
-        (EventRefusedError("no such type"), PARK_AFTER),
+        (OSError("no"), DEAD_LETTER_AFTER_FAILURES),
+        (UnavailableError("gone"), DEAD_LETTER_AFTER_FAILURES),
+        (EventRefusedError("no such type"), DEAD_LETTER_AFTER),
     ],
     ids=repr,
 )
@@ -299,7 +299,7 @@ def test_a_poisoned_event_that_is_alone_waits_for_proof_that_the_sink_takes_othe
     world.sink.fails = unless_of("bad", 1, OSError("no \0 \ud800"))
     world.flush(20, apart=400)
     assert world.store.read(ListDeadLetters(namespace="default")) == ()
-    for number in range(PARK_AFTER_FAILURES + 1):
+    for number in range(DEAD_LETTER_AFTER_FAILURES + 1):
         world.start(f"r{number}")
         world.flush(2, apart=400)
 
@@ -339,7 +339,7 @@ def parked(world: World) -> None:
     world.start("bad")
     world.cancel("bad")
     world.sink.fails = unless_of("bad", 1, EventRefusedError("no"))
-    world.flush(PARK_AFTER + 1)
+    world.flush(DEAD_LETTER_AFTER + 1)
     assert len(world.store.read(ListDeadLetters(namespace="default"))) == 1
 
 
@@ -347,7 +347,7 @@ def test_a_parked_stream_stays_where_it_is_whatever_happens_to_its_run(world: Wo
     world.register()
     world.start("bad")
     world.sink.fails = unless_of("bad", 1, EventRefusedError("no"))
-    world.flush(PARK_AFTER + 1)
+    world.flush(DEAD_LETTER_AFTER + 1)
     world.cancel("bad")
     world.sink.fails = lambda _: None
     world.flush(5)
@@ -370,7 +370,7 @@ def test_what_is_replayed_goes_on_from_the_event_that_was_refused(world: World) 
 def test_what_is_replayed_and_refused_again_is_parked_again(world: World) -> None:
     parked(world)
     world.core.kernel.dispatch(DeadLetterReplay())
-    world.flush(PARK_AFTER + 1)
+    world.flush(DEAD_LETTER_AFTER + 1)
 
     assert len(world.store.read(ListDeadLetters(namespace="default"))) == 1
 
@@ -393,7 +393,7 @@ def test_if_even_that_is_refused_it_gets_nothing_in_its_place(world: World) -> N
     parked(world)
     for _ in range(2):
         world.core.kernel.dispatch(DeadLetterReplay(sink="audit", skip=True, reason="too odd"))
-        world.flush(PARK_AFTER + 1)
+        world.flush(DEAD_LETTER_AFTER + 1)
 
     assert world.numbers("bad") == [2]
     (skips,) = [stream.skipped_rows for stream in world.store.dump().streams.values() if stream.skipped_rows]

@@ -15,7 +15,7 @@ from holdfast.kernel.commands import RunRerunFrom
 from holdfast.ports.changes import AddJob, CreateRun
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import OwedJobs, Query, RunsByKey
+from holdfast.ports.persistence import PendingDeliveries, Query, RunsByKey
 from holdfast.ports.records import ClosePolicy, JobKind, JobState, RunStatus
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.conformance.builders import a_job, a_key, a_run
@@ -117,7 +117,7 @@ class _NobodyIsTold(CountingPersistence):
 
     @override
     def read(self, query: Query[R], /) -> R:
-        if isinstance(query, OwedJobs):
+        if isinstance(query, PendingDeliveries):
             raise UnavailableError("it is away")
         return super().read(query)
 
@@ -207,4 +207,4 @@ def test_the_children_of_many_runs_are_closed_some_at_a_time(
     assert [run.status for run in bench.store.read(RunsByKey(tuple(keys)))] == [RunStatus.CANCELLED] * len(
         keys
     )
-    assert bench.store.read(OwedJobs()) == ()
+    assert bench.store.read(PendingDeliveries()) == ()

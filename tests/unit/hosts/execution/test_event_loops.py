@@ -8,7 +8,7 @@ import anyio
 import pytest
 from anyio import CancelScope, to_thread
 
-from holdfast.hosts.execution.event_loops import ThisLoop, caller_into_loop
+from holdfast.hosts.execution.event_loops import CurrentLoop, caller_into_loop
 
 _NAME: Final[ContextVar[str]] = ContextVar("name", default="nobody")
 
@@ -66,7 +66,7 @@ def test_a_call_into_a_loop_that_is_gone_is_no_error(backend: str) -> None:
 
 @pytest.mark.anyio
 async def test_a_task_that_is_started_has_a_context_of_its_own_and_is_stopped_by_a_scope() -> None:
-    loop, scope, heard = ThisLoop(), CancelScope(), list[str]()
+    loop, scope, heard = CurrentLoop(), CancelScope(), list[str]()
     began, over = loop.event(), loop.event()
 
     async def act() -> None:
@@ -91,7 +91,7 @@ async def test_a_task_that_is_started_has_a_context_of_its_own_and_is_stopped_by
 
 @pytest.mark.anyio
 async def test_a_call_that_is_to_be_made_later_can_be_prevented() -> None:
-    loop, made = ThisLoop(), list[str]()
+    loop, made = CurrentLoop(), list[str]()
     done = loop.event()
     loop.call_later(0.0, lambda: made.append("prevented"))()
     loop.call_later(3600.0, lambda: made.append("far off"))()

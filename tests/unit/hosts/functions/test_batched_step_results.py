@@ -3,12 +3,12 @@
 import asyncio
 
 from holdfast.hosts.functions.history_document import text_of
-from holdfast.hosts.functions.replay import Drive
+from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.kernel.authoring.functions import now, workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.functions.loop import CALLBACKS_MAX
 from holdfast.ports.clock import micros
-from holdfast.ports.errors import RestlessError
+from holdfast.ports.errors import WorkflowStalledError
 from holdfast.ports.json import canonical
 from holdfast.ports.records import CLOCK_READ, HistoryRow, Payload
 from tests.unit.kernel.functions.player import BEGAN_AT, new_machine
@@ -64,7 +64,7 @@ ADDED = [row(number, call=str(number - 1)) for number in range(2, 6)]
 
 
 def test_it_knows_which_step_is_to_be_done_next() -> None:
-    drive = Drive(new_machine(chain(9)), text_of)
+    drive = FunctionReplay(new_machine(chain(9)), text_of)
     drive.open([CREATED, *ADDED])
     assert [(one.request.call, one.request.arguments, one.number) for one in drive.tries()] == [
         ("5", '{"number":4}', 1)
@@ -74,7 +74,7 @@ def test_it_knows_which_step_is_to_be_done_next() -> None:
 
 
 def test_a_step_that_was_tried_goes_on_with_its_next_try() -> None:
-    drive = Drive(new_machine(chain(9)), text_of)
+    drive = FunctionReplay(new_machine(chain(9)), text_of)
     drive.open([CREATED, ADDED[0], row(3, "step.retrying", call="2", attempt=4, retry_at=7)])
     tries = {one.request.call: one for one in drive.tries()}
     assert [(call, one.number, one.at) for call, one in tries.items()] == [("2", 5, 7)]
@@ -89,12 +89,12 @@ def test_steps_of_queues_are_known_to_be_over() -> None:
         row(5, call="2", step="add_far", attempt=1, job=2),
         row(6, call="6"),
     ]
-    waiting = Drive(new_machine(goes_far()), text_of)
+    waiting = FunctionReplay(new_machine(goes_far()), text_of)
     waiting.open([CREATED, *rows[:3]])
     assert waiting.waits_for_others
     assert not waiting.tries()
     waiting.close()
-    drive = Drive(new_machine(goes_far()), text_of)
+    drive = FunctionReplay(new_machine(goes_far()), text_of)
     drive.open([CREATED, *rows])
     assert not drive.waits_for_others
     assert [one.request.call for one in drive.tries()] == ["7"]
@@ -103,15 +103,15 @@ def test_steps_of_queues_are_known_to_be_over() -> None:
 
 def test_its_clock_shows_what_it_did_when_code_before_looked_at_it() -> None:
     read = row(3, CLOCK_READ, row=2, shown=BEGAN_AT + 3_000)
-    drive = Drive(new_machine(looks_at_the_clock()), text_of)
+    drive = FunctionReplay(new_machine(looks_at_the_clock()), text_of)
     drive.open([CREATED, ADDED[0], read, row(4, call="2")])
     assert [one.request.arguments for one in drive.tries()] == ['{"number":3000}']
     drive.close()
 
 
 def test_one_that_never_rests_has_seen_the_row_after_which_it_does_not() -> None:
-    drive = Drive(new_machine(never_rests()), text_of)
+    drive = FunctionReplay(new_machine(never_rests()), text_of)
     drive.open([CREATED, *ADDED[:3]])
-    assert isinstance(drive.fault, RestlessError)
+    assert isinstance(drive.fault, WorkflowStalledError)
     assert drive.seen == 3
     drive.close()

@@ -12,8 +12,8 @@ import pytest
 from anyio import CancelScope, create_task_group
 
 from holdfast.hosts.functions import stall_watchdog
-from holdfast.hosts.functions.call_queue import Call, Gathering, Here
-from holdfast.ports.errors import RestlessError
+from holdfast.hosts.functions.call_queue import BatchedCall, CallBatcher, PerEventLoop
+from holdfast.ports.errors import WorkflowStalledError
 from tests.integration.hosts.polling import until
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +23,7 @@ SOON = 20.0
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stall_watchdog, "ROUND", 0.01)
+    monkeypatch.setattr(stall_watchdog, "CHECK_INTERVAL", 0.01)
 
 
 class Batches:
@@ -36,7 +36,7 @@ class Batches:
         self.refused: dict[str, Exception] = {}
         self.slow: set[str] = set()
 
-    def before(self, batch: Sequence[Call[str]]) -> None:
+    def before(self, batch: Sequence[BatchedCall[str]]) -> None:
         self.sizes.append(len(batch))
         self.may.wait(SOON)
         for call in batch:
@@ -50,7 +50,7 @@ class Calls:
     def __init__(self, batches: Batches) -> None:
         self.threads: dict[str, int] = {}
         self.over: list[str] = []
-        self._gathering = Gathering(batches.before)
+        self._gathering = CallBatcher(batches.before)
 
     async def make(
         self,
@@ -64,7 +64,7 @@ class Calls:
             self.threads[name] = threading.get_ident()
             act()
 
-        await self._gathering.made(Call(name, make, lambda: turn, may_be_left=may_be_left))
+        await self._gathering.made(BatchedCall(name, make, lambda: turn, may_be_abandoned=may_be_left))
         self.over.append(name)
 
 
@@ -119,7 +119,7 @@ async def test_one_that_takes_its_time_holds_up_no_other() -> None:
 async def test_what_is_known_to_take_its_time_has_a_thread_of_its_own_from_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stall_watchdog, "ROUND", SOON)
+    monkeypatch.setattr(stall_watchdog, "CHECK_INTERVAL", SOON)
     batches = Batches()
     batches.slow = {"slow"}
     calls = Calls(batches)
@@ -141,7 +141,7 @@ async def test_what_is_known_to_take_its_time_has_a_thread_of_its_own_from_the_s
 async def test_one_that_does_not_get_quiet_is_given_up() -> None:
     calls = Calls(Batches())
     may = threading.Event()
-    with pytest.raises(RestlessError):
+    with pytest.raises(WorkflowStalledError):
         await calls.make("restless", lambda: may.wait(SOON), turn=3)
     may.set()
 
@@ -236,7 +236,7 @@ async def test_each_kernel_has_its_own_for_as_long_as_it_is_there() -> None:
 
     one: Any = Kernel()
     other: Any = Kernel()
-    here: Here[list[int]] = Here("test_gathering", list[int])
+    here: PerEventLoop[list[int]] = PerEventLoop("test_gathering", list[int])
     assert here.of(one) is here.of(one)
     assert here.of(one) is not here.of(other)
     gone = weakref.ref(one)

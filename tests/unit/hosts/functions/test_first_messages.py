@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from holdfast.hosts.functions.history_document import text_of
-from holdfast.hosts.functions.replay import Drive
+from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
@@ -64,7 +64,7 @@ def test_a_function_begins_with_what_it_has_begun_with(
     history: Sequence[HistoryRow], begins_with: str
 ) -> None:
     """A step may be under way that is not recorded yet: a new driver must request the same one."""
-    drive = Drive(polls.machine("{}", began_at=0, seed="r"), text_of)
+    drive = FunctionReplay(polls.machine("{}", began_at=0, seed="r"), text_of)
     try:
         drive.open(history, begins=True)
         (asked,) = [one.request for one in drive.tries()]

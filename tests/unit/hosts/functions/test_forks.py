@@ -11,7 +11,7 @@ from holdfast.ports.errors import HoldfastError, RerunRefusedError
 from holdfast.ports.json import parse
 from holdfast.ports.records import HistoryRow
 from holdfast.testing import World
-from holdfast.testing.ledger import Ledger
+from holdfast.testing.ledger import DeterminismChecker
 from holdfast.testing.snapshots import snapshot_of
 from tests.sizes import sized
 from tests.unit.kernel.functions.corpus import CORPUS
@@ -42,7 +42,7 @@ def calls(rows: tuple[HistoryRow, ...]) -> dict[str, tuple[str, object]]:
 @pytest.mark.sized
 @pytest.mark.parametrize("call", CORPUS, ids=[f"{at}-{one.definition.name}" for at, one in enumerate(CORPUS)])
 def test_from_each_row_on_it_ends_as_it_did(call: Call[Any]) -> None:
-    name, ledger = call.definition.name, Ledger()
+    name, ledger = call.definition.name, DeterminismChecker()
     with ledger.watching(), World() as world:
         forked, refused, row, last = 0, 0, 1, 1
         while row <= last:

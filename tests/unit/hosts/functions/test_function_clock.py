@@ -6,14 +6,14 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.hosts.functions.replay import BEHIND_MAX, Drive
+from holdfast.hosts.functions.replay import BEHIND_MAX, FunctionReplay
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import now, sleep, workflow
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.commands import JobRecorded, Recorded
+from holdfast.kernel.commands import JobRecorded, RowToRecord
 from holdfast.kernel.functions.machine import evict_all
-from holdfast.kernel.functions.protocol import Returned
+from holdfast.kernel.functions.protocol import FunctionReturned
 from holdfast.ports.json import canonical
 from holdfast.ports.records import HistoryRow, Payload
 from holdfast.testing import World, replay
@@ -167,18 +167,18 @@ CREATED = row(1, "run.created", BEGAN_AT)
 SENT = row(2, "signal.received", BEGAN_AT + 5, '"x"', channel="go")
 
 
-def opened(*known: HistoryRow, code: Call[str], at: int | None = None) -> Drive:
-    drive = Drive(new_machine(code), text)
+def opened(*known: HistoryRow, code: Call[str], at: int | None = None) -> FunctionReplay:
+    drive = FunctionReplay(new_machine(code), text)
     drive.open(known, now=at)
     return drive
 
 
-def due(drive: Drive) -> list[int]:
+def due(drive: FunctionReplay) -> list[int]:
     return [one.at - BEGAN_AT for one in drive.timers()]
 
 
-def read(row: int, shown: int) -> Recorded:
-    return Recorded(type="clock.read", call=str(row), started_at=shown)
+def read(row: int, shown: int) -> RowToRecord:
+    return RowToRecord(type="clock.read", call=str(row), started_at=shown)
 
 
 def test_it_is_to_be_recorded_before_anything_relies_on_it() -> None:
@@ -256,5 +256,5 @@ def test_what_ends_it_is_told_in_time() -> None:
     for number, call in ((2, "1"), (3, "2")):
         done = row(number, "step.completed", BEGAN_AT + LATE, '"X"', call=call, step="fetch", attempt=1)
         drive.take(JobRecorded(status="recorded", rows=(done,)), now=BEGAN_AT + LATE)
-    assert drive.ended == Returned('"X"')
+    assert drive.ended == FunctionReturned('"X"')
     assert drive.notes() == []

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import pytest
 
 from holdfast.hosts.functions.history_document import text_of
-from holdfast.hosts.functions.replay import Drive
+from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import Workflow, patched, workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import JobRecorded
-from holdfast.kernel.functions.protocol import Returned
+from holdfast.kernel.functions.protocol import FunctionReturned
 from holdfast.ports.json import canonical
 from holdfast.ports.records import HistoryRow, Payload
 
@@ -61,8 +61,10 @@ def row(number: int, type: str, call: str = "", text: str = "true") -> HistoryRo
 CREATED = row(1, "run.created")
 
 
-def driven(code: Workflow[[], object], known: Sequence[HistoryRow], *news: Sequence[HistoryRow]) -> Drive:
-    drive = Drive(code.machine("{}", began_at=AT, seed="k"), text_of)
+def driven(
+    code: Workflow[[], object], known: Sequence[HistoryRow], *news: Sequence[HistoryRow]
+) -> FunctionReplay:
+    drive = FunctionReplay(code.machine("{}", began_at=AT, seed="k"), text_of)
     drive.open(known)
     for rows in news:
         drive.take(JobRecorded(status="recorded", rows=tuple(rows)))
@@ -71,8 +73,8 @@ def driven(code: Workflow[[], object], known: Sequence[HistoryRow], *news: Seque
     return drive
 
 
-def output(drive: Drive) -> str:
-    assert isinstance(drive.ended, Returned)
+def output(drive: FunctionReplay) -> str:
+    assert isinstance(drive.ended, FunctionReturned)
     return drive.ended.output
 
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from holdfast.hosts.functions.function_events import PATCHED
-from holdfast.hosts.functions.replay import Drive
+from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import JobRecorded
-from holdfast.kernel.functions.protocol import Returned
+from holdfast.kernel.functions.protocol import FunctionReturned
 from holdfast.ports.json import canonical
 from holdfast.ports.records import HistoryRow, Payload, RunStatus
 from tests.unit.kernel.functions.player import BEGAN_AT, new_machine
@@ -51,8 +51,8 @@ PAUSED = row(3, "run.paused")
 SENT = row(4, "signal.received", "40", channel="go")
 
 
-def rested(*known: HistoryRow) -> Drive:
-    drive = Drive(new_machine(waits()), text)
+def rested(*known: HistoryRow) -> FunctionReplay:
+    drive = FunctionReplay(new_machine(waits()), text)
     drive.open(known)
     assert not drive.is_over
     drive.tries()
@@ -63,7 +63,7 @@ def rested(*known: HistoryRow) -> Drive:
 def test_it_is_told_what_has_come() -> None:
     drive = rested(CREATED, ADDED)
     assert drive.resume([PAUSED, SENT], text)
-    assert drive.ended == Returned("42")
+    assert drive.ended == FunctionReturned("42")
 
 
 def test_what_it_waits_for_is_to_be_done_again() -> None:
@@ -74,7 +74,7 @@ def test_what_it_waits_for_is_to_be_done_again() -> None:
 
 
 def test_it_is_not_paused_any_more() -> None:
-    drive = Drive(new_machine(waits()), text)
+    drive = FunctionReplay(new_machine(waits()), text)
     drive.open([CREATED])
     drive.take(JobRecorded(status="recorded", run_status=RunStatus.PAUSED))
     assert drive.is_paused
@@ -116,7 +116,7 @@ def test_it_keeps_nothing_of_whoever_has_driven_it() -> None:
     import weakref
 
     owner = Owner()
-    drive = Drive(machine, owner.text)
+    drive = FunctionReplay(machine, owner.text)
     drive.open([CREATED, ADDED])
     drive.suspend()
     gone = weakref.ref(owner)

@@ -6,12 +6,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from holdfast.hosts.functions.replay import Drive
+from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.queries import expose, update
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.functions.protocol import Returned
+from holdfast.kernel.functions.protocol import FunctionReturned
 from holdfast.ports.errors import UnreadableValueError
 from holdfast.ports.json import canonical
 from holdfast.ports.records import HistoryRow, Payload
@@ -45,22 +45,22 @@ def row(number: int, kind: str, payload: str | None = None, **facts: object) -> 
     )
 
 
-def told(call: Any, *rows: HistoryRow) -> Drive:
+def told(call: Any, *rows: HistoryRow) -> FunctionReplay:
     def text(payload: Payload) -> str:
         assert payload.inline is not None
         return payload.inline
 
-    drive = Drive(new_machine(call), text)
+    drive = FunctionReplay(new_machine(call), text)
     drive.open([row(1, CREATED), *rows])
     drive.close()
     return drive
 
 
-def asked(drive: Drive) -> list[tuple[str, str]]:
+def asked(drive: FunctionReplay) -> list[tuple[str, str]]:
     return [(one.request.step, one.request.arguments) for one in drive.tries()]
 
 
-def misread(drive: Drive) -> UnreadableValueError:
+def misread(drive: FunctionReplay) -> UnreadableValueError:
     assert isinstance(drive.fault, UnreadableValueError), drive.fault
     return drive.fault
 
@@ -93,14 +93,14 @@ def test_a_message_that_nobody_checked_is_passed_over_with_a_row() -> None:
 
 def test_the_next_message_is_received_then() -> None:
     drive = told(receives(int), UNCHECKED, NUMBER)
-    assert drive.ended == Returned('["5"]')
+    assert drive.ended == FunctionReturned('["5"]')
     assert [one.type for one in drive.notes()] == ["signal.refused"]
 
 
 def test_once_that_is_recorded_code_that_could_read_it_does_not_get_it_either() -> None:
     refused = row(4, "signal.refused", row=2, channel="go", message="it is no int")
     drive = told(receives(object), UNCHECKED, NUMBER, refused)
-    assert drive.ended == Returned('["5"]')
+    assert drive.ended == FunctionReturned('["5"]')
     assert drive.notes() == []
 
 
@@ -109,7 +109,7 @@ def test_a_message_that_was_right_when_it_was_sent_halts_code_that_cannot_read_i
     error = misread(told(receives(int), checked, NUMBER))
     assert (error.what, error.row) == ("a message for the channel 'go'", 2)
     assert error.problems == ("$: an integer is expected, not a string",)
-    assert told(receives(object, 2), checked, NUMBER).ended == Returned('["five","5"]')
+    assert told(receives(object, 2), checked, NUMBER).ended == FunctionReturned('["five","5"]')
 
 
 def test_what_is_passed_over_leaves_those_who_wait_in_their_order() -> None:
@@ -128,7 +128,7 @@ def test_what_is_passed_over_leaves_those_who_wait_in_their_order() -> None:
     more = row(4, "signal.received", "6", channel="go", checked=True)
     refused = row(5, "signal.refused", row=2, channel="go", message="it is no int")
     live, replayed = told(two(), UNCHECKED, NUMBER, more), told(two(), UNCHECKED, NUMBER, more, refused)
-    assert live.ended == replayed.ended == Returned('{"a":5,"b":6}')
+    assert live.ended == replayed.ended == FunctionReturned('{"a":5,"b":6}')
 
 
 # Updates ----------------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def test_it_stays_so_for_code_that_could_carry_it_out() -> None:
     rejected = row(3, "update.rejected", call="update2", error=error)
     over = row(4, "signal.received", '"over"', channel="over", checked=True)
     drive = told(takes(object), WRONG, rejected, over)
-    assert drive.ended == Returned("[]")
+    assert drive.ended == FunctionReturned("[]")
 
 
 def test_one_that_was_right_when_it_was_asked_for_halts_code_that_cannot_read_it() -> None:

@@ -10,7 +10,7 @@ from holdfast.adapters.memory.transport import MemoryTransport
 from holdfast.adapters.system.clock import SystemClock
 from holdfast.adapters.system.ids import UlidIds
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.inspection.filters import ATTRIBUTES_MAX, run_filter, wanted_runs
+from holdfast.hosts.inspection.filters import ATTRIBUTES_MAX, run_filter, run_list_query
 from holdfast.hosts.wiring.stores import Stores
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.pipelines import Pipeline
@@ -39,7 +39,7 @@ class Unasked:
 
 
 def test_what_is_said_is_what_is_asked_for() -> None:
-    wanted = wanted_runs(
+    wanted = run_list_query(
         "n",
         {
             "workflow": SHOP,
@@ -133,7 +133,7 @@ def test_a_span_of_no_time_is_refused() -> None:
 def test_an_option_that_there_is_not_is_a_type_error() -> None:
     unknown: Any = {"atributes": {}}
     with pytest.raises(TypeError, match=r"runs has no option 'atributes'.*did you mean 'attributes'"):
-        wanted_runs("n", unknown, "runs")
+        run_list_query("n", unknown, "runs")
     paged: Any = {"limit": 3}
     with pytest.raises(TypeError, match="count has no option 'limit'"):
         run_filter("n", paged, "count")

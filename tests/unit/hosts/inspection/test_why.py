@@ -5,8 +5,8 @@ from typing import Any
 import attrs
 import pytest
 
-from holdfast.hosts.inspection.open_calls import OpenStep, Waits
-from holdfast.hosts.inspection.why import Circumstances, Reason, reasons
+from holdfast.hosts.inspection.open_calls import OpenCalls, OpenStep
+from holdfast.hosts.inspection.why import WaitReason, WhyFacts, reasons
 from holdfast.ports.records import (
     HistoryRow,
     Job,
@@ -48,8 +48,8 @@ JOB = Job(
 HOLDER = Session(id="s", host="box:7", state=SessionState.OPEN, opened_at=NOW, expires_at=NOW + 60 * SECOND)
 
 
-def told(*jobs: Job, run: Run = RUN, **facts: Any) -> list[Reason]:
-    return list(reasons(Circumstances(run=run, now=NOW, jobs=jobs, **facts)))
+def told(*jobs: Job, run: Run = RUN, **facts: Any) -> list[WaitReason]:
+    return list(reasons(WhyFacts(run=run, now=NOW, jobs=jobs, **facts)))
 
 
 def one(*jobs: Job, run: Run = RUN, **facts: Any) -> tuple[str, str]:
@@ -108,25 +108,25 @@ def drive_job(**changes: Any) -> Job:
 @pytest.mark.parametrize(
     ("waits", "wake_at", "expected"),
     [
-        (Waits(channels=("approval",)), None, "waits for a message in channel 'approval'."),
+        (OpenCalls(channels=("approval",)), None, "waits for a message in channel 'approval'."),
         (
-            Waits(channels=("a", "b"), sites=("pay.py:3 in pay",)),
+            OpenCalls(channels=("a", "b"), sites=("pay.py:3 in pay",)),
             NOW + 60 * SECOND,
             "(at pay.py:3 in pay) waits for a message in one of the channels 'a', 'b'; without that it goes on in 1m",
         ),
-        (Waits(children=("pay/1",)), None, "waits for the end of run 'pay/1', which is paused."),
+        (OpenCalls(children=("pay/1",)), None, "waits for the end of run 'pay/1', which is paused."),
         (
-            Waits(children=("1", "2", "3", "4", "5"), channels=("a",)),
+            OpenCalls(children=("1", "2", "3", "4", "5"), channels=("a",)),
             None,
             "waits for a message in channel 'a', and for the ends of the runs '1', '2', '3' and 2 more.",
         ),
         (
-            Waits(has_timers=True, sites=("pay.py:9 in pay",)),
+            OpenCalls(has_timers=True, sites=("pay.py:9 in pay",)),
             NOW + 60 * SECOND,
             "(at pay.py:9 in pay) sleeps: it goes",
         ),
         (
-            Waits(sites=("pay.py:9 in pay",)),
+            OpenCalls(sites=("pay.py:9 in pay",)),
             None,
             "(at pay.py:9 in pay) waits for what comes from outside: a message",
         ),
@@ -134,7 +134,7 @@ def drive_job(**changes: Any) -> Job:
     ],
 )
 def test_a_parked_function_names_what_it_waits_for_and_where(
-    waits: Waits | None, wake_at: int | None, expected: str
+    waits: OpenCalls | None, wake_at: int | None, expected: str
 ) -> None:
     asleep = drive_job(state=JobState.SLEEPING, wake_at=wake_at)
     children = {"pay/1": run(id="pay/1", status=RunStatus.PAUSED)}
@@ -150,7 +150,7 @@ def test_the_steps_that_a_worker_does_are_named_with_their_tries() -> None:
     )
     later = attrs.evolve(charge, call="2", retry_at=NOW + 1)
     more = [attrs.evolve(charge, call=str(call)) for call in range(3, 7)]
-    reasons_ = told(held, holders={"s": HOLDER}, waits=Waits(steps=(charge, later, *more)))
+    reasons_ = told(held, holders={"s": HOLDER}, waits=OpenCalls(steps=(charge, later, *more)))
     assert [reason.code for reason in reasons_] == ["body", "step", "step", "step", "step"]
     assert reasons_[1].text == (
         "Step 'charge' (call 1, pay.py:3) has been under way for 30s or longer: try 2 of 5."
@@ -162,7 +162,7 @@ def test_the_steps_of_a_worker_that_is_gone_were_under_way() -> None:
     held = drive_job(state=JobState.LEASED, session="s", leased_at=NOW - 90 * SECOND)
     charge = OpenStep(call="1", step="charge", site="", attempt=1, attempts=3, since=NOW - 90 * SECOND)
     gone = attrs.evolve(HOLDER, expires_at=NOW - 1)
-    _, step = told(held, holders={"s": gone}, waits=Waits(steps=(charge,)))
+    _, step = told(held, holders={"s": gone}, waits=OpenCalls(steps=(charge,)))
     assert step.text == "Step 'charge' (call 1) was under way there: try 1 of 3."
 
 

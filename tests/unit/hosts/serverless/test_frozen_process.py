@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.serverless.host import ServerlessHost
-from holdfast.hosts.wiring.interceptors import Batch
+from holdfast.hosts.wiring.interceptors import CommandBatch
 from holdfast.hosts.wiring.stores import Stores
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.options import Retry
@@ -34,7 +34,7 @@ class Sent:
         self.types: list[str] = []
 
     @contextmanager
-    def dispatch(self, batch: Batch, /) -> Generator[None]:
+    def dispatch(self, batch: CommandBatch, /) -> Generator[None]:
         self.types += [command.type for command in batch.commands]
         yield
 

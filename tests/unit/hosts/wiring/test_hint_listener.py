@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from holdfast.adapters.memory.transport import MemoryTransport
 from holdfast.hosts.wiring import hint_listener as listener_module
-from holdfast.hosts.wiring.hint_listener import Listener
+from holdfast.hosts.wiring.hint_listener import ThreadedHintListener
 from holdfast.ports.changes import CreateRun, UpdateRun
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.persistence import Persistence, RunsByKey
@@ -86,14 +86,14 @@ class World:
         self.store = CountingPersistence()
         self.transport = Scripted()
         self._before = set(threading.enumerate())
-        self.listener = Listener(self.store, self.transport)
+        self.listener = ThreadedHintListener(self.store, self.transport)
         self._opened = [self.listener]
 
     def open(
         self, *, persistence: Persistence | None = None, transport: JobTransport | None = None
-    ) -> Listener:
+    ) -> ThreadedHintListener:
         """A listener on another store or transport."""
-        self._opened.append(Listener(persistence or self.store, transport or self.transport))
+        self._opened.append(ThreadedHintListener(persistence or self.store, transport or self.transport))
         return self._opened[-1]
 
     def create(self, *numbers: int) -> None:
@@ -321,7 +321,7 @@ def test_a_worker_that_was_removed_is_not_woken(world: World) -> None:
 class Queue(Scripted):
     """A queue that gives each hint to one receiver of all processes."""
 
-    tells_of_runs = False
+    delivers_run_hints = False
 
 
 def test_what_goes_to_one_receiver_is_taken_only_where_there_is_a_worker(
@@ -346,7 +346,7 @@ def test_what_goes_to_one_receiver_is_taken_only_where_there_is_a_worker(
 # Faults ---------------------------------------------------------------------------------------------------------
 
 
-def told_in_the_end(world: World, listener: Listener) -> None:
+def told_in_the_end(world: World, listener: ThreadedHintListener) -> None:
     world.create(1)
     waiting = listener.when_ended(a_key(1))
     world.end(1)
@@ -453,7 +453,7 @@ class _ClosedByAnother(MemoryTransport):
 
 def test_a_transport_that_somebody_else_has_closed_is_not_asked_without_a_rest(world: World) -> None:
     transport = _ClosedByAnother()
-    listener = Listener(world.store, transport)
+    listener = ThreadedHintListener(world.store, transport)
     listener.add_worker(lambda: None, lambda _: None)
     while not transport.asked:
         time.sleep(0.001)

@@ -7,7 +7,7 @@ from attrs import evolve
 from typing_extensions import override
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
-from holdfast.hosts.wiring.payloads import INLINE_MAX, Payloads, Place
+from holdfast.hosts.wiring.payloads import INLINE_MAX, BlobOwner, Payloads
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import Blocked, Failed
@@ -38,7 +38,7 @@ from holdfast.testing.conformance.builders import a_completed_row, a_failed_row,
 from holdfast.testing.faults import Fault, FaultPlan, FaultyBlobStore
 from tests.unit.hosts.attempt_harness import Bench
 
-PLACE = Place(namespace="default", run="r", stage="s", epoch=3)
+PLACE = BlobOwner(namespace="default", run="r", stage="s", epoch=3)
 LARGE = '"' + "x" * INLINE_MAX + '"'
 
 
@@ -113,7 +113,7 @@ def test_a_blob_that_is_missing_or_damaged_is_found_out() -> None:
 def test_two_attempts_never_share_a_blob() -> None:
     blobs = MemoryBlobStore()
     for epoch in (1, 2):
-        Payloads(blobs).put(LARGE, Place(namespace="default", run="r", stage="s", epoch=epoch))
+        Payloads(blobs).put(LARGE, BlobOwner(namespace="default", run="r", stage="s", epoch=epoch))
 
     assert len(list(blobs.list(""))) == 2
 

@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.wiring.interceptors import Batch, BodyCall
+from holdfast.hosts.wiring.interceptors import BodyCall, CommandBatch
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.options import Retry
@@ -58,7 +58,7 @@ class Recorder:
     raises: dict[str, Exception] = attrs.field(factory=dict[str, Exception])
 
     @contextmanager
-    def dispatch(self, batch: Batch) -> Generator[None]:
+    def dispatch(self, batch: CommandBatch) -> Generator[None]:
         kinds = [type(command).__name__ for command in batch.commands]
         self._do(f"{self.name} > {','.join(kinds)}", "dispatch in", kinds)
         yield
@@ -182,7 +182,7 @@ def engine_with(*interceptors: Any) -> Engine:
 def test_a_policy_refuses_one_command_of_a_batch() -> None:
     class Policy:
         @contextmanager
-        def dispatch(self, batch: Batch) -> Generator[None]:
+        def dispatch(self, batch: CommandBatch) -> Generator[None]:
             for command in batch.commands:
                 if isinstance(command, RunCreate) and command.priority > 3:
                     batch.refuse(command, CommandError("too important"))
@@ -230,7 +230,7 @@ def test_an_object_with_neither_method_is_refused(thing: Any) -> None:
 
 def test_only_what_is_in_a_batch_can_be_refused_and_only_before_it_is_carried_out() -> None:
     command = SessionOpen(host="h", lease=1)
-    batch = Batch([command])
+    batch = CommandBatch([command])
     with pytest.raises(ValueError, match="of this batch"):
         batch.refuse(SessionOpen(host="h", lease=1), CommandError())
     with pytest.raises(RuntimeError, match="no answers"):

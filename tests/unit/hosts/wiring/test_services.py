@@ -7,7 +7,7 @@ import pytest
 from typing_extensions import override
 
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.wiring.payloads import INLINE_MAX, Place
+from holdfast.hosts.wiring.payloads import INLINE_MAX, BlobOwner
 from holdfast.hosts.wiring.services import CLOCK_AGE_MAX, CLOCK_READS_MAX
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.options import StartAllOptions, StartOptions
@@ -162,7 +162,7 @@ def test_any_other_namespace_can_have_blobs(namespace: str) -> None:
     """Even of the longest name."""
     Engine.open("memory://", namespace=namespace)
 
-    check_blob_key(Place(namespace=namespace, run="f" * 64, stage="s" * 128, epoch=2**63).key("f" * 64))
+    check_blob_key(BlobOwner(namespace=namespace, run="f" * 64, stage="s" * 128, epoch=2**63).key("f" * 64))
 
 
 def test_a_client_whose_machine_slept_asks_the_store_for_its_time_before_it_starts_something() -> None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.hosts.wiring.store_clock import GAIN_MAX, STEP_MAX, Step, StoreClock
+from holdfast.hosts.wiring.store_clock import GAIN_MAX, STEP_MAX, ClockStep, StoreClock
 from holdfast.ports.clock import micros
 from holdfast.testing.clock import DEFAULT_START, ManualClock
 
@@ -150,7 +150,7 @@ def test_a_step_is_remembered_where_the_machine_s_clock_is_the_store_s(
     machine.advance(seconds(5))
     clock.sync(None)
 
-    assert clock.step == Step(by=by, ago=5.0)
+    assert clock.step == ClockStep(by=by, ago=5.0)
 
 
 def test_a_step_is_nothing_to_a_store_with_a_clock_of_its_own(

@@ -4,7 +4,7 @@ from holdfast.hosts.worker.capacity import Capacity
 from holdfast.hosts.worker.machine_protocol import Claim
 from holdfast.hosts.worker.settings import Settings
 from holdfast.kernel.commands import Attempt
-from holdfast.ports.persistence import Lane
+from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records import JobKind, PassOver
 
 CODE = ("w@1",)
@@ -33,8 +33,8 @@ def attempt(number: int, *, queue: str = "default", losses: int = 0) -> Attempt:
     )
 
 
-def lane(queue: str, limit: int) -> Lane:
-    return Lane(queue=queue, definitions=CODE, limit=limit)
+def lane(queue: str, limit: int) -> QueueClaim:
+    return QueueClaim(queue=queue, definitions=CODE, limit=limit)
 
 
 def test_a_claim_asks_every_queue_for_what_there_is_room_for() -> None:

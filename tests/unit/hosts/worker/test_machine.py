@@ -19,12 +19,12 @@ from holdfast.hosts.worker.machine_protocol import (
     Action,
     Admit,
     Admitted,
+    BodyEnded,
     CallFailed,
     Cancel,
     Claim,
     Claimed,
     Drain,
-    Ended,
     Finish,
     Heartbeat,
     HeartbeatAnswered,
@@ -47,7 +47,7 @@ from holdfast.hosts.worker.machine_protocol import (
 from holdfast.hosts.worker.running_attempts import TAKES_MAX, TAKES_SECONDS_MAX
 from holdfast.hosts.worker.settings import Settings
 from holdfast.kernel.commands import Attempt, Completed, JobAdmit, JobSettle
-from holdfast.ports.persistence import Lane
+from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records import JobKind, PassOver, Payload
 
 A = TypeVar("A")
@@ -91,8 +91,8 @@ def settle(done: Attempt) -> JobSettle:
     return JobSettle(job=done.job, epoch=done.epoch, outcome=Completed(output=Payload(inline="1")))
 
 
-def ended(*done: Attempt) -> list[Ended]:
-    return [Ended(one, settle(one)) for one in done]
+def ended(*done: Attempt) -> list[BodyEnded]:
+    return [BodyEnded(one, settle(one)) for one in done]
 
 
 def only(actions: list[Action], kind: type[A]) -> A:
@@ -216,7 +216,7 @@ def test_a_claim_asks_for_as_many_as_there_is_room_for() -> None:
     driven = Driven()
 
     assert only(driven.ready(), Claim) == Claim(
-        lanes=(Lane(queue="default", definitions=("w@1",), limit=10),), limit=10
+        queue_claims=(QueueClaim(queue="default", definitions=("w@1",), limit=10),), limit=10
     )
 
 
@@ -295,10 +295,10 @@ def test_what_has_ended_and_is_not_settled_takes_up_room() -> None:
 def test_a_queue_gets_no_more_than_its_limit() -> None:
     driven = Driven(queues=("default", "gpu"), limits={"gpu": 2})
     claim = only(driven.ready(), Claim)
-    assert {lane.queue: lane.limit for lane in claim.lanes} == {"default": 10, "gpu": 2}
+    assert {lane.queue: lane.limit for lane in claim.queue_claims} == {"default": 10, "gpu": 2}
     driven.step(Claimed((attempt(1, queue="gpu"), attempt(2, queue="gpu"), attempt(3)), claim.limit))
 
-    (lane,) = only(driven.step(Woken()), Claim).lanes
+    (lane,) = only(driven.step(Woken()), Claim).queue_claims
     assert lane.queue == "default"
 
 
@@ -311,7 +311,7 @@ def test_a_queue_at_its_limit_is_asked_again_as_soon_as_one_of_its_bodies_is_set
 
     actions = driven.step(Settled(opened=False))
 
-    assert {lane.queue: lane.limit for lane in only(actions, Claim).lanes} == {"default": 10, "gpu": 1}
+    assert {lane.queue: lane.limit for lane in only(actions, Claim).queue_claims} == {"default": 10, "gpu": 1}
 
 
 def test_a_worker_whose_queues_are_all_at_their_limits_rests_until_one_is_not() -> None:
@@ -376,7 +376,7 @@ def test_a_job_that_comes_again_while_its_lost_attempt_still_runs_is_started_and
 
     assert driven.step(Claimed((again,), claim.limit)) == [Start(again)]
     assert driven.machine.running == 2
-    assert driven.step(Ended(attempt(1, epoch=1), None)) == []
+    assert driven.step(BodyEnded(attempt(1, epoch=1), None)) == []
     assert driven.step(*ended(again)) == [Settle((settle(again),), (True,))]
 
 
@@ -453,9 +453,9 @@ def test_the_next_jobs_of_runs_are_taken_with_the_settles_and_started() -> None:
     driven = Driven()
     driven.running(*attempts(1, 2))
     batch = only(driven.step(*ended(*attempts(1, 2))), Settle)
-    assert batch.takes == (True, True)
+    assert batch.lease_next == (True, True)
 
-    assert driven.step(Settled(opened=False, taken=(attempt(3), None))) == [Start(attempt(3))]
+    assert driven.step(Settled(opened=False, next_attempts=(attempt(3), None))) == [Start(attempt(3))]
     assert (driven.machine.running, driven.machine.unsettled) == (1, 0)
 
 
@@ -464,8 +464,8 @@ def test_a_run_is_taken_on_so_often_and_then_queues_again() -> None:
     driven.running(attempt(0))
     took: list[bool] = []
     for number in range(TAKES_MAX + 1):
-        took += only(driven.step(*ended(attempt(number))), Settle).takes
-        driven.step(Settled(opened=False, taken=(attempt(number + 1),)))
+        took += only(driven.step(*ended(attempt(number))), Settle).lease_next
+        driven.step(Settled(opened=False, next_attempts=(attempt(number + 1),)))
 
     assert took == [True] * TAKES_MAX + [False]
 
@@ -475,8 +475,8 @@ def test_a_run_is_taken_on_for_so_long_and_then_queues_again() -> None:
     driven.running(attempt(0))
     took: list[bool] = []
     for number in range(5):
-        took += only(driven.step(*ended(attempt(number)), after=TAKES_SECONDS_MAX / 3), Settle).takes
-        driven.step(Settled(opened=False, taken=(attempt(number + 1),)))
+        took += only(driven.step(*ended(attempt(number)), after=TAKES_SECONDS_MAX / 3), Settle).lease_next
+        driven.step(Settled(opened=False, next_attempts=(attempt(number + 1),)))
 
     assert took == [True, True, False, False, False]
 
@@ -493,13 +493,13 @@ def test_a_batch_that_is_tried_again_takes_as_before() -> None:
 def test_a_worker_that_drains_takes_nothing_and_gives_back_what_it_took_before() -> None:
     driven = Driven()
     driven.running(*attempts(1, 2))
-    assert only(driven.step(*ended(attempt(1))), Settle).takes == (True,)
+    assert only(driven.step(*ended(attempt(1))), Settle).lease_next == (True,)
     driven.step(Drain())
 
-    actions = driven.step(Settled(opened=False, taken=(attempt(3),)), *ended(attempt(2)))
+    actions = driven.step(Settled(opened=False, next_attempts=(attempt(3),)), *ended(attempt(2)))
 
     assert only(actions, Release) == Release((attempt(3),))
-    assert only(actions, Settle).takes == (False,)
+    assert only(actions, Settle).lease_next == (False,)
 
 
 def test_what_is_taken_takes_up_the_room_of_its_queue() -> None:
@@ -508,16 +508,16 @@ def test_what_is_taken_takes_up_the_room_of_its_queue() -> None:
     driven.step(Claimed((attempt(1, queue="gpu"),), claim.limit))
     driven.step(*ended(attempt(1, queue="gpu")))
 
-    actions = driven.step(Settled(opened=False, taken=(attempt(2, queue="gpu"),)))
+    actions = driven.step(Settled(opened=False, next_attempts=(attempt(2, queue="gpu"),)))
 
-    assert [lane.queue for lane in only(actions, Claim).lanes] == ["default"]
+    assert [lane.queue for lane in only(actions, Claim).queue_claims] == ["default"]
 
 
 def test_a_body_that_was_given_up_is_not_settled() -> None:
     driven = Driven()
     driven.running(attempt(1))
 
-    assert driven.step(Ended(attempt(1), None)) == []
+    assert driven.step(BodyEnded(attempt(1), None)) == []
     assert driven.machine.running == 0
 
 
@@ -577,7 +577,7 @@ def test_a_cancelled_body_that_gives_nothing_is_not_counted_as_late() -> None:
     driven.running(attempt(1))
     driven.step(after=BEAT)
     driven.step(HeartbeatAnswered(attempts(1)))
-    driven.step(Ended(attempt(1), None))
+    driven.step(BodyEnded(attempt(1), None))
 
     assert driven.machine.late == 0
 
@@ -597,7 +597,7 @@ def test_a_late_answer_about_an_earlier_attempt_does_not_cancel_the_one_that_run
     driven = Driven(poll_interval=100.0)
     driven.running(attempt(1, epoch=1))
     driven.step(after=BEAT)
-    driven.step(Ended(attempt(1, epoch=1), None))
+    driven.step(BodyEnded(attempt(1, epoch=1), None))
     claim = only(driven.step(Woken()), Claim)
     driven.step(Claimed((attempt(1, epoch=2),), claim.limit))
 
@@ -629,7 +629,7 @@ def test_the_end_of_runs_of_others_makes_it_ask_nothing() -> None:
     driven.running(attempt(1))
 
     assert driven.step(RunsEnded(frozenset({"other"})), after=BEAT / 10) == []
-    assert driven.step(Ended(attempt(1), None), RunsEnded(frozenset({"run"}))) == []
+    assert driven.step(BodyEnded(attempt(1), None), RunsEnded(frozenset({"run"}))) == []
 
 
 def test_what_is_said_while_it_asks_makes_it_ask_again() -> None:
@@ -852,8 +852,8 @@ def test_after_the_grace_what_still_runs_is_cancelled_and_given_back() -> None:
         Release(attempts(1, 2)),
     ]
     assert driven.machine.phase is Phase.STOPPING
-    assert driven.step(Ended(attempt(1), None)) == []
-    assert driven.step(Ended(attempt(2), None)) == [Finish()]
+    assert driven.step(BodyEnded(attempt(1), None)) == []
+    assert driven.step(BodyEnded(attempt(2), None)) == [Finish()]
 
 
 def test_what_a_body_gives_after_its_attempt_was_given_back_is_not_settled() -> None:
@@ -903,7 +903,7 @@ def test_a_session_that_is_lost_during_a_drain_is_not_replaced() -> None:
     driven.step(Drain())
 
     assert driven.step(SessionLost()) == [Cancel(attempt(1))]
-    assert driven.step(Ended(attempt(1), None)) == [Finish()]
+    assert driven.step(BodyEnded(attempt(1), None)) == [Finish()]
 
 
 def test_a_second_drain_does_not_lengthen_the_first() -> None:

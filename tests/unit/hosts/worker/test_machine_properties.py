@@ -28,7 +28,7 @@ Call: TypeAlias = (
     | p.WakeDue
     | p.Admit
     | p.DeliverEnds
-    | p.Look
+    | p.FindEvents
     | p.Flush
 )
 Lease: TypeAlias = tuple[str, int]
@@ -108,7 +108,7 @@ class AWorkersLife(RuleBasedStateMachine):
             case p.Admit(commands):
                 assert commands
                 self.call(action)
-            case p.OpenSession() | p.Sweep() | p.WakeDue() | p.DeliverEnds() | p.Look() | p.Flush():
+            case p.OpenSession() | p.Sweep() | p.WakeDue() | p.DeliverEnds() | p.FindEvents() | p.Flush():
                 self.call(action)
 
     def call(self, action: Call) -> None:
@@ -153,7 +153,7 @@ class AWorkersLife(RuleBasedStateMachine):
                 return p.Settled(
                     opened=more,
                     retries_in=(0.3, 0.1) if more else (),
-                    taken=self.take(call) if more else (),
+                    next_attempts=self.take(call) if more else (),
                     admits=(JobAdmit(keys=("w/a",)),) if more else (),
                 )
             case p.Heartbeat(attempts):
@@ -165,7 +165,7 @@ class AWorkersLife(RuleBasedStateMachine):
                 return p.WokeDue(more)
             case p.Admit():
                 return p.Admitted(more)
-            case p.Look():
+            case p.FindEvents():
                 return p.EventsFound(("search", "audit") if more else ())
             case p.Flush(sink):
                 return p.SinkFlushed(sink, more)
@@ -174,14 +174,14 @@ class AWorkersLife(RuleBasedStateMachine):
 
     def lease(self, claim: p.Claim) -> tuple[Attempt, ...]:
         leased: list[Attempt] = []
-        for lane in claim.lanes:
+        for lane in claim.queue_claims:
             most = min(lane.limit, claim.limit - len(leased))
             leased += map(self.lease_one, self.queued_in(lane.queue)[:most])
         return tuple(leased)
 
     def take(self, call: p.Settle) -> tuple[Attempt | None, ...]:
         taken: list[Attempt | None] = []
-        for settle, takes in zip(call.settles, call.takes, strict=True):
+        for settle, takes in zip(call.settles, call.lease_next, strict=True):
             queued = self.queued_in(self.queue_of[settle.job]) if takes and self.is_live else []
             taken.append(self.lease_one(queued[0]) if queued else None)
         return tuple(taken)
@@ -219,14 +219,14 @@ class AWorkersLife(RuleBasedStateMachine):
         leases = data.draw(st.permutations(sorted(self.running)))[:together]
         self.step(*(self.end(lease, obeys=obeys) for lease in leases))
 
-    def end(self, lease: Lease, *, obeys: bool) -> p.Ended:
+    def end(self, lease: Lease, *, obeys: bool) -> p.BodyEnded:
         attempt = self.running.pop(lease)
         if lease in self.cancelled and obeys:
-            return p.Ended(attempt, None)
+            return p.BodyEnded(attempt, None)
         if lease not in self.cancelled:
             self.to_settle.add(lease)
         done = JobSettle(job=attempt.job, epoch=attempt.epoch, outcome=Completed(output=Payload(inline="1")))
-        return p.Ended(attempt, done)
+        return p.BodyEnded(attempt, done)
 
     @rule()
     def it_hears_of_work(self) -> None:

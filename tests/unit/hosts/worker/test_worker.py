@@ -24,7 +24,7 @@ from holdfast.hosts.wiring.stores import Stores
 from holdfast.hosts.worker import worker as worker_module
 from holdfast.hosts.worker.settings import Settings
 from holdfast.hosts.worker.worker import Worker
-from holdfast.kernel.authoring.calls import Definition
+from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.options import Retry
@@ -84,7 +84,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def engine_on(
-    *workflows: Definition[object], persistence: Persistence | None = None, clock: Clock | None = None
+    *workflows: WorkflowDefinition[object], persistence: Persistence | None = None, clock: Clock | None = None
 ) -> Engine:
     stores = Stores(
         persistence=persistence or MemoryPersistence(),

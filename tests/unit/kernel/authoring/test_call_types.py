@@ -106,7 +106,7 @@ def test_what_is_left_out_is_written_as_the_default_that_it_has() -> None:
 def test_what_was_stored_without_a_default_can_still_be_called() -> None:
     args, kwargs = BY_NAME.arguments_from('{"number":1}')
     assert by_name(*args, **kwargs) is None  # type: ignore[func-returns-value]
-    assert BY_NAME.recoded('{"number":1}') == '{"text":"","number":1}'
+    assert BY_NAME.reencode('{"number":1}') == '{"text":"","number":1}'
 
 
 def test_a_default_that_can_change_is_refused() -> None:

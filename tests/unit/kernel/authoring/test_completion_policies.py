@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.authoring import AtLeast, ItemFailure, Partial, Pipeline, Tolerate, each, stage
+from holdfast.kernel.authoring import (
+    AtLeast,
+    ItemFailure,
+    PartialResults,
+    Pipeline,
+    TolerateFailures,
+    each,
+    stage,
+)
 from holdfast.kernel.pipelines.plan import Enough, MapPlan, StagePlan, plan_from_json
 from holdfast.kernel.values import decode, encode
 from holdfast.ports.errors import DefinitionError
@@ -21,7 +29,7 @@ def size(word: str) -> int:
 
 
 @stage
-def total(sizes: Partial[int]) -> int:
+def total(sizes: PartialResults[int]) -> int:
     return sum(sizes.results)
 
 
@@ -32,13 +40,13 @@ words = Pipeline("p", input=str).pipe(listed)
     ("policy", "enough"),
     [
         (AtLeast(3), Enough(at_least=3)),
-        (Tolerate(), Enough()),
-        (Tolerate(count=2), Enough(tolerated=2)),
-        (Tolerate(share=0.25), Enough(share=0.25)),
-        (Tolerate(count=2, share=1), Enough(tolerated=2, share=1.0)),
+        (TolerateFailures(), Enough()),
+        (TolerateFailures(count=2), Enough(tolerated=2)),
+        (TolerateFailures(share=0.25), Enough(share=0.25)),
+        (TolerateFailures(count=2, share=1), Enough(tolerated=2, share=1.0)),
     ],
 )
-def test_the_plan_says_what_is_enough(policy: AtLeast | Tolerate, enough: Enough) -> None:
+def test_the_plan_says_what_is_enough(policy: AtLeast | TolerateFailures, enough: Enough) -> None:
     plan = words.map(size, limit=4, enough=policy).plan()
 
     assert plan.nodes["size"] == MapPlan(stage=StagePlan(name="size"), limit=4, enough=enough)
@@ -47,7 +55,7 @@ def test_the_plan_says_what_is_enough(policy: AtLeast | Tolerate, enough: Enough
 
 
 def test_what_goes_on_is_partial() -> None:
-    assert words.map(size, enough=AtLeast(1)).output_type == Partial[int]
+    assert words.map(size, enough=AtLeast(1)).output_type == PartialResults[int]
     assert words.pipe(each(size, over=listed, enough=AtLeast(1))).pipe(total).output_type is int
 
 
@@ -57,9 +65,9 @@ def test_it_is_not_the_list_that_a_map_without_losses_gives() -> None:
 
 
 def test_it_can_be_stored() -> None:
-    part = Partial(results=(1, 2), failures=(ItemFailure(1, "no"),))
+    part = PartialResults(results=(1, 2), failures=(ItemFailure(1, "no"),))
 
-    assert decode(encode(part, Partial[int]), Partial[int]) == part
+    assert decode(encode(part, PartialResults[int]), PartialResults[int]) == part
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.0, True, "1", None])
@@ -71,13 +79,13 @@ def test_at_least_takes_a_number_of_items(count: Any) -> None:
 @pytest.mark.parametrize("count", [-1, 1.0, True, "1", None])
 def test_tolerate_takes_a_number_of_items(count: Any) -> None:
     with pytest.raises(DefinitionError, match=r"Tolerate: count is .* at least 0"):
-        Tolerate(count=count)
+        TolerateFailures(count=count)
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, True, "1", None, float("nan"), float("inf")])
 def test_tolerate_takes_a_share(share: Any) -> None:
     with pytest.raises(DefinitionError, match=r"Tolerate: share is .* from 0 to 1"):
-        Tolerate(share=share)
+        TolerateFailures(share=share)
 
 
 @pytest.mark.parametrize("wrong", [3, 0, "all", AtLeast, False])

@@ -130,11 +130,11 @@ def test_a_map_can_be_chosen_too() -> None:
 def test_tests_are_found_by_the_first_of_the_two() -> None:
     pipeline = pages.when(is_long, shorten).when(bool, summarise, otherwise=index)
 
-    assert {name: test.name for name, test in pipeline.tests.items()} == {
+    assert {name: test.name for name, test in pipeline.conditions.items()} == {
         "shorten": "is_long",
         "summarise": "bool",
     }
-    assert pipeline.tests["shorten"].takes is Page
+    assert pipeline.conditions["shorten"].input_type is Page
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_tests_are_found_by_the_first_of_the_two() -> None:
     [(is_long, "is_long"), (is_any, "<lambda>"), (IsLong(), "IsLong"), (partial(is_long), "partial")],
 )
 def test_whatever_can_be_called_is_a_test(test: Callable[[Page], bool], name: str) -> None:
-    assert pages.when(test, shorten).tests["shorten"].name == name
+    assert pages.when(test, shorten).conditions["shorten"].name == name
 
 
 @pytest.mark.parametrize("test", [is_long_by_and_by, 3, None, "is_long", partial(is_long_by_and_by)])

@@ -9,13 +9,13 @@ import pytest
 
 from holdfast.kernel.authoring import (
     ExternalStage,
-    NotYet,
+    NotReady,
     Pipeline,
     Retry,
     StageContext,
     Suspended,
+    completed,
     each,
-    finished,
     stage,
     suspend,
 )
@@ -58,8 +58,8 @@ def transcode(ctx: StageContext[Quality], video: Video) -> Suspended[Ticket, str
 
 
 @transcode.check
-def transcoded(ctx: StageContext[Quality], ticket: Ticket) -> str | NotYet:
-    return NotYet()
+def transcoded(ctx: StageContext[Quality], ticket: Ticket) -> str | NotReady:
+    return NotReady()
 
 
 videos = Pipeline("p", input=Video)
@@ -84,7 +84,7 @@ def test_a_check_makes_the_same_stage_anew() -> None:
 
 
 def test_a_check_may_do_without_the_context() -> None:
-    def check(ticket: Ticket) -> str | NotYet:
+    def check(ticket: Ticket) -> str | NotReady:
         return str(ticket.number)
 
     found = transcode.check(cast("Any", check))  # type checkers want it there
@@ -100,8 +100,8 @@ def test_a_check_is_given_the_context_and_the_state() -> None:
 
 def test_bodies_and_checks_are_async_or_not_each_for_itself() -> None:
     @transcode.check
-    async def found(ctx: StageContext[Quality], ticket: Ticket) -> str | NotYet:
-        return NotYet()
+    async def found(ctx: StageContext[Quality], ticket: Ticket) -> str | NotReady:
+        return NotReady()
 
     assert (found.is_async, found.is_check_async) == (False, True)
     assert (transcoded.is_async, transcoded.is_check_async) == (False, False)
@@ -110,8 +110,8 @@ def test_bodies_and_checks_are_async_or_not_each_for_itself() -> None:
 
 def test_a_state_that_fits_what_the_check_takes_will_do() -> None:
     @transcode.check
-    def found(ctx: StageContext[Quality], ticket: Ticket | None) -> NotYet | str:
-        return NotYet()
+    def found(ctx: StageContext[Quality], ticket: Ticket | None) -> NotReady | str:
+        return NotReady()
 
     assert found.check_body is not None
 
@@ -175,8 +175,8 @@ def test_an_external_stage_can_be_mapped() -> None:
 # What is refused ------------------------------------------------------------------------------------------------
 
 
-def _checked(ctx: StageContext[Quality], ticket: Ticket) -> str | NotYet:
-    return NotYet()
+def _checked(ctx: StageContext[Quality], ticket: Ticket) -> str | NotReady:
+    return NotReady()
 
 
 def _gives_its_result(ctx: StageContext, video: Video) -> str:
@@ -234,23 +234,23 @@ def _never_says_not_yet(ctx: StageContext[Quality], ticket: Ticket) -> str:
     return ""
 
 
-def _gives_another_type(ctx: StageContext[Quality], ticket: Ticket) -> int | NotYet:
+def _gives_another_type(ctx: StageContext[Quality], ticket: Ticket) -> int | NotReady:
     return 1
 
 
-def _gives_more(ctx: StageContext[Quality], ticket: Ticket) -> str | int | NotYet:
+def _gives_more(ctx: StageContext[Quality], ticket: Ticket) -> str | int | NotReady:
     return 1
 
 
-def _takes_another_state(ctx: StageContext[Quality], ticket: str) -> str | NotYet:
+def _takes_another_state(ctx: StageContext[Quality], ticket: str) -> str | NotReady:
     return ticket
 
 
-def _takes_too_much(ctx: StageContext[Quality], ticket: Ticket, video: Video) -> str | NotYet:
+def _takes_too_much(ctx: StageContext[Quality], ticket: Ticket, video: Video) -> str | NotReady:
     return ""
 
 
-def _has_no_annotation(ctx: StageContext[Quality], ticket: Ticket) -> str | NotYet:
+def _has_no_annotation(ctx: StageContext[Quality], ticket: Ticket) -> str | NotReady:
     return ""
 
 
@@ -260,7 +260,7 @@ del _has_no_annotation.__annotations__["ticket"]
 @pytest.mark.parametrize(
     ("check", "problem"),
     [
-        (_never_says_not_yet, r"check of stage 'transcode' gives str; it must be able to say NotYet"),
+        (_never_says_not_yet, r"check of stage 'transcode' gives str; it must be able to say NotReady"),
         (_gives_another_type, "check of stage 'transcode' gives int, but the stage gives str"),
         (_gives_more, "gives int, but the stage gives str"),
         (_takes_another_state, "takes str, but the stage is suspended with .*Ticket"),
@@ -304,7 +304,7 @@ def test_a_stage_without_a_check_joins_no_pipeline(add: Callable[[], object]) ->
         add()
 
 
-# suspend, finished, NotYet --------------------------------------------------------------------------------------
+# suspend, finished, NotReady --------------------------------------------------------------------------------------
 
 
 def test_suspend_keeps_what_it_is_told() -> None:
@@ -316,8 +316,8 @@ def test_suspend_keeps_what_it_is_told() -> None:
 
 
 def test_finished_has_nothing_to_wait_for() -> None:
-    assert finished("x").is_finished
-    assert finished("x").value == "x"
+    assert completed("x").is_finished
+    assert completed("x").value == "x"
 
 
 @pytest.mark.parametrize(
@@ -344,15 +344,15 @@ def test_the_longest_key_will_do() -> None:
 
 
 def test_not_yet_may_say_when_to_ask_again() -> None:
-    assert NotYet().check_after is None
-    assert NotYet(SOON).check_after == SOON
-    assert NotYet(SOON.total_seconds()).check_after == SOON
+    assert NotReady().check_after is None
+    assert NotReady(SOON).check_after == SOON
+    assert NotReady(SOON.total_seconds()).check_after == SOON
 
 
 @pytest.mark.parametrize("wrong", [timedelta(0), -SOON, 0, "soon"])
 def test_not_yet_refuses_what_is_no_time(wrong: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="check_after is"):
-        NotYet(wrong)
+        NotReady(wrong)
 
 
 # What cancels the work ------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from holdfast.kernel.authoring.ai import AiCallOptions
 from holdfast.kernel.authoring.artifacts import BYTES
 from holdfast.kernel.authoring.stage_context import Level
 from holdfast.kernel.values import decode, encode
-from holdfast.ports.attempt_output import Actor, Scope
+from holdfast.ports.attempt_output import AnnotationAuthor, AnnotationScope
 from holdfast.ports.errors import (
     BlobMissingError,
     InvalidArgumentError,
@@ -116,7 +116,15 @@ class MemoryRuntime:
         self.noted.append((message, fields) if level == "info" else (message, fields, level))
 
     def annotate(
-        self, name: str, value: object, /, *, scope: Scope, actor: Actor | None, reason: str, key: str | None
+        self,
+        name: str,
+        value: object,
+        /,
+        *,
+        scope: AnnotationScope,
+        actor: AnnotationAuthor | None,
+        reason: str,
+        key: str | None,
     ) -> None:
         self.noted.append((name, value, scope, actor, reason, key))
 

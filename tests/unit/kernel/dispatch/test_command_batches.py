@@ -7,11 +7,11 @@ import attrs
 import pytest
 
 from holdfast.kernel.commands import (
+    AttemptReport,
     Command,
     Completed,
     Failed,
     Failure,
-    HeldAttempt,
     JobClaim,
     JobClaimOne,
     JobExecute,
@@ -42,7 +42,7 @@ from holdfast.ports.errors import (
     UnreadableRowError,
 )
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import OwedJobs, Persistence, Query, Transaction
+from holdfast.ports.persistence import PendingDeliveries, Persistence, Query, Transaction
 from holdfast.ports.records import Micros, Payload
 from tests.unit.kernel.world import (
     World,
@@ -159,7 +159,7 @@ BAD: dict[type[CommandError], Command[object]] = {
 MORE_BAD: list[tuple[type[CommandError], Command[object]]] = [
     *BAD.items(),
     (InvalidCommandError, attrs.evolve(_create(), idempotency_key="")),
-    (InvalidCommandError, JobHeartbeat(attempts=(HeldAttempt(job="x", epoch=1),))),
+    (InvalidCommandError, JobHeartbeat(attempts=(AttemptReport(job="x", epoch=1),))),
     (InvalidCommandError, RunRepair(limit=-1)),
     (InvalidCommandError, JobExecute(session="s", job="x.1", epoch=0)),
     (SessionLostError, SessionClose(session="nope")),
@@ -347,7 +347,7 @@ def test_what_a_child_gave_that_the_store_refuses_fails_the_stage_that_waits_and
             parent=str(parse(owed.input)),
             output=payload(POISON if owed.run == world.run("x/k").key else "fine"),
         )
-        for owed in world.store.read(OwedJobs())
+        for owed in world.store.read(PendingDeliveries())
     ]
     answers = world.send(*told)
 
@@ -418,7 +418,7 @@ def test_a_claim_of_a_hundred_is_one_transaction() -> None:
     world.send(*(_create() for _ in range(100)))
     session = world.open()
     _choosy(world).batches.clear()
-    claim = JobClaim(session=session, lanes=world.lanes(), limit=100)
+    claim = JobClaim(session=session, queue_claims=world.lanes(), limit=100)
 
     assert len(world.do(claim).attempts) == 100
     assert _choosy(world).batches == [0]

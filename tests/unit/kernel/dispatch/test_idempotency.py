@@ -16,19 +16,18 @@ from holdfast.kernel.commands import (
     JobClaim,
     JobClaimOne,
     JobHeartbeat,
-    JobReapSilent,
+    JobReapUnresponsive,
     JobRecord,
     JobRelease,
     JobWakeDue,
     LeaderAcquire,
     LeaseReapStale,
-    NamedValue,
-    NotReady,
+    NewAnnotation,
     OutboxFlush,
     OutboxSettle,
     OutboxSweep,
-    Recorded,
-    Refused,
+    PollNotReady,
+    RowToRecord,
     RunAnnotate,
     RunCancel,
     RunClaimPending,
@@ -51,10 +50,11 @@ from holdfast.kernel.commands import (
     SinkRemove,
     StagePollSuspended,
     StageWake,
+    StreamFailure,
 )
 from holdfast.kernel.commands.codec import reply_json
 from holdfast.kernel.dispatch.idempotency import IDEMPOTENCY_KEY_MAX
-from holdfast.kernel.rules.outbox import PARK_AFTER
+from holdfast.kernel.rules.outbox import DEAD_LETTER_AFTER
 from holdfast.kernel.rules.registry import RULES
 from holdfast.ports.errors import (
     IdempotencyConflictError,
@@ -64,7 +64,7 @@ from holdfast.ports.errors import (
     UnavailableError,
 )
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import OwedJobs
+from holdfast.ports.persistence import PendingDeliveries
 from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence
 from tests.unit.kernel.world import (
     SECOND,
@@ -106,7 +106,7 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     yield SessionOpen(host="h", lease=SECOND)
     yield SessionRenew(session=session, lease=999 * SECOND)
     yield LeaderAcquire(name="sweep", session=session, lease=SECOND)
-    yield JobClaim(session=session, lanes=world.lanes(), limit=1)
+    yield JobClaim(session=session, queue_claims=world.lanes(), limit=1)
     world.create("x")
     (job,) = world.jobs("x")
     yield JobClaimOne(session=session, job=job.key.text, epoch=0, definitions=("w@1",))
@@ -115,13 +115,13 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     yield JobRelease(job=held.key.text, epoch=held.epoch, delay=SECOND)
     world.wait(2)
     yield JobWakeDue()
-    yield JobReapSilent()
+    yield JobReapUnresponsive()
     attempt = world.claim(session)[0]
     yield settling(attempt, failed())
     attempt = world.claim(session)[0]
     yield completing(attempt)
     yield RunTransition(run_id="x")
-    yield RunAnnotate(run_id="x", annotations=(NamedValue(name="n", value="1"),))
+    yield RunAnnotate(run_id="x", annotations=(NewAnnotation(name="n", value="1"),))
     yield RunPause(run_id="x")
     yield RunResume(run_id="x")
     yield RunRepair()
@@ -140,13 +140,13 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     yield OutboxSweep(sinks=("s",), began=world.now)
     yield OutboxFlush(sink="s", lease=SECOND)
     world.wait(2)
-    for _ in range(PARK_AFTER):
+    for _ in range(DEAD_LETTER_AFTER):
         leased = world.do(OutboxFlush(sink="s", lease=SECOND))
         settle = OutboxSettle(
             sink="s",
             registration=leased.registration,
             holder=leased.holder,
-            refused=(Refused(run=leased.streams[0].run, delivered=0, number=1, error="e", final=True),),
+            refused=(StreamFailure(run=leased.streams[0].run, delivered=0, number=1, error="e", final=True),),
         )
         yield settle
         world.do(settle)
@@ -160,18 +160,18 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     session = world.open()
     world.suspend(world.claim_one(session), after=1)
     yield StageWake(key="key")
-    yield settling(world.claim_one(session), NotReady(check_after=SECOND))
+    yield settling(world.claim_one(session), PollNotReady(check_after=SECOND))
     world.wait(1)
     yield StagePollSuspended()
     world.complete(world.claim_one(session))
     world.start_child(world.claim_one(session), "e/c", workflow="w")
     yield RunCancel(run_id="e/c")
-    (owed,) = world.store.read(OwedJobs())
+    (owed,) = world.store.read(PendingDeliveries())
     yield RunDeliver(job=owed.key.text, parent=str(parse(owed.input)))
     yield RunRemove(run_id="e/c")
     world.create("f", workflow="f")
     driven = world.claim_one(session)
-    timer = Recorded(type="timer.fired", call="1")
+    timer = RowToRecord(type="timer.fired", call="1")
     yield JobRecord(job=driven.job, epoch=driven.epoch, seen=1, rows=(timer,))
     yield settling(driven, FunctionWaiting(seen=2, wake_at=world.now))
     yield RunSignal(run_id="f", signal=ChannelMessage(channel="c", payload=payload(1)))

@@ -197,7 +197,7 @@ def test_what_is_claimed_is_what_can_be_read() -> None:
         world.create(name)
     world.put(UpdateJob(attrs.evolve(world.jobs("y")[0], input="{")))
 
-    claimed = world.kernel.dispatch(JobClaim(session=world.open(), lanes=world.lanes(), limit=10))
+    claimed = world.kernel.dispatch(JobClaim(session=world.open(), queue_claims=world.lanes(), limit=10))
     world.kernel.block_unreadable(world.run("y").key, None)
 
     assert len(claimed.attempts) == 2

@@ -12,10 +12,10 @@ from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.kernel.functions.protocol import (
     Ended,
-    Failed,
+    FunctionFailed,
+    FunctionReturned,
     HistoryEvent,
     Request,
-    Returned,
     Row,
     StepCompleted,
     StepFailed,
@@ -45,12 +45,12 @@ class Played:
     @property
     def value(self) -> object:
         """The JSON text that was returned. Raises AssertionError if it failed."""
-        assert isinstance(self.ended, Returned), self.ended
+        assert isinstance(self.ended, FunctionReturned), self.ended
         return self.ended.output
 
     @property
     def error(self) -> BaseException:
-        assert isinstance(self.ended, Failed), self.ended
+        assert isinstance(self.ended, FunctionFailed), self.ended
         return self.ended.error
 
 
@@ -136,7 +136,7 @@ def _note(played: Played, machine: FunctionMachine, turn: Turn) -> None:
 
 def same_end(one: Ended | None, other: Ended | None) -> bool:
     """Return whether two ends are equal; errors are compared by their text."""
-    if isinstance(one, Failed) and isinstance(other, Failed):
+    if isinstance(one, FunctionFailed) and isinstance(other, FunctionFailed):
         return repr(one.error) == repr(other.error)
     return one == other
 

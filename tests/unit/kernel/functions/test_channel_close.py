@@ -12,8 +12,8 @@ from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.kernel.functions.protocol import (
     ChannelClosed,
     CloseRequest,
+    FunctionReturned,
     HistoryEvent,
-    Returned,
     Row,
     SignalReceived,
 )
@@ -38,7 +38,7 @@ def gave(machine: FunctionMachine) -> str:
     ended = machine.feed(
         Row(number=99, at=BEGAN_AT + 99, event=SignalReceived(channel="more", text='"end"'))
     ).ended
-    assert isinstance(ended, Returned)
+    assert isinstance(ended, FunctionReturned)
     return ended.output
 
 
@@ -79,7 +79,7 @@ def test_what_is_there_already_is_the_answer_without_a_row() -> None:
 def test_a_message_for_another_channel_says_nothing() -> None:
     machine = told(closes(), [word("other", "more"), closed()])
     assert isinstance(
-        machine.feed(Row(number=9, at=BEGAN_AT + 9, event=word("x", "more"))).ended, Returned | None
+        machine.feed(Row(number=9, at=BEGAN_AT + 9, event=word("x", "more"))).ended, FunctionReturned | None
     )
     assert machine.received == [2]
 

@@ -18,9 +18,9 @@ from holdfast.kernel.functions.protocol import (
     Cancelling,
     ChildEnded,
     ChildStarted,
-    Failed,
+    FunctionFailed,
+    FunctionReturned,
     HistoryEvent,
-    Returned,
     Row,
     StepCompleted,
     StepFailed,
@@ -35,8 +35,8 @@ from holdfast.ports.errors import (
     InvalidValueError,
     NondeterminismError,
     NotDurableError,
-    RestlessError,
     StepFailedError,
+    WorkflowStalledError,
 )
 from tests.unit.kernel.functions.corpus import sequence
 from tests.unit.kernel.functions.player import BEGAN_AT, new_machine, play
@@ -73,7 +73,7 @@ def test_the_clock_of_a_function_never_goes_back(seconds: tuple[int, ...]) -> No
         told = StepCompleted(call=str(number), step="give", output="1")
         turn = machine.feed(row(told, number, second))
     assert turn is not None
-    assert isinstance(turn.ended, Returned), turn.ended
+    assert isinstance(turn.ended, FunctionReturned), turn.ended
     times = json.loads(turn.ended.output)
     shown = [0, *accumulate(seconds, max, initial=0)][1:]
     assert times == [BEGAN_AT / 1_000_000 + one for one in shown]
@@ -86,7 +86,7 @@ def test_what_a_step_gives_comes_back_as_it_was_stored() -> None:
     assert (asked.call, asked.step, asked.arguments) == ("1", "double", '{"number":0}')
     assert asked.site.startswith("corpus.py:")
     ended = machine.feed(row(StepCompleted(call="1", step="double", output="41"))).ended
-    assert str(ended) == "Returned(output='[41]')"
+    assert str(ended) == "FunctionReturned(output='[41]')"
 
 
 def test_a_row_about_another_step_is_refused_with_both_sides() -> None:
@@ -151,7 +151,7 @@ def test_an_error_whose_class_nobody_knows_says_what_it_was() -> None:
     machine.begin()
     raised = Raised(type="shop.gone.NoSuchError", message="it is gone")
     ended = machine.feed(row(StepFailed(call="1", step="double", error=raised))).ended
-    assert isinstance(ended, Failed)
+    assert isinstance(ended, FunctionFailed)
     assert isinstance(ended.error, StepFailedError)
     assert str(ended.error) == "shop.gone.NoSuchError: it is gone"
 
@@ -160,7 +160,7 @@ def test_a_cancelled_run_raises_where_it_waits() -> None:
     machine = new_machine(sequence(1))
     machine.begin()
     turn = machine.feed(row(Cancelling(reason="enough")))
-    assert isinstance(turn.ended, Failed)
+    assert isinstance(turn.ended, FunctionFailed)
     assert isinstance(turn.ended.error, asyncio.CancelledError)
     assert turn.dropped == ("1",)
 
@@ -176,7 +176,7 @@ def test_the_clock_stands_at_what_was_told_last() -> None:
     machine = new_machine(time())
     machine.begin()
     ended = machine.feed(row(StepCompleted(call="1", step="give", output="1"), seconds=7.5)).ended
-    assert str(ended) == "Returned(output='[0.0,7.5]')"
+    assert str(ended) == "FunctionReturned(output='[0.0,7.5]')"
 
 
 # What is refused ------------------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def test_a_loop_that_never_rests_blocks_and_says_so() -> None:
         while True:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
-    with pytest.raises(RestlessError, match="100,000"):
+    with pytest.raises(WorkflowStalledError, match="100,000"):
         new_machine(busy()).begin()
 
 
@@ -365,7 +365,7 @@ def test_the_end_of_a_run_that_nobody_waits_for_any_more_changes_nothing() -> No
     (asked,) = machine.feed(row(ChildStarted(call="1", workflow="errand", run="x/1"))).requests
     assert isinstance(asked, StepRequest)
     given = machine.feed(row(StepCompleted(call=asked.call, step="give", output="1"), number=2))
-    assert str(given.ended) == "Returned(output='1')"
+    assert str(given.ended) == "FunctionReturned(output='1')"
     assert machine.feed(row(ChildEnded(run="x/1", output="1"), number=3)).requests == ()
 
 

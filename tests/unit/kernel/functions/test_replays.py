@@ -10,7 +10,7 @@ from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.functions import patched, workflow
 from holdfast.kernel.authoring.publications import publish
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.functions.machine import Known
+from holdfast.kernel.functions.machine import ParsedRow
 from holdfast.kernel.functions.protocol import Cancelling, HistoryEvent, Row, StepCompleted, StepRequest, Turn
 from holdfast.ports.records import STEP_COMPLETED, HistoryRow, Payload
 from tests.unit.kernel.functions.corpus import CORPUS, WHEN_CANCELLED, WHEN_SENT, greet
@@ -128,7 +128,7 @@ def is_told_alike(call: Call[Any], played: Played, past: int) -> tuple[int, int]
     return together, stopped
 
 
-def known_row(row: Row) -> Known:
+def known_row(row: Row) -> ParsedRow:
     """Return a row in the form in which stores have it; complete only for results of steps."""
     told = row.event
     if not isinstance(told, StepCompleted):
@@ -143,7 +143,7 @@ def test_what_is_no_result_that_is_waited_for_is_not_told_with_others() -> None:
     row, facts = next(map(known_row, play(call).rows))
     elsewhere = attrs.evolve(row, payload=Payload(blob="default/r/keywords/1/0"))
     other_step, other_call = {**facts, "step": "other"}, {**facts, "call": "9"}
-    others: list[Known] = [(elsewhere, facts), (row, other_step), (row, other_call), (row, {})]
+    others: list[ParsedRow] = [(elsewhere, facts), (row, other_step), (row, other_call), (row, {})]
     for known in others:
         machine = new_machine(call)
         machine.begin(more=True)

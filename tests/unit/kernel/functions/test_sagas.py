@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.kernel.functions.sagas import Due, Saga
+from holdfast.kernel.functions.sagas import Compensation, Compensations
 from holdfast.ports.errors import GiveUp, HoldfastError, StepFailedError, StepLostError, StepResultError
 
 
@@ -27,7 +27,7 @@ async def _undo(_: str | None) -> None: ...
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
 )
 def test_a_step_whose_outcome_is_unknown_stays_due(error: Exception, *, is_due: bool) -> None:
-    saga = Saga()
-    due = saga.expect(Due("step 'charge'", _undo))
+    saga = Compensations()
+    due = saga.expect(Compensation("step 'charge'", _undo))
     saga.failed(due, error)
     assert saga.whats == (("step 'charge'",) if is_due else ())

@@ -10,7 +10,7 @@ from typing_extensions import override
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.functions.protocol import Returned, Row, TimerFired, TimerRequest
+from holdfast.kernel.functions.protocol import FunctionReturned, Row, TimerFired, TimerRequest
 from holdfast.kernel.history.exceptions import error_from, raised_from
 from holdfast.ports.errors import CompensationError, StepFailedError
 from tests.unit.kernel.functions.player import BEGAN_AT, new_machine, play
@@ -104,11 +104,11 @@ async def told_of_an_iteration() -> str:
 
 
 def test_an_error_of_a_group_is_caught_by_its_class() -> None:
-    assert play(told_of_a_group()).ended == Returned("\"(ValueError('a'),)\"")
+    assert play(told_of_a_group()).ended == FunctionReturned("\"(ValueError('a'),)\"")
 
 
 def test_what_can_not_be_raised_is_told_by_its_name_and_is_the_cause() -> None:
-    assert play(told_of_an_iteration()).ended == Returned(
+    assert play(told_of_an_iteration()).ended == FunctionReturned(
         '"StopIteration (known, but no future takes it, so it is the __cause__ of this);'
         ' StopIteration, StopIteration()"'
     )

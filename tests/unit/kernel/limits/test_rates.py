@@ -59,7 +59,7 @@ def names(world: World, attempts: tuple[Attempt, ...]) -> list[str]:
 
 
 def claimed(world: World, session: str) -> JobsClaimed:
-    return world.do(JobClaim(session=session, lanes=world.lanes(limit=100), limit=100))
+    return world.do(JobClaim(session=session, queue_claims=world.lanes(limit=100), limit=100))
 
 
 def woken(world: World) -> int:

@@ -41,7 +41,7 @@ def test_the_policy_of_an_override_is_followed(world: World) -> None:
     create(world, GPU)
     session = world.open()
     lanes = world.lanes(queue="gpu")
-    (attempt,) = world.do(JobClaim(session=session, lanes=lanes, limit=1)).attempts
+    (attempt,) = world.do(JobClaim(session=session, queue_claims=lanes, limit=1)).attempts
 
     assert world.settle(attempt, failed()).retry_at == world.now + 5 * SECOND
 
@@ -175,7 +175,7 @@ def test_runs_with_plans_of_their_own_do_not_fill_the_memory(world: World) -> No
     kernel = world.kernel
     overrides = [StageOverride(stage="a", config=str(number)) for number in range(700)]
     kernel.dispatch_many([RunCreate(workflow="w", input=payload(0), overrides=(one,)) for one in overrides])
-    claim = JobClaim(session=world.open(), lanes=world.lanes(), limit=1_000)
+    claim = JobClaim(session=world.open(), queue_claims=world.lanes(), limit=1_000)
     kernel.dispatch_many([completing(attempt, [1]) for attempt in kernel.dispatch(claim).attempts])
 
     assert len(world.tables().plans) == 700

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from holdfast.kernel.runs.builder import RunDraft
-from holdfast.kernel.runs.transitions import RUN_TRANSITIONS, checked
+from holdfast.kernel.runs.transitions import RUN_TRANSITIONS, check_transition
 from holdfast.ports.records import ACTIVE, TERMINAL, Run, RunStatus
 from tests.unit.kernel.world import World, pipeline, stage
 
@@ -27,13 +27,13 @@ ILLEGAL = [(a, b) for a, b in PAIRS if a != b and b not in LEGAL[a].split()]
 
 @pytest.mark.parametrize(("before", "after"), [pair for pair in PAIRS if pair not in ILLEGAL])
 def test_a_legal_step_is_taken(before: RunStatus, after: RunStatus) -> None:
-    assert checked(before, after) is after
+    assert check_transition(before, after) is after
 
 
 @pytest.mark.parametrize(("before", "after"), ILLEGAL)
 def test_an_illegal_step_is_a_bug(before: RunStatus, after: RunStatus) -> None:
     with pytest.raises(AssertionError, match=f"from {before} to {after}"):
-        checked(before, after)
+        check_transition(before, after)
 
 
 def test_the_table_knows_every_status() -> None:

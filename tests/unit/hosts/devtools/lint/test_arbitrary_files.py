@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.hosts.devtools.lint.files import find_files
-from holdfast.hosts.devtools.lint.function_rules import Bodies
+from holdfast.hosts.devtools.lint.function_rules import FunctionChecker
 from holdfast.hosts.devtools.lint.linter import lint
 from holdfast.hosts.devtools.lint.name_resolution import Origins
 from holdfast.hosts.devtools.lint.program import Program
@@ -87,7 +87,7 @@ def test_the_functions_of_python_itself_can_all_be_looked_at(
 ) -> None:
     """As if they were workflows: the largest collection of Python code at hand."""
     program = Program(find_files([str(STDLIB / name) for name in names]))
-    bodies = Bodies(Origins(program))
+    bodies = FunctionChecker(Origins(program))
     looked = 0
     for file in list(program.files)[::each]:
         module = program.module(file.path)

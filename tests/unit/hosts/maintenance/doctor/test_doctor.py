@@ -11,7 +11,7 @@ from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.adapters.memory.transport import MemoryTransport
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.maintenance.doctor.doctor import examine
-from holdfast.hosts.maintenance.doctor.scan import Examiner
+from holdfast.hosts.maintenance.doctor.scan import StoreReader
 from holdfast.hosts.wiring.stores import Stores
 from holdfast.kernel.commands import (
     ChildRunStarted,
@@ -25,10 +25,10 @@ from holdfast.kernel.commands import (
 )
 from holdfast.ports.changes import DeleteJobs, UpdateRun
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import OwedJobs, Persistence, Query, SlotPlace, Transaction
+from holdfast.ports.persistence import PendingDeliveries, Persistence, Query, SlotPlace, Transaction
 from holdfast.ports.queries.audit import (
     HistoriesOf,
-    RowsOfNothing,
+    OrphanedRows,
     SlotsOver,
     SlotsOverLimit,
     WholeRun,
@@ -98,7 +98,7 @@ def _busy() -> tuple[World, Callable[[], None]]:
         world.clock.advance(timedelta(seconds=1))
         do = world.kernel.dispatch
         do(JobWakeDue())
-        for attempt in do(JobClaim(session=session, lanes=world.lanes(), limit=2)).attempts:
+        for attempt in do(JobClaim(session=session, queue_claims=world.lanes(), limit=2)).attempts:
             if counts["step"] % 3 == 0 and attempt.attempt < attempt.max_attempts:
                 outcome: Outcome = failed()
             elif attempt.kind is JobKind.EXPAND_MAP:
@@ -110,7 +110,7 @@ def _busy() -> tuple[World, Callable[[], None]]:
             else:
                 outcome = Completed(output=payload(1))
             do(settling(attempt, outcome))
-        for job in world.store.read(OwedJobs()):
+        for job in world.store.read(PendingDeliveries()):
             parent = parse(job.input)
             do(RunDeliver(job=job.key.text, parent=parent, output=payload(1)))
         if counts["step"] % 4 == 0:
@@ -125,7 +125,7 @@ def test_a_run_that_goes_on_while_it_is_read_is_judged_as_it_was() -> None:
     world, step = _busy()
     seen = 0
     for _ in range(40):
-        examiner = Examiner(_Moving(world.store, step))
+        examiner = StoreReader(_Moving(world.store, step))
         for page in examiner.pages():
             for part in examiner.parts(page.runs):
                 local = [one for one in part.violations(late_before=None) if "nobody tells" not in one.what]
@@ -155,7 +155,7 @@ def test_what_is_seen_once_is_not_told() -> None:
     place = SlotPlace("default", "k")
     first = {
         WholeRuns: (WholeRun(world.run(), ()),),
-        RowsOfNothing: (("gone", "jobs"),),
+        OrphanedRows: (("gone", "jobs"),),
         SlotsOverLimit: (SlotsOver(place, 2, 1),),
     }
     store = _Moving(world.store, first=dict(first))

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Engine, NotYet, Pipeline, Retry, ServerlessHost, Suspended, stage, suspend
+from holdfast import Engine, NotReady, Pipeline, Retry, ServerlessHost, Suspended, stage, suspend
 from holdfast.hosts.serverless.aws.cron_handler import CronHandler
 from holdfast.hosts.serverless.aws.dead_letter_handler import DEAD_LETTER, DeadLetterHandler
 from holdfast.hosts.serverless.aws.timeouts import check_limit
@@ -35,7 +35,7 @@ def hand_on(ctx: StageContext, x: int) -> Suspended[int, int]:
 
 
 @hand_on.check(timeout=700)
-def handed_on(ctx: StageContext, x: int) -> int | NotYet:
+def handed_on(ctx: StageContext, x: int) -> int | NotReady:
     return x
 
 
