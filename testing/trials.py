@@ -137,7 +137,7 @@ class Trial:
 
 
 class _Tracer:
-    """Traces bodies and stored history rows. Unlike a Watch it checks nothing, which would take too long."""
+    """Traces bodies and stored history rows. Without the checks of `SimulationObserver`, which take too long."""
 
     def __init__(self, trace: Trace, now: Callable[[], Micros]) -> None:
         self._trace = trace
@@ -157,18 +157,18 @@ class _Tracer:
                 run = tables.runs[row.run].id
                 self._trace.add(self._now(), commit.process, f"STORED {row.type}{where} of run {run}")
 
-    def answered(
+    def observe_dispatch(
         self, process: str, commands: Sequence[object], answers: Sequence[object], changed: int
     ) -> None:
         """Trace results that were refused because the lease was lost."""
         if any(getattr(answer, "status", None) == "fenced" for answer in answers):
             self._trace.add(self._now(), process, "TOO LATE: somebody else has the job by now")
 
-    def body(self, process: str, job: str, epoch: int, what: str) -> None:
+    def observe_body_start(self, process: str, job: str, epoch: int, what: str) -> None:
         """Trace the start of a body."""
         self._trace.add(self._now(), process, f"BODY {what}")
 
-    def step(self, process: str, begun: StartedAttempt) -> None:
+    def observe_step_start(self, process: str, begun: StartedAttempt) -> None:
         """Trace the start of an attempt of a step."""
         self._trace.add(self._now(), process, f"STEP {begun.run_id} {begun.step}, try {begun.attempt}")
 

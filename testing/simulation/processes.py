@@ -55,7 +55,7 @@ _AGAIN: Final = 0.3
 
 
 class ObservingInterceptor:
-    """An interceptor that reports every dispatch and every start of a body or step to the `Watch`."""
+    """An interceptor that reports every dispatch and every start of a body or step to the `SimulationObserver`."""
 
     def __init__(self, life: FaultyProcess, watch: SimulationObserver) -> None:
         self._life = life

@@ -47,7 +47,7 @@ def words_of(command: str) -> list[str]:
 def leaf(words: list[str]) -> tuple[click.Command, click.Context, list[str]]:
     """Return the command that the first words name, and the others. UsageError if there is none."""
     command: click.Command = command_line
-    context = click.Context(command, info_name="holdfast")
+    context = click.Context(command, info_name="holdfast", help_option_names=["-h", "--help"])
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         name, *words = words
         below = command.get_command(context, name)

@@ -40,11 +40,11 @@ BACKLOG = f"""
 
 def parameters(limit: int) -> dict[str, object]:
     lanes = [(0, QUEUE, DEFINITION, limit), (0, QUEUE, "other@1", limit), (1, "idle", DEFINITION, limit)]
-    encoded = encode_rows(("lane", "queue", "definition", "most"), lanes)
+    encoded = encode_rows(("claim", "queue", "definition", "most"), lanes)
     return {
         "session": "s",
         "namespace": NAMESPACE,
-        "lanes": encoded,
+        "queue_claims": encoded,
         "most": limit,
         "limit": limit,
         "pass_over": "lost",
