@@ -101,8 +101,8 @@ def keep_idle(body: Body, drive: FunctionReplay) -> None:
 
 def _resumed(body: Body, text: Texts, known: Callable[[FunctionReplay], object]) -> FunctionReplay | None:
     """Return the function from memory, with the new rows fed; None if it must be replayed."""
-    drive = body.parts.cache.take(body.attempt, _code(body))
-    if not isinstance(drive, FunctionReplay):
+    drive = cast("FunctionReplay | None", body.parts.cache.take(body.attempt, _code(body)))
+    if drive is None:
         return None
     drive.set_log_target(body.runtime)
     known(drive)
