@@ -5,7 +5,7 @@ from datetime import UTC, tzinfo
 from typing import Final
 
 from holdfast.ports.clock import instant
-from holdfast.ports.records import Micros
+from holdfast.ports.records.values import Micros
 
 ERROR_MAX: Final = 500
 """The maximum number of characters of an error in a log line."""

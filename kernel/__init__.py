@@ -29,7 +29,7 @@ the API that users write workflows with, is here because a plan and a replay nee
 Reading order
 =============
 
-1. The vocabulary: `ports/records.py` (the rows), `ports/changes.py` (what a decision may write), `ports/persistence.py`
+1. The vocabulary: `ports/records` (the rows), `ports/changes.py` (what a decision may write), `ports/persistence.py`
    (the store), `kernel/state.py` (`Reads`, `State`, `Decision`).
 2. A command from its arrival to its commit: `commands/command.py`, `commands/jobs.py`, `rules/registry.py`,
    `dispatch/kernel.py`, `dispatch/loader.py`, `dispatch/idempotency.py`.

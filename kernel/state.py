@@ -17,7 +17,7 @@ from holdfast.ports.changes import AppendHistory, Change
 from holdfast.ports.errors import InvalidCommandError, UnknownPlanError, UnreadableRowError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import CompletedRow, QueueClaim, SlotPlace
-from holdfast.ports.records import (
+from holdfast.ports.records.history import (
     CANCELLATION_OUTCOMES,
     SIGNAL_RECEIVED,
     STAGE_OUTCOMES,
@@ -26,19 +26,12 @@ from holdfast.ports.records import (
     STEP_ENDS,
     STEP_QUEUED,
     HistoryRow,
-    JobKey,
-    JobKind,
-    Micros,
-    PassOver,
-    RateName,
-    Run,
-    RunName,
-    SinkName,
-    SlotName,
-    Stream,
-    StreamHead,
-    StreamKey,
 )
+from holdfast.ports.records.job import JobKey, JobKind, PassOver
+from holdfast.ports.records.limits import RateName, SlotName
+from holdfast.ports.records.outbox import SinkName, Stream, StreamHead, StreamKey
+from holdfast.ports.records.run import Run, RunName
+from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
 from holdfast.ports.transport import Hint
 from holdfast.ports.unreadable import shown

@@ -12,7 +12,7 @@ import attrs
 
 from holdfast.ports.json import parse
 from holdfast.ports.pagination import ListPlace
-from holdfast.ports.records import Micros, Payload
+from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.validation import TEXT, check
 
 COST_DIGITS: Final = 12

@@ -6,28 +6,13 @@ from typing import ClassVar, TypeAlias
 import attrs
 
 from holdfast.ports.attempt_output import AiCall, Annotation, Artifact
-from holdfast.ports.records import (
-    HistoryRow,
-    IdempotencyReply,
-    Job,
-    JobKey,
-    JobKind,
-    LeaderLease,
-    MapItems,
-    Micros,
-    OutputRow,
-    PlanRow,
-    RateName,
-    RateWindow,
-    Run,
-    Session,
-    Sink,
-    SlotName,
-    Stream,
-    StreamHead,
-    StreamKey,
-    cancelling,
-)
+from holdfast.ports.records.history import HistoryRow, OutputRow
+from holdfast.ports.records.job import Job, JobKey, JobKind, cancelling
+from holdfast.ports.records.limits import RateName, RateWindow, SlotName
+from holdfast.ports.records.outbox import Sink, Stream, StreamHead, StreamKey
+from holdfast.ports.records.run import Run
+from holdfast.ports.records.session import LeaderLease, Session
+from holdfast.ports.records.values import IdempotencyReply, MapItems, Micros, PlanRow
 from holdfast.ports.structs import frozen
 
 

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
-from holdfast.ports.records import Micros
+from holdfast.ports.records.values import Micros
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)

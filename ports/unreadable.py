@@ -15,19 +15,13 @@ from holdfast.ports.blobs import is_blob_key
 from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
-from holdfast.ports.records import (
-    HistoryRow,
-    Job,
-    JobKind,
-    MapItems,
-    RateWindow,
-    Run,
-    Session,
-    SessionState,
-    Sink,
-    Stream,
-    StreamState,
-)
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import Job, JobKind
+from holdfast.ports.records.limits import RateWindow
+from holdfast.ports.records.outbox import Sink, Stream, StreamState
+from holdfast.ports.records.run import Run
+from holdfast.ports.records.session import Session, SessionState
+from holdfast.ports.records.values import MapItems
 from holdfast.ports.references import Reference, kept_rows_from, reference_from, references_from
 from holdfast.ports.texts import escape_line
 

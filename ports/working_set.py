@@ -39,32 +39,13 @@ from holdfast.ports.changes import (
     UpdateStream,
 )
 from holdfast.ports.errors import ConflictError
-from holdfast.ports.records import (
-    HistoryRow,
-    IdempotencyReply,
-    Job,
-    JobKey,
-    JobKind,
-    LeaderLease,
-    MapItems,
-    OutputRow,
-    PlanRow,
-    RateName,
-    RateWindow,
-    Run,
-    RunName,
-    Session,
-    Sink,
-    SinkName,
-    SlotName,
-    Stream,
-    StreamHead,
-    StreamKey,
-    StreamState,
-    blocked_run,
-    cancelling,
-    held_job,
-)
+from holdfast.ports.records.history import HistoryRow, OutputRow
+from holdfast.ports.records.job import Job, JobKey, JobKind, cancelling, held_job
+from holdfast.ports.records.limits import RateName, RateWindow, SlotName
+from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead, StreamKey, StreamState
+from holdfast.ports.records.run import Run, RunName, blocked_run
+from holdfast.ports.records.session import LeaderLease, Session
+from holdfast.ports.records.values import IdempotencyReply, MapItems, PlanRow
 
 _UNIQUE: Final = frozenset(
     {

@@ -3,7 +3,10 @@
 from collections.abc import Iterator
 from typing import Final
 
-from holdfast.ports.records import ACTIVE, JobState, Micros, RunStatus, SessionState
+from holdfast.ports.records.job import JobState
+from holdfast.ports.records.run import ACTIVE, RunStatus
+from holdfast.ports.records.session import SessionState
+from holdfast.ports.records.values import Micros
 from holdfast.ports.working_set import Tables
 
 NOW: Final[Micros] = 0

@@ -15,7 +15,7 @@ from holdfast.ports.blobs import BlobStore
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.events import Event, EventSink
 from holdfast.ports.persistence import Persistence, Query, Transaction
-from holdfast.ports.records import Micros
+from holdfast.ports.records.values import Micros
 
 R = TypeVar("R")
 

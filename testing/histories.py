@@ -12,8 +12,8 @@ from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.hosts.inspection.run_info import error_text
 from holdfast.hosts.wiring.services import Core
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import HistoryOf
-from holdfast.ports.records import CLOCK_READ, HistoryRow
+from holdfast.ports.queries.history import HistoryOf
+from holdfast.ports.records.history import CLOCK_READ, HistoryRow
 from holdfast.ports.validation import TEXT, an, check
 
 FORMAT: Final = 1

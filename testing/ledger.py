@@ -23,8 +23,9 @@ from holdfast.kernel.functions.machine import FunctionMachine, ParsedRow
 from holdfast.kernel.functions.protocol import FunctionFailed, Request, Row, StepCompleted, Turn
 from holdfast.ports.errors import WorkflowStalledError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import FindRun, RunsByKey
-from holdfast.ports.records import CLOCK_READ, FUNCTION_BEGAN, STEP_GIVEN, HistoryRow, Run
+from holdfast.ports.queries.runs import FindRun, RunsByKey
+from holdfast.ports.records.history import CLOCK_READ, FUNCTION_BEGAN, STEP_GIVEN, HistoryRow
+from holdfast.ports.records.run import Run
 
 Code: TypeAlias = Workflow[..., object]
 FunctionRun: TypeAlias = tuple[Code, str]

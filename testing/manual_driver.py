@@ -19,7 +19,7 @@ from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE
 from holdfast.ports.clock import micros
 from holdfast.ports.events import EventSink
 from holdfast.ports.persistence import QueueClaim
-from holdfast.ports.records import Micros
+from holdfast.ports.records.values import Micros
 from holdfast.testing.body_runner import BodyGenerator
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.due_times import due_instants

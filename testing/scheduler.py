@@ -6,7 +6,7 @@ from threading import Lock
 import attrs
 
 from holdfast.ports.clock import Clock, micros
-from holdfast.ports.records import Micros
+from holdfast.ports.records.values import Micros
 
 
 @attrs.frozen(kw_only=True)

@@ -9,16 +9,13 @@ from typing import Final
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.kernel.invariants import Snapshot, as_snapshot
 from holdfast.ports.pagination import ListPlace
-from holdfast.ports.persistence import (
-    HistoryOf,
-    JobsOfRun,
-    ListRuns,
-    Persistence,
-    PlansByFingerprint,
-    RunFilter,
-    RunsByKey,
-)
-from holdfast.ports.records import HistoryRow, Job, Run
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.queries.history import HistoryOf
+from holdfast.ports.queries.runs import JobsOfRun, ListRuns, RunFilter, RunsByKey
+from holdfast.ports.queries.values import PlansByFingerprint
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import Job
+from holdfast.ports.records.run import Run
 from holdfast.ports.working_set import Tables
 
 _PAGE: Final = 500

@@ -17,7 +17,7 @@ from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.values import decode
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import InvalidArgumentError
-from holdfast.ports.records import JobKind
+from holdfast.ports.records.job import JobKind
 from holdfast.ports.validation import an, check
 from holdfast.testing.scripts import Script
 from holdfast.testing.step_stubs import AnyStep, StepStub, StepStubs

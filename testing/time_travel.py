@@ -14,8 +14,8 @@ from holdfast.hosts.wiring.services import Core
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.durations import NO_TIME, Duration, wanted_length
 from holdfast.ports.errors import InvalidArgumentError
-from holdfast.ports.persistence import RunsByKey
-from holdfast.ports.records import TERMINAL, Run
+from holdfast.ports.queries.runs import RunsByKey
+from holdfast.ports.records.run import TERMINAL, Run
 from holdfast.ports.validation import Wanted, check, duration
 from holdfast.testing.body_runner import BodyGenerator, InlineBodyRunner
 from holdfast.testing.clock import ManualClock

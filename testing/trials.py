@@ -28,7 +28,10 @@ from holdfast.ports.changes import AppendHistory
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.json import parse
-from holdfast.ports.records import ACTIVE, HistoryRow, JobState, Micros, Run, RunName
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import JobState
+from holdfast.ports.records.run import ACTIVE, Run, RunName
+from holdfast.ports.records.values import Micros
 from holdfast.ports.working_set import Tables
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.clock import ManualClock

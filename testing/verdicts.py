@@ -8,7 +8,8 @@ from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.hosts.inspection.run_info import error_text
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import parse
-from holdfast.ports.records import STAGE_FAILED, TERMINAL, HistoryRow, Run, RunStatus
+from holdfast.ports.records.history import STAGE_FAILED, HistoryRow
+from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 from holdfast.ports.references import reference_from
 from holdfast.testing.trials import Trial
 

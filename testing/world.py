@@ -26,7 +26,8 @@ from holdfast.ports.blobs import BlobStore
 from holdfast.ports.clock import instant
 from holdfast.ports.durations import Duration
 from holdfast.ports.events import USER_EVENTS, EventSink
-from holdfast.ports.records import JobKind, JobState, RunStatus, step_of
+from holdfast.ports.records.job import JobKind, JobState, step_of
+from holdfast.ports.records.run import RunStatus
 from holdfast.ports.validation import AWARE, SINK, TEXT, an, by_name, check, duration, several, with_methods
 from holdfast.testing.async_world import AsyncWorld
 from holdfast.testing.blobs import MemoryBlobStore

@@ -22,7 +22,8 @@ from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.hosts.wiring.stores import Stores, open_stores
 from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.ports.clock import Clock
-from holdfast.ports.persistence import Persistence, Query, StoreTime, Transaction
+from holdfast.ports.persistence import Persistence, Query, Transaction
+from holdfast.ports.queries.store import StoreTime
 from holdfast.ports.scheduler import Scheduler
 from tests.aws import FakeAws
 from tests.event_source_mapping import EventSource, Killed, PumpFaults

@@ -9,8 +9,8 @@ import attrs
 from holdfast.hosts.client.engine import Engine
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.json import canonical
-from holdfast.ports.persistence import FindRun, JobsOfRun
-from holdfast.ports.records import RunName
+from holdfast.ports.queries.runs import FindRun, JobsOfRun
+from holdfast.ports.records.run import RunName
 
 QUEUE_ARN: Final = "arn:aws:sqs:eu-central-1:123456789012:jobs"
 _numbers: Final = count(1)

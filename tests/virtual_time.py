@@ -19,8 +19,9 @@ from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.functions.protocol import HistoryEvent, SignalReceived
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.errors import HoldfastError
-from holdfast.ports.persistence import JobsOfRun, ListRuns, RunFilter
-from holdfast.ports.records import TERMINAL, Job, JobState
+from holdfast.ports.queries.runs import JobsOfRun, ListRuns, RunFilter
+from holdfast.ports.records.job import Job, JobState
+from holdfast.ports.records.run import TERMINAL
 from holdfast.testing.clock import DEFAULT_START
 
 _BUSY_SECONDS: Final = 60.0

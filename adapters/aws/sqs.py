@@ -14,7 +14,7 @@ from holdfast.adapters.aws.client import config, new_client, reported
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.process_forks import renew_in_forks
-from holdfast.ports.records import job_key
+from holdfast.ports.records.job import job_key
 from holdfast.ports.transport import Delivery, Hint, JobHint
 from holdfast.ports.validation import TEXT, check, integer
 

@@ -15,7 +15,8 @@ from holdfast.ports.changes import (
     UpdateJob,
 )
 from holdfast.ports.persistence import QueueClaim
-from holdfast.ports.records import Job, JobKey, JobKind, JobState, Micros, PassOver, cancelling, held_job
+from holdfast.ports.records.job import Job, JobKey, JobKind, JobState, PassOver, cancelling, held_job
+from holdfast.ports.records.values import Micros
 from holdfast.ports.working_set import Tables, checks_of
 
 _Place = tuple[int, str, int]

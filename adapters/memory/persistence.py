@@ -21,33 +21,13 @@ from holdfast.ports.persistence import (
     Waiting,
 )
 from holdfast.ports.process_forks import renew_in_forks
-from holdfast.ports.records import (
-    ACTIVE,
-    STAGE_COMPLETED,
-    HistoryRow,
-    IdempotencyReply,
-    Job,
-    JobKey,
-    JobKind,
-    JobState,
-    LeaderLease,
-    Micros,
-    PassOver,
-    PlanRow,
-    RateName,
-    RateWindow,
-    Run,
-    RunName,
-    RunStatus,
-    Session,
-    SessionState,
-    Sink,
-    SinkName,
-    SlotName,
-    Stream,
-    StreamHead,
-    StreamKey,
-)
+from holdfast.ports.records.history import STAGE_COMPLETED, HistoryRow
+from holdfast.ports.records.job import Job, JobKey, JobKind, JobState, PassOver
+from holdfast.ports.records.limits import RateName, RateWindow, SlotName
+from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead, StreamKey
+from holdfast.ports.records.run import ACTIVE, Run, RunName, RunStatus
+from holdfast.ports.records.session import LeaderLease, Session, SessionState
+from holdfast.ports.records.values import IdempotencyReply, Micros, PlanRow
 from holdfast.ports.unreadable import RunOutline
 from holdfast.ports.working_set import Tables
 

@@ -21,7 +21,7 @@ from holdfast.adapters.nats.sink import SUBJECT
 from holdfast.ports.durations import Duration
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.records import job_key
+from holdfast.ports.records.job import job_key
 from holdfast.ports.transport import Delivery, Hint, JobHint
 from holdfast.ports.validation import TEXT, Wanted, check, duration, integer
 

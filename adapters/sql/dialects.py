@@ -61,7 +61,7 @@ import attrs
 from sqlalchemy import BigInteger, Table
 
 from holdfast.adapters.sql.rows import Row
-from holdfast.ports.records import SUSPECT_AFTER
+from holdfast.ports.records.job import SUSPECT_AFTER
 
 _PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_]+)")
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))

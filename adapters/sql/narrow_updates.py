@@ -13,7 +13,8 @@ import attrs
 
 from holdfast.adapters.sql.dialects import Write
 from holdfast.adapters.sql.rows import JOB, RUN, Row, values_of
-from holdfast.ports.records import Job, JobKey, Run
+from holdfast.ports.records.job import Job, JobKey
+from holdfast.ports.records.run import Run
 
 RecordKey = TypeVar("RecordKey", str, JobKey)
 

@@ -72,8 +72,9 @@ from holdfast.adapters.sql.statements import reads_for, waiting_for, writes_for
 from holdfast.adapters.sql.transaction import SqlTransaction, Statements
 from holdfast.adapters.sql.user_transactions import JoinedTransaction, closing, handle_for, receipt_is_there
 from holdfast.ports.errors import ConflictError
-from holdfast.ports.persistence import Query, SchemaVersion, Transaction
-from holdfast.ports.records import Micros
+from holdfast.ports.persistence import Query, Transaction
+from holdfast.ports.queries.store import SchemaVersion
+from holdfast.ports.records.values import Micros
 from holdfast.ports.urls import shown_url
 
 R = TypeVar("R")

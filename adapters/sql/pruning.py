@@ -7,7 +7,7 @@ also those of dead-lettered streams.
 from typing import Final
 
 from holdfast.adapters.sql.database import Database, Parameters
-from holdfast.ports.records import Micros
+from holdfast.ports.records.values import Micros
 
 ROWS_AT_ONCE: Final = 5_000
 RECEIPT_AGE: Final[Micros] = 3_600_000_000

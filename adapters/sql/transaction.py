@@ -26,29 +26,13 @@ from holdfast.ports.persistence import (
     WaitedFor,
     Waiting,
 )
-from holdfast.ports.records import (
-    STAGE_COMPLETED,
-    HistoryRow,
-    IdempotencyReply,
-    Job,
-    JobKey,
-    JobKind,
-    LeaderLease,
-    Micros,
-    PassOver,
-    PlanRow,
-    RateName,
-    RateWindow,
-    Run,
-    RunName,
-    Session,
-    Sink,
-    SinkName,
-    SlotName,
-    Stream,
-    StreamHead,
-    StreamKey,
-)
+from holdfast.ports.records.history import STAGE_COMPLETED, HistoryRow
+from holdfast.ports.records.job import Job, JobKey, JobKind, PassOver
+from holdfast.ports.records.limits import RateName, RateWindow, SlotName
+from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead, StreamKey
+from holdfast.ports.records.run import Run, RunName
+from holdfast.ports.records.session import LeaderLease, Session
+from holdfast.ports.records.values import IdempotencyReply, Micros, PlanRow
 from holdfast.ports.unreadable import RunOutline
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from holdfast.hosts.cli.text_output import place_name
 from holdfast.hosts.execution.artifacts import ArtifactInfo, artifact_bytes, artifact_info, artifacts_of
 from holdfast.hosts.wiring.services import Core
 from holdfast.ports.clock import micros
-from holdfast.ports.records import Run
+from holdfast.ports.records.run import Run
 
 _PLAIN: Final = re.compile(r"\w[\w.@ +=-]*", re.ASCII)
 """Artifact names that are plain file names on every system and cannot leave the current folder."""

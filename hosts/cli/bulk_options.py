@@ -15,8 +15,8 @@ from holdfast.hosts.cli.exit_codes import Exit
 from holdfast.hosts.cli.filter_options import filter_options, instant_of, named_texts
 from holdfast.hosts.client.bulk_actions import Action, BulkResult, action_filter, apply_to_all, command_for
 from holdfast.hosts.inspection.filters import FilterOptions
-from holdfast.ports.persistence import CountRuns
-from holdfast.ports.records import RunStatus
+from holdfast.ports.queries.runs import CountRuns
+from holdfast.ports.records.run import RunStatus
 
 _FILTERS: Final = ("statuses", "workflow", "attributes", "annotations", "since", "until", "ended_before")
 _DONE: Final[Mapping[str, str]] = {

@@ -21,7 +21,7 @@ from typing_extensions import override
 from holdfast.hosts.cli.exit_codes import Exit, Problem
 from holdfast.hosts.text import format_instant
 from holdfast.ports.json import compact, parse
-from holdfast.ports.records import Micros
+from holdfast.ports.records.values import Micros
 from holdfast.ports.texts import escape_line, escape_text
 from holdfast.ports.urls import hide
 

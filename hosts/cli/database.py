@@ -9,8 +9,9 @@ from holdfast.hosts.cli.engine_options import Target, engine_options, schema_the
 from holdfast.hosts.cli.exit_codes import Exit, exits
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.wiring.stores import MEMORY, newest_schema
-from holdfast.ports.persistence import CountAll, StoreCounts
-from holdfast.ports.records import JobState, RunStatus
+from holdfast.ports.queries.store import CountAll, StoreCounts
+from holdfast.ports.records.job import JobState
+from holdfast.ports.records.run import RunStatus
 
 _EXITS = exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.SCHEMA)
 

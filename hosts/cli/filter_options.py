@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from holdfast.ports.records import RunStatus
+from holdfast.ports.records.run import RunStatus
 
 _AGO: Final = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}

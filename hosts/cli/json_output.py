@@ -11,7 +11,11 @@ from holdfast.hosts.inspection.run_info import error_text
 from holdfast.ports.clock import micros
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
-from holdfast.ports.records import HEARTBEAT, HistoryRow, Job, Micros, OutputRow, Payload, Run, Session
+from holdfast.ports.records.history import HEARTBEAT, HistoryRow, OutputRow
+from holdfast.ports.records.job import Job
+from holdfast.ports.records.run import Run
+from holdfast.ports.records.session import Session
+from holdfast.ports.records.values import Micros, Payload
 
 Document = dict[str, object]
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from holdfast.ports.clock import instant
-from holdfast.ports.records import Micros
+from holdfast.ports.records.values import Micros
 
 _SECOND: Final = 1_000_000
 

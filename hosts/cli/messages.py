@@ -11,7 +11,7 @@ from holdfast.hosts.cli.json_times import iso
 from holdfast.hosts.cli.run_facts import find_run
 from holdfast.hosts.inspection.messages import MessageInfo, messages_of
 from holdfast.ports.clock import micros
-from holdfast.ports.records import Run
+from holdfast.ports.records.run import Run
 
 _READ: Final = ("received", "refused")
 

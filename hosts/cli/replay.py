@@ -22,8 +22,8 @@ from holdfast.hosts.functions.upgrade_check import (
     judge_history,
 )
 from holdfast.hosts.wiring.stores import check_schema
-from holdfast.ports.persistence import CountRuns, RunFilter
-from holdfast.ports.records import ACTIVE
+from holdfast.ports.queries.runs import CountRuns, RunFilter
+from holdfast.ports.records.run import ACTIVE
 
 _STYLES: Final = {UpgradeVerdict.COMPATIBLE: "green", UpgradeVerdict.NO_CODE: "yellow"}
 _WORDS: Final = {UpgradeVerdict.NO_CODE: "no code"}

@@ -12,7 +12,7 @@ from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
 from holdfast.hosts.client.bulk_actions import CANCEL, PAUSE, RESUME, TERMINATE, Action, build_command
 from holdfast.hosts.client.client import Client
 from holdfast.kernel.commands import Command, RunEnded, RunPaused
-from holdfast.ports.records import TERMINAL, RunStatus
+from holdfast.ports.records.run import TERMINAL, RunStatus
 
 _EXITS: Final = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA)
 

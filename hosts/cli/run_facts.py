@@ -21,22 +21,15 @@ from holdfast.kernel.pipelines.plan import MapPlan, Plan
 from holdfast.kernel.pipelines.progress import NodeProgress, progress_from
 from holdfast.ports.errors import RunNotFoundError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import FindRun, HistoryOf, JobsOfRun, RunsByKey, SlotPlace, Waiting
-from holdfast.ports.records import (
-    TERMINAL,
-    HistoryRow,
-    Job,
-    JobKind,
-    JobState,
-    Micros,
-    Run,
-    RunName,
-    RunStatus,
-    Session,
-    SlotName,
-    run_slot,
-    stage_slot,
-)
+from holdfast.ports.persistence import SlotPlace, Waiting
+from holdfast.ports.queries.history import HistoryOf
+from holdfast.ports.queries.runs import FindRun, JobsOfRun, RunsByKey
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import Job, JobKind, JobState
+from holdfast.ports.records.limits import SlotName, run_slot, stage_slot
+from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
+from holdfast.ports.records.session import Session
+from holdfast.ports.records.values import Micros
 from holdfast.ports.references import leaves, located, reference_from, references_from
 
 ROWS_MAX: Final = 20_000

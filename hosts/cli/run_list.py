@@ -22,8 +22,9 @@ from holdfast.hosts.inspection.filters import (
 from holdfast.hosts.text import format_duration
 from holdfast.hosts.wiring.services import Core
 from holdfast.ports.clock import micros
-from holdfast.ports.persistence import CountRuns, ListRuns, RunFilter
-from holdfast.ports.records import Micros, Run, RunStatus
+from holdfast.ports.queries.runs import CountRuns, ListRuns, RunFilter
+from holdfast.ports.records.run import Run, RunStatus
+from holdfast.ports.records.values import Micros
 
 LIMIT_MAX: Final = 10_000
 LIMIT: Final = 20

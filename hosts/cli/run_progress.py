@@ -19,8 +19,10 @@ from holdfast.hosts.text import format_duration
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.pipelines.plan import MapPlan, Plan
 from holdfast.kernel.pipelines.progress import NodeProgress, progress_from
-from holdfast.ports.persistence import NotesOf, RunsByKey
-from holdfast.ports.records import Micros, Run
+from holdfast.ports.queries.history import NotesOf
+from holdfast.ports.queries.runs import RunsByKey
+from holdfast.ports.records.run import Run
+from holdfast.ports.records.values import Micros
 
 _NOTES_PAGE: Final = 1_000
 _PAGES_PER_LOOK: Final = 5

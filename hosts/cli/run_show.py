@@ -37,8 +37,10 @@ from holdfast.ports.clock import micros
 from holdfast.ports.errors import RunCancelledError, RunFailedError
 from holdfast.ports.json import compact, parse
 from holdfast.ports.mailboxes import mailbox_from
-from holdfast.ports.persistence import NotesOf
-from holdfast.ports.records import TERMINAL, Job, JobKind, JobState, OutputRow, Run, RunStatus, step_of
+from holdfast.ports.queries.history import NotesOf
+from holdfast.ports.records.history import OutputRow
+from holdfast.ports.records.job import Job, JobKind, JobState, step_of
+from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 
 JOBS_SHOWN = 20
 _PAGE = 1_000

@@ -27,7 +27,7 @@ from holdfast.kernel.commands import RunCreated
 from holdfast.kernel.values import decode
 from holdfast.kernel.values.type_forms import NoneType, show, unwrap
 from holdfast.ports.errors import UnknownWorkflowError
-from holdfast.ports.persistence import SchemaVersion
+from holdfast.ports.queries.store import SchemaVersion
 from holdfast.ports.urls import shown_url
 
 _ENGINE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*|[a-z]+(\+[a-z]+)?://.*", re.ASCII)

@@ -17,7 +17,8 @@ from holdfast.hosts.text import format_duration
 from holdfast.hosts.wiring.services import Core
 from holdfast.ports.clock import micros
 from holdfast.ports.json import parse
-from holdfast.ports.records import TERMINAL, Micros, Run, RunStatus
+from holdfast.ports.records.run import TERMINAL, Run, RunStatus
+from holdfast.ports.records.values import Micros
 
 LOOK_SECONDS: Final = 0.5
 """Interval at which the run's progress is read. The listener reports its end without delay."""

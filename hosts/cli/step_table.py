@@ -13,7 +13,8 @@ from holdfast.hosts.inspection.open_calls import OpenStep
 from holdfast.hosts.text import format_duration
 from holdfast.kernel.history.raised import Raised
 from holdfast.ports.json import parse
-from holdfast.ports.records import HistoryRow, Micros
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.values import Micros
 
 STEPS_SHOWN: Final = 20
 """Maximum number of steps that are shown: those with the latest changes."""

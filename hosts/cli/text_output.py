@@ -10,7 +10,7 @@ from holdfast.hosts.cli.run_facts import StageItem, row_data
 from holdfast.hosts.cli.step_table import step_error
 from holdfast.hosts.text import format_duration
 from holdfast.ports.json import parse
-from holdfast.ports.records import HistoryRow, OutputRow
+from holdfast.ports.records.history import HistoryRow, OutputRow
 
 _TYPE_STYLES: Final = {
     "completed": "green",

@@ -28,7 +28,7 @@ from holdfast.kernel.authoring.options import check_name
 from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE
 from holdfast.ports.errors import DefinitionError
 from holdfast.ports.events import EventSink
-from holdfast.ports.records import step_of
+from holdfast.ports.records.job import step_of
 
 LEAVE_SECONDS: Final = 2.0
 """How long the process may take after the drain grace, in seconds, to store results and release other jobs."""

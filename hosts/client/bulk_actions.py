@@ -25,8 +25,8 @@ from holdfast.kernel.commands import (
 )
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError, InvalidFilterError
-from holdfast.ports.persistence import ListRuns, RunFilter
-from holdfast.ports.records import ACTIVE, HELD, TERMINAL, Run, RunStatus
+from holdfast.ports.queries.runs import ListRuns, RunFilter
+from holdfast.ports.records.run import ACTIVE, HELD, TERMINAL, Run, RunStatus
 
 AT_ONCE: Final = 500
 """The maximum number of runs changed in one transaction."""

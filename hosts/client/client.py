@@ -19,8 +19,9 @@ from holdfast.kernel.authoring.options import StartAllOptions, StartOptions, che
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.commands import ChannelMessage, Command, RunCreate
 from holdfast.ports.errors import RunNotFoundError
-from holdfast.ports.persistence import FindRun
-from holdfast.ports.records import TERMINAL, Payload, RunName
+from holdfast.ports.queries.runs import FindRun
+from holdfast.ports.records.run import TERMINAL, RunName
+from holdfast.ports.records.values import Payload
 
 R = TypeVar("R")
 

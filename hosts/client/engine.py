@@ -46,7 +46,7 @@ from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.blobs import BlobStore
 from holdfast.ports.durations import Duration
 from holdfast.ports.events import EventSink
-from holdfast.ports.records import RunStatus
+from holdfast.ports.records.run import RunStatus
 from holdfast.ports.scheduler import Scheduler
 from holdfast.ports.transport import JobTransport
 from holdfast.ports.validation import FUNCTION, an, by_name, check

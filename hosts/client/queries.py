@@ -42,8 +42,11 @@ from holdfast.ports.errors import (
     UpdateRejectedError,
 )
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import FindRun, HistoryOf, RunsByKey
-from holdfast.ports.records import TERMINAL, HistoryRow, Payload, Run
+from holdfast.ports.queries.history import HistoryOf
+from holdfast.ports.queries.runs import FindRun, RunsByKey
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.run import TERMINAL, Run
+from holdfast.ports.records.values import Payload
 
 T = TypeVar("T")
 

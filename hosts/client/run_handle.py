@@ -50,7 +50,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.runs.rerun_preview import RerunPreview
 from holdfast.ports.durations import Duration
 from holdfast.ports.errors import EngineClosedError
-from holdfast.ports.records import TERMINAL
+from holdfast.ports.records.run import TERMINAL
 
 R = TypeVar("R")
 T = TypeVar("T")

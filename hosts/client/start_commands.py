@@ -19,7 +19,7 @@ from holdfast.ports.clock import micros
 from holdfast.ports.durations import length_of
 from holdfast.ports.errors import InvalidArgumentError, UnknownWorkflowError
 from holdfast.ports.json import canonical
-from holdfast.ports.records import Micros, Payload
+from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import frozen
 
 

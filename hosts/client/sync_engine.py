@@ -56,8 +56,8 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.events import EventSink
-from holdfast.ports.persistence import CountRuns, ListRuns
-from holdfast.ports.records import RunStatus
+from holdfast.ports.queries.runs import CountRuns, ListRuns
+from holdfast.ports.records.run import RunStatus
 from holdfast.ports.validation import SINK, TEXT, TRUTH, an, by_name, check
 
 R = TypeVar("R")

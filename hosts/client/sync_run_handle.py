@@ -80,8 +80,9 @@ from holdfast.ports.errors import (
     RunNotFoundError,
     UnreadableRowError,
 )
-from holdfast.ports.persistence import FindRun, HistoryOf
-from holdfast.ports.records import TERMINAL, Run, RunName, RunStatus
+from holdfast.ports.queries.history import HistoryOf
+from holdfast.ports.queries.runs import FindRun
+from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
 from holdfast.ports.references import reference_from
 from holdfast.ports.validation import TEXT, an, check, duration, integer
 

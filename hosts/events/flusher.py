@@ -24,8 +24,11 @@ from holdfast.ports.clock import instant, micros
 from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.events import USER_EVENTS, Event, EventSink
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import RunsByKey, SinksWithDueStreams, StreamRows, StreamStart
-from holdfast.ports.records import HistoryRow, Micros, Run
+from holdfast.ports.queries.outbox import SinksWithDueStreams, StreamRows, StreamStart
+from holdfast.ports.queries.runs import RunsByKey
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.run import Run
+from holdfast.ports.records.values import Micros
 from holdfast.ports.unreadable import PARSE_ERRORS
 
 LEASE: Final = 60.0

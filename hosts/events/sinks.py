@@ -10,8 +10,9 @@ from holdfast.kernel.commands import DeadLetterReplay, SinkRegister, SinkRegiste
 from holdfast.kernel.rules.sinks import types_of
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.errors import RunNotFoundError, SinkNotFoundError
-from holdfast.ports.persistence import CountDeadLetters, DeadLetter, FindRun, ListDeadLetters, ListSinks
-from holdfast.ports.records import RunName
+from holdfast.ports.queries.outbox import CountDeadLetters, DeadLetter, ListDeadLetters, ListSinks
+from holdfast.ports.queries.runs import FindRun
+from holdfast.ports.records.run import RunName
 from holdfast.ports.validation import AWARE, TEXT, check, several
 
 _PAGE = 100

@@ -18,7 +18,8 @@ from holdfast.ports.attempt_output import AiCallKind
 from holdfast.ports.clock import Clock
 from holdfast.ports.durations import length_of
 from holdfast.ports.errors import InvalidCommandError
-from holdfast.ports.records import JobKey, Payload
+from holdfast.ports.records.job import JobKey
+from holdfast.ports.records.values import Payload
 
 TEXT_INLINE_MAX: Final = 4_096
 """How many characters of a prompt or a response are stored in the row, if there is a blob store."""

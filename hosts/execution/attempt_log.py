@@ -21,7 +21,9 @@ from holdfast.kernel.commands import (
 )
 from holdfast.ports.clock import micros
 from holdfast.ports.json import parse
-from holdfast.ports.records import JobKind, Micros, Run, RunStatus, step_of
+from holdfast.ports.records.job import JobKind, step_of
+from holdfast.ports.records.run import Run, RunStatus
+from holdfast.ports.records.values import Micros
 
 _OF_STAGES: Final = {
     JobKind.POLL: "the check of stage",

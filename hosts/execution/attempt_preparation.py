@@ -8,7 +8,7 @@ from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import Attempt, JobRelease
 from holdfast.kernel.dispatch.unreadable_runs import unreadable_of
 from holdfast.ports.errors import UnknownPlanError, UnreadableRowError
-from holdfast.ports.records import JobKind
+from holdfast.ports.records.job import JobKind
 from holdfast.ports.unreadable import PARSE_ERRORS
 
 

@@ -26,8 +26,10 @@ from holdfast.ports.attempt_output import AnnotationAuthor, AnnotationScope
 from holdfast.ports.clock import Clock, micros
 from holdfast.ports.errors import BlobCorruptError, InvalidCommandError, InvalidEventError, NoBlobStoreError
 from holdfast.ports.json import canonical
-from holdfast.ports.persistence import LastHeartbeat, OutputRows, Persistence
-from holdfast.ports.records import JobKey, Payload
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.queries.history import LastHeartbeat, OutputRows
+from holdfast.ports.records.job import JobKey
+from holdfast.ports.records.values import Payload
 from holdfast.ports.references import Reference, is_map, leaves, located, references_from
 from holdfast.ports.validation import DATA, TEXT, an, check
 

@@ -12,8 +12,9 @@ from holdfast.kernel.commands import Failure, RunCancel, RunDeliver, RunTerminat
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.errors import BlobCorruptError, BlobMissingError, CommandError, HoldfastError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import OrphanedChildren, PendingDeliveries, RunsByKey
-from holdfast.ports.records import ClosePolicy, Job, JobKey, Run, RunStatus, job_key
+from holdfast.ports.queries.runs import OrphanedChildren, PendingDeliveries, RunsByKey
+from holdfast.ports.records.job import Job, JobKey, job_key
+from holdfast.ports.records.run import ClosePolicy, Run, RunStatus
 from holdfast.ports.references import leaves, located, reference_from
 
 AT_ONCE: Final = 100

@@ -13,7 +13,7 @@ from holdfast.hosts.execution.child_results import RunEndDelivery
 from holdfast.hosts.wiring.services import CLOCK_AGE_MAX, Core
 from holdfast.kernel.commands import Command, JobsAdmitted, RunRemoved
 from holdfast.ports.errors import CommandError, HoldfastError
-from holdfast.ports.records import Micros
+from holdfast.ports.records.values import Micros
 
 R = TypeVar("R")
 

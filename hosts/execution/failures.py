@@ -21,7 +21,7 @@ from holdfast.ports.errors import (
     RetryAfter,
     UnstorableValueError,
 )
-from holdfast.ports.records import Micros
+from holdfast.ports.records.values import Micros
 
 MESSAGE_MAX: Final = 2_000
 """How many characters of an error message are stored."""

@@ -49,7 +49,9 @@ from holdfast.ports.errors import InvalidValueError, UnreadableInputError
 from holdfast.ports.json import compact, parse
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.process_forks import renew_in_forks
-from holdfast.ports.records import JobKind, Micros, Run, job_key
+from holdfast.ports.records.job import JobKind, job_key
+from holdfast.ports.records.run import Run
+from holdfast.ports.records.values import Micros
 from holdfast.ports.references import located, reference_from
 from holdfast.ports.structs import frozen
 

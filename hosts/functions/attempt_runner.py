@@ -8,7 +8,7 @@ from holdfast.hosts.execution.stage_runner import run_stage
 from holdfast.hosts.functions.driver import drive
 from holdfast.hosts.functions.step_runner import run_queued
 from holdfast.kernel.commands import Outcome
-from holdfast.ports.records import JobKind
+from holdfast.ports.records.job import JobKind
 
 
 async def run_attempt(body: Body, threads: CapacityLimiter) -> Outcome:

@@ -14,7 +14,7 @@ from holdfast.kernel.commands import JobRecord, JobRecorded
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import CommandError
-from holdfast.ports.records import Micros
+from holdfast.ports.records.values import Micros
 
 _NOW_SECONDS: Final = 0.01
 """For how many seconds a reading of the time is reused when rows are fed."""

@@ -97,7 +97,9 @@ from holdfast.ports.errors import (
     WorkflowStalledError,
 )
 from holdfast.ports.json import parse
-from holdfast.ports.records import HISTORY_LONG, SUSPECT_AFTER, Micros
+from holdfast.ports.records.history import HISTORY_LONG
+from holdfast.ports.records.job import SUSPECT_AFTER
+from holdfast.ports.records.values import Micros
 
 HISTORY_POLL_INTERVAL: Final[Micros] = 5_000_000
 """Microseconds between two looks at the history at most, because hints may be lost."""

@@ -10,7 +10,7 @@ from typing import Final, cast
 from holdfast.hosts.functions.function_events import Texts, function_event
 from holdfast.kernel.functions.machine import ParsedRow
 from holdfast.kernel.functions.protocol import Row
-from holdfast.ports.records import FUNCTION_BEGAN, SIGNAL_RECEIVED
+from holdfast.ports.records.history import FUNCTION_BEGAN, SIGNAL_RECEIVED
 
 _TYPES: Final = frozenset({SIGNAL_RECEIVED, "update.received"})
 

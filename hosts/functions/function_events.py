@@ -24,7 +24,7 @@ from holdfast.kernel.history.error_values import class_name
 from holdfast.kernel.history.raised import Raised
 from holdfast.ports.errors import UnreadableInputError
 from holdfast.ports.json import parse
-from holdfast.ports.records import (
+from holdfast.ports.records.history import (
     CHANNEL_CLOSED,
     CLOCK_READ,
     FUNCTION_BEGAN,
@@ -37,8 +37,8 @@ from holdfast.ports.records import (
     STEP_QUEUED,
     STEP_STARTED,
     HistoryRow,
-    Payload,
 )
+from holdfast.ports.records.values import Payload
 
 PATCHED: Final = "patch.marked"
 NOTES: Final = frozenset({PATCHED, CLOCK_READ, FUNCTION_BEGAN, SIGNAL_REFUSED})

@@ -12,7 +12,9 @@ from holdfast.kernel.history.reader import rows_of
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.errors import InvalidHistoryError
 from holdfast.ports.json import canonical, compact, parse
-from holdfast.ports.records import HistoryRow, Micros, Payload, Run, RunStatus
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.run import Run, RunStatus
+from holdfast.ports.records.values import Micros, Payload
 
 FORMAT: Final = 1
 """The version of the format. Later releases can read documents of this version."""

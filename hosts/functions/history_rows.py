@@ -20,7 +20,8 @@ from holdfast.kernel.functions.protocol import (
 )
 from holdfast.kernel.history.raised import Raised
 from holdfast.ports.json import canonical
-from holdfast.ports.records import ClosePolicy, Payload
+from holdfast.ports.records.run import ClosePolicy
+from holdfast.ports.records.values import Payload
 
 Put = Callable[[str], Payload]
 """Stores the JSON text of a value: in the row, or as a blob if it is large."""

@@ -12,8 +12,10 @@ from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.kernel.rules.leases import attempt_of
 from holdfast.kernel.values.stored_values import decode_recorded
 from holdfast.ports.errors import UnreadableValueError
-from holdfast.ports.persistence import JobsOfRun
-from holdfast.ports.records import STAGE_COMPLETED, JobKind, Run
+from holdfast.ports.queries.runs import JobsOfRun
+from holdfast.ports.records.history import STAGE_COMPLETED
+from holdfast.ports.records.job import JobKind
+from holdfast.ports.records.run import Run
 
 _ELSEWHERE = (JobKind.WORKFLOW, JobKind.CANCEL, JobKind.DELIVER)
 """Kinds of jobs whose input is checked elsewhere, or never blocks a run."""

@@ -13,8 +13,9 @@ from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.kernel.authoring.functions import FunctionStage, Workflow
 from holdfast.kernel.history.reader import rows_of
 from holdfast.ports.events import RUN_ENDS
-from holdfast.ports.persistence import JobsOfRun, RunsByKey
-from holdfast.ports.records import HistoryRow, JobState
+from holdfast.ports.queries.runs import JobsOfRun, RunsByKey
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import JobState
 
 FRESH_SECONDS: Final = 0.1
 """For how many seconds the run that was read at the claim proves that its function is new."""

@@ -15,7 +15,9 @@ from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import Failure, RowToRecord
 from holdfast.kernel.runs.external_work import LOST_WORKER
 from holdfast.ports.errors import CompensationError
-from holdfast.ports.records import LOSSES_MIN, STEP_STARTED, SUSPECT_AFTER, Micros, losses_max
+from holdfast.ports.records.history import STEP_STARTED
+from holdfast.ports.records.job import LOSSES_MIN, SUSPECT_AFTER, losses_max
+from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
 
 ALONE_FOR: Final[Micros] = 60_000_000

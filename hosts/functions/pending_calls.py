@@ -11,7 +11,7 @@ from holdfast.kernel.functions.protocol import (
     StepRequest,
     UpdateOutcome,
 )
-from holdfast.ports.records import Micros
+from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
 
 

@@ -12,8 +12,10 @@ from holdfast.kernel.values import decode
 from holdfast.kernel.values.type_forms import Form
 from holdfast.ports.clock import instant
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import NewestRows, Persistence
-from holdfast.ports.records import PUBLISHED, HistoryRow, Run
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.queries.history import NewestRows
+from holdfast.ports.records.history import PUBLISHED, HistoryRow
+from holdfast.ports.records.run import Run
 from holdfast.ports.references import KeptRows
 
 PUBLISHED_ROWS_MAX: Final = 200

@@ -11,7 +11,8 @@ from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import Failure, QueuedStepJob, RowToRecord
 from holdfast.kernel.functions.protocol import Request, StepRequest
 from holdfast.ports.errors import CompensationError
-from holdfast.ports.records import STEP_CANCELLED, STEP_COMPLETED, STEP_FAILED, STEP_QUEUED, Payload
+from holdfast.ports.records.history import STEP_CANCELLED, STEP_COMPLETED, STEP_FAILED, STEP_QUEUED
+from holdfast.ports.records.values import Payload
 
 ENDED: Final = (STEP_COMPLETED, STEP_FAILED)
 """The types of the rows with which a queued step ends."""

@@ -100,7 +100,7 @@ from holdfast.ports.errors import (
 )
 from holdfast.ports.json import canonical
 from holdfast.ports.mailboxes import mailbox_from
-from holdfast.ports.records import (
+from holdfast.ports.records.history import (
     CHANNEL_CLOSED,
     CLOCK_READ,
     FUNCTION_BEGAN,
@@ -114,11 +114,9 @@ from holdfast.ports.records import (
     STEP_QUEUED,
     STEP_STARTED,
     HistoryRow,
-    Micros,
-    Payload,
-    Run,
-    RunStatus,
 )
+from holdfast.ports.records.run import Run, RunStatus
+from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import evolve
 
 BEHIND_MAX: Final[Micros] = 1_000_000

@@ -14,7 +14,7 @@ from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.commands import JobRecorded
 from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.ports.process_forks import leave_alone
-from holdfast.ports.records import RESULT_REFUSED, HistoryRow
+from holdfast.ports.records.history import RESULT_REFUSED, HistoryRow
 
 FOLLOWERS_KEPT: Final = 50
 """How many such functions a process keeps."""

@@ -31,7 +31,7 @@ from holdfast.kernel.runs.transitions import DEADLINE_EXCEEDED
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import InvalidHistoryError, NondeterminismError, UnknownWorkflowError
 from holdfast.ports.json import are_alike, parse
-from holdfast.ports.records import STAGE_COMPLETED, STAGE_FAILED, HistoryRow
+from holdfast.ports.records.history import STAGE_COMPLETED, STAGE_FAILED, HistoryRow
 from holdfast.ports.validation import an, check
 
 CANCELLING: Final = "run.cancelling"

@@ -50,7 +50,8 @@ from holdfast.ports.errors import (
     UnstorableValueError,
 )
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.records import JobKey, JobKind, Micros, Payload, job_key
+from holdfast.ports.records.job import JobKey, JobKind, job_key
+from holdfast.ports.records.values import Micros, Payload
 
 Command: TypeAlias = Callable[[RowToRecord], JobRecord]
 

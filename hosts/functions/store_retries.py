@@ -10,7 +10,7 @@ import anyio
 from holdfast.hosts.execution.threads import result_in_thread
 from holdfast.hosts.wiring.payloads import Payloads
 from holdfast.ports.errors import STORE_ERRORS, BlobCorruptError, BlobMissingError, UnavailableError
-from holdfast.ports.records import Payload
+from holdfast.ports.records.values import Payload
 
 T = TypeVar("T")
 

@@ -28,8 +28,9 @@ from holdfast.ports.errors import (
     SchemaError,
     UnreadableValueError,
 )
-from holdfast.ports.persistence import ListRuns, RunFilter, SchemaVersion
-from holdfast.ports.records import ACTIVE, Run, RunStatus
+from holdfast.ports.queries.runs import ListRuns, RunFilter
+from holdfast.ports.queries.store import SchemaVersion
+from holdfast.ports.records.run import ACTIVE, Run, RunStatus
 from holdfast.ports.validation import TEXT, an, check, integer
 
 RUNS_CHECKED_DEFAULT: Final = 1_000

@@ -22,7 +22,7 @@ from holdfast.ports.errors import InvalidFilterError
 from holdfast.ports.json import parse
 from holdfast.ports.pagination import ListPlace
 from holdfast.ports.queries.run_output import AiCallsOf, AiTotalsOf
-from holdfast.ports.records import Payload
+from holdfast.ports.records.values import Payload
 
 _PAGE: Final = 200
 

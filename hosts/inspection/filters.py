@@ -11,8 +11,9 @@ from holdfast.kernel.authoring.options import check_options
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import InvalidFilterError
 from holdfast.ports.pagination import ListPlace, list_place
-from holdfast.ports.persistence import RunFilter
-from holdfast.ports.records import Micros, RunStatus
+from holdfast.ports.queries.runs import RunFilter
+from holdfast.ports.records.run import RunStatus
+from holdfast.ports.records.values import Micros
 
 ATTRIBUTES_MAX: Final = 10
 """The maximum number of attributes, and of annotations, in a filter: each one joins another table."""

@@ -13,9 +13,11 @@ from holdfast.ports.clock import instant
 from holdfast.ports.errors import InvalidFilterError
 from holdfast.ports.json import parse
 from holdfast.ports.pagination import ListPlace
-from holdfast.ports.persistence import FindRun, RunsByKey
 from holdfast.ports.queries.run_output import NewestProgress, NotesInOrder
-from holdfast.ports.records import TERMINAL, Micros, OutputRow
+from holdfast.ports.queries.runs import FindRun, RunsByKey
+from holdfast.ports.records.history import OutputRow
+from holdfast.ports.records.run import TERMINAL
+from holdfast.ports.records.values import Micros
 
 FOLLOW_INTERVAL: Final = 0.5
 """Seconds between two reads when following a log."""

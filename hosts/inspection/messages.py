@@ -13,8 +13,10 @@ from holdfast.ports.clock import instant
 from holdfast.ports.errors import RunNotFoundError
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
-from holdfast.ports.persistence import FindRun, HistoryOf, RunsByKey
-from holdfast.ports.records import SIGNAL_RECEIVED, SIGNAL_REFUSED, TERMINAL, HistoryRow, Run
+from holdfast.ports.queries.history import HistoryOf
+from holdfast.ports.queries.runs import FindRun, RunsByKey
+from holdfast.ports.records.history import SIGNAL_RECEIVED, SIGNAL_REFUSED, HistoryRow
+from holdfast.ports.records.run import TERMINAL, Run
 
 MessageState: TypeAlias = Literal["unread", "received", "refused", "handed_on", "left"]
 """The state of a message. `left`: its generation ended without receiving it, and no generation has followed yet."""

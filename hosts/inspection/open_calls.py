@@ -19,7 +19,8 @@ from holdfast.kernel.authoring.pipeline_builder import policy_from
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.ports.errors import HoldfastError
-from holdfast.ports.records import ACTIVE, Micros, Run
+from holdfast.ports.records.run import ACTIVE, Run
+from holdfast.ports.records.values import Micros
 
 ROWS_MAX: Final = 10_000
 """The longest history that is replayed for this, in rows; it takes some tenths of a second."""

@@ -14,7 +14,8 @@ from holdfast.ports.clock import instant
 from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.events import USER_EVENTS
 from holdfast.ports.json import parse
-from holdfast.ports.records import HistoryRow, Run, RunStatus, attribute_texts
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.run import Run, RunStatus, attribute_texts
 from holdfast.ports.unreadable import PARSE_ERRORS, unreadable
 
 R = TypeVar("R")

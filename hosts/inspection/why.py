@@ -19,24 +19,14 @@ from holdfast.ports.clock import instant, micros
 from holdfast.ports.errors import UnknownPlanError, UnreadableRowError
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
-from holdfast.ports.persistence import FindRun, HistoryOf, JobsOfRun
-from holdfast.ports.records import (
-    STAGE_CANCEL_FAILED,
-    STEP_RETRYING,
-    TERMINAL,
-    HistoryRow,
-    Job,
-    JobKind,
-    JobState,
-    Micros,
-    RateWindow,
-    Run,
-    RunName,
-    RunStatus,
-    Session,
-    SessionState,
-    step_of,
-)
+from holdfast.ports.queries.history import HistoryOf
+from holdfast.ports.queries.runs import FindRun, JobsOfRun
+from holdfast.ports.records.history import STAGE_CANCEL_FAILED, STEP_RETRYING, HistoryRow
+from holdfast.ports.records.job import Job, JobKind, JobState, step_of
+from holdfast.ports.records.limits import RateWindow
+from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
+from holdfast.ports.records.session import Session, SessionState
+from holdfast.ports.records.values import Micros
 from holdfast.ports.unreadable import PARSE_ERRORS
 
 RESUMED_BY_CODE: Final = frozenset(

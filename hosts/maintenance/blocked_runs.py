@@ -12,8 +12,10 @@ from holdfast.kernel.dispatch.unreadable_runs import unreadable_of
 from holdfast.ports.errors import RunNotFoundError, UnknownPlanError, UnreadableRowError
 from holdfast.ports.json import parse
 from holdfast.ports.pagination import ListPlace
-from holdfast.ports.persistence import ListRuns, NewestRows, RunFilter
-from holdfast.ports.records import HistoryRow, Run, RunStatus
+from holdfast.ports.queries.history import NewestRows
+from holdfast.ports.queries.runs import ListRuns, RunFilter
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.unreadable import PARSE_ERRORS
 
 INTERVAL: Final = 60.0

@@ -10,8 +10,9 @@ from holdfast.kernel.commands import RunRemove
 from holdfast.ports.clock import micros
 from holdfast.ports.durations import Duration
 from holdfast.ports.pagination import ListPlace
-from holdfast.ports.persistence import ListRuns, RunFilter
-from holdfast.ports.records import TERMINAL, Micros
+from holdfast.ports.queries.runs import ListRuns, RunFilter
+from holdfast.ports.records.run import TERMINAL
+from holdfast.ports.records.values import Micros
 from holdfast.ports.validation import duration
 
 AT_ONCE: Final = 100

@@ -33,7 +33,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError
-from holdfast.ports.records import Micros
+from holdfast.ports.records.values import Micros
 
 LEADER_LEASE: Final = "maintenance"
 WAKE_LIMIT: Final = 500

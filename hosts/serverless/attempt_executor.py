@@ -34,7 +34,8 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.dispatch.job_execution import BLOCKED_CLAIM, executed, ignored
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.errors import CommandError, HoldfastError, UnreadableRowError
-from holdfast.ports.records import Micros, PassOver
+from holdfast.ports.records.job import PassOver
+from holdfast.ports.records.values import Micros
 
 HEARTBEAT_INTERVAL: Final = 2.0
 """Seconds between two heartbeats, by default."""

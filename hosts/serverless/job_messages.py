@@ -7,7 +7,7 @@ import attrs
 
 from holdfast.ports.errors import InvalidMessageError
 from holdfast.ports.json import parse
-from holdfast.ports.records import job_key
+from holdfast.ports.records.job import job_key
 
 _FIELDS: Final = {"job_id", "epoch"}
 

@@ -4,8 +4,9 @@ from typing import Final
 
 from holdfast.hosts.wiring.services import Core
 from holdfast.ports.clock import micros
-from holdfast.ports.persistence import QueuedJobs
-from holdfast.ports.records import JobKey, Micros
+from holdfast.ports.queries.runs import QueuedJobs
+from holdfast.ports.records.job import JobKey
+from holdfast.ports.records.values import Micros
 from holdfast.ports.transport import JobHint
 
 REMIND_AFTER: Final[Micros] = 60_000_000

@@ -10,8 +10,9 @@ from typing import Final, Protocol
 import attrs
 
 from holdfast.ports.errors import HoldfastError
-from holdfast.ports.persistence import Persistence, RunsByKey
-from holdfast.ports.records import TERMINAL, Run
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.queries.runs import RunsByKey
+from holdfast.ports.records.run import TERMINAL, Run
 from holdfast.ports.transport import Delivery, JobHint, JobTransport, RunHint, delivers_run_hints
 
 POLL_FLOOR: Final = 1.0

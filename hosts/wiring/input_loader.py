@@ -10,8 +10,11 @@ from holdfast.kernel.commands import Attempt
 from holdfast.kernel.pipelines.plan import Plan, plan_from_json
 from holdfast.kernel.pipelines.plan_cache import PlanCache
 from holdfast.ports.errors import UnknownPlanError
-from holdfast.ports.persistence import LoadValues, LoadWork, Persistence, PlansByFingerprint, StoredValue
-from holdfast.ports.records import Payload, Run, job_key
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.queries.values import LoadValues, LoadWork, PlansByFingerprint, StoredValue
+from holdfast.ports.records.job import job_key
+from holdfast.ports.records.run import Run
+from holdfast.ports.records.values import Payload
 from holdfast.ports.references import Reference, is_map, is_partial, leaves, located, parts_of, reference_from
 
 Values = Mapping[tuple[str, Reference], tuple[Payload, ...]]

@@ -6,7 +6,7 @@ from typing import Final
 
 from holdfast.ports.blobs import BlobStore
 from holdfast.ports.errors import NoBlobStoreError
-from holdfast.ports.records import Payload
+from holdfast.ports.records.values import Payload
 from holdfast.ports.structs import frozen
 
 DIGEST_LENGTH: Final = 64

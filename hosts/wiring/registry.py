@@ -13,7 +13,7 @@ from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.steps import Step, StepStage, stage_of_step
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.ports.errors import DefinitionError
-from holdfast.ports.records import step_definition
+from holdfast.ports.records.job import step_definition
 from holdfast.ports.validation import several
 
 Authored: TypeAlias = Pipeline[Any, object] | Workflow[..., object]

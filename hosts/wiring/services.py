@@ -32,9 +32,9 @@ from holdfast.kernel.dispatch.unreadable_runs import BlockedRun
 from holdfast.ports.blobs import is_blob_key_part
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import STORE_ERRORS, EngineClosedError, InvalidNamespaceError
-from holdfast.ports.persistence import StoreTime
 from holdfast.ports.process_forks import Renewable, renew_in_forks
-from holdfast.ports.records import Micros
+from holdfast.ports.queries.store import StoreTime
+from holdfast.ports.records.values import Micros
 from holdfast.ports.transport import Reopenable
 from holdfast.ports.validation import TEXT, TRUTH, check
 

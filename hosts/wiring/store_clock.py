@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 from holdfast.ports.clock import Clock, instant
-from holdfast.ports.records import Micros
+from holdfast.ports.records.values import Micros
 
 GAIN_MAX: Final = 0.001
 """How many seconds per second a monotonic clock may run fast; real ones stay below a tenth of this."""

@@ -19,7 +19,8 @@ from holdfast.ports.clock import Clock, Ids
 from holdfast.ports.durations import Duration
 from holdfast.ports.errors import HoldfastError, InvalidUrlError, SchemaError
 from holdfast.ports.events import EventSink
-from holdfast.ports.persistence import Persistence, SchemaVersion
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.queries.store import SchemaVersion
 from holdfast.ports.scheduler import Scheduler
 from holdfast.ports.transport import JobTransport
 from holdfast.ports.urls import hide, secrets_of, shown_url

@@ -20,7 +20,8 @@ from holdfast.ports.changes import (
 )
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.json import canonical
-from holdfast.ports.records import Job, JobKey, JobState, Micros
+from holdfast.ports.records.job import Job, JobKey, JobState
+from holdfast.ports.records.values import Micros
 from holdfast.ports.scheduler import Scheduler
 
 AT_ONCE: Final = 40

@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 from holdfast.kernel.commands import Attempt, JobAdmit, JobSettle, RunClaimPending
 from holdfast.ports.persistence import QueueClaim
-from holdfast.ports.records import PassOver
+from holdfast.ports.records.job import PassOver
 from holdfast.ports.structs import frozen
 
 # Inputs ---------------------------------------------------------------------------------------------------------

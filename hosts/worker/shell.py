@@ -19,7 +19,7 @@ from holdfast.hosts.worker.settings import Settings
 from holdfast.hosts.worker.store_calls import StoreCalls
 from holdfast.kernel.commands import Attempt, JobSettle
 from holdfast.ports.events import EventSink
-from holdfast.ports.records import JobKind
+from holdfast.ports.records.job import JobKind
 
 CallResult: TypeAlias = tuple[p.Input | None, Sequence[Body]]
 """The input for the machine, if any, and the bodies that the call has prepared."""

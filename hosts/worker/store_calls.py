@@ -42,7 +42,8 @@ from holdfast.kernel.commands import (
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import STORE_ERRORS, CommandError, HoldfastError, SessionLostError
 from holdfast.ports.events import EventSink
-from holdfast.ports.records import Micros, Payload, Run
+from holdfast.ports.records.run import Run
+from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.references import Reference
 from holdfast.ports.structs import evolve
 

@@ -14,7 +14,7 @@ from holdfast.kernel.history.exceptions import error_if_known
 from holdfast.kernel.values import decode
 from holdfast.kernel.values.type_forms import Form
 from holdfast.ports.errors import RunCancelledError, RunFailedError
-from holdfast.ports.records import ClosePolicy
+from holdfast.ports.records.run import ClosePolicy
 from holdfast.ports.validation import TEXT, Wanted, an, check
 
 if TYPE_CHECKING:

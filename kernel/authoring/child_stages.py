@@ -10,7 +10,7 @@ from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.nodes import In, Out
 from holdfast.kernel.authoring.options import BodyDefaults
 from holdfast.kernel.authoring.stages import Stage
-from holdfast.ports.records import ClosePolicy
+from holdfast.ports.records.run import ClosePolicy
 
 BODY_ONLY_OPTIONS: Final = frozenset(
     {"timeout", "timeout_total", "heartbeat_timeout", "max_concurrency", "rate_limit"}

@@ -29,7 +29,7 @@ from holdfast.kernel.values import encode
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.durations import NO_TIME, Duration
 from holdfast.ports.errors import DefinitionError, InvalidValueError, UnreadableValueError
-from holdfast.ports.records import Micros
+from holdfast.ports.records.values import Micros
 from holdfast.ports.validation import duration
 
 P = ParamSpec("P")

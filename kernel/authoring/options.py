@@ -19,7 +19,7 @@ from holdfast.ports.durations import (
     wanted_length,
 )
 from holdfast.ports.errors import DefinitionError, InvalidArgumentError
-from holdfast.ports.records import ATTEMPTS_MAX
+from holdfast.ports.records.job import ATTEMPTS_MAX
 from holdfast.ports.validation import Wanted, refused, shown
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)

@@ -1,6 +1,6 @@
 """Commands and replies of the kernel: data only. The JSON form of each is public.
 
-Instants and durations in commands are whole microseconds (see `holdfast.ports.records`).
+Instants and durations in commands are whole microseconds (see `holdfast.ports.records.values`).
 """
 
 from holdfast.kernel.commands.admissions import (

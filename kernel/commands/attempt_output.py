@@ -8,7 +8,7 @@ from holdfast.kernel.commands.command import Command
 from holdfast.ports.attempt_output import AiCallKind, AnnotationAuthor, AnnotationScope
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import parse
-from holdfast.ports.records import Micros, Payload
+from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import frozen
 
 ANNOTATIONS_MAX: Final = 100

@@ -5,7 +5,9 @@ from typing import ClassVar, Final, Literal
 from holdfast.kernel.commands.command import Command
 from holdfast.kernel.commands.jobs import ChannelMessage, ChildRunStarted
 from holdfast.kernel.pipelines.plan import RatePlan
-from holdfast.ports.records import HistoryRow, Micros, Payload, RunStatus
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.run import RunStatus
+from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import frozen
 
 RecordedType = Literal[

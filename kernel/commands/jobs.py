@@ -5,7 +5,9 @@ from typing import ClassVar, Literal
 
 from holdfast.kernel.commands.command import Command
 from holdfast.ports.persistence import QueueClaim
-from holdfast.ports.records import SUSPECT_AFTER, ClosePolicy, JobKind, Micros, PassOver, Payload, RunStatus
+from holdfast.ports.records.job import SUSPECT_AFTER, JobKind, PassOver
+from holdfast.ports.records.run import ClosePolicy, RunStatus
+from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import frozen
 
 

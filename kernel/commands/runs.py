@@ -8,7 +8,8 @@ from holdfast.kernel.commands.attempt_output import NewAnnotation, check_annotat
 from holdfast.kernel.commands.command import Command
 from holdfast.kernel.commands.jobs import ChannelMessage, Failure
 from holdfast.kernel.pipelines.plan import RetryPolicy, RetryRule
-from holdfast.ports.records import Micros, Payload, RunStatus
+from holdfast.ports.records.run import RunStatus
+from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import frozen
 
 

@@ -3,7 +3,7 @@
 from typing import ClassVar, Final, Literal
 
 from holdfast.kernel.commands.command import Command
-from holdfast.ports.records import Micros
+from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
 
 FLUSH_LIMIT: Final = 100

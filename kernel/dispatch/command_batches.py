@@ -23,7 +23,7 @@ from holdfast.kernel.commands import (
     RunCreate,
     StageSuspended,
 )
-from holdfast.ports.records import Payload
+from holdfast.ports.records.values import Payload
 
 BATCH_COMMANDS_MAX: Final = 500
 BATCH_BYTES_MAX: Final = 4 * 1024 * 1024

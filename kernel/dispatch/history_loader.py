@@ -9,7 +9,7 @@ from holdfast.kernel.runs.stored_starts import plan_of_start
 from holdfast.kernel.state import OverdueRuns, Reads, RunRemains, State
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.persistence import Transaction
-from holdfast.ports.records import (
+from holdfast.ports.records.history import (
     CANCELLATION_OUTCOMES,
     STAGE_EXPANDED,
     STAGE_FAILED,
@@ -19,10 +19,9 @@ from holdfast.ports.records import (
     START_RECEIVED,
     STEP_ENDS,
     STEP_QUEUED,
-    RunName,
-    Stream,
-    StreamKey,
 )
+from holdfast.ports.records.outbox import Stream, StreamKey
+from holdfast.ports.records.run import RunName
 from holdfast.ports.references import KeptRows
 
 

@@ -9,7 +9,7 @@ from holdfast.kernel.commands.names import check_name
 from holdfast.kernel.rules.registry import reply_type
 from holdfast.kernel.state import State
 from holdfast.ports.errors import IdempotencyConflictError, InvalidCommandError
-from holdfast.ports.records import IdempotencyReply, Micros
+from holdfast.ports.records.values import IdempotencyReply, Micros
 
 IDEMPOTENCY_KEY_MAX: Final = 255
 

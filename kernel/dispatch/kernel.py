@@ -104,7 +104,8 @@ from holdfast.ports.errors import (
     UnreadableRowError,
 )
 from holdfast.ports.persistence import Persistence, Transaction
-from holdfast.ports.records import Micros, Sink
+from holdfast.ports.records.outbox import Sink
+from holdfast.ports.records.values import Micros
 from holdfast.ports.transport import Hint, JobTransport
 from holdfast.ports.unreadable import Unreadable
 

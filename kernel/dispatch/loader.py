@@ -44,19 +44,11 @@ from holdfast.kernel.state import (
 )
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import SlotPlace, Transaction, WaitedFor, Waiting
-from holdfast.ports.records import (
-    HELD,
-    Job,
-    JobKey,
-    JobKind,
-    Micros,
-    RateName,
-    Run,
-    RunName,
-    SinkName,
-    SlotName,
-    Stream,
-)
+from holdfast.ports.records.job import Job, JobKey, JobKind
+from holdfast.ports.records.limits import RateName, SlotName
+from holdfast.ports.records.outbox import SinkName, Stream
+from holdfast.ports.records.run import HELD, Run, RunName
+from holdfast.ports.records.values import Micros
 from holdfast.ports.unreadable import PARSE_ERRORS
 from holdfast.ports.working_set import Tables
 

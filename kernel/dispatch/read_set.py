@@ -14,7 +14,8 @@ from holdfast.kernel.state import (
     WaitingRuns,
     WakeableJobs,
 )
-from holdfast.ports.records import JobKey, RunName
+from holdfast.ports.records.job import JobKey
+from holdfast.ports.records.run import RunName
 
 
 @attrs.define

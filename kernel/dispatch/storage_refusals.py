@@ -19,7 +19,7 @@ from holdfast.kernel.commands.jobs import ResultRefused
 from holdfast.kernel.history.exceptions import raised_from
 from holdfast.ports.errors import RefusedError, StepResultError, StorageRefusedError
 from holdfast.ports.json import canonical
-from holdfast.ports.records import STEP_COMPLETED, STEP_FAILED
+from holdfast.ports.records.history import STEP_COMPLETED, STEP_FAILED
 
 
 def without_value(command: Command[Any], error: RefusedError) -> Command[Any] | None:

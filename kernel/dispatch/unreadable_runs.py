@@ -10,9 +10,15 @@ from holdfast.kernel.state import State
 from holdfast.ports.changes import AppendHistory, BlockRun, Change
 from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.json import canonical
-from holdfast.ports.persistence import HistoryOf, Persistence, PlansByFingerprint, RunsByKey, Transaction
+from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.queries.audit import UnreadableRows, WholeRun, WholeRuns
-from holdfast.ports.records import TERMINAL, HistoryRow, JobKind, Micros, Run, RunStatus
+from holdfast.ports.queries.history import HistoryOf
+from holdfast.ports.queries.runs import RunsByKey
+from holdfast.ports.queries.values import PlansByFingerprint
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import JobKind
+from holdfast.ports.records.run import TERMINAL, Run, RunStatus
+from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
 from holdfast.ports.unreadable import PARSE_ERRORS, RunOutline, Unreadable, first_of_each, shown
 

@@ -79,7 +79,7 @@ from holdfast.ports.errors import (
     UnreadableValueError,
     WorkflowStalledError,
 )
-from holdfast.ports.records import Micros
+from holdfast.ports.records.values import Micros
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")

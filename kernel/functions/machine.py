@@ -100,7 +100,8 @@ from holdfast.ports.errors import (
     UnreadMessagesError,
     WorkflowStalledError,
 )
-from holdfast.ports.records import STEP_COMPLETED, STEP_GIVEN, HistoryRow, Micros
+from holdfast.ports.records.history import STEP_COMPLETED, STEP_GIVEN, HistoryRow
+from holdfast.ports.records.values import Micros
 
 T = TypeVar("T")
 ParsedRow: TypeAlias = tuple[HistoryRow, Mapping[str, Any]]

@@ -6,7 +6,7 @@ from typing import TypeAlias
 import attrs
 
 from holdfast.kernel.history.raised import Raised
-from holdfast.ports.records import Micros
+from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
 
 

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import HistoryOf, Persistence
-from holdfast.ports.records import STEP_COMPLETED, STEP_FAILED, STEP_GIVEN, HistoryRow, Run
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.queries.history import HistoryOf
+from holdfast.ports.records.history import STEP_COMPLETED, STEP_FAILED, STEP_GIVEN, HistoryRow
+from holdfast.ports.records.run import Run
 from holdfast.ports.references import KeptRows
 
 PAGE = 1_000

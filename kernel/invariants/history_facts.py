@@ -13,17 +13,10 @@ from holdfast.kernel.pipelines.plan import Group, MapPlan, NodePlan, Plan, plan_
 from holdfast.kernel.pipelines.progress import Progress, progress_from
 from holdfast.kernel.runs.external_work import has_external_work_ended
 from holdfast.ports.json import parse
-from holdfast.ports.records import (
-    CANCELLATION_OUTCOMES,
-    TERMINAL,
-    HistoryRow,
-    Job,
-    JobKind,
-    JobState,
-    Run,
-    RunStatus,
-    Session,
-)
+from holdfast.ports.records.history import CANCELLATION_OUTCOMES, HistoryRow
+from holdfast.ports.records.job import Job, JobKind, JobState
+from holdfast.ports.records.run import TERMINAL, Run, RunStatus
+from holdfast.ports.records.session import Session
 from holdfast.ports.references import (
     Reference,
     list_reference,

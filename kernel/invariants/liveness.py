@@ -4,7 +4,10 @@ from collections.abc import Collection, Iterator
 
 from holdfast.kernel.invariants.snapshots import Snapshot
 from holdfast.kernel.invariants.violations import Violation
-from holdfast.ports.records import TERMINAL, Job, JobState, Micros, Run, RunStatus, Session
+from holdfast.ports.records.job import Job, JobState
+from holdfast.ports.records.run import TERMINAL, Run, RunStatus
+from holdfast.ports.records.session import Session
+from holdfast.ports.records.values import Micros
 
 
 def overdue(snapshot: Snapshot, *, runs: Collection[str], before: Micros) -> list[Violation]:

@@ -10,16 +10,8 @@ from holdfast.kernel.invariants.violations import Violation
 from holdfast.kernel.pipelines.plan import stage_of
 from holdfast.kernel.runs.external_work import LOST_WORKER
 from holdfast.ports.json import parse
-from holdfast.ports.records import (
-    STAGE_FAILED,
-    STEP_FAILED,
-    STEP_RETRYING,
-    STEP_STARTED,
-    HistoryRow,
-    Job,
-    JobKind,
-    JobState,
-)
+from holdfast.ports.records.history import STAGE_FAILED, STEP_FAILED, STEP_RETRYING, STEP_STARTED, HistoryRow
+from holdfast.ports.records.job import Job, JobKind, JobState
 
 _LOST_STAGE: Final = "stage.lost"
 _FREE: Final = 2

@@ -12,16 +12,8 @@ from holdfast.kernel.invariants.snapshots import Snapshot
 from holdfast.kernel.invariants.violations import Violation
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import Mailbox, mailbox_from
-from holdfast.ports.records import (
-    CHANNEL_CLOSED,
-    SIGNAL_RECEIVED,
-    START_RECEIVED,
-    TERMINAL,
-    HistoryRow,
-    Run,
-    RunName,
-    RunStatus,
-)
+from holdfast.ports.records.history import CHANNEL_CLOSED, SIGNAL_RECEIVED, START_RECEIVED, HistoryRow
+from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
 
 
 def mailbox_fits(seen: RunView) -> Iterator[str]:

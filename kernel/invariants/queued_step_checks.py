@@ -6,7 +6,9 @@ from typing import cast
 from holdfast.kernel.invariants.history_facts import RunView
 from holdfast.kernel.invariants.queued_steps import number_in, text_in
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.records import TERMINAL, HistoryRow, Job, JobState, step_definition
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import Job, JobState, step_definition
+from holdfast.ports.records.run import TERMINAL
 
 
 def steps_have_jobs(seen: RunView) -> Iterator[str]:

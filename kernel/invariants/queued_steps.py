@@ -6,7 +6,7 @@ from typing import Final, cast
 import attrs
 
 from holdfast.ports.json import parse
-from holdfast.ports.records import (
+from holdfast.ports.records.history import (
     STEP_CANCELLED,
     STEP_COMPLETED,
     STEP_ENDS,

@@ -14,21 +14,10 @@ from holdfast.kernel.invariants.snapshots import Snapshot, as_snapshot
 from holdfast.kernel.invariants.violations import Violation
 from holdfast.kernel.pipelines.plan import MapPlan, stage_of
 from holdfast.ports.json import canonical
-from holdfast.ports.records import (
-    CANCELLATION_OUTCOMES,
-    HELD,
-    TERMINAL,
-    HistoryRow,
-    Job,
-    JobKind,
-    JobState,
-    RateName,
-    Run,
-    RunName,
-    RunStatus,
-    SlotName,
-    losses_max,
-)
+from holdfast.ports.records.history import CANCELLATION_OUTCOMES, HistoryRow
+from holdfast.ports.records.job import Job, JobKind, JobState, losses_max
+from holdfast.ports.records.limits import RateName, SlotName
+from holdfast.ports.records.run import HELD, TERMINAL, Run, RunName, RunStatus
 from holdfast.ports.references import KeptRows, Reference, of_run, reference_text, references_from
 from holdfast.ports.unreadable import PARSE_ERRORS
 from holdfast.ports.working_set import Tables

@@ -4,7 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from holdfast.ports.records import HistoryRow, Job, Run, Session
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import Job
+from holdfast.ports.records.run import Run
+from holdfast.ports.records.session import Session
 from holdfast.ports.working_set import Tables
 
 

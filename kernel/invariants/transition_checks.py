@@ -12,18 +12,10 @@ from holdfast.kernel.invariants.violations import Violation
 from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.kernel.runs.transitions import RUN_TRANSITIONS
 from holdfast.ports.mailboxes import mailbox_from
-from holdfast.ports.records import (
-    SIGNAL_RECEIVED,
-    TERMINAL,
-    HistoryRow,
-    Job,
-    JobKind,
-    JobState,
-    Run,
-    RunStatus,
-    SessionState,
-    cancelling,
-)
+from holdfast.ports.records.history import SIGNAL_RECEIVED, HistoryRow
+from holdfast.ports.records.job import Job, JobKind, JobState, cancelling
+from holdfast.ports.records.run import TERMINAL, Run, RunStatus
+from holdfast.ports.records.session import SessionState
 from holdfast.ports.working_set import Tables
 
 _FIXED: Final = (

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, cast
 import attrs
 
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.records import ClosePolicy
+from holdfast.ports.records.run import ClosePolicy
 from holdfast.ports.structs import frozen
 
 _ROUNDING: Final = 1e-9

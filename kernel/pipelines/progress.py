@@ -9,7 +9,8 @@ from typing import cast
 import attrs
 
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.records import JobKey, Run
+from holdfast.ports.records.job import JobKey
+from holdfast.ports.records.run import Run
 from holdfast.ports.references import (
     Reference,
     item_reference,

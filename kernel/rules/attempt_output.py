@@ -21,7 +21,10 @@ from holdfast.ports.changes import AddAiCall, AddAnnotation, AddArtifact, AddAtt
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError
 from holdfast.ports.json import parse
-from holdfast.ports.records import Job, Micros, OutputRow, Run, RunName, job_key
+from holdfast.ports.records.history import OutputRow
+from holdfast.ports.records.job import Job, job_key
+from holdfast.ports.records.run import Run, RunName
+from holdfast.ports.records.values import Micros
 
 T = TypeVar("T")
 

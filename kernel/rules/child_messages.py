@@ -9,7 +9,9 @@ from holdfast.kernel.rules.signals import receive, request_cancel
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.state import Decision, State
 from holdfast.ports.errors import ChannelClosedError, SignalRefusedError
-from holdfast.ports.records import TERMINAL, Job, Micros, Run, RunName, RunStatus
+from holdfast.ports.records.job import Job
+from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
+from holdfast.ports.records.values import Micros
 
 
 def notify_child(

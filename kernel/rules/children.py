@@ -24,17 +24,10 @@ from holdfast.ports.changes import DeleteJob, UpdateRun
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.records import (
-    STAGE_COMPLETED,
-    TERMINAL,
-    Job,
-    JobKey,
-    JobState,
-    Micros,
-    Run,
-    RunName,
-    RunStatus,
-)
+from holdfast.ports.records.history import STAGE_COMPLETED
+from holdfast.ports.records.job import Job, JobKey, JobState
+from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
+from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import evolve
 
 

@@ -20,7 +20,9 @@ from holdfast.kernel.state import ClaimableJobs, Decision, DueJobs, Reads, State
 from holdfast.ports.changes import Change, UpdateJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import SessionLostError
-from holdfast.ports.records import Job, JobState, Micros, SessionState
+from holdfast.ports.records.job import Job, JobState
+from holdfast.ports.records.session import SessionState
+from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import evolve
 from holdfast.ports.transport import JobHint
 

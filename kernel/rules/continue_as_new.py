@@ -21,7 +21,10 @@ from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
-from holdfast.ports.records import PUBLISHED, HistoryRow, Job, Micros, Run, RunStatus, rank_of
+from holdfast.ports.records.history import PUBLISHED, HistoryRow
+from holdfast.ports.records.job import Job, rank_of
+from holdfast.ports.records.run import Run, RunStatus
+from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import evolve
 
 

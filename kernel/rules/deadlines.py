@@ -9,7 +9,8 @@ from holdfast.kernel.runs.transitions import DEADLINE_EXCEEDED
 from holdfast.kernel.state import Decision, OverdueRuns, Reads, State
 from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
-from holdfast.ports.records import TERMINAL, Micros, RunStatus
+from holdfast.ports.records.run import TERMINAL, RunStatus
+from holdfast.ports.records.values import Micros
 from holdfast.ports.transport import Hint
 
 

@@ -12,7 +12,10 @@ from holdfast.kernel.rules.retries import failure_facts, lost_worker_failure, po
 from holdfast.kernel.runs.builder import RunDraft, rescheduled
 from holdfast.kernel.state import Decision
 from holdfast.ports.changes import UpdateJob
-from holdfast.ports.records import STAGE_CANCEL_FAILED, STAGE_CANCELLED, Job, Micros, Run, losses_max
+from holdfast.ports.records.history import STAGE_CANCEL_FAILED, STAGE_CANCELLED
+from holdfast.ports.records.job import Job, losses_max
+from holdfast.ports.records.run import Run
+from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import evolve
 
 

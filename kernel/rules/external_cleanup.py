@@ -13,17 +13,15 @@ from holdfast.kernel.state import State
 from holdfast.ports.changes import Change, DeleteJob, UpdateJob
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import CompletedRow
-from holdfast.ports.records import (
+from holdfast.ports.records.history import (
     CANCELLATION_OUTCOMES,
     STAGE_COMPLETED,
     STAGE_FAILED,
     STAGE_SUSPENDED,
-    Job,
-    JobKind,
-    JobState,
-    Micros,
-    Run,
 )
+from holdfast.ports.records.job import Job, JobKind, JobState
+from holdfast.ports.records.run import Run
+from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
 
 Item: TypeAlias = tuple[str, int | None]

@@ -22,7 +22,10 @@ from holdfast.kernel.state import Decision, DueJobs, Reads, State, WakeableJobs
 from holdfast.ports.changes import Change, UpdateJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, NothingToWakeError
-from holdfast.ports.records import STAGE_SUSPENDED, Job, JobKind, JobState, Micros, Run, RunName
+from holdfast.ports.records.history import STAGE_SUSPENDED
+from holdfast.ports.records.job import Job, JobKind, JobState
+from holdfast.ports.records.run import Run, RunName
+from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import evolve
 from holdfast.ports.transport import JobHint
 from holdfast.ports.working_set import Tables

@@ -26,7 +26,7 @@ from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
-from holdfast.ports.records import (
+from holdfast.ports.records.history import (
     CHANNEL_CLOSED,
     CLOCK_READ,
     FUNCTION_BEGAN,
@@ -37,15 +37,10 @@ from holdfast.ports.records import (
     SIGNAL_REFUSED,
     STEP_GIVEN,
     HistoryRow,
-    Job,
-    JobKey,
-    JobKind,
-    JobState,
-    Micros,
-    Run,
-    RunName,
-    RunStatus,
 )
+from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
+from holdfast.ports.records.run import Run, RunName, RunStatus
+from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import evolve
 from holdfast.ports.transport import RunHint
 

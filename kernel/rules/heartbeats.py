@@ -10,7 +10,9 @@ from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.state import Decision, JobsWithOverdueHeartbeats, Reads, State
 from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
-from holdfast.ports.records import TERMINAL, Job, JobState, Micros
+from holdfast.ports.records.job import Job, JobState
+from holdfast.ports.records.run import TERMINAL
+from holdfast.ports.records.values import Micros
 from holdfast.ports.transport import Hint
 
 HEARTBEAT_TIMEOUT: Final = "heartbeat_timeout"

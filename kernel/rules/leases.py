@@ -10,7 +10,7 @@ the attempt. Nothing lowers an epoch, and a run never reuses the number of a job
 **Fencing.** Every write of an attempt passes `find_leased_job` or, for heartbeats, `is_held`: the job must exist, be
 LEASED and have the token's epoch. Whatever takes a job from its attempt breaks one of these: a release or a reaper
 changes the state, a later claim changes the epoch, the end of a run or of a map deletes the job, and a poll that
-becomes a cancel job is queued (`cancelling` in `ports/records.py`). A late write is not an error. Its reply is
+becomes a cancel job is queued (`cancelling` in `ports/records/job.py`). A late write is not an error. Its reply is
 `fenced` (`lost` for a heartbeat), it changes nothing, and its output is dropped with it.
 
 **Sessions.** A job row has no expiry. It belongs to a session, and renewing the session row renews all of its leases
@@ -50,7 +50,10 @@ from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change, UpdateJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
-from holdfast.ports.records import HEARTBEAT, TERMINAL, Job, JobKey, JobState, Micros, Run, job_key
+from holdfast.ports.records.history import HEARTBEAT
+from holdfast.ports.records.job import Job, JobKey, JobState, job_key
+from holdfast.ports.records.run import TERMINAL, Run
+from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import evolve
 from holdfast.ports.transport import JobHint
 

@@ -29,17 +29,10 @@ from holdfast.kernel.state import (
 from holdfast.ports.changes import AdvanceStreams, Change, UpdateSink, UpdateStream
 from holdfast.ports.clock import Ids
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.records import (
-    HistoryRow,
-    Micros,
-    Run,
-    Sink,
-    SinkName,
-    Stream,
-    StreamHead,
-    StreamKey,
-    StreamState,
-)
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead, StreamKey, StreamState
+from holdfast.ports.records.run import Run
+from holdfast.ports.records.values import Micros
 
 DEAD_LETTER_AFTER: Final = 5
 """How many times a sink must reject an event as such before the event's stream is dead-lettered."""

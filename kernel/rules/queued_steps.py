@@ -24,7 +24,7 @@ from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.state import Decision, State
 from holdfast.ports.errors import StepLostError
 from holdfast.ports.json import parse
-from holdfast.ports.records import (
+from holdfast.ports.records.history import (
     HISTORY_LONG,
     STEP_CANCELLED,
     STEP_COMPLETED,
@@ -33,15 +33,10 @@ from holdfast.ports.records import (
     STEP_QUEUED,
     STEP_RETRYING,
     HistoryRow,
-    Job,
-    JobKey,
-    JobKind,
-    Micros,
-    Payload,
-    Run,
-    losses_max,
-    step_of,
 )
+from holdfast.ports.records.job import Job, JobKey, JobKind, losses_max, step_of
+from holdfast.ports.records.run import Run
+from holdfast.ports.records.values import Micros, Payload
 
 
 def steps_in_queues(state: State, run: str) -> list[Job]:

@@ -31,7 +31,7 @@ from holdfast.kernel.rules import (
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
-from holdfast.ports.records import Micros
+from holdfast.ports.records.values import Micros
 
 C = TypeVar("C", bound=c.Command[Any])
 R = TypeVar("R")

@@ -6,7 +6,9 @@ from holdfast.kernel.state import Decision, Reads, RunRemains, State
 from holdfast.ports.changes import DeleteRun
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import RemoveRefusedError
-from holdfast.ports.records import TERMINAL, JobKind, Micros, Run, RunName
+from holdfast.ports.records.job import JobKind
+from holdfast.ports.records.run import TERMINAL, Run, RunName
+from holdfast.ports.records.values import Micros
 
 
 def reads_of_remove(command: RunRemove) -> Reads:

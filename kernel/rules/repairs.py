@@ -26,20 +26,16 @@ from holdfast.ports.changes import AddJob, Change, DeleteJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import CompletedRow
-from holdfast.ports.records import (
-    HELD,
+from holdfast.ports.records.history import (
     STAGE_COMPLETED,
     STAGE_EXPANDED,
     STAGE_FAILED,
     STAGE_SUSPENDED,
     STAGE_TESTED,
-    TERMINAL,
-    Job,
-    JobKind,
-    JobState,
-    Micros,
-    Run,
 )
+from holdfast.ports.records.job import Job, JobKind, JobState
+from holdfast.ports.records.run import HELD, TERMINAL, Run
+from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import evolve
 from holdfast.ports.transport import Hint
 

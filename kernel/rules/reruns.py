@@ -21,16 +21,10 @@ from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import Mailbox, mailbox_from
-from holdfast.ports.records import (
-    SIGNAL_RECEIVED,
-    TERMINAL,
-    JobKey,
-    Micros,
-    Run,
-    RunName,
-    RunStatus,
-    rank_of,
-)
+from holdfast.ports.records.history import SIGNAL_RECEIVED
+from holdfast.ports.records.job import JobKey, rank_of
+from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
+from holdfast.ports.records.values import Micros
 from holdfast.ports.references import kept_rows_text, references_text
 from holdfast.ports.structs import evolve
 

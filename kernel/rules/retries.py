@@ -54,16 +54,10 @@ from holdfast.kernel.runs.external_work import LOST_WORKER
 from holdfast.kernel.runs.external_work import has_external_work_ended as is_work_over
 from holdfast.kernel.runs.plan_interpreter import item_failed, open_map
 from holdfast.ports.json import canonical
-from holdfast.ports.records import (
-    STAGE_FAILED,
-    SUSPECT_AFTER,
-    Job,
-    JobKey,
-    JobKind,
-    Micros,
-    Payload,
-    RunStatus,
-)
+from holdfast.ports.records.history import STAGE_FAILED
+from holdfast.ports.records.job import SUSPECT_AFTER, Job, JobKey, JobKind
+from holdfast.ports.records.run import RunStatus
+from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import evolve
 
 TIMEOUT_TOTAL: Final = "timeout_total"

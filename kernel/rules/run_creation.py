@@ -5,7 +5,9 @@ from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE, Plan
 from holdfast.kernel.rules.admissions import INPUT_ROW
 from holdfast.kernel.rules.start_template import NOT_BEGUN, StartTemplate
 from holdfast.ports.clock import Ids
-from holdfast.ports.records import ClosePolicy, Micros, Run, RunStatus, rank_of
+from holdfast.ports.records.job import rank_of
+from holdfast.ports.records.run import ClosePolicy, Run, RunStatus
+from holdfast.ports.records.values import Micros
 
 
 def new_run(

@@ -42,18 +42,10 @@ from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, RunExistsError, RunNotFoundError, UnknownWorkflowError
 from holdfast.ports.json import canonical
 from holdfast.ports.mailboxes import EMPTY, mailbox_from
-from holdfast.ports.records import (
-    HELD,
-    TERMINAL,
-    ClosePolicy,
-    HistoryRow,
-    JobState,
-    Micros,
-    PlanRow,
-    Run,
-    RunName,
-    RunStatus,
-)
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import JobState
+from holdfast.ports.records.run import HELD, TERMINAL, ClosePolicy, Run, RunName, RunStatus
+from holdfast.ports.records.values import Micros, PlanRow
 from holdfast.ports.structs import evolve
 from holdfast.ports.transport import Hint, RunHint
 

@@ -31,18 +31,10 @@ from holdfast.kernel.state import Decision, ExpiredSessions, LostJobs, Reads, St
 from holdfast.ports.changes import AddLeader, Change, PutSession, UpdateLeader
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import SessionLostError
-from holdfast.ports.records import (
-    TERMINAL,
-    Job,
-    JobKind,
-    JobState,
-    LeaderLease,
-    Micros,
-    Run,
-    Session,
-    SessionState,
-    losses_max,
-)
+from holdfast.ports.records.job import Job, JobKind, JobState, losses_max
+from holdfast.ports.records.run import TERMINAL, Run
+from holdfast.ports.records.session import LeaderLease, Session, SessionState
+from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import evolve
 from holdfast.ports.transport import Hint
 

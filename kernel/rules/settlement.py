@@ -90,19 +90,11 @@ from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.events import EVENT_BYTES_MAX, USER_EVENTS, is_event_type
 from holdfast.ports.json import compact
-from holdfast.ports.records import (
-    STAGE_COMPLETED,
-    STAGE_EXPANDED,
-    STAGE_TESTED,
-    Job,
-    JobKind,
-    MapItems,
-    Micros,
-    Payload,
-    Run,
-    RunName,
-    SessionState,
-)
+from holdfast.ports.records.history import STAGE_COMPLETED, STAGE_EXPANDED, STAGE_TESTED
+from holdfast.ports.records.job import Job, JobKind
+from holdfast.ports.records.run import Run, RunName
+from holdfast.ports.records.session import SessionState
+from holdfast.ports.records.values import MapItems, Micros, Payload
 from holdfast.ports.structs import evolve
 
 PAGE_BYTES_MAX: Final = 32_768

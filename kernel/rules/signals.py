@@ -16,17 +16,10 @@ from holdfast.ports.errors import (
     RunNotFoundError,
     SignalRefusedError,
 )
-from holdfast.ports.records import (
-    START_RECEIVED,
-    TERMINAL,
-    JobKind,
-    JobState,
-    Micros,
-    Payload,
-    Run,
-    RunName,
-    RunStatus,
-)
+from holdfast.ports.records.history import START_RECEIVED
+from holdfast.ports.records.job import JobKind, JobState
+from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
+from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import evolve, frozen
 from holdfast.ports.transport import RunHint
 

@@ -13,7 +13,8 @@ from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, SinkExistsError
 from holdfast.ports.events import EVENT_TYPES, is_possible
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.records import Micros, Sink, SinkName
+from holdfast.ports.records.outbox import Sink, SinkName
+from holdfast.ports.records.values import Micros
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,99}")
 _TYPE: Final = re.compile(r"[a-z][a-z0-9_.]{0,99}(?<!\.)|([a-z][a-z0-9_.]{0,98}\.)?\*")

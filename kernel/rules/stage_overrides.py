@@ -9,7 +9,7 @@ import attrs
 from holdfast.kernel.commands import StageOverride
 from holdfast.kernel.pipelines.plan import MapPlan, NodePlan, Plan, RetryPolicy, StagePlan, stage_of
 from holdfast.ports.errors import InvalidCommandError
-from holdfast.ports.records import ATTEMPTS_MAX
+from holdfast.ports.records.job import ATTEMPTS_MAX
 
 _FIELDS: Final = tuple(field.name for field in attrs.fields(StageOverride) if field.name != "stage")
 

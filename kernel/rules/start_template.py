@@ -13,7 +13,8 @@ from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.plan_interpreter import begin
 from holdfast.ports.changes import AddJob, CreateRun
 from holdfast.ports.json import canonical
-from holdfast.ports.records import Job, Run, RunStatus, rank_of
+from holdfast.ports.records.job import Job, rank_of
+from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.structs import frozen
 
 

@@ -11,7 +11,8 @@ from holdfast.kernel.runs.plan_interpreter import begin
 from holdfast.kernel.runs.stored_starts import kept_start
 from holdfast.kernel.state import Decision, State
 from holdfast.ports.clock import Ids
-from holdfast.ports.records import TERMINAL, Micros, Run, RunStatus
+from holdfast.ports.records.run import TERMINAL, Run, RunStatus
+from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
 from holdfast.ports.transport import Hint
 

@@ -7,7 +7,8 @@ from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.state import State
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import Mailbox
-from holdfast.ports.records import START_RECEIVED, HistoryRow, Run
+from holdfast.ports.records.history import START_RECEIVED, HistoryRow
+from holdfast.ports.records.run import Run
 
 
 def count_forwarded(mailbox: Mailbox, used: int | None = None) -> int:

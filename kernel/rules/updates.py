@@ -9,7 +9,8 @@ from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError, UpdateRefusedError
-from holdfast.ports.records import TERMINAL, Micros, RunName
+from holdfast.ports.records.run import TERMINAL, RunName
+from holdfast.ports.records.values import Micros
 
 UPDATE_MAX: Final = 256
 """Longest name of an update, in characters."""

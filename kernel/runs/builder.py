@@ -22,22 +22,10 @@ from holdfast.ports.changes import (
 )
 from holdfast.ports.json import canonical
 from holdfast.ports.mailboxes import Mailbox, mailbox_from
-from holdfast.ports.records import (
-    HELD,
-    SIGNAL_RECEIVED,
-    TERMINAL,
-    HistoryRow,
-    Job,
-    JobKind,
-    JobState,
-    Micros,
-    Payload,
-    Run,
-    RunStatus,
-    cancelling,
-    rank_of,
-    step_definition,
-)
+from holdfast.ports.records.history import SIGNAL_RECEIVED, HistoryRow
+from holdfast.ports.records.job import Job, JobKind, JobState, cancelling, rank_of, step_definition
+from holdfast.ports.records.run import HELD, TERMINAL, Run, RunStatus
+from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.references import Reference, reference_text
 from holdfast.ports.structs import evolve
 from holdfast.ports.transport import Hint, JobHint, RunHint

@@ -13,7 +13,8 @@ import attrs
 from holdfast.ports.errors import RerunRefusedError
 from holdfast.ports.events import RUN_ENDS
 from holdfast.ports.json import parse
-from holdfast.ports.records import CHANNEL_CLOSED, SIGNAL_RECEIVED, START_RECEIVED, HistoryRow, Run, RunStatus
+from holdfast.ports.records.history import CHANNEL_CLOSED, SIGNAL_RECEIVED, START_RECEIVED, HistoryRow
+from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.references import KeptRows
 
 CallKind: TypeAlias = Literal["step", "timer", "run", "message", "channel"]

@@ -6,7 +6,9 @@ from typing import Final
 from holdfast.kernel.pipelines.plan import MapPlan, NodePlan, Plan, StagePlan, stage_of
 from holdfast.kernel.pipelines.progress import MapProgress, NodeProgress, Progress, finished_map, item_input
 from holdfast.kernel.runs.builder import RunDraft
-from holdfast.ports.records import STAGE_SKIPPED, Job, JobKind, RunStatus
+from holdfast.ports.records.history import STAGE_SKIPPED
+from holdfast.ports.records.job import Job, JobKind
+from holdfast.ports.records.run import RunStatus
 from holdfast.ports.references import Reference, list_reference, reference_text
 from holdfast.ports.structs import evolve
 

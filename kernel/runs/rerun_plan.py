@@ -9,16 +9,15 @@ from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.ports.errors import InvalidCommandError, RerunRefusedError, UnknownWorkflowError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import NodeRows
-from holdfast.ports.records import (
+from holdfast.ports.records.history import (
     STAGE_COMPLETED,
     STAGE_EXPANDED,
     STAGE_FAILED,
     STAGE_SKIPPED,
     HistoryRow,
-    Payload,
-    Run,
-    RunStatus,
 )
+from holdfast.ports.records.run import Run, RunStatus
+from holdfast.ports.records.values import Payload
 from holdfast.ports.references import (
     Reference,
     list_reference,

@@ -10,8 +10,11 @@ from holdfast.kernel.pipelines.plan import Plan, plan_from_json
 from holdfast.kernel.runs.forks import Fork, RecordedCall, labels, open_children, plan_fork
 from holdfast.kernel.runs.rerun_plan import StageHistory, check_point, choose_plan, plan_rerun
 from holdfast.ports.errors import RerunRefusedError, RunNotFoundError, UnknownPlanError
-from holdfast.ports.persistence import FindRun, NodeRowsOf, Persistence, PlansByFingerprint, RunsByKey
-from holdfast.ports.records import TERMINAL, Run, RunName
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.queries.history import NodeRowsOf
+from holdfast.ports.queries.runs import FindRun, RunsByKey
+from holdfast.ports.queries.values import PlansByFingerprint
+from holdfast.ports.records.run import TERMINAL, Run, RunName
 from holdfast.ports.references import Reference, leaves, located
 
 

@@ -6,7 +6,9 @@ from holdfast.kernel.commands import RunCreate
 from holdfast.kernel.commands.codec import command_data, from_data, to_data
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.ports.json import parse
-from holdfast.ports.records import HistoryRow, Payload, RunStatus
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.run import RunStatus
+from holdfast.ports.records.values import Payload
 from holdfast.ports.structs import evolve, frozen
 
 _NOTHING: Final = Payload(inline="null")

@@ -42,7 +42,7 @@ Not pretty, and why it stays:
 from collections.abc import Mapping
 from typing import Final
 
-from holdfast.ports.records import TERMINAL, RunStatus
+from holdfast.ports.records.run import TERMINAL, RunStatus
 
 _S = RunStatus
 _ENDS: Final = frozenset({_S.COMPLETED, _S.FAILED, _S.CANCELLED})

@@ -5,7 +5,10 @@ from collections.abc import Sequence
 import attrs
 
 from holdfast.ports.persistence import Query, SlotPlace, Waiting
-from holdfast.ports.records import HistoryRow, Job, Micros, Run, RunName
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import Job
+from holdfast.ports.records.run import Run, RunName
+from holdfast.ports.records.values import Micros
 from holdfast.ports.unreadable import Unreadable
 
 LAST: str = "\U0010ffff"

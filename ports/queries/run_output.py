@@ -7,7 +7,8 @@ import attrs
 from holdfast.ports.attempt_output import AiCall, AiTotal, Annotation, AnnotationScope, Artifact
 from holdfast.ports.pagination import ListPlace
 from holdfast.ports.persistence import Query
-from holdfast.ports.records import Micros, OutputRow
+from holdfast.ports.records.history import OutputRow
+from holdfast.ports.records.values import Micros
 
 
 @attrs.frozen

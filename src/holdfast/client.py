@@ -15,7 +15,7 @@ from holdfast.hosts.maintenance.doctor.findings import Diagnosis, DoctorFinding
 from holdfast.kernel.commands import RunRerun
 from holdfast.kernel.runs.rerun_preview import RerunPreview
 from holdfast.ports.attempt_output import AnnotationAuthor, AnnotationScope
-from holdfast.ports.records import RunStatus
+from holdfast.ports.records.run import RunStatus
 
 __all__ = [
     "AiCallInfo",

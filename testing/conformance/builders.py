@@ -7,28 +7,12 @@ from typing_extensions import TypedDict, Unpack
 
 from holdfast.ports.attempt_output import AiCall, AiCallKind, Annotation, AnnotationScope, Artifact
 from holdfast.ports.json import compact
-from holdfast.ports.records import (
-    ClosePolicy,
-    HistoryRow,
-    IdempotencyReply,
-    Job,
-    JobKind,
-    JobState,
-    LeaderLease,
-    MapItems,
-    Micros,
-    OutputRow,
-    Payload,
-    PlanRow,
-    Run,
-    RunStatus,
-    Session,
-    SessionState,
-    Sink,
-    Stream,
-    StreamState,
-    rank_of,
-)
+from holdfast.ports.records.history import HistoryRow, OutputRow
+from holdfast.ports.records.job import Job, JobKind, JobState, rank_of
+from holdfast.ports.records.outbox import Sink, Stream, StreamState
+from holdfast.ports.records.run import ClosePolicy, Run, RunStatus
+from holdfast.ports.records.session import LeaderLease, Session, SessionState
+from holdfast.ports.records.values import IdempotencyReply, MapItems, Micros, Payload, PlanRow
 
 NOW: Final[Micros] = 1_767_225_600_000_000
 """2026-01-01T00:00Z."""

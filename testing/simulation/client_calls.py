@@ -12,7 +12,7 @@ from holdfast.kernel.authoring.queries import expose, query, update
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import UPDATE_ANSWERS
 from holdfast.ports.json import parse
-from holdfast.ports.records import HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.processes import ClientAction
 

@@ -6,17 +6,16 @@ from typing import Any, cast
 from holdfast.kernel.pipelines.plan import Plan, plan_from_json
 from holdfast.kernel.runs.external_work import LOST_WORKER
 from holdfast.ports.json import parse
-from holdfast.ports.records import (
+from holdfast.ports.records.history import (
     STAGE_CANCEL_FAILED,
     STAGE_CANCELLED,
     STAGE_COMPLETED,
     STAGE_FAILED,
     STAGE_SUSPENDED,
-    TERMINAL,
     HistoryRow,
-    Run,
-    losses_max,
 )
+from holdfast.ports.records.job import losses_max
+from holdfast.ports.records.run import TERMINAL, Run
 from holdfast.ports.working_set import Tables
 
 WORK_FAILED = "give_up"

@@ -9,7 +9,10 @@ from holdfast.hosts.wiring.payloads import Payloads
 from holdfast.kernel.dispatch.unreadable_runs import unreadable_of
 from holdfast.kernel.invariants import Violation, check
 from holdfast.ports.json import parse
-from holdfast.ports.records import HistoryRow, Micros, Run, RunStatus, Sink
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.outbox import Sink
+from holdfast.ports.records.run import Run, RunStatus
+from holdfast.ports.records.values import Micros
 from holdfast.ports.references import reference_from
 from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.replay_checks import replay_violations

@@ -15,7 +15,8 @@ from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.functions import Workflow, sleep, workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.ports.errors import GiveUp, StepResultError
-from holdfast.ports.records import ACTIVE, JobKind, JobState, Run, RunStatus
+from holdfast.ports.records.job import JobKind, JobState
+from holdfast.ports.records.run import ACTIVE, Run, RunStatus
 from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.client_calls import update_deeds
 from holdfast.testing.simulation.functions import GO, draw_function

@@ -14,7 +14,8 @@ from holdfast.kernel.authoring.steps import step
 from holdfast.ports.errors import UnreadMessagesError
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
-from holdfast.ports.records import SIGNAL_RECEIVED, HistoryRow, Run, RunStatus
+from holdfast.ports.records.history import SIGNAL_RECEIVED, HistoryRow
+from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.processes import ClientAction
 from holdfast.testing.simulation.programs import Program

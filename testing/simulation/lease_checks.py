@@ -33,18 +33,10 @@ from holdfast.ports.changes import (
     UpdateStream,
 )
 from holdfast.ports.json import parse
-from holdfast.ports.records import (
-    HEARTBEAT,
-    STEP_RETRYING,
-    HistoryRow,
-    Job,
-    JobKey,
-    JobKind,
-    JobState,
-    Micros,
-    SessionState,
-    job_key,
-)
+from holdfast.ports.records.history import HEARTBEAT, STEP_RETRYING, HistoryRow
+from holdfast.ports.records.job import Job, JobKey, JobKind, JobState, job_key
+from holdfast.ports.records.session import SessionState
+from holdfast.ports.records.values import Micros
 from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.store import Commit
 

@@ -36,20 +36,12 @@ from holdfast.ports.changes import (
 from holdfast.ports.clock import micros
 from holdfast.ports.events import Event
 from holdfast.ports.json import parse
-from holdfast.ports.records import (
-    ACTIVE,
-    CANCELLATION_OUTCOMES,
-    HistoryRow,
-    Job,
-    JobKey,
-    JobState,
-    Micros,
-    RateName,
-    Run,
-    RunStatus,
-    SessionState,
-    job_key,
-)
+from holdfast.ports.records.history import CANCELLATION_OUTCOMES, HistoryRow
+from holdfast.ports.records.job import Job, JobKey, JobState, job_key
+from holdfast.ports.records.limits import RateName
+from holdfast.ports.records.run import ACTIVE, Run, RunStatus
+from holdfast.ports.records.session import SessionState
+from holdfast.ports.records.values import Micros
 from holdfast.ports.unreadable import unreadable_columns
 from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.lease_checks import lease_violations, missing_blobs

@@ -12,7 +12,7 @@ from holdfast.ports.clock import instant
 from holdfast.ports.errors import BlobCorruptError, BlobMissingError, EventRefusedError, UnavailableError
 from holdfast.ports.events import Event
 from holdfast.ports.persistence import Query, Transaction
-from holdfast.ports.records import Micros
+from holdfast.ports.records.values import Micros
 from holdfast.ports.transport import Delivery, Hint
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.simulation import faults as f

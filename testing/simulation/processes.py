@@ -26,7 +26,7 @@ from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.commands import Attempt, JobSettle
 from holdfast.ports.errors import HoldfastError, UnavailableError
 from holdfast.ports.events import EventSink
-from holdfast.ports.records import JobKind
+from holdfast.ports.records.job import JobKind
 from holdfast.ports.transport import Hint, JobHint
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.ids import SeededIds

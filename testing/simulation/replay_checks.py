@@ -24,17 +24,16 @@ from holdfast.kernel.functions.protocol import (
 from holdfast.kernel.invariants import Violation
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
-from holdfast.ports.records import (
+from holdfast.ports.records.history import (
     CLOCK_READ,
     FUNCTION_BEGAN,
     RESULT_REFUSED,
     SIGNAL_RECEIVED,
     STAGE_COMPLETED,
     HistoryRow,
-    Micros,
-    Run,
-    RunStatus,
 )
+from holdfast.ports.records.run import Run, RunStatus
+from holdfast.ports.records.values import Micros
 from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.step_records import StartedAttempt
 from holdfast.testing.simulation.worlds import World

@@ -7,7 +7,7 @@ import attrs
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.execution.function_cache import FUNCTIONS_KEPT
 from holdfast.kernel.authoring.calls import WorkflowDefinition
-from holdfast.ports.records import Run
+from holdfast.ports.records.run import Run
 from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.processes import ClientAction
 

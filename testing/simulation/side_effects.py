@@ -8,7 +8,9 @@ from greenlet import getcurrent
 from holdfast.hosts.functions.replay import BEHIND_MAX
 from holdfast.hosts.wiring.services import CLOCK_BEHIND_MAX
 from holdfast.ports.json import parse
-from holdfast.ports.records import HistoryRow, Micros, Run, RunStatus
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.run import Run, RunStatus
+from holdfast.ports.records.values import Micros
 from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.fibers import START, Fiber
 from holdfast.testing.simulation.process_life import DRIFT_MAX

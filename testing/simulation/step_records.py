@@ -8,7 +8,10 @@ import attrs
 
 from holdfast.kernel.invariants import Violation
 from holdfast.ports.json import parse
-from holdfast.ports.records import HistoryRow, Job, JobState, Micros, Run
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import Job, JobState
+from holdfast.ports.records.run import Run
+from holdfast.ports.records.values import Micros
 
 _ENDS: Final = frozenset({"step.completed", "step.failed", "step.cancelled", "timer.fired"})
 HOPELESS: Final = "never"

@@ -9,8 +9,10 @@ import attrs
 from holdfast.ports.changes import AppendHistory, Change
 from holdfast.ports.errors import RefusedError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import Persistence, Query, StoreTime, Transaction
-from holdfast.ports.records import STAGE_COMPLETED, STEP_COMPLETED, HistoryRow, Micros, Payload
+from holdfast.ports.persistence import Persistence, Query, Transaction
+from holdfast.ports.queries.store import StoreTime
+from holdfast.ports.records.history import STAGE_COMPLETED, STEP_COMPLETED, HistoryRow
+from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.fibers import Fiber
 

@@ -22,7 +22,9 @@ from holdfast.ports.changes import (
     UpdateRun,
     UpdateStream,
 )
-from holdfast.ports.records import Job, Payload, Run
+from holdfast.ports.records.job import Job
+from holdfast.ports.records.run import Run
+from holdfast.ports.records.values import Payload
 from holdfast.testing.simulation.fibers import START
 
 _SHORT: Final = 200

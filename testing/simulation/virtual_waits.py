@@ -7,8 +7,8 @@ from typing import Final
 from typing_extensions import override
 
 from holdfast.hosts.wiring.stores import Stores
-from holdfast.ports.persistence import RunsByKey
-from holdfast.ports.records import TERMINAL, Run
+from holdfast.ports.queries.runs import RunsByKey
+from holdfast.ports.records.run import TERMINAL, Run
 
 _LOOK_MIN: Final = 1.0
 _LOOK_MAX: Final = 3_600.0

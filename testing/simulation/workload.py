@@ -12,7 +12,7 @@ from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.options import Retry, StartOptions
 from holdfast.ports.clock import instant
-from holdfast.ports.records import Run, RunStatus
+from holdfast.ports.records.run import Run, RunStatus
 from holdfast.testing.simulation import client_calls, late_messages
 from holdfast.testing.simulation.external_service import ExternalService
 from holdfast.testing.simulation.fibers import START

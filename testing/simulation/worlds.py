@@ -12,14 +12,8 @@ from holdfast.kernel.commands import RunResume
 from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.persistence import Persistence
-from holdfast.ports.records import (
-    ACTIVE,
-    Run,
-    RunStatus,
-    Sink,
-    StreamKey,
-    StreamState,
-)
+from holdfast.ports.records.outbox import Sink, StreamKey, StreamState
+from holdfast.ports.records.run import ACTIVE, Run, RunStatus
 from holdfast.ports.working_set import Tables
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.simulation.faults import FaultKind, Faults

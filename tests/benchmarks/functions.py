@@ -11,8 +11,8 @@ from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
-from holdfast.ports.persistence import FindRun
-from holdfast.ports.records import RunName
+from holdfast.ports.queries.runs import FindRun
+from holdfast.ports.records.run import RunName
 from tests.benchmarks.floors import check
 from tests.benchmarks.meter import Meter, Sample, wait_until
 from tests.benchmarks.sites import Site

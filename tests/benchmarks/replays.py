@@ -11,8 +11,10 @@ from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import JobClaim, JobRecord, RowToRecord, SessionOpen
 from holdfast.ports.json import canonical
-from holdfast.ports.persistence import FindRun, QueueClaim
-from holdfast.ports.records import Payload, RunName
+from holdfast.ports.persistence import QueueClaim
+from holdfast.ports.queries.runs import FindRun
+from holdfast.ports.records.run import RunName
+from holdfast.ports.records.values import Payload
 from tests.benchmarks.floors import check
 from tests.benchmarks.meter import Meter, Sample
 from tests.benchmarks.sites import Site

@@ -23,7 +23,7 @@ from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
-from holdfast.ports.records import RunStatus
+from holdfast.ports.records.run import RunStatus
 from tests.benchmarks.floors import check
 from tests.benchmarks.processes import READY
 from tests.benchmarks.sites import postgres_store

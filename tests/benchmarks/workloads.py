@@ -23,8 +23,10 @@ from holdfast.kernel.commands import (
 )
 from holdfast.ports.errors import CommandError
 from holdfast.ports.pagination import ListPlace
-from holdfast.ports.persistence import ListRuns, QueueClaim, RunFilter
-from holdfast.ports.records import Payload, Run, RunStatus
+from holdfast.ports.persistence import QueueClaim
+from holdfast.ports.queries.runs import ListRuns, RunFilter
+from holdfast.ports.records.run import Run, RunStatus
+from holdfast.ports.records.values import Payload
 from holdfast.ports.references import reference_from
 from tests.benchmarks.floors import BATCH, WARM_UP, check
 from tests.benchmarks.meter import Meter, Sample, wait_until

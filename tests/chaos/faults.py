@@ -26,7 +26,7 @@ from holdfast.kernel.dispatch.kernel import Executor, Kernel
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import CommandError
 from holdfast.ports.persistence import Persistence, Query, Transaction
-from holdfast.ports.records import Micros
+from holdfast.ports.records.values import Micros
 from holdfast.ports.user_transactions import SharedTransaction, SharesTransactions
 from tests.chaos.execution_log import book
 

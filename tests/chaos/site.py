@@ -22,8 +22,12 @@ from holdfast.kernel.commands import RunRepair
 from holdfast.kernel.invariants import Snapshot, check
 from holdfast.ports.clock import micros
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import CountAll, FindRun, HistoryOf, JobsOfRun
-from holdfast.ports.records import STAGE_COMPLETED, TERMINAL, HistoryRow, Job, Run, RunName, RunStatus
+from holdfast.ports.queries.history import HistoryOf
+from holdfast.ports.queries.runs import FindRun, JobsOfRun
+from holdfast.ports.queries.store import CountAll
+from holdfast.ports.records.history import STAGE_COMPLETED, HistoryRow
+from holdfast.ports.records.job import Job
+from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.chaos.disks import NoDiskError, SmallDisk
 from tests.chaos.execution_log import Book, Entry, effect_name, keep_book

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from holdfast.kernel.invariants import check
-from holdfast.ports.records import RunStatus
+from holdfast.ports.records.run import RunStatus
 from tests.chaos.external_service import ASKS, Outside
 from tests.chaos.faults import Fault
 from tests.chaos.figures import report

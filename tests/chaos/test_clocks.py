@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from holdfast.kernel.invariants import check
-from holdfast.ports.records import RunStatus
+from holdfast.ports.records.run import RunStatus
 from tests.chaos.programs import REST, STUMBLE, TREE
 from tests.chaos.site import Site
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from holdfast.ports.records import JobState
+from holdfast.ports.records.job import JobState
 from tests.chaos.figures import report
 from tests.chaos.programs import GATE_ASYNC
 from tests.chaos.site import OpenSite, Site

@@ -13,8 +13,9 @@ from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.events.delivery import EVENTS_AT_ONCE
 from holdfast.ports.changes import AppendHistory, Change, CreateRun
-from holdfast.ports.persistence import Persistence, SinksWithDueStreams
-from holdfast.ports.records import Micros
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.queries.outbox import SinksWithDueStreams
+from holdfast.ports.records.values import Micros
 from holdfast.testing.conformance.builders import NAMESPACE, a_row, a_run
 from tests.chaos.figures import report
 from tests.chaos.flusher_process import NAME, flush_for_ever

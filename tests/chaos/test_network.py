@@ -13,7 +13,7 @@ from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.postgresql.connection import ANSWER_SECONDS
 from holdfast.adapters.sql.settings import CONNECT_SECONDS_MIN
 from holdfast.ports.errors import UnavailableError
-from holdfast.ports.persistence import CountAll
+from holdfast.ports.queries.store import CountAll
 from tests.chaos.figures import pick, report
 from tests.chaos.site import OpenSite, Site
 from tests.integration.sql.proxy import Proxy

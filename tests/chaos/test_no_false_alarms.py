@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from holdfast.ports.records import RunStatus
+from holdfast.ports.records.run import RunStatus
 from tests.chaos.figures import report
 from tests.chaos.programs import BLOCK, CHAIN, FAN, REST, block
 from tests.chaos.site import Site

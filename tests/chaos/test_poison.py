@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from holdfast.kernel.runs.external_work import LOST_WORKER
-from holdfast.ports.records import RunStatus
+from holdfast.ports.records.run import RunStatus
 from tests.chaos.figures import report
 from tests.chaos.poison import STEP_TRIES, live_on, swallow_beside
 from tests.chaos.programs import FRAGILE, NEIGHBOUR, POISON, POISON_CODE

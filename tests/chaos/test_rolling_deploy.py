@@ -5,7 +5,8 @@ from collections import Counter
 
 import pytest
 
-from holdfast.ports.records import JobState, RunStatus
+from holdfast.ports.records.job import JobState
+from holdfast.ports.records.run import RunStatus
 from tests.chaos.fork_server import Process
 from tests.chaos.programs import LETTER_1, LETTER_2
 from tests.chaos.site import Site

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast import Engine, ServerlessHost
 from holdfast.hosts.maintenance.tick import Maintenance
-from holdfast.ports.records import JobState
+from holdfast.ports.records.job import JobState
 from tests.chaos.faults import Fault
 from tests.chaos.programs import CHAIN, WORKFLOWS
 from tests.chaos.site import Site

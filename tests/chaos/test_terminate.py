@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from holdfast.ports.records import RunStatus
+from holdfast.ports.records.run import RunStatus
 from tests.chaos.programs import GATE_BOTH, ONE
 from tests.chaos.site import Site
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from holdfast.ports.records import STAGE_COMPLETED
+from holdfast.ports.records.history import STAGE_COMPLETED
 from tests.chaos.figures import pick, report
 from tests.chaos.programs import SIGNED
 from tests.chaos.site import Site

@@ -9,7 +9,8 @@ from typing_extensions import override
 
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.ports.changes import CreateRun
-from holdfast.ports.persistence import Persistence, SchemaVersion
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.queries.store import SchemaVersion
 from holdfast.testing.conformance.builders import a_key, a_run
 from holdfast.testing.conformance.persistence import PersistenceContract
 from holdfast.testing.conformance.persistence.case import put, the_run

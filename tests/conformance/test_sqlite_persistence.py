@@ -42,7 +42,7 @@ class TestSetupOfSqlite:
     """What the contract can't see, because its stores are copies."""
 
     def test_several_stores_set_up_a_new_file_at_once(self, tmp_path: Path) -> None:
-        from holdfast.ports.persistence import SchemaVersion
+        from holdfast.ports.queries.store import SchemaVersion
         from holdfast.testing.conformance.threads import in_threads
 
         def set_up(_: int) -> str | None:

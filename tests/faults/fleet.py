@@ -30,8 +30,10 @@ from holdfast.kernel.commands import Attempt, Outcome
 from holdfast.kernel.invariants import check
 from holdfast.ports.clock import micros
 from holdfast.ports.events import EventSink
-from holdfast.ports.persistence import Query, StoreTime
-from holdfast.ports.records import HistoryRow, Micros
+from holdfast.ports.persistence import Query
+from holdfast.ports.queries.store import StoreTime
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.values import Micros
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds
 

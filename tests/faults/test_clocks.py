@@ -16,7 +16,7 @@ from holdfast.kernel.authoring.external import NotReady, Suspended, suspend
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stage_context import StageContext
-from holdfast.ports.records import RunStatus
+from holdfast.ports.records.run import RunStatus
 from tests.faults.fleet import LEASE, POLL, Fleet
 
 MINUTE = timedelta(minutes=1)

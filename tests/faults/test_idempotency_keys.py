@@ -16,8 +16,8 @@ from holdfast.kernel.commands import RunCreate
 from holdfast.kernel.commands.codec import reply_json
 from holdfast.ports.errors import CommandError, IdempotencyConflictError
 from holdfast.ports.json import canonical
-from holdfast.ports.persistence import CountAll
-from holdfast.ports.records import Payload
+from holdfast.ports.queries.store import CountAll
+from holdfast.ports.records.values import Payload
 
 PROCESSES = 4
 """Engines with their own connections: to a database they are processes."""

@@ -16,8 +16,10 @@ from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.ports.changes import AddJob, Change, DeleteJob, UpdateJob
-from holdfast.ports.persistence import FindRun, Transaction
-from holdfast.ports.records import Job, JobKind, RunName, RunStatus
+from holdfast.ports.persistence import Transaction
+from holdfast.ports.queries.runs import FindRun
+from holdfast.ports.records.job import Job, JobKind
+from holdfast.ports.records.run import RunName, RunStatus
 from tests.faults.fleet import ClockedStore, Fleet
 
 R = TypeVar("R")

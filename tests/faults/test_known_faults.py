@@ -17,7 +17,9 @@ from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.commands import RunCreate
 from holdfast.ports.errors import UnavailableError
-from holdfast.ports.records import JobState, Payload, RunStatus
+from holdfast.ports.records.job import JobState
+from holdfast.ports.records.run import RunStatus
+from holdfast.ports.records.values import Payload
 from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence
 from tests.faults.fleet import POLL, Fleet
 

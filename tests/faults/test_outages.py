@@ -13,7 +13,7 @@ from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.ports.errors import EventRefusedError, SinkUnavailableError
 from holdfast.ports.events import Event
-from holdfast.ports.records import RunStatus
+from holdfast.ports.records.run import RunStatus
 from holdfast.testing.clock import ManualClock
 from tests.faults.fleet import Fleet
 

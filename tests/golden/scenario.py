@@ -62,7 +62,8 @@ from holdfast.ports.attempt_output import AnnotationAuthor
 from holdfast.ports.changes import DeleteJobs, UpdateRun
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import QueueClaim
-from holdfast.ports.records import LOSSES_MIN, Payload
+from holdfast.ports.records.job import LOSSES_MIN
+from holdfast.ports.records.values import Payload
 from tests.unit.kernel.world import (
     LEASE,
     SECOND,

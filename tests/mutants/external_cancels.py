@@ -35,7 +35,7 @@ EXTERNAL_CANCELS: Final = (
         caught_by=("S1", "S2", "S3"),
         edits=(
             Edit(
-                "ports/records.py",
+                "ports/records/job.py",
                 "        wake_at=None,\n        attempts=0,\n        max_attempts=attempts,\n",
                 "        wake_at=None,\n        epoch=0,\n        attempts=0,\n        max_attempts=attempts,\n",
             ),

@@ -35,7 +35,7 @@ LOST_ATTEMPTS: Final = (
         caught_by=("S12",),
         edits=(
             Edit(
-                "ports/records.py",
+                "ports/records/job.py",
                 "        return self.lost_attempts >= SUSPECT_AFTER\n",
                 "        return self.lost_attempts > SUSPECT_AFTER\n",
             ),
@@ -71,7 +71,7 @@ LOST_ATTEMPTS: Final = (
         caught_by=("S12",),
         edits=(
             Edit(
-                "ports/records.py",
+                "ports/records/job.py",
                 "    return 1 if attempts == 1 else min(max(attempts, LOSSES_MIN), LOSSES_MAX)\n",
                 "    return min(max(attempts, LOSSES_MIN), LOSSES_MAX)\n",
             ),

@@ -7,7 +7,8 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from holdfast.kernel.pipelines.plan import MapPlan, NodePlan, Plan, stage_of
-from holdfast.ports.records import ClosePolicy, JobKey, JobKind, PassOver, RunStatus, job_key
+from holdfast.ports.records.job import JobKey, JobKind, PassOver, job_key
+from holdfast.ports.records.run import ClosePolicy, RunStatus
 
 Value: TypeAlias = Any
 """JSON."""

@@ -16,7 +16,7 @@ from holdfast.kernel.pipelines.plan import (
     RetryRule,
     StagePlan,
 )
-from holdfast.ports.records import ClosePolicy
+from holdfast.ports.records.run import ClosePolicy
 
 _RETRIES = st.builds(
     RetryPolicy,

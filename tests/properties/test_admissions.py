@@ -22,7 +22,9 @@ from holdfast.kernel.commands import (
     RunTerminate,
     SessionReap,
 )
-from holdfast.ports.records import TERMINAL, Job, JobState, Run, RunStatus, SlotName
+from holdfast.ports.records.job import Job, JobState
+from holdfast.ports.records.limits import SlotName
+from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 from tests.unit.kernel.world import SECOND, World, each, failed, payload, pipeline, settling, stage
 
 Waiter: TypeAlias = Run | Job

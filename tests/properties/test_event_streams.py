@@ -27,7 +27,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.ports.errors import EventRefusedError, SinkUnavailableError
 from holdfast.ports.events import Event
-from holdfast.ports.persistence import ListSinks
+from holdfast.ports.queries.outbox import ListSinks
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds
 from tests.unit.hosts.events.test_flusher import ONE

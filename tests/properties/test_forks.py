@@ -13,7 +13,8 @@ from holdfast.kernel.invariants import check
 from holdfast.kernel.runs.rerun_preview import RerunPreview
 from holdfast.ports.errors import HoldfastError, RerunRefusedError
 from holdfast.ports.json import parse
-from holdfast.ports.records import HistoryRow, RunStatus
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.run import RunStatus
 from holdfast.testing import World, replay
 from holdfast.testing.snapshots import snapshot_of
 from tests.unit.kernel.functions.corpus import CORPUS

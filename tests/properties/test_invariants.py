@@ -12,7 +12,10 @@ from holdfast.kernel.commands import Attempt, Completed, MapExpanded, Outcome, S
 from holdfast.kernel.invariants import Snapshot, check, check_part, check_step, overdue
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import Query, Transaction
-from holdfast.ports.records import HistoryRow, Job, JobKind, JobState, RunStatus, SessionState
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import Job, JobKind, JobState
+from holdfast.ports.records.run import RunStatus
+from holdfast.ports.records.session import SessionState
 from holdfast.ports.working_set import Tables
 from holdfast.testing.snapshots import snapshot_of
 from tests.unit.kernel.world import World, each, failed, payload, pipeline, settling, stage

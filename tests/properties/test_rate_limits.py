@@ -19,7 +19,7 @@ from holdfast.kernel.commands import (
     admissions,
 )
 from holdfast.kernel.pipelines.plan import RatePlan
-from holdfast.ports.records import JobState
+from holdfast.ports.records.job import JobState
 from tests.unit.kernel.world import SECOND, World, completing, pipeline, stage
 
 _RATES = st.builds(

@@ -18,7 +18,8 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.pipelines.plan import MapPlan, Plan, stage_of
 from holdfast.kernel.runs.rerun_preview import RerunPreview
 from holdfast.ports.errors import CommandError, RerunRefusedError
-from holdfast.ports.records import JobKind, RunStatus
+from holdfast.ports.records.job import JobKind
+from holdfast.ports.records.run import RunStatus
 from holdfast.ports.references import leaves, located, reference_text, references_from
 from tests.properties.plans import pipelines
 from tests.unit.kernel.world import SECOND, World, failed, payload, pipeline, stage

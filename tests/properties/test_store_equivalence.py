@@ -85,21 +85,15 @@ from holdfast.ports.changes import DeleteJob
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import (
-    ListRuns,
-    LoadValues,
-    NotesOf,
-    OrphanedChildren,
-    PendingDeliveries,
-    Persistence,
-    Query,
-    QueueClaim,
-    RunFilter,
-    RunsByKey,
-    StoredValue,
-)
+from holdfast.ports.persistence import Persistence, Query, QueueClaim
+from holdfast.ports.queries.history import NotesOf
 from holdfast.ports.queries.run_output import AiCallsOf, AiTotalsOf, AnnotationsOf, ArtifactsOf
-from holdfast.ports.records import ClosePolicy, JobKind, OutputRow, PassOver, Payload, RunStatus, job_key
+from holdfast.ports.queries.runs import ListRuns, OrphanedChildren, PendingDeliveries, RunFilter, RunsByKey
+from holdfast.ports.queries.values import LoadValues, StoredValue
+from holdfast.ports.records.history import OutputRow
+from holdfast.ports.records.job import JobKind, PassOver, job_key
+from holdfast.ports.records.run import ClosePolicy, RunStatus
+from holdfast.ports.records.values import Payload
 from holdfast.ports.references import Reference, leaves, reference_from
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds

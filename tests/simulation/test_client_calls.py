@@ -3,7 +3,8 @@
 import pytest
 
 from holdfast.ports.json import canonical
-from holdfast.ports.records import HistoryRow, Payload
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.values import Payload
 from holdfast.ports.working_set import Tables
 from holdfast.testing.conformance.builders import a_run
 from holdfast.testing.simulation.client_calls import update_violations

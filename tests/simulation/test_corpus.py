@@ -21,7 +21,7 @@ from holdfast.kernel.functions.machine import in_memory
 from holdfast.kernel.functions.protocol import Cancelling, HistoryEvent
 from holdfast.ports.errors import RunCancelledError
 from holdfast.ports.json import parse
-from holdfast.ports.records import TERMINAL
+from holdfast.ports.records.run import TERMINAL
 from holdfast.testing import Effects, Stubs
 from holdfast.testing.simulation.faults import WRITTEN, FaultKind, Faults, FaultSchedule, FiredFault
 from holdfast.testing.simulation.fibers import START

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from holdfast.ports.changes import AppendHistory
-from holdfast.ports.records import HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.testing.simulation import simulate_seed
 from holdfast.testing.simulation.fibers import START
 from holdfast.testing.simulation.trace import described

@@ -22,7 +22,7 @@ from docs.examples.orders.orders import (
 import holdfast
 from holdfast import Channel, Retry, start_child, step, step_context, workflow
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
-from holdfast.ports.records import TERMINAL, RunStatus
+from holdfast.ports.records.run import TERMINAL, RunStatus
 from holdfast.testing import Effects, Stubs
 from holdfast.testing.trials import Meanwhile, SimulatedCluster, SimulationInput, Trial
 from holdfast.testing.verdicts import is_excused, problems

@@ -8,7 +8,7 @@ from holdfast.hosts.worker.machine import WorkerMachine
 from holdfast.hosts.worker.session_renewal import Renewal
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.rules import leases
-from holdfast.ports.records import Job, JobState
+from holdfast.ports.records.job import Job, JobState
 from holdfast.testing.simulation import Exit, FaultSchedule, SeedOutcome, draw_workload, shrink, simulate_seed
 from holdfast.testing.simulation.__main__ import main
 from holdfast.testing.simulation.reports import report
@@ -96,7 +96,7 @@ def test_a_failure_is_shrunk_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def _never_stored(reply: object) -> object:
     del reply
     from holdfast.ports.changes import StorePlan
-    from holdfast.ports.records import PlanRow
+    from holdfast.ports.records.values import PlanRow
 
     return StorePlan(PlanRow(fingerprint="none", workflow="none", version="1", body="{}"))
 

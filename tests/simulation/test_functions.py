@@ -10,7 +10,8 @@ import pytest
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.invariants import Violation
-from holdfast.ports.records import HistoryRow, Job, JobKind, JobState
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import Job, JobKind, JobState
 from holdfast.testing.simulation import Exit, FaultKind, SeedOutcome, draw_workload, simulate_seed
 from holdfast.testing.simulation.step_records import StartedAttempt, StepRecords
 from holdfast.testing.simulation.store_kinds import stores

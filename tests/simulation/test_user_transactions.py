@@ -17,7 +17,7 @@ from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import step
 from holdfast.ports.json import parse
-from holdfast.ports.records import RunStatus
+from holdfast.ports.records.run import RunStatus
 from holdfast.testing import Effects
 from holdfast.testing.simulation.faults import FaultKind, Faults, FaultSchedule, FiredFault
 from holdfast.testing.simulation.fibers import START, spend_time

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from holdfast.ports.records import HistoryRow, Run
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.run import Run
 from holdfast.testing.simulation import Exit, FaultKind, SeedOutcome, simulate_seed
 from holdfast.testing.simulation.batches import simulate_seeds
 from holdfast.testing.simulation.regression_seeds import REGRESSION_SEEDS

@@ -7,7 +7,7 @@ from tools.purity import check, check_repository, wiring
 CLEAN = """
 from datetime import UTC, datetime, timedelta
 import attrs
-from holdfast.ports.records import Run
+from holdfast.ports.records.run import (Run)
 
 def due(now: datetime) -> datetime:
     return max(now, datetime.fromtimestamp(0, UTC)) + timedelta(seconds=1)
@@ -33,7 +33,7 @@ def test_clean_code_is_left_alone() -> None:
         ("kernel/functions/loop.py", "import asyncio"),
         ("kernel/authoring/steps.py", "async def run() -> None:\n    await other()"),
         ("kernel/pipelines/plan.py", "from holdfast.kernel.state import State"),
-        ("ports/records.py", "from holdfast.ports.json import JSON"),
+        ("ports/records/run.py", "from holdfast.ports.json import JSON"),
         (
             "adapters/sql/store.py",
             "import os, sqlalchemy\nfrom holdfast.adapters.sql.schema.tables import runs",
@@ -102,8 +102,8 @@ def test_what_a_folder_may_do(path: str, source: str) -> None:
         ("kernel/pipelines/plan.py", "from holdfast.testing import fakes"),
         ("kernel/pipelines/plan.py", "from ports import records"),
         ("kernel/authoring/steps.py", "import time"),
-        ("ports/records.py", "from holdfast.kernel.pipelines.plan import Plan"),
-        ("ports/records.py", "import asyncio"),
+        ("ports/records/run.py", "from holdfast.kernel.pipelines.plan import Plan"),
+        ("ports/records/run.py", "import asyncio"),
         ("adapters/sql/store.py", "from holdfast.kernel.pipelines.plan import Plan"),
         ("adapters/sql/store.py", "from holdfast.hosts import open"),
         ("adapters/sql/store.py", "from holdfast.testing.fakes import Fake"),

@@ -59,7 +59,7 @@ def apply(changes: Mapping[Place, str]) -> dict[Path, str]:
 
 def _wait_until_ready(server: LanguageServer, root: Path) -> None:
     """The first answer comes before all files are known."""
-    path = _real(root / "ports/records.py")
+    path = _real(root / "ports/records/run.py")
     server.open(path)
     line, column = locate(path, "Run.status")
     known = -1

@@ -8,58 +8,41 @@ from typing import TypeVar, cast
 from holdfast.adapters.memory.queries.run_output import answer_reported
 from holdfast.ports.attempt_output import annotation_texts
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import (
-    CompletedRow,
-    CountAll,
-    CountDeadLetters,
-    CountRuns,
-    DeadLetter,
-    FindRun,
+from holdfast.ports.persistence import CompletedRow, NodeRows, Query
+from holdfast.ports.queries.history import (
     HistoryOf,
-    JobsOfRun,
     LastHeartbeat,
-    ListDeadLetters,
-    ListRuns,
-    ListSinks,
-    LoadedWork,
-    LoadValues,
-    LoadWork,
     NewestRows,
-    NodeRows,
     NodeRowsOf,
     NotesOf,
-    OrphanedChildren,
     OutputRows,
+)
+from holdfast.ports.queries.outbox import (
+    CountDeadLetters,
+    DeadLetter,
+    ListDeadLetters,
+    ListSinks,
+    SinksWithDueStreams,
+    StreamRows,
+)
+from holdfast.ports.queries.runs import (
+    CountRuns,
+    FindRun,
+    JobsOfRun,
+    ListRuns,
+    OrphanedChildren,
     PendingDeliveries,
-    PlansByFingerprint,
-    Query,
     QueuedJobs,
     RunFilter,
     RunsByKey,
-    SchemaVersion,
-    SinksWithDueStreams,
-    StoreCounts,
-    StoredValue,
-    StoreTime,
-    StreamRows,
 )
-from holdfast.ports.records import (
-    HEARTBEAT,
-    STAGE_COMPLETED,
-    STAGE_FAILED,
-    TERMINAL,
-    ClosePolicy,
-    HistoryRow,
-    Job,
-    JobState,
-    Payload,
-    Run,
-    SinkName,
-    Stream,
-    StreamState,
-    attribute_texts,
-    job_key,
-)
+from holdfast.ports.queries.store import CountAll, SchemaVersion, StoreCounts, StoreTime
+from holdfast.ports.queries.values import LoadedWork, LoadValues, LoadWork, PlansByFingerprint, StoredValue
+from holdfast.ports.records.history import HEARTBEAT, STAGE_COMPLETED, STAGE_FAILED, HistoryRow
+from holdfast.ports.records.job import Job, JobState, job_key
+from holdfast.ports.records.outbox import SinkName, Stream, StreamState
+from holdfast.ports.records.run import TERMINAL, ClosePolicy, Run, attribute_texts
+from holdfast.ports.records.values import Payload
 from holdfast.ports.references import Reference, located
 from holdfast.ports.working_set import Tables
 

@@ -22,7 +22,11 @@ from holdfast.ports.queries.audit import (
     WholeRun,
     WholeRuns,
 )
-from holdfast.ports.records import HistoryRow, Job, MapItems, Run, SessionState
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import Job
+from holdfast.ports.records.run import Run
+from holdfast.ports.records.session import SessionState
+from holdfast.ports.records.values import MapItems
 from holdfast.ports.unreadable import NO_SUCH_RUN, Unreadable, first_of_each, unreadable_columns
 from holdfast.ports.working_set import Tables
 

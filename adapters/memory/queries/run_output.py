@@ -14,7 +14,7 @@ from holdfast.ports.queries.run_output import (
     NewestProgress,
     NotesInOrder,
 )
-from holdfast.ports.records import OutputRow
+from holdfast.ports.records.history import OutputRow
 from holdfast.ports.working_set import Tables
 
 

@@ -25,7 +25,8 @@ from holdfast.ports.changes import NetChanges
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import LockedAttempts, QueueClaim
-from holdfast.ports.records import Job, JobKey, JobKind, PassOver, Session
+from holdfast.ports.records.job import Job, JobKey, JobKind, PassOver
+from holdfast.ports.records.session import Session
 
 
 class ChangedError(HoldfastError):

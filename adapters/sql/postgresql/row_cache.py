@@ -12,8 +12,11 @@ from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.dialects import POSTGRES_CLOCK, Dialect, types_of
 from holdfast.adapters.sql.narrow_updates import OF_RUNS
 from holdfast.adapters.sql.schema import tables
-from holdfast.ports.persistence import LoadedWork, LoadWork, StoredValue
-from holdfast.ports.records import Job, JobKey, Payload, Run, Session
+from holdfast.ports.queries.values import LoadedWork, LoadWork, StoredValue
+from holdfast.ports.records.job import Job, JobKey
+from holdfast.ports.records.run import Run
+from holdfast.ports.records.session import Session
+from holdfast.ports.records.values import Payload
 from holdfast.ports.references import located
 
 KNOWN_MAX: Final = 1_000

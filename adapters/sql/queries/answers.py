@@ -27,50 +27,38 @@ from holdfast.adapters.sql.schema.tables import ENDED
 from holdfast.adapters.sql.statements import node_rows
 from holdfast.ports.errors import SchemaError, UnreadableRowError
 from holdfast.ports.pagination import ListPlace
-from holdfast.ports.persistence import (
-    CompletedRow,
-    CountAll,
-    CountDeadLetters,
-    CountRuns,
-    FindRun,
+from holdfast.ports.persistence import CompletedRow, NodeRows, Query
+from holdfast.ports.queries.history import (
     HistoryOf,
-    JobsOfRun,
     LastHeartbeat,
-    ListDeadLetters,
-    ListRuns,
-    ListSinks,
-    LoadedWork,
-    LoadValues,
-    LoadWork,
     NewestRows,
-    NodeRows,
     NodeRowsOf,
     NotesOf,
-    OrphanedChildren,
     OutputRows,
-    PendingDeliveries,
-    PlansByFingerprint,
-    Query,
-    QueuedJobs,
-    RunsByKey,
-    SchemaVersion,
+)
+from holdfast.ports.queries.outbox import (
+    CountDeadLetters,
+    ListDeadLetters,
+    ListSinks,
     SinksWithDueStreams,
-    StoreCounts,
-    StoreTime,
     StreamRows,
 )
-from holdfast.ports.records import (
-    HEARTBEAT,
-    STAGE_COMPLETED,
-    HistoryRow,
-    Job,
-    JobKey,
-    Micros,
-    OutputRow,
-    PlanRow,
-    Run,
-    RunStatus,
+from holdfast.ports.queries.runs import (
+    CountRuns,
+    FindRun,
+    JobsOfRun,
+    ListRuns,
+    OrphanedChildren,
+    PendingDeliveries,
+    QueuedJobs,
+    RunsByKey,
 )
+from holdfast.ports.queries.store import CountAll, SchemaVersion, StoreCounts, StoreTime
+from holdfast.ports.queries.values import LoadedWork, LoadValues, LoadWork, PlansByFingerprint
+from holdfast.ports.records.history import HEARTBEAT, STAGE_COMPLETED, HistoryRow, OutputRow
+from holdfast.ports.records.job import Job, JobKey
+from holdfast.ports.records.run import Run, RunStatus
+from holdfast.ports.records.values import Micros, PlanRow
 
 R = TypeVar("R")
 

@@ -29,7 +29,10 @@ from holdfast.ports.queries.audit import (
     WholeRun,
     WholeRuns,
 )
-from holdfast.ports.records import HistoryRow, Job, MapItems, Run
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import Job
+from holdfast.ports.records.run import Run
+from holdfast.ports.records.values import MapItems
 from holdfast.ports.unreadable import NO_SUCH_RUN, Unreadable, first_of_each, unreadable_columns
 
 _RUN: Final = ", ".join(f"r.{name}" for name in rows.RUN)

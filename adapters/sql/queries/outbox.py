@@ -8,7 +8,7 @@ from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.database import Link
 from holdfast.adapters.sql.dialects import Dialect, encode_rows
 from holdfast.adapters.sql.rows import askable, is_askable
-from holdfast.ports.persistence import (
+from holdfast.ports.queries.outbox import (
     CountDeadLetters,
     DeadLetter,
     ListDeadLetters,
@@ -16,7 +16,8 @@ from holdfast.ports.persistence import (
     SinksWithDueStreams,
     StreamRows,
 )
-from holdfast.ports.records import HistoryRow, Sink
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.outbox import Sink
 
 _DEAD_LETTER: Final = ("sink", "run", "run_id", "number", "head_row", "attempts", "dead_lettered_at", "error")
 

@@ -20,7 +20,7 @@ from holdfast.ports.queries.run_output import (
     NewestProgress,
     NotesInOrder,
 )
-from holdfast.ports.records import OutputRow
+from holdfast.ports.records.history import OutputRow
 
 
 def reported_answers(dialect: Dialect) -> Mapping[type, Callable[[Link, Any], object]]:

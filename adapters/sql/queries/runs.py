@@ -26,8 +26,8 @@ from holdfast.ports.attempt_output import Annotation, annotation_text
 from holdfast.ports.changes import NetChanges
 from holdfast.ports.json import canonical
 from holdfast.ports.pagination import ListPlace
-from holdfast.ports.persistence import ListRuns, RunFilter
-from holdfast.ports.records import Run, RunStatus, attribute_texts
+from holdfast.ports.queries.runs import ListRuns, RunFilter
+from holdfast.ports.records.run import Run, RunStatus, attribute_texts
 
 _IS_NEWEST: Final = (
     "NOT EXISTS (SELECT 1 FROM holdfast_runs AS later WHERE later.generation > 1 AND later.namespace = r.namespace "

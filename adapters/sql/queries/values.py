@@ -9,8 +9,9 @@ from holdfast.adapters.sql.database import Link, Parameters
 from holdfast.adapters.sql.dialects import Dialect, encode_rows
 from holdfast.adapters.sql.rows import Row, is_askable, payload_from
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import StoredValue
-from holdfast.ports.records import STAGE_COMPLETED, STAGE_FAILED, Payload
+from holdfast.ports.queries.values import StoredValue
+from holdfast.ports.records.history import STAGE_COMPLETED, STAGE_FAILED
+from holdfast.ports.records.values import Payload
 from holdfast.ports.references import Reference, located
 
 _Key: TypeAlias = tuple[str, Reference]

@@ -7,7 +7,7 @@ from datetime import datetime
 from holdfast.kernel.commands import RunCreate
 from holdfast.plugins import CommandBatch
 from holdfast.ports.errors import CommandError
-from holdfast.ports.records import attribute_texts
+from holdfast.ports.records.run import attribute_texts
 
 OPENS, CLOSES = 8, 18
 

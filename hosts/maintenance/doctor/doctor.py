@@ -33,7 +33,7 @@ from holdfast.ports.errors import (
     InvalidKeyError,
     UnreadableRowError,
 )
-from holdfast.ports.persistence import ListDeadLetters, Query, RunsByKey, Waiting
+from holdfast.ports.persistence import Query, Waiting
 from holdfast.ports.queries.audit import (
     BlobsOf,
     LiveSessions,
@@ -42,7 +42,11 @@ from holdfast.ports.queries.audit import (
     StreamPlace,
     StreamPlaces,
 )
-from holdfast.ports.records import TERMINAL, Micros, Run, RunStatus, Sink
+from holdfast.ports.queries.outbox import ListDeadLetters
+from holdfast.ports.queries.runs import RunsByKey
+from holdfast.ports.records.outbox import Sink
+from holdfast.ports.records.run import TERMINAL, Run, RunStatus
+from holdfast.ports.records.values import Micros
 from holdfast.ports.unreadable import PARSE_ERRORS
 from holdfast.ports.validation import check, integer
 

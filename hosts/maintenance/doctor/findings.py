@@ -6,7 +6,7 @@ from typing import Final
 
 import attrs
 
-from holdfast.ports.records import Run
+from holdfast.ports.records.run import Run
 
 REPAIR: Final = "`holdfast doctor --repair` puts it right."
 RERUN: Final = (

@@ -7,9 +7,15 @@ import attrs
 
 from holdfast.kernel.invariants import Snapshot, Violation, check_part, overdue
 from holdfast.ports.errors import UnreadableRowError
-from holdfast.ports.persistence import Persistence, PlansByFingerprint, RunsByKey
+from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.audit import LAST, HistoriesOf, RelatedRuns, UnreadableRows, WholeRun, WholeRuns
-from holdfast.ports.records import TERMINAL, HistoryRow, Job, Micros, Run, RunName, Session
+from holdfast.ports.queries.runs import RunsByKey
+from holdfast.ports.queries.values import PlansByFingerprint
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import Job
+from holdfast.ports.records.run import TERMINAL, Run, RunName
+from holdfast.ports.records.session import Session
+from holdfast.ports.records.values import Micros
 from holdfast.ports.unreadable import Unreadable
 
 PAGE_RUNS: Final = 200

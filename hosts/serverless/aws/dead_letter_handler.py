@@ -12,8 +12,9 @@ from holdfast.kernel.commands import NewAnnotation, RunAnnotate
 from holdfast.ports.attempt_output import AnnotationAuthor
 from holdfast.ports.errors import HoldfastError, InvalidMessageError, RunNotFoundError
 from holdfast.ports.json import canonical
-from holdfast.ports.persistence import RunsByKey
-from holdfast.ports.records import TERMINAL, job_key
+from holdfast.ports.queries.runs import RunsByKey
+from holdfast.ports.records.job import job_key
+from holdfast.ports.records.run import TERMINAL
 from holdfast.ports.validation import TEXT, check
 
 if TYPE_CHECKING:

@@ -27,7 +27,8 @@ from holdfast.ports.changes import (
 from holdfast.ports.errors import ConflictError
 from holdfast.ports.json import canonical
 from holdfast.ports.pagination import ListPlace
-from holdfast.ports.persistence import CountRuns, HistoryOf, ListRuns, Persistence, RunFilter
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.queries.run_output import (
     AiCallsOf,
     AiTotalsOf,
@@ -37,7 +38,9 @@ from holdfast.ports.queries.run_output import (
     NewestProgress,
     NotesInOrder,
 )
-from holdfast.ports.records import Payload, RunStatus
+from holdfast.ports.queries.runs import CountRuns, ListRuns, RunFilter
+from holdfast.ports.records.run import RunStatus
+from holdfast.ports.records.values import Payload
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,

@@ -32,15 +32,11 @@ from holdfast.ports.queries.audit import (
     WholeRun,
     WholeRuns,
 )
-from holdfast.ports.records import (
-    JobState,
-    Payload,
-    Run,
-    RunName,
-    RunStatus,
-    SessionState,
-    StreamHead,
-)
+from holdfast.ports.records.job import JobState
+from holdfast.ports.records.outbox import StreamHead
+from holdfast.ports.records.run import Run, RunName, RunStatus
+from holdfast.ports.records.session import SessionState
+from holdfast.ports.records.values import Payload
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,

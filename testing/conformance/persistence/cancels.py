@@ -17,7 +17,8 @@ from holdfast.ports.changes import (
     UpdateJob,
 )
 from holdfast.ports.persistence import Persistence
-from holdfast.ports.records import Job, JobKey, JobKind, JobState, RunName, RunStatus, cancelling
+from holdfast.ports.records.job import Job, JobKey, JobKind, JobState, cancelling
+from holdfast.ports.records.run import RunName, RunStatus
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_job, a_key, a_leased_job, a_run
 from holdfast.testing.conformance.persistence.case import (
     PersistenceCase,

@@ -9,8 +9,10 @@ from attrs import evolve
 from typing_extensions import TypeVar
 
 from holdfast.ports.changes import AddJob, Change, CreateRun, UpdateJob
-from holdfast.ports.persistence import Persistence, Query, QueueClaim, RunsByKey, Transaction
-from holdfast.ports.records import Job, JobState, PassOver, Run
+from holdfast.ports.persistence import Persistence, Query, QueueClaim, Transaction
+from holdfast.ports.queries.runs import RunsByKey
+from holdfast.ports.records.job import Job, JobState, PassOver
+from holdfast.ports.records.run import Run
 from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, a_run
 
 R = TypeVar("R")

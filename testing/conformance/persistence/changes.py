@@ -26,15 +26,13 @@ from holdfast.ports.changes import (
     UpdateLeader,
     UpdateRun,
 )
-from holdfast.ports.persistence import (
-    HistoryOf,
-    LoadValues,
-    NotesOf,
-    Persistence,
-    PlansByFingerprint,
-    Transaction,
-)
-from holdfast.ports.records import Job, JobKey, JobKind, JobState, Payload, Run, RunStatus, SessionState
+from holdfast.ports.persistence import Persistence, Transaction
+from holdfast.ports.queries.history import HistoryOf, NotesOf
+from holdfast.ports.queries.values import LoadValues, PlansByFingerprint
+from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
+from holdfast.ports.records.run import Run, RunStatus
+from holdfast.ports.records.session import SessionState
+from holdfast.ports.records.values import Payload
 from holdfast.ports.references import item_reference
 from holdfast.testing.conformance.builders import (
     NAMESPACE,

@@ -14,8 +14,10 @@ from holdfast.ports.changes import (
     UpdateJob,
     UpdateRun,
 )
-from holdfast.ports.persistence import OrphanedChildren, PendingDeliveries, Persistence, Transaction
-from holdfast.ports.records import TERMINAL, ClosePolicy, Job, JobKey, JobKind, JobState, Run, RunStatus
+from holdfast.ports.persistence import Persistence, Transaction
+from holdfast.ports.queries.runs import OrphanedChildren, PendingDeliveries
+from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
+from holdfast.ports.records.run import TERMINAL, ClosePolicy, Run, RunStatus
 from holdfast.testing.conformance.builders import NAMESPACE, a_job, a_key, a_run
 from holdfast.testing.conformance.persistence.case import PersistenceCase, jobs_of, put, put_jobs, put_run
 

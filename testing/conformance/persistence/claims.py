@@ -7,7 +7,7 @@ from attrs import evolve
 
 from holdfast.ports.changes import AddJob, DeleteJob, DeleteJobs, UpdateJob
 from holdfast.ports.persistence import Persistence
-from holdfast.ports.records import Job, JobKey, JobKind, JobState, PassOver
+from holdfast.ports.records.job import Job, JobKey, JobKind, JobState, PassOver
 from holdfast.testing.conformance.builders import NOW, a_job, a_key, a_leased_job
 from holdfast.testing.conformance.persistence.case import (
     PersistenceCase,

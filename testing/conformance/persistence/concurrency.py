@@ -29,16 +29,12 @@ from holdfast.ports.changes import (
     UpdateSink,
     UpdateStream,
 )
-from holdfast.ports.persistence import (
-    HistoryOf,
-    JobsOfRun,
-    ListRuns,
-    Persistence,
-    RunFilter,
-    RunsByKey,
-    Transaction,
-)
-from holdfast.ports.records import Job, JobState, Run, RunName, RunStatus, StreamHead
+from holdfast.ports.persistence import Persistence, Transaction
+from holdfast.ports.queries.history import HistoryOf
+from holdfast.ports.queries.runs import JobsOfRun, ListRuns, RunFilter, RunsByKey
+from holdfast.ports.records.job import Job, JobState
+from holdfast.ports.records.outbox import StreamHead
+from holdfast.ports.records.run import Run, RunName, RunStatus
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,

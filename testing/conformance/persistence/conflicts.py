@@ -18,8 +18,12 @@ from holdfast.ports.changes import (
     StoreReply,
 )
 from holdfast.ports.errors import ConflictError, RefusedError
-from holdfast.ports.persistence import FindRun, HistoryOf, LoadValues, NotesOf, Persistence, Transaction
-from holdfast.ports.records import Payload, Run, RunName
+from holdfast.ports.persistence import Persistence, Transaction
+from holdfast.ports.queries.history import HistoryOf, NotesOf
+from holdfast.ports.queries.runs import FindRun
+from holdfast.ports.queries.values import LoadValues
+from holdfast.ports.records.run import Run, RunName
+from holdfast.ports.records.values import Payload
 from holdfast.ports.references import item_reference
 from holdfast.testing.conformance.builders import (
     NAMESPACE,

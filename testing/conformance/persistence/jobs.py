@@ -7,7 +7,8 @@ import pytest
 
 from holdfast.ports.changes import AddJob, AddLeader, PutSession, StorePlan, StoreReply, UpdateJob
 from holdfast.ports.persistence import Persistence, Transaction
-from holdfast.ports.records import Job, JobKey, JobKind, JobState, Session, SessionState
+from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
+from holdfast.ports.records.session import Session, SessionState
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,

@@ -6,7 +6,8 @@ from attrs import evolve
 
 from holdfast.ports.changes import DeleteJob, PutSession, UpdateJob
 from holdfast.ports.persistence import Persistence
-from holdfast.ports.records import Job, JobKey, JobState, Session, SessionState
+from holdfast.ports.records.job import Job, JobKey, JobState
+from holdfast.ports.records.session import Session, SessionState
 from holdfast.testing.conformance.builders import NOW, SECOND, a_job, a_key, a_leased_job, a_session
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put, put_jobs, query
 

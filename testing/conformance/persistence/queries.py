@@ -4,27 +4,14 @@ import pytest
 from attrs import evolve
 
 from holdfast.ports.changes import AddAttemptOutput, AddMapItems, AppendHistory, CreateRun, StorePlan
-from holdfast.ports.persistence import (
-    CompletedRow,
-    CountAll,
-    FindRun,
-    HistoryOf,
-    JobsOfRun,
-    LastHeartbeat,
-    LoadedWork,
-    LoadValues,
-    LoadWork,
-    NewestRows,
-    NotesOf,
-    OutputRows,
-    Persistence,
-    PlansByFingerprint,
-    QueuedJobs,
-    RunsByKey,
-    SchemaVersion,
-    StoreTime,
-)
-from holdfast.ports.records import JobKey, JobState, Payload, RunName, RunStatus
+from holdfast.ports.persistence import CompletedRow, Persistence
+from holdfast.ports.queries.history import HistoryOf, LastHeartbeat, NewestRows, NotesOf, OutputRows
+from holdfast.ports.queries.runs import FindRun, JobsOfRun, QueuedJobs, RunsByKey
+from holdfast.ports.queries.store import CountAll, SchemaVersion, StoreTime
+from holdfast.ports.queries.values import LoadedWork, LoadValues, LoadWork, PlansByFingerprint
+from holdfast.ports.records.job import JobKey, JobState
+from holdfast.ports.records.run import RunName, RunStatus
+from holdfast.ports.records.values import Payload
 from holdfast.ports.references import Reference, item_reference, map_reference, of_run, partial_reference
 from holdfast.testing.conformance.builders import (
     DEFINITION,

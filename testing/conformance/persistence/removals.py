@@ -19,23 +19,19 @@ from holdfast.ports.changes import (
     DeleteRun,
     UpdateRun,
 )
-from holdfast.ports.persistence import (
-    CountRuns,
-    FindRun,
-    HistoryOf,
-    ListRuns,
-    LoadValues,
-    Persistence,
-    RunFilter,
-    RunsByKey,
-)
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.queries.run_output import (
     AiCallsOf,
     AnnotationsOf,
     ArtifactsOf,
     NotesInOrder,
 )
-from holdfast.ports.records import Payload, RunName, RunStatus, StreamHead, StreamKey
+from holdfast.ports.queries.runs import CountRuns, FindRun, ListRuns, RunFilter, RunsByKey
+from holdfast.ports.queries.values import LoadValues
+from holdfast.ports.records.outbox import StreamHead, StreamKey
+from holdfast.ports.records.run import RunName, RunStatus
+from holdfast.ports.records.values import Payload
 from holdfast.ports.references import item_reference
 from holdfast.testing.conformance.builders import (
     NAMESPACE,

@@ -8,7 +8,10 @@ from attrs import evolve
 
 from holdfast.ports.changes import AddRateLimit, AddSink, AdvanceStreams, Change, PutSession, StoreReply
 from holdfast.ports.persistence import Persistence, Transaction
-from holdfast.ports.records import JobState, RateWindow, SessionState, StreamHead
+from holdfast.ports.records.job import JobState
+from holdfast.ports.records.limits import RateWindow
+from holdfast.ports.records.outbox import StreamHead
+from holdfast.ports.records.session import SessionState
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,

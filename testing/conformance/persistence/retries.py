@@ -3,8 +3,10 @@
 import pytest
 
 from holdfast.ports.changes import AddJob, AppendHistory, CreateRun, DeleteJobs, StoreReply, UpdateRun
-from holdfast.ports.persistence import FindRun, HistoryOf, JobsOfRun, Persistence, RunsByKey, Transaction
-from holdfast.ports.records import RunName, RunStatus
+from holdfast.ports.persistence import Persistence, Transaction
+from holdfast.ports.queries.history import HistoryOf
+from holdfast.ports.queries.runs import FindRun, JobsOfRun, RunsByKey
+from holdfast.ports.records.run import RunName, RunStatus
 from holdfast.testing.conformance.builders import NAMESPACE, a_job, a_key, a_reply, a_row, a_run
 from holdfast.testing.conformance.persistence.case import (
     PersistenceCase,

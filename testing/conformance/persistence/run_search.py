@@ -9,8 +9,9 @@ import pytest
 from holdfast.ports.changes import CreateRun, UpdateRun
 from holdfast.ports.json import canonical
 from holdfast.ports.pagination import ListPlace
-from holdfast.ports.persistence import CountRuns, ListRuns, Persistence, RunFilter
-from holdfast.ports.records import Run, RunStatus
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.queries.runs import CountRuns, ListRuns, RunFilter
+from holdfast.ports.records.run import Run, RunStatus
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_key, a_run
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put
 from holdfast.testing.conformance.persistence.values import TEXTS

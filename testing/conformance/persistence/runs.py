@@ -7,30 +7,18 @@ import attrs
 import pytest
 
 from holdfast.ports.changes import AddJob, AppendHistory, CreateRun, UpdateRun
-from holdfast.ports.persistence import (
-    CompletedRow,
-    HistoryOf,
-    NodeRows,
-    NodeRowsOf,
-    Persistence,
-    StreamRows,
-    StreamStart,
-    Transaction,
-)
-from holdfast.ports.records import (
+from holdfast.ports.persistence import CompletedRow, NodeRows, Persistence, Transaction
+from holdfast.ports.queries.history import HistoryOf, NodeRowsOf
+from holdfast.ports.queries.outbox import StreamRows, StreamStart
+from holdfast.ports.records.history import (
     STAGE_COMPLETED,
     STAGE_FAILED,
     STAGE_OUTCOMES,
     STAGE_SKIPPED,
     STAGE_SUSPENDED,
-    TERMINAL,
-    ClosePolicy,
-    JobKind,
-    JobState,
-    Run,
-    RunName,
-    RunStatus,
 )
+from holdfast.ports.records.job import JobKind, JobState
+from holdfast.ports.records.run import TERMINAL, ClosePolicy, Run, RunName, RunStatus
 from holdfast.ports.references import KeptRows
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_completed_row, a_job, a_key, a_row, a_run
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put, put_run, query

@@ -14,17 +14,17 @@ from holdfast.ports.changes import (
     UpdateSink,
     UpdateStream,
 )
-from holdfast.ports.persistence import (
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.queries.outbox import (
     CountDeadLetters,
     DeadLetter,
     ListDeadLetters,
     ListSinks,
-    Persistence,
     SinksWithDueStreams,
     StreamRows,
     StreamStart,
 )
-from holdfast.ports.records import SinkName, Stream, StreamHead, StreamKey, StreamState
+from holdfast.ports.records.outbox import SinkName, Stream, StreamHead, StreamKey, StreamState
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
     NOW,

@@ -15,17 +15,9 @@ from holdfast.ports.changes import (
 )
 from holdfast.ports.errors import ConflictError
 from holdfast.ports.persistence import Persistence, SlotPlace, Transaction, WaitedFor, Waiting
-from holdfast.ports.records import (
-    Job,
-    JobState,
-    RateName,
-    RateWindow,
-    Run,
-    RunStatus,
-    SlotName,
-    run_slot,
-    stage_slot,
-)
+from holdfast.ports.records.job import Job, JobState
+from holdfast.ports.records.limits import RateName, RateWindow, SlotName, run_slot, stage_slot
+from holdfast.ports.records.run import Run, RunStatus
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_job, a_key, a_run
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put, put_jobs, query
 from holdfast.testing.conformance.persistence.values import TEXTS

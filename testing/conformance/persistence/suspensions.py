@@ -7,7 +7,8 @@ import pytest
 
 from holdfast.ports.changes import CreateRun, DeleteJob, UpdateJob
 from holdfast.ports.persistence import Persistence
-from holdfast.ports.records import Job, JobKey, JobKind, JobState, RunName, RunStatus
+from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
+from holdfast.ports.records.run import RunName, RunStatus
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_job, a_key, a_run
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put, put_jobs, put_run, query
 

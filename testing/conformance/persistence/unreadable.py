@@ -6,7 +6,9 @@ from attrs import evolve
 from holdfast.ports.changes import AddJob, AddMapItems, AppendHistory, BlockRun, CreateRun, DeleteJobs
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.audit import UnreadableRows
-from holdfast.ports.records import JobState, Payload, RunStatus
+from holdfast.ports.records.job import JobState
+from holdfast.ports.records.run import RunStatus
+from holdfast.ports.records.values import Payload
 from holdfast.ports.unreadable import RunOutline, Unreadable
 from holdfast.testing.conformance.builders import NOW, a_job, a_key, a_page, a_row, a_run
 from holdfast.testing.conformance.persistence.case import (

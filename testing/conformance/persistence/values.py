@@ -6,8 +6,12 @@ import pytest
 from attrs import evolve
 
 from holdfast.ports.changes import AppendHistory, CreateRun, PutSession, StorePlan, UpdateJob
-from holdfast.ports.persistence import FindRun, HistoryOf, JobsOfRun, Persistence, PlansByFingerprint
-from holdfast.ports.records import JobState, Payload
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.queries.history import HistoryOf
+from holdfast.ports.queries.runs import FindRun, JobsOfRun
+from holdfast.ports.queries.values import PlansByFingerprint
+from holdfast.ports.records.job import JobState
+from holdfast.ports.records.values import Payload
 from holdfast.testing.conformance.builders import a_job, a_key, a_plan, a_row, a_run, a_session
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put, put_jobs, query, the_run
 

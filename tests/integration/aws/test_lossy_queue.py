@@ -14,7 +14,7 @@ from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.invariants import check
-from holdfast.ports.records import TERMINAL, RunStatus
+from holdfast.ports.records.run import TERMINAL, RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.aws import FakeAws
 from tests.cloud import Cloud

@@ -10,8 +10,9 @@ import pytest
 
 from holdfast import Engine
 from holdfast.kernel.commands import LeaseReapStale, SessionClose
-from holdfast.ports.persistence import FindRun, JobsOfRun
-from holdfast.ports.records import JobState, RunName
+from holdfast.ports.queries.runs import FindRun, JobsOfRun
+from holdfast.ports.records.job import JobState
+from holdfast.ports.records.run import RunName
 from tests.aws import REGION, FakeAws
 from tests.event_source_mapping import EventSource
 from tests.integration.aws.functions import BLOCKS, WHERE, counts, open_engine

@@ -11,8 +11,8 @@ from holdfast import Pipeline, Retry, StageContext, sleep, stage, step, workflow
 from holdfast.adapters.aws.scheduler import EventBridgeScheduler
 from holdfast.hosts.wiring.wake_ups import wake_up_key
 from holdfast.kernel.authoring.step_context import step_context
-from holdfast.ports.persistence import FindRun, JobsOfRun
-from holdfast.ports.records import RunName
+from holdfast.ports.queries.runs import FindRun, JobsOfRun
+from holdfast.ports.records.run import RunName
 from holdfast.ports.scheduler import Scheduler
 from tests.aws import FakeAws
 from tests.cloud import Cloud

@@ -8,15 +8,10 @@ import attrs
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.wiring.stores import open_stores
 from holdfast.kernel.authoring.calls import WorkflowDefinition
-from holdfast.ports.persistence import (
-    FindRun,
-    LoadValues,
-    LoadWork,
-    Persistence,
-    Query,
-    StoreTime,
-    Transaction,
-)
+from holdfast.ports.persistence import Persistence, Query, Transaction
+from holdfast.ports.queries.runs import FindRun
+from holdfast.ports.queries.store import StoreTime
+from holdfast.ports.queries.values import LoadValues, LoadWork
 
 R = TypeVar("R")
 

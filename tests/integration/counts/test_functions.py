@@ -24,8 +24,9 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical
-from holdfast.ports.persistence import HistoryOf, QueueClaim
-from holdfast.ports.records import Payload
+from holdfast.ports.persistence import QueueClaim
+from holdfast.ports.queries.history import HistoryOf
+from holdfast.ports.records.values import Payload
 from tests.integration.counts.conftest import OpenEngine
 from tests.integration.counts.statement_counter import Statements
 from tests.sizes import sized

@@ -12,7 +12,7 @@ from holdfast.kernel.authoring.functions import sleep, workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import Attempt, FunctionWaiting, JobRecord, Outcome, RowToRecord
 from holdfast.ports.json import canonical
-from holdfast.ports.records import Payload
+from holdfast.ports.records.values import Payload
 from tests.integration.counts.conftest import OpenEngine
 from tests.integration.counts.statement_counter import Statements
 from tests.integration.counts.test_commands import Worked

@@ -32,8 +32,8 @@ from holdfast.kernel.commands import (
     StageSuspended,
 )
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import PendingDeliveries
-from holdfast.ports.records import JobKind
+from holdfast.ports.queries.runs import PendingDeliveries
+from holdfast.ports.records.job import JobKind
 from tests.integration.counts.conftest import OpenEngine
 from tests.integration.counts.statement_counter import Statements
 from tests.integration.counts.test_commands import (

@@ -12,7 +12,7 @@ import pytest
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.maintenance.doctor import scan
 from holdfast.hosts.worker.worker import Worker
-from holdfast.ports.records import RunStatus
+from holdfast.ports.records.run import RunStatus
 from holdfast.testing.sink import MemorySink
 from tests.integration.doctor.conftest import ALL, LARGE, LATER, PARENT, SIMPLE, TEXT, WIDE, Scene, said
 

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.kernel.commands import Cancelled, JobSettle
 from holdfast.kernel.commands import StageSuspended as HandedOn
-from holdfast.ports.records import JobKind
+from holdfast.ports.records.job import JobKind
 from tests.integration.doctor.conftest import HOUR, LEFT, Scene, payload
 
 QUEUE = "apart"

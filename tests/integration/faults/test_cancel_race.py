@@ -21,7 +21,7 @@ from holdfast.kernel.commands import (
     SessionOpen,
 )
 from holdfast.ports.persistence import QueueClaim
-from holdfast.ports.records import Payload
+from holdfast.ports.records.values import Payload
 from holdfast.testing.conformance.threads import in_threads
 from tests.chaos.faults import StrikingStore
 from tests.chaos.programs import ONE, WORKFLOWS

@@ -4,7 +4,8 @@ import signal
 import time
 
 from holdfast.hosts.worker.machine import STOP_GRACE
-from holdfast.ports.records import JobState, RunStatus
+from holdfast.ports.records.job import JobState
+from holdfast.ports.records.run import RunStatus
 from tests.chaos.programs import GATE, GATE_ASYNC, GATE_DEAF
 from tests.chaos.site import Site
 

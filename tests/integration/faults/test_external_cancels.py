@@ -7,7 +7,8 @@ import pytest
 
 from holdfast.kernel.invariants import check
 from holdfast.ports.json import parse
-from holdfast.ports.records import HistoryRow, RunStatus
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.run import RunStatus
 from tests.chaos.external_service import Outside
 from tests.chaos.faults import Fault
 from tests.chaos.programs import ENDLESS

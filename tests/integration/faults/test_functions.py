@@ -6,7 +6,7 @@ from collections import Counter
 from sqlalchemy import create_engine, select, text
 
 from holdfast.ports.json import parse
-from holdfast.ports.records import RunStatus
+from holdfast.ports.records.run import RunStatus
 from tests.chaos.faults import Fault
 from tests.chaos.functions import ERRAND_STEPS, SEATS, booking, errand
 from tests.chaos.site import Site

@@ -8,7 +8,7 @@ from holdfast import Engine, ServerlessHost
 from holdfast.client import RunStatus
 from holdfast.kernel.commands import JobRelease
 from holdfast.ports.errors import InvalidMessageError
-from holdfast.ports.records import JobState
+from holdfast.ports.records.job import JobState
 from holdfast.serverless import JobMessage, JobOutcome
 from holdfast.testing.conformance.threads import in_threads
 from tests.chaos.programs import CHAIN, ONE, STUMBLE, WORKFLOWS

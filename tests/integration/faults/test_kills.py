@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from holdfast.ports.records import RunStatus
+from holdfast.ports.records.run import RunStatus
 from tests.chaos.faults import Fault
 from tests.chaos.programs import CHAIN
 from tests.chaos.site import Site

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from holdfast.hosts.maintenance.tick import Maintenance, Tick
 from holdfast.ports.clock import instant
-from holdfast.ports.records import JobState
+from holdfast.ports.records.job import JobState
 from holdfast.testing.conformance.threads import in_threads
 from tests.chaos.programs import GATE_ASYNC
 from tests.chaos.site import Site

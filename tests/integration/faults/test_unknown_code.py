@@ -1,6 +1,6 @@
 """Workers with different workflows on one database: each runs its own and leaves the others alone."""
 
-from holdfast.ports.records import JobState
+from holdfast.ports.records.job import JobState
 from tests.chaos.programs import DEPLOYED_1, DEPLOYED_2, ONE
 from tests.chaos.site import Site
 

@@ -10,7 +10,7 @@ import traceback
 
 from holdfast import Engine, Worker, step, workflow
 from holdfast.hosts.client.sync_engine import SyncEngine
-from holdfast.ports.records import RunStatus
+from holdfast.ports.records.run import RunStatus
 
 SECONDS = 30
 

@@ -22,8 +22,8 @@ from holdfast.ports.errors import (
     RunExistsError,
     RunFailedError,
 )
-from holdfast.ports.persistence import CountAll
-from holdfast.ports.records import RunStatus
+from holdfast.ports.queries.store import CountAll
+from holdfast.ports.records.run import RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.pipelines import SIMPLE, up_to

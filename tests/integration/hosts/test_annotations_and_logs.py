@@ -31,7 +31,7 @@ from holdfast.ports.errors import (
     RunNotFoundError,
     UnstorableValueError,
 )
-from holdfast.ports.records import JobState
+from holdfast.ports.records.job import JobState
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.pipelines import SIMPLE, WIDE

@@ -13,7 +13,7 @@ from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import Workflow, workflow
 from holdfast.kernel.authoring.steps import step
-from holdfast.ports.records import Run, RunStatus
+from holdfast.ports.records.run import Run, RunStatus
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.polling import until
 

@@ -11,7 +11,7 @@ from holdfast.hosts.client.bulk_actions import CANCEL, BulkResult, action_filter
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.worker.worker import Worker
 from holdfast.ports.errors import InvalidFilterError, RunFailedError
-from holdfast.ports.records import Run, RunStatus
+from holdfast.ports.records.run import Run, RunStatus
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.pipelines import FAILING, SIMPLE, TEXT, WIDE
 

@@ -24,7 +24,7 @@ from holdfast.ports.errors import (
     RunFailedError,
     SignalRefusedError,
 )
-from holdfast.ports.records import RunStatus
+from holdfast.ports.records.run import RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.polling import until

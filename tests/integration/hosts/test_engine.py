@@ -39,8 +39,11 @@ from holdfast.ports.errors import (
     UnknownWorkflowError,
     UnstorableValueError,
 )
-from holdfast.ports.persistence import CountAll, FindRun, Persistence, Query, StoreCounts, Transaction
-from holdfast.ports.records import Payload, RunStatus
+from holdfast.ports.persistence import Persistence, Query, Transaction
+from holdfast.ports.queries.runs import FindRun
+from holdfast.ports.queries.store import CountAll, StoreCounts
+from holdfast.ports.records.run import RunStatus
+from holdfast.ports.records.values import Payload
 from holdfast.testing.conformance.threads import in_threads
 from tests.integration.counts.call_counter import counting_engine
 from tests.integration.hosts.conftest import OpenEngine

@@ -26,7 +26,8 @@ from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import JobRecord, JobRecorded
 from holdfast.kernel.functions.machine import FunctionMachine, in_memory
 from holdfast.ports.errors import RunFailedError, UnavailableError
-from holdfast.ports.records import Payload, RunStatus
+from holdfast.ports.records.run import RunStatus
+from holdfast.ports.records.values import Payload
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.polling import until

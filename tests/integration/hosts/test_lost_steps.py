@@ -28,7 +28,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import StepLostError
 from holdfast.ports.persistence import QueueClaim
-from holdfast.ports.records import JobKind
+from holdfast.ports.records.job import JobKind
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 

@@ -25,7 +25,8 @@ from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.commands import RunCreate, StageOverride
 from holdfast.ports.errors import CommandError
 from holdfast.ports.events import Event
-from holdfast.ports.records import Payload, RunStatus
+from holdfast.ports.records.run import RunStatus
+from holdfast.ports.records.values import Payload
 from tests.chaos.figures import pick, report
 from tests.integration.hosts.conftest import OpenEngine
 

@@ -19,7 +19,8 @@ from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import DefinitionError, RunCancelledError, RunFailedError, StepLostError
-from holdfast.ports.records import Job, JobKind, JobState, RunStatus
+from holdfast.ports.records.job import Job, JobKind, JobState
+from holdfast.ports.records.run import RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.polling import until

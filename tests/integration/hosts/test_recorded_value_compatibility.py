@@ -23,7 +23,7 @@ from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import Step, step
 from holdfast.kernel.invariants import check
-from holdfast.ports.records import RunStatus
+from holdfast.ports.records.run import RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.polling import until

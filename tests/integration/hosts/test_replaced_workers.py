@@ -9,8 +9,9 @@ from holdfast.client import RunStatus
 from holdfast.hosts.worker import worker as worker_module
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
-from holdfast.ports.persistence import FindRun, JobsOfRun
-from holdfast.ports.records import JobState, RunName
+from holdfast.ports.queries.runs import FindRun, JobsOfRun
+from holdfast.ports.records.job import JobState
+from holdfast.ports.records.run import RunName
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.polling import until
 

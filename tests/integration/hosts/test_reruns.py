@@ -23,7 +23,7 @@ from holdfast.ports.errors import (
     RunNotFoundError,
     UnknownWorkflowError,
 )
-from holdfast.ports.records import RunStatus
+from holdfast.ports.records.run import RunStatus
 from holdfast.testing.conformance.threads import in_threads
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine

@@ -17,7 +17,7 @@ from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import RunCancel, RunTerminate
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import RunCancelledError, RunFailedError
-from holdfast.ports.records import RunStatus
+from holdfast.ports.records.run import RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.polling import until

@@ -27,8 +27,12 @@ from holdfast.kernel.commands import (
 )
 from holdfast.ports.errors import RunFailedError, UnavailableError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import FindRun, JobsOfRun, NotesOf, QueueClaim
-from holdfast.ports.records import Job, JobState, OutputRow, Run, RunName, RunStatus
+from holdfast.ports.persistence import QueueClaim
+from holdfast.ports.queries.history import NotesOf
+from holdfast.ports.queries.runs import FindRun, JobsOfRun
+from holdfast.ports.records.history import OutputRow
+from holdfast.ports.records.job import Job, JobState
+from holdfast.ports.records.run import Run, RunName, RunStatus
 from holdfast.testing.conformance.threads import in_threads
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.pipelines import FAILING, PATIENT, SIMPLE, WIDE, double

@@ -16,8 +16,9 @@ from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import RunFailedError
-from holdfast.ports.persistence import FindRun, JobsOfRun
-from holdfast.ports.records import Job, RunName
+from holdfast.ports.queries.runs import FindRun, JobsOfRun
+from holdfast.ports.records.job import Job
+from holdfast.ports.records.run import RunName
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 

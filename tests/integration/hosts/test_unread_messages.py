@@ -19,7 +19,7 @@ from holdfast.kernel.authoring.queries import expose, update
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import ChannelClosedError, RunFailedError, UnreadMessagesError
-from holdfast.ports.records import TERMINAL
+from holdfast.ports.records.run import TERMINAL
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.polling import until

@@ -15,8 +15,8 @@ from holdfast import Engine, Pipeline, ServerlessHost, Worker, sleep, stage, wor
 from holdfast.client import RunStatus
 from holdfast.hosts.maintenance.blocked_runs import BlockedRunResumer
 from holdfast.ports.errors import UnreadableRowError
-from holdfast.ports.persistence import JobsOfRun
-from holdfast.ports.records import Run
+from holdfast.ports.queries.runs import JobsOfRun
+from holdfast.ports.records.run import Run
 from holdfast.serverless import JobMessage
 from tests.integration.hosts.conftest import OpenEngine
 

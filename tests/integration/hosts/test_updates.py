@@ -35,8 +35,9 @@ from holdfast.ports.errors import (
     UpdateRefusedError,
     UpdateRejectedError,
 )
-from holdfast.ports.persistence import JobsOfRun
-from holdfast.ports.records import JobState, Payload
+from holdfast.ports.queries.runs import JobsOfRun
+from holdfast.ports.records.job import JobState
+from holdfast.ports.records.values import Payload
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.polling import until

@@ -21,8 +21,10 @@ from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import RunCancelledError, RunFailedError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import FindRun, HistoryOf, NotesOf
-from holdfast.ports.records import HistoryRow, OutputRow, Run, RunName, RunStatus
+from holdfast.ports.queries.history import HistoryOf, NotesOf
+from holdfast.ports.queries.runs import FindRun
+from holdfast.ports.records.history import HistoryRow, OutputRow
+from holdfast.ports.records.run import Run, RunName, RunStatus
 from holdfast.testing.snapshots import snapshot_of
 from tests.integration.hosts.conftest import OpenEngine
 from tests.integration.hosts.pipelines import FAILING, SIMPLE, double, total, up_to

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.hosts.client.engine import Engine
-from holdfast.ports.persistence import FindRun, JobsOfRun
-from holdfast.ports.records import Job, JobState, RunName
+from holdfast.ports.queries.runs import FindRun, JobsOfRun
+from holdfast.ports.records.job import Job, JobState
+from holdfast.ports.records.run import RunName
 from tests.integration.hosts.stuck_worker import STUCK
 
 SOON = 10.0

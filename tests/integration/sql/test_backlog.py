@@ -16,7 +16,7 @@ from holdfast.adapters.sql.settings import connection_settings
 from holdfast.adapters.sql.statements import Reads, reads_for
 from holdfast.ports.changes import AddJob, CreateRun
 from holdfast.ports.persistence import QueueClaim
-from holdfast.ports.records import JobState
+from holdfast.ports.records.job import JobState
 from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, SECOND, a_job, a_run
 from tests.sizes import sized
 

@@ -23,8 +23,11 @@ from holdfast.ports.changes import (
     UpdateRun,
 )
 from holdfast.ports.errors import HoldfastError
-from holdfast.ports.persistence import HistoryOf, LoadValues, QueueClaim, Transaction
-from holdfast.ports.records import Payload, RunName
+from holdfast.ports.persistence import QueueClaim, Transaction
+from holdfast.ports.queries.history import HistoryOf
+from holdfast.ports.queries.values import LoadValues
+from holdfast.ports.records.run import RunName
+from holdfast.ports.records.values import Payload
 from holdfast.testing.conformance.builders import (
     DEFINITION,
     NAMESPACE,

@@ -11,7 +11,9 @@ from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.postgresql.connection import ANSWER_SECONDS, PostgresDatabase
 from holdfast.ports.changes import AppendHistory, CreateRun
 from holdfast.ports.errors import UnavailableError
-from holdfast.ports.persistence import HistoryOf, StoreTime, Transaction
+from holdfast.ports.persistence import Transaction
+from holdfast.ports.queries.history import HistoryOf
+from holdfast.ports.queries.store import StoreTime
 from holdfast.testing.conformance.builders import a_key, a_row, a_run
 from tests.integration.sql.proxy import Mode, Proxy
 

@@ -32,16 +32,14 @@ from holdfast.ports.changes import (
     UpdateRun,
 )
 from holdfast.ports.errors import RefusedError
-from holdfast.ports.persistence import (
-    HistoryOf,
-    JobsOfRun,
-    LoadWork,
-    LockedAttempts,
-    QueueClaim,
-    RunsByKey,
-    Transaction,
-)
-from holdfast.ports.records import Job, JobKey, JobKind, JobState, Payload, RunStatus, SessionState
+from holdfast.ports.persistence import LockedAttempts, QueueClaim, Transaction
+from holdfast.ports.queries.history import HistoryOf
+from holdfast.ports.queries.runs import JobsOfRun, RunsByKey
+from holdfast.ports.queries.values import LoadWork
+from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
+from holdfast.ports.records.run import RunStatus
+from holdfast.ports.records.session import SessionState
+from holdfast.ports.records.values import Payload
 from holdfast.testing.conformance.builders import (
     DEFINITION,
     NAMESPACE,

@@ -17,8 +17,9 @@ from holdfast.adapters.sql.postgresql.connection import PostgresDatabase
 from holdfast.adapters.sql.settings import connection_settings
 from holdfast.adapters.sql.statements import reads_for, waiting_for, writes_for
 from holdfast.ports.changes import CreateRun
-from holdfast.ports.persistence import QueueClaim, RunsByKey
-from holdfast.ports.records import Run
+from holdfast.ports.persistence import QueueClaim
+from holdfast.ports.queries.runs import RunsByKey
+from holdfast.ports.records.run import Run
 from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, a_run
 
 OpenStore = Callable[..., SqlPersistence]

@@ -10,7 +10,8 @@ import pytest
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.schema.migrator import newest_version
 from holdfast.ports.changes import CreateRun
-from holdfast.ports.persistence import CountAll, FindRun, SchemaVersion
+from holdfast.ports.queries.runs import FindRun
+from holdfast.ports.queries.store import CountAll, SchemaVersion
 from holdfast.testing.conformance.builders import NAMESPACE, a_run
 
 OpenStore = Callable[..., SqlPersistence]

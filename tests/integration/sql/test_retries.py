@@ -10,15 +10,10 @@ import pytest
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.ports.changes import AppendHistory, CreateRun, UpdateRun
 from holdfast.ports.errors import ConflictError, HoldfastError, RefusedError, SchemaError, UnavailableError
-from holdfast.ports.persistence import (
-    HistoryOf,
-    ListRuns,
-    RunFilter,
-    RunsByKey,
-    SchemaVersion,
-    StoreTime,
-    Transaction,
-)
+from holdfast.ports.persistence import Transaction
+from holdfast.ports.queries.history import HistoryOf
+from holdfast.ports.queries.runs import ListRuns, RunFilter, RunsByKey
+from holdfast.ports.queries.store import SchemaVersion, StoreTime
 from holdfast.testing.conformance.builders import NAMESPACE, a_key, a_row, a_run
 from holdfast.testing.conformance.threads import in_threads
 

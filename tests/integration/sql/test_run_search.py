@@ -17,8 +17,8 @@ from holdfast.adapters.sql.queries.runs import SqlQuery, attribute_rows, pair, r
 from holdfast.ports.changes import CreateRun
 from holdfast.ports.json import canonical
 from holdfast.ports.pagination import ListPlace
-from holdfast.ports.persistence import ListRuns, RunFilter
-from holdfast.ports.records import RunStatus
+from holdfast.ports.queries.runs import ListRuns, RunFilter
+from holdfast.ports.records.run import RunStatus
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_run
 from tests.integration.sql.test_backlog import rows_touched
 from tests.sizes import sized

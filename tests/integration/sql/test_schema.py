@@ -17,7 +17,7 @@ from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.schema import tables
 from holdfast.adapters.sql.schema.migrator import MIGRATIONS, newest_version
 from holdfast.ports.errors import SchemaError, UnavailableError
-from holdfast.ports.persistence import SchemaVersion
+from holdfast.ports.queries.store import SchemaVersion
 from tests.postgres import PrivatePostgres
 
 OpenStore = Callable[..., SqlPersistence]

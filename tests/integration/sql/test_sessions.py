@@ -21,7 +21,7 @@ from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.ports.errors import AccessDeniedError, HoldfastError, InvalidUrlError, SchemaError
-from holdfast.ports.persistence import SchemaVersion
+from holdfast.ports.queries.store import SchemaVersion
 
 pytestmark = [pytest.mark.service, pytest.mark.anyio]
 

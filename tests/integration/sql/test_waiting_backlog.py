@@ -15,8 +15,9 @@ from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.queries.answers import Answers
 from holdfast.adapters.sql.statements import reads_for, waiting_for
 from holdfast.ports.changes import AddJob, Change, CreateRun
-from holdfast.ports.persistence import OrphanedChildren, PendingDeliveries, Query, Waiting
-from holdfast.ports.records import JobKind, JobState
+from holdfast.ports.persistence import Query, Waiting
+from holdfast.ports.queries.runs import OrphanedChildren, PendingDeliveries
+from holdfast.ports.records.job import JobKind, JobState
 from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, a_job, a_key, a_run
 from tests.integration.sql.test_backlog import OpenStore, rows_touched
 from tests.sizes import sized

@@ -23,7 +23,8 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.rules.registry import RULES, reply_type
 from holdfast.ports.changes import UpdateRun
 from holdfast.ports.errors import InvalidCommandError
-from holdfast.ports.records import JobState, RunStatus
+from holdfast.ports.records.job import JobState
+from holdfast.ports.records.run import RunStatus
 from holdfast.ports.transport import JobHint, RunHint
 from tests.unit.kernel.world import SECOND, World, completing, payload, pipeline, settling, stage
 from tests.unit.kernel.world import failed as failing

@@ -23,7 +23,8 @@ from holdfast.kernel.commands.codec import to_data
 from holdfast.ports.attempt_output import AiCall, Annotation, AnnotationAuthor, AnnotationScope, Artifact
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError
 from holdfast.ports.json import canonical
-from holdfast.ports.records import Payload, RunStatus
+from holdfast.ports.records.run import RunStatus
+from holdfast.ports.records.values import Payload
 from tests.unit.kernel.world import World, completing, each, failed, payload, pipeline, settling, stage
 
 SHA = "a" * 64

@@ -16,7 +16,8 @@ from holdfast.kernel.commands import (
     RunTerminate,
 )
 from holdfast.kernel.dispatch.decision_recording import Recording, decided_again
-from holdfast.ports.records import JobState, RunStatus
+from holdfast.ports.records.job import JobState
+from holdfast.ports.records.run import RunStatus
 from tests.unit.kernel.world import World, payload, pipeline, stage
 
 SENT = ChannelMessage(channel="c", payload=payload("go"))

@@ -28,8 +28,9 @@ from holdfast.kernel.pipelines.plan import Enough, Plan
 from holdfast.ports.changes import DeleteJob
 from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import OrphanedChildren, PendingDeliveries
-from holdfast.ports.records import ClosePolicy, Job, JobKind, JobState, RunStatus
+from holdfast.ports.queries.runs import OrphanedChildren, PendingDeliveries
+from holdfast.ports.records.job import Job, JobKind, JobState
+from holdfast.ports.records.run import ClosePolicy, RunStatus
 from tests.unit.kernel.world import (
     World,
     child,

@@ -18,7 +18,7 @@ from holdfast.kernel.commands import (
 from holdfast.ports.changes import UpdateJob
 from holdfast.ports.errors import InvalidCommandError, SessionLostError
 from holdfast.ports.persistence import QueueClaim
-from holdfast.ports.records import JobState
+from holdfast.ports.records.job import JobState
 from tests.unit.kernel.world import SECOND, World, completing, field, payload, pipeline, stage
 
 

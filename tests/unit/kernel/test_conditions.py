@@ -22,7 +22,7 @@ from holdfast.kernel.pipelines.plan import Group, Plan
 from holdfast.ports.changes import DeleteJob
 from holdfast.ports.errors import InvalidCommandError, RerunRefusedError
 from holdfast.ports.json import parse
-from holdfast.ports.records import JobKind, JobState
+from holdfast.ports.records.job import JobKind, JobState
 from holdfast.ports.references import references_from
 from holdfast.testing.ids import SeededIds
 from tests.unit.kernel.world import World, each, failed, payload, pipeline, settling, stage, when

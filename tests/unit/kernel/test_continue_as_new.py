@@ -32,7 +32,8 @@ from holdfast.kernel.dispatch.decision_recording import Recording, decided_again
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.queries.run_output import AnnotationFilter, AnnotationsOf
-from holdfast.ports.records import JobState, RunStatus
+from holdfast.ports.records.job import JobState
+from holdfast.ports.records.run import RunStatus
 from holdfast.ports.transport import RunHint
 from tests.unit.kernel.test_functions import driven, function
 from tests.unit.kernel.world import World, child, payload, pipeline, settling, stage

@@ -13,7 +13,7 @@ from holdfast.kernel.commands import (
     SessionClose,
 )
 from holdfast.ports.errors import InvalidCommandError, SessionLostError
-from holdfast.ports.records import JobState
+from holdfast.ports.records.job import JobState
 from tests.unit.kernel.world import LEASE, SECOND, World, completing, failed, pipeline, settling, stage
 
 

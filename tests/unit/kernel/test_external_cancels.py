@@ -30,7 +30,9 @@ from holdfast.kernel.pipelines.plan import Enough, Plan, plan_from_json
 from holdfast.ports.changes import AddJob, DeleteJob, UpdateJob
 from holdfast.ports.errors import InvalidCommandError, NothingToWakeError, RemoveRefusedError
 from holdfast.ports.json import parse
-from holdfast.ports.records import LOSSES_MIN, TERMINAL, HistoryRow, Job, JobKind, JobState, RunStatus
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import LOSSES_MIN, Job, JobKind, JobState
+from holdfast.ports.records.run import TERMINAL, RunStatus
 from tests.unit.kernel.world import (
     SECOND,
     World,

@@ -25,7 +25,8 @@ from holdfast.kernel.pipelines.plan import CheckPlan, Enough, RetryPolicy
 from holdfast.ports.changes import DeleteJob
 from holdfast.ports.errors import InvalidCommandError, NothingToWakeError
 from holdfast.ports.json import parse
-from holdfast.ports.records import LOSSES_MIN, Job, JobKind, JobState, RunStatus
+from holdfast.ports.records.job import LOSSES_MIN, Job, JobKind, JobState
+from holdfast.ports.records.run import RunStatus
 from holdfast.ports.transport import JobHint
 from tests.unit.kernel.world import (
     SECOND,

@@ -23,7 +23,9 @@ from holdfast.kernel.commands import (
     RunTerminate,
 )
 from holdfast.ports.errors import InvalidCommandError
-from holdfast.ports.records import JobKind, JobState, Payload, RunStatus
+from holdfast.ports.records.job import JobKind, JobState
+from holdfast.ports.records.run import RunStatus
+from holdfast.ports.records.values import Payload
 from tests.unit.kernel.world import SECOND, World, payload, pipeline, stage
 
 

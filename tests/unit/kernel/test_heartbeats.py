@@ -18,8 +18,8 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.pipelines.plan import MapPlan, RetryPolicy, StagePlan
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import LastHeartbeat
-from holdfast.ports.records import JobState
+from holdfast.ports.queries.history import LastHeartbeat
+from holdfast.ports.records.job import JobState
 from tests.unit.kernel.world import SECOND, World, completing, pipeline, stage
 
 MINUTE = 60

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.kernel.commands import Command, RunCancel, RunCreate, RunTerminate
 from holdfast.ports.errors import UnavailableError
-from holdfast.ports.records import LOSSES_MIN
+from holdfast.ports.records.job import LOSSES_MIN
 from holdfast.ports.transport import JobHint, RunHint
 from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence
 from tests.unit.kernel.world import SECOND, World, completing, each, payload, pipeline, stage

@@ -6,7 +6,9 @@ from holdfast.kernel.commands import Attempt, Completed, MapExpanded, Outcome, R
 from holdfast.kernel.pipelines.plan import DEFAULT_MAP_LIMIT, MapPlan, StagePlan
 from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.ports.json import parse
-from holdfast.ports.records import JobKind, Payload, RunStatus
+from holdfast.ports.records.job import JobKind
+from holdfast.ports.records.run import RunStatus
+from holdfast.ports.records.values import Payload
 from tests.unit.kernel.world import World, completing, each, failed, payload, pipeline, stage
 
 

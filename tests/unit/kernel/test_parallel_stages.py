@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 
 from holdfast.kernel.commands import Attempt
-from holdfast.ports.records import RunStatus
+from holdfast.ports.records.run import RunStatus
 from tests.unit.kernel.world import World, completing, each, failed, field, pipeline, settling, stage
 
 FAN = pipeline(stage("in"), (stage("z"), stage("a"), stage("m")), stage("out"))

@@ -23,7 +23,8 @@ from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.ports.changes import DeleteJob
 from holdfast.ports.errors import RerunRefusedError
 from holdfast.ports.json import parse
-from holdfast.ports.records import JobKind, RunStatus
+from holdfast.ports.records.job import JobKind
+from holdfast.ports.records.run import RunStatus
 from tests.unit.kernel.world import World, completing, each, failed, payload, pipeline, stage
 
 FATAL = failed(retryable=False)

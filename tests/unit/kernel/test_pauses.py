@@ -13,7 +13,8 @@ from holdfast.kernel.commands import (
     RunTransition,
 )
 from holdfast.ports.errors import RunNotFoundError
-from holdfast.ports.records import JobState, RunStatus
+from holdfast.ports.records.job import JobState
+from holdfast.ports.records.run import RunStatus
 from tests.unit.kernel.world import SECOND, World, completing, each, payload, pipeline, settling, stage
 
 

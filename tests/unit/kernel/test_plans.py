@@ -19,7 +19,7 @@ from holdfast.kernel.pipelines.plan import (
     plan_from_json,
     stage_of,
 )
-from holdfast.ports.records import ClosePolicy
+from holdfast.ports.records.run import ClosePolicy
 from tests.unit.kernel.world import each, pipeline, stage
 
 RETRIES = st.builds(

@@ -6,7 +6,7 @@ import pytest
 from holdfast.kernel.commands import Completed, JobSettle, PublishedEvent
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.events import EVENT_BYTES_MAX
-from holdfast.ports.records import Payload
+from holdfast.ports.records.values import Payload
 from tests.unit.kernel.world import World, completing, each, failed, payload, pipeline, settling, stage
 
 PAID = PublishedEvent(type="order.paid", payload=payload({"cents": 5}))

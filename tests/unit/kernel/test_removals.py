@@ -14,7 +14,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.commands.sinks import OutboxSettle, StreamProgress
 from holdfast.ports.errors import RemoveRefusedError, RunNotFoundError
-from holdfast.ports.records import Payload
+from holdfast.ports.records.values import Payload
 from tests.unit.kernel.world import World, child, field, payload, pipeline, stage
 
 PLAN = pipeline(stage("a"), stage("b"))

@@ -19,7 +19,8 @@ from holdfast.kernel.pipelines.plan import Enough
 from holdfast.ports.changes import AddJob, AppendHistory, DeleteJob, DeleteJobs, UpdateJob, UpdateRun
 from holdfast.ports.errors import InvalidCommandError, UnreadableRowError
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.records import LOSSES_MIN, Job, JobKind, JobState, RunStatus
+from holdfast.ports.records.job import LOSSES_MIN, Job, JobKind, JobState
+from holdfast.ports.records.run import RunStatus
 from holdfast.ports.transport import JobHint
 from tests.unit.kernel.world import (
     SECOND,

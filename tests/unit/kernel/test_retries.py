@@ -25,7 +25,8 @@ from holdfast.kernel.pipelines.plan import MapPlan, RetryPolicy, RetryRule, Stag
 from holdfast.kernel.rules.retries import RETRY_AFTER_MAX, backoff
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import parse
-from holdfast.ports.records import JobKey, JobState, RunStatus
+from holdfast.ports.records.job import JobKey, JobState
+from holdfast.ports.records.run import RunStatus
 from tests.unit.kernel.world import SECOND, World, each, failed, payload, pipeline, settling, stage
 
 PATIENT = RetryPolicy(attempts=4, wait_us=10 * SECOND, backoff=3.0, wait_max_us=60 * SECOND, jitter=0.0)

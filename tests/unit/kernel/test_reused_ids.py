@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.kernel.commands import RunClaimPending, RunCreate, RunCreated
 from holdfast.ports.errors import RunExistsError
-from holdfast.ports.persistence import FindRun
-from holdfast.ports.records import Run, RunName, RunStatus
+from holdfast.ports.queries.runs import FindRun
+from holdfast.ports.records.run import Run, RunName, RunStatus
 from holdfast.ports.transport import RunHint
 from tests.unit.kernel.world import World, payload, pipeline, stage
 

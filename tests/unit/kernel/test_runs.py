@@ -22,7 +22,9 @@ from holdfast.kernel.pipelines.progress import NodeProgress, Progress
 from holdfast.ports.changes import AppendHistory, DeleteJob, UpdateRun
 from holdfast.ports.errors import RunExistsError, RunNotFoundError, UnknownWorkflowError
 from holdfast.ports.json import parse
-from holdfast.ports.records import HistoryRow, JobKind, JobState, RunStatus
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import JobKind, JobState
+from holdfast.ports.records.run import RunStatus
 from holdfast.testing.ids import SeededIds
 from tests.unit.kernel.world import World, completing, each, field, payload, pipeline, stage
 

@@ -22,7 +22,8 @@ from holdfast.kernel.commands import (
 )
 from holdfast.ports.errors import InvalidCommandError, SessionLostError
 from holdfast.ports.json import parse
-from holdfast.ports.records import JobState, PassOver, SessionState
+from holdfast.ports.records.job import JobState, PassOver
+from holdfast.ports.records.session import SessionState
 from tests.unit.kernel.world import LEASE, SECOND, World, completing, each, field, payload, pipeline, stage
 
 HOUR = 3_600 * SECOND

@@ -10,7 +10,8 @@ from holdfast.kernel.commands import (
     Outcome,
     SessionClose,
 )
-from holdfast.ports.records import JobState, RunStatus
+from holdfast.ports.records.job import JobState
+from holdfast.ports.records.run import RunStatus
 from tests.unit.kernel.world import World, completing, each, failed, payload, pipeline, settling, stage
 
 

@@ -17,7 +17,8 @@ from holdfast.kernel.commands import (
 )
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import parse
-from holdfast.ports.records import JobState, RunStatus
+from holdfast.ports.records.job import JobState
+from holdfast.ports.records.run import RunStatus
 from tests.unit.kernel.world import (
     SECOND,
     World,

@@ -11,7 +11,7 @@ from holdfast.kernel.rules import runs
 from holdfast.kernel.rules.runs import decide_create, new_child
 from holdfast.kernel.rules.start_template import start_template_of
 from holdfast.kernel.state import Decision, State
-from holdfast.ports.records import ClosePolicy
+from holdfast.ports.records.run import ClosePolicy
 from holdfast.testing.ids import SeededIds
 from tests.unit.kernel.world import World, child, each, external, payload, pipeline, stage, when
 

@@ -31,7 +31,8 @@ from holdfast.kernel.commands.jobs import Completed, Failed
 from holdfast.ports.errors import ChannelClosedError, SignalRefusedError
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import Mailbox, mailbox_from
-from holdfast.ports.records import HistoryRow, RunStatus
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.run import RunStatus
 from tests.unit.kernel.test_functions import driven, function
 from tests.unit.kernel.world import SECOND, World, payload, pipeline, stage
 

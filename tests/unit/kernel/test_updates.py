@@ -11,7 +11,8 @@ from holdfast.kernel.commands import (
     RunUpdated,
 )
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError, UpdateRefusedError
-from holdfast.ports.records import JobState, RunStatus
+from holdfast.ports.records.job import JobState
+from holdfast.ports.records.run import RunStatus
 from holdfast.ports.transport import RunHint
 from tests.unit.kernel.test_functions import driven, function, parked, record
 from tests.unit.kernel.world import World, payload, pipeline, stage

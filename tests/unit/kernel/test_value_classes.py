@@ -14,7 +14,7 @@ from holdfast.kernel.commands import NewAnnotation, RunCreate
 from holdfast.kernel.commands.codec import fingerprint_text
 from holdfast.kernel.values import check_type, decode, encode
 from holdfast.ports.errors import DefinitionError, InvalidValueError, UnstorableValueError
-from holdfast.ports.records import Payload
+from holdfast.ports.records.values import Payload
 from tests.sample_values import Once, Twice, are_alike, fields_of
 
 

@@ -12,15 +12,10 @@ from holdfast.kernel.rules.registry import RULES
 from holdfast.ports.attempt_output import AiCallKind, AnnotationScope
 from holdfast.ports.changes import Change
 from holdfast.ports.events import EVENT_TYPES
-from holdfast.ports.records import (
-    ClosePolicy,
-    JobKind,
-    JobState,
-    PassOver,
-    RunStatus,
-    SessionState,
-    StreamState,
-)
+from holdfast.ports.records.job import JobKind, JobState, PassOver
+from holdfast.ports.records.outbox import StreamState
+from holdfast.ports.records.run import ClosePolicy, RunStatus
+from holdfast.ports.records.session import SessionState
 from holdfast.ports.transport import Hint, JobHint
 
 

@@ -55,8 +55,13 @@ from holdfast.ports.changes import Change
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import FindRun, LoadValues, PendingDeliveries, Persistence, QueueClaim
-from holdfast.ports.records import ClosePolicy, HistoryRow, Job, JobKey, Payload, Run, RunName
+from holdfast.ports.persistence import Persistence, QueueClaim
+from holdfast.ports.queries.runs import FindRun, PendingDeliveries
+from holdfast.ports.queries.values import LoadValues
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import Job, JobKey
+from holdfast.ports.records.run import ClosePolicy, Run, RunName
+from holdfast.ports.records.values import Payload
 from holdfast.ports.references import Reference, is_map, is_partial, parts_of, reference_from
 from holdfast.ports.transport import Hint, JobTransport
 from holdfast.ports.working_set import Tables

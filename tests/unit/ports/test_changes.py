@@ -27,7 +27,8 @@ from holdfast.ports.changes import (
     net_changes,
 )
 from holdfast.ports.errors import ConflictError
-from holdfast.ports.records import JobKey, JobKind, RunName
+from holdfast.ports.records.job import JobKey, JobKind
+from holdfast.ports.records.run import RunName
 from holdfast.ports.working_set import Tables
 from holdfast.testing.conformance.builders import (
     NAMESPACE,

@@ -10,8 +10,8 @@ from holdfast.adapters.memory.transport import MemoryTransport
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.postgresql.listen_notify import PostgresTransport
 from holdfast.adapters.sql.sqlite.file_watch import SqliteTransport
-from holdfast.ports.persistence import SchemaVersion
 from holdfast.ports.process_forks import Pausable, Renewable, renew_in_forks
+from holdfast.ports.queries.store import SchemaVersion
 
 
 class Noting:

@@ -7,15 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.ports.clock import instant, micros
-from holdfast.ports.records import (
-    ACTIVE,
-    TERMINAL,
-    JobKey,
-    Payload,
-    RunStatus,
-    attribute_texts,
-    job_key,
-)
+from holdfast.ports.records.job import JobKey, job_key
+from holdfast.ports.records.run import ACTIVE, TERMINAL, RunStatus, attribute_texts
+from holdfast.ports.records.values import Payload
 
 RUN_KEYS = st.text(st.characters(codec="utf-8"), min_size=1)
 

@@ -5,7 +5,9 @@ from typing import Any
 import attrs
 import pytest
 
-from holdfast.ports.records import HistoryRow, Job, Run
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import Job
+from holdfast.ports.records.run import Run
 from holdfast.ports.structs import evolve, frozen
 
 

@@ -8,17 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.ports.records import (
-    HistoryRow,
-    Job,
-    MapItems,
-    RateWindow,
-    Run,
-    Session,
-    SessionState,
-    Sink,
-    Stream,
-)
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import Job
+from holdfast.ports.records.limits import RateWindow
+from holdfast.ports.records.outbox import Sink, Stream
+from holdfast.ports.records.run import Run
+from holdfast.ports.records.session import Session, SessionState
+from holdfast.ports.records.values import MapItems
 from holdfast.ports.unreadable import (
     INSTANT_MAX,
     PARSE_ERRORS,

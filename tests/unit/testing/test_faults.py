@@ -5,7 +5,8 @@ import pytest
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.ports.changes import CreateRun
 from holdfast.ports.errors import ConflictError, UnavailableError
-from holdfast.ports.persistence import RunsByKey, Transaction
+from holdfast.ports.persistence import Transaction
+from holdfast.ports.queries.runs import RunsByKey
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.conformance.blobs import key_of
 from holdfast.testing.conformance.builders import a_key, a_run

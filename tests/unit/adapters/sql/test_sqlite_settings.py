@@ -12,7 +12,7 @@ from sqlalchemy import text
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.sqlite.connection import SqliteDatabase
 from holdfast.ports.errors import AccessDeniedError, HoldfastError, InvalidUrlError, UnavailableError
-from holdfast.ports.persistence import SchemaVersion
+from holdfast.ports.queries.store import SchemaVersion
 
 OURS = {
     "journal_mode": "wal",

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from holdfast.hosts.cli.exit_codes import Exit
 from holdfast.ports.changes import DeleteJob
-from holdfast.ports.persistence import FindRun, JobsOfRun
-from holdfast.ports.records import RunName
+from holdfast.ports.queries.runs import FindRun, JobsOfRun
+from holdfast.ports.records.run import RunName
 from tests.unit.hosts.cli.conftest import CommandLine
 
 ENGINE = "shop:engine"

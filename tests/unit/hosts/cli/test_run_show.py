@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.hosts.cli.run_facts import StageSummary, add_row
-from holdfast.ports.records import HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from tests.unit.hosts.cli.conftest import CommandLine
 
 

@@ -11,7 +11,7 @@ from holdfast.kernel.commands import OutboxFlush, OutboxSettle, StreamFailure
 from holdfast.kernel.rules.outbox import DEAD_LETTER_AFTER
 from holdfast.ports.changes import UpdateStream
 from holdfast.ports.persistence import Transaction
-from holdfast.ports.records import StreamKey
+from holdfast.ports.records.outbox import StreamKey
 from holdfast.testing.conformance.events import an_event
 from tests.sinks import a_receiver
 from tests.unit.hosts.cli.conftest import CommandLine

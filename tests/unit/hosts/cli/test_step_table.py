@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.hosts.cli.step_table import STEPS_SHOWN, StepSummary, add_step
 from holdfast.ports.json import canonical
-from holdfast.ports.records import HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from tests.unit.hosts.cli.conftest import CommandLine
 
 SECOND = 1_000_000

@@ -22,8 +22,8 @@ from holdfast.ports.errors import (
     UnknownChannelError,
 )
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import HistoryOf
-from holdfast.ports.records import HistoryRow
+from holdfast.ports.queries.history import HistoryOf
+from holdfast.ports.records.history import HistoryRow
 
 
 @dataclass(frozen=True)

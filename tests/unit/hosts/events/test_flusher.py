@@ -28,8 +28,11 @@ from holdfast.kernel.rules.outbox import DEAD_LETTER_AFTER, DEAD_LETTER_AFTER_FA
 from holdfast.ports.changes import AppendHistory, UpdateRun
 from holdfast.ports.errors import EventRefusedError, SinkExistsError, SinkUnavailableError, UnavailableError
 from holdfast.ports.events import Event
-from holdfast.ports.persistence import FindRun, ListDeadLetters, ListSinks
-from holdfast.ports.records import HistoryRow, Run, RunName, Sink
+from holdfast.ports.queries.outbox import ListDeadLetters, ListSinks
+from holdfast.ports.queries.runs import FindRun
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.outbox import Sink
+from holdfast.ports.records.run import Run, RunName
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds
 from holdfast.testing.sink import MemorySink

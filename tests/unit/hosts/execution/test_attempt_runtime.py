@@ -36,7 +36,7 @@ from holdfast.ports.errors import (
     UnstorableValueError,
 )
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import LastHeartbeat
+from holdfast.ports.queries.history import LastHeartbeat
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.conformance.nasty_keys import NASTY_KEYS
 from tests.unit.hosts.attempt_harness import Bench

@@ -15,8 +15,10 @@ from holdfast.kernel.commands import RunRerunFrom
 from holdfast.ports.changes import AddJob, CreateRun
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import PendingDeliveries, Query, RunsByKey
-from holdfast.ports.records import ClosePolicy, JobKind, JobState, RunStatus
+from holdfast.ports.persistence import Query
+from holdfast.ports.queries.runs import PendingDeliveries, RunsByKey
+from holdfast.ports.records.job import JobKind, JobState
+from holdfast.ports.records.run import ClosePolicy, RunStatus
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.conformance.builders import a_job, a_key, a_run
 from tests.unit.hosts.attempt_harness import Bench, CountingPersistence

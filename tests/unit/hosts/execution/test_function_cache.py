@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from holdfast.hosts.execution.function_cache import FunctionCache, IdleFunction
 from holdfast.kernel.commands import Attempt
-from holdfast.ports.records import JobKind
+from holdfast.ports.records.job import JobKind
 
 CODE, OTHER_CODE = object(), object()
 

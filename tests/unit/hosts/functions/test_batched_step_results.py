@@ -10,7 +10,8 @@ from holdfast.kernel.functions.loop import CALLBACKS_MAX
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import WorkflowStalledError
 from holdfast.ports.json import canonical
-from holdfast.ports.records import CLOCK_READ, HistoryRow, Payload
+from holdfast.ports.records.history import CLOCK_READ, HistoryRow
+from holdfast.ports.records.values import Payload
 from tests.unit.kernel.functions.player import BEGAN_AT, new_machine
 
 

@@ -19,8 +19,9 @@ from holdfast.kernel.commands import (
     SessionOpen,
     SessionReap,
 )
-from holdfast.ports.persistence import RunsByKey
-from holdfast.ports.records import JobKind, RunStatus
+from holdfast.ports.queries.runs import RunsByKey
+from holdfast.ports.records.job import JobKind
+from holdfast.ports.records.run import RunStatus
 from tests.integration.hosts.polling import until
 from tests.unit.hosts.attempt_harness import HOUR, Bench
 

@@ -11,7 +11,8 @@ from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.functions.protocol import StepRequest
-from holdfast.ports.records import FUNCTION_BEGAN, SIGNAL_RECEIVED, HistoryRow, Payload
+from holdfast.ports.records.history import FUNCTION_BEGAN, SIGNAL_RECEIVED, HistoryRow
+from holdfast.ports.records.values import Payload
 
 letters = Channel("letters", int)
 

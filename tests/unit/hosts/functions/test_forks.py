@@ -9,7 +9,7 @@ from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import HoldfastError, RerunRefusedError
 from holdfast.ports.json import parse
-from holdfast.ports.records import HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.testing import World
 from holdfast.testing.ledger import DeterminismChecker
 from holdfast.testing.snapshots import snapshot_of

@@ -15,7 +15,8 @@ from holdfast.kernel.commands import JobRecorded, RowToRecord
 from holdfast.kernel.functions.machine import evict_all
 from holdfast.kernel.functions.protocol import FunctionReturned
 from holdfast.ports.json import canonical
-from holdfast.ports.records import HistoryRow, Payload
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.values import Payload
 from holdfast.testing import World, replay
 from tests.unit.kernel.functions.player import BEGAN_AT, new_machine
 

@@ -22,7 +22,7 @@ from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.functions.loop import FunctionLoop
 from holdfast.kernel.functions.machine import in_memory
 from holdfast.kernel.functions.tasks import RunTask
-from holdfast.ports.records import job_key
+from holdfast.ports.records.job import job_key
 from tests.sizes import sized
 
 WARM: Final = sized(30, 50)

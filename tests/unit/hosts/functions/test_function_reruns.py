@@ -34,8 +34,8 @@ from holdfast.ports.errors import (
     UpdateRejectedError,
 )
 from holdfast.ports.json import canonical
-from holdfast.ports.persistence import FindRun
-from holdfast.ports.records import RunName, RunStatus
+from holdfast.ports.queries.runs import FindRun
+from holdfast.ports.records.run import RunName, RunStatus
 from holdfast.testing import World, replay
 from holdfast.testing.snapshots import snapshot_of
 

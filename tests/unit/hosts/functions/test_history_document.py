@@ -14,7 +14,9 @@ from holdfast.hosts.functions.history_document import RunHistory
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.ports.errors import BlobMissingError, InvalidHistoryError, RunNotFoundError
-from holdfast.ports.records import HistoryRow, Payload, RunStatus
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.run import RunStatus
+from holdfast.ports.records.values import Payload
 
 AT = 1_767_225_600_123_456
 

@@ -13,7 +13,8 @@ from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import JobRecorded
 from holdfast.kernel.functions.protocol import FunctionReturned
 from holdfast.ports.json import canonical
-from holdfast.ports.records import HistoryRow, Payload
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.values import Payload
 
 AT = 1_767_225_600_000_000
 go = Channel("go", bool)

@@ -11,7 +11,7 @@ from holdfast.kernel.commands import Completed, Failed, Outcome
 from holdfast.ports.errors import StepResultError, StorageRefusedError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import Persistence
-from holdfast.ports.records import RunStatus
+from holdfast.ports.records.run import RunStatus
 from holdfast.testing import replay
 from tests.unit.hosts.attempt_harness import Bench
 from tests.unit.kernel.dispatch.test_command_batches import Choosy

@@ -6,7 +6,7 @@ import pytest
 from holdfast import Engine, Worker, workflow
 from holdfast.client import RunHistory
 from holdfast.ports.json import are_alike
-from holdfast.ports.records import Payload
+from holdfast.ports.records.values import Payload
 from holdfast.testing import replay
 
 

@@ -13,7 +13,9 @@ from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import JobRecorded
 from holdfast.kernel.functions.protocol import FunctionReturned
 from holdfast.ports.json import canonical
-from holdfast.ports.records import HistoryRow, Payload, RunStatus
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.run import RunStatus
+from holdfast.ports.records.values import Payload
 from tests.unit.kernel.functions.player import BEGAN_AT, new_machine
 
 go = Channel("go", int)

@@ -14,7 +14,8 @@ from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.functions.protocol import FunctionReturned
 from holdfast.ports.errors import UnreadableValueError
 from holdfast.ports.json import canonical
-from holdfast.ports.records import HistoryRow, Payload
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.values import Payload
 from tests.unit.kernel.functions.player import BEGAN_AT, new_machine
 
 F = TypeVar("F", bound=Callable[..., object])

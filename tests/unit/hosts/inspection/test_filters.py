@@ -16,8 +16,8 @@ from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.ports.errors import InvalidFilterError
 from holdfast.ports.pagination import ListPlace
-from holdfast.ports.persistence import RunFilter
-from holdfast.ports.records import RunStatus
+from holdfast.ports.queries.runs import RunFilter
+from holdfast.ports.records.run import RunStatus
 
 WHEN = datetime(2026, 1, 1, 1, tzinfo=timezone(timedelta(hours=1)))
 AT = 1_767_225_600_000_000

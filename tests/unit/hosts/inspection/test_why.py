@@ -7,17 +7,11 @@ import pytest
 
 from holdfast.hosts.inspection.open_calls import OpenCalls, OpenStep
 from holdfast.hosts.inspection.why import WaitReason, WhyFacts, reasons
-from holdfast.ports.records import (
-    HistoryRow,
-    Job,
-    JobKind,
-    JobState,
-    RateWindow,
-    Run,
-    RunStatus,
-    Session,
-    SessionState,
-)
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.records.job import Job, JobKind, JobState
+from holdfast.ports.records.limits import RateWindow
+from holdfast.ports.records.run import Run, RunStatus
+from holdfast.ports.records.session import Session, SessionState
 
 SECOND = 1_000_000
 NOW = 1_767_225_600 * SECOND

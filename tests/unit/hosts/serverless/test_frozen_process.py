@@ -12,7 +12,7 @@ from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.ports.clock import micros
-from holdfast.ports.records import JobState
+from holdfast.ports.records.job import JobState
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds
 from holdfast.testing.transport import memory_transport

@@ -10,7 +10,7 @@ from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import JobRelease
-from holdfast.ports.persistence import QueuedJobs
+from holdfast.ports.queries.runs import QueuedJobs
 from holdfast.ports.transport import Delivery, JobHint
 from tests.unit.hosts.attempt_harness import Bench
 

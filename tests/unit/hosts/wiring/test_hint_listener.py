@@ -17,8 +17,9 @@ from holdfast.hosts.wiring import hint_listener as listener_module
 from holdfast.hosts.wiring.hint_listener import ThreadedHintListener
 from holdfast.ports.changes import CreateRun, UpdateRun
 from holdfast.ports.errors import UnavailableError
-from holdfast.ports.persistence import Persistence, RunsByKey
-from holdfast.ports.records import Run, RunStatus
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.queries.runs import RunsByKey
+from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.transport import Delivery, Hint, JobHint, JobTransport, RunHint
 from holdfast.testing.conformance.builders import a_key, a_run
 from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence

@@ -21,8 +21,8 @@ from holdfast.ports.errors import (
     UnknownPlanError,
 )
 from holdfast.ports.json import compact, parse
-from holdfast.ports.persistence import LoadValues, LoadWork, PlansByFingerprint
-from holdfast.ports.records import MapItems, Payload
+from holdfast.ports.queries.values import LoadValues, LoadWork, PlansByFingerprint
+from holdfast.ports.records.values import MapItems, Payload
 from holdfast.ports.references import (
     Reference,
     item_reference,

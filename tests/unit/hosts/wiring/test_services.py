@@ -22,7 +22,8 @@ from holdfast.ports.errors import (
     UnknownWorkflowError,
     UnstorableValueError,
 )
-from holdfast.ports.persistence import Query, StoreTime
+from holdfast.ports.persistence import Query
+from holdfast.ports.queries.store import StoreTime
 from holdfast.testing.blobs import MemoryBlobStore
 from holdfast.testing.clock import ManualClock
 from tests.unit.hosts.attempt_harness import Bench, StoreWithClock

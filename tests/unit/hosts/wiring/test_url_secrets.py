@@ -21,7 +21,7 @@ from holdfast.hosts.wiring.stores import (
     open_transport,
 )
 from holdfast.ports.errors import HoldfastError, InvalidArgumentError, InvalidUrlError
-from holdfast.ports.persistence import SchemaVersion
+from holdfast.ports.queries.store import SchemaVersion
 from holdfast.ports.urls import hide, secrets_of, shown_url
 from holdfast.testing.conformance.events import an_event
 from tests.sizes import sized

@@ -22,7 +22,7 @@ from holdfast.hosts.wiring.wake_ups import (
 from holdfast.ports.changes import AddJob, Change, DeleteJob, DeleteJobs, UpdateJob
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import UnavailableError
-from holdfast.ports.records import Job, JobKind, JobState
+from holdfast.ports.records.job import Job, JobKind, JobState
 from holdfast.testing.scheduler import MemoryScheduler
 
 RUN: Final = "01TESTKEY00000000000000001"

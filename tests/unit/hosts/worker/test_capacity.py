@@ -5,7 +5,7 @@ from holdfast.hosts.worker.machine_protocol import Claim
 from holdfast.hosts.worker.settings import Settings
 from holdfast.kernel.commands import Attempt
 from holdfast.ports.persistence import QueueClaim
-from holdfast.ports.records import JobKind, PassOver
+from holdfast.ports.records.job import JobKind, PassOver
 
 CODE = ("w@1",)
 

@@ -48,7 +48,8 @@ from holdfast.hosts.worker.running_attempts import TAKES_MAX, TAKES_SECONDS_MAX
 from holdfast.hosts.worker.settings import Settings
 from holdfast.kernel.commands import Attempt, Completed, JobAdmit, JobSettle
 from holdfast.ports.persistence import QueueClaim
-from holdfast.ports.records import JobKind, PassOver, Payload
+from holdfast.ports.records.job import JobKind, PassOver
+from holdfast.ports.records.values import Payload
 
 A = TypeVar("A")
 

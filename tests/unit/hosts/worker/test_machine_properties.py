@@ -12,7 +12,8 @@ from holdfast.hosts.worker import machine as m
 from holdfast.hosts.worker import machine_protocol as p
 from holdfast.hosts.worker.settings import Settings
 from holdfast.kernel.commands import Attempt, Completed, JobAdmit, JobSettle
-from holdfast.ports.records import JobKind, Payload
+from holdfast.ports.records.job import JobKind
+from holdfast.ports.records.values import Payload
 
 CONCURRENCY: Final = 4
 LIMITS: Final = {"default": CONCURRENCY, "gpu": 1, "slow": 2}

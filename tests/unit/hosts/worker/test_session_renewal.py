@@ -17,7 +17,8 @@ from holdfast.hosts.worker.session_renewal import Renewal
 from holdfast.kernel.commands import SessionClose, SessionOpen
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import UnavailableError
-from holdfast.ports.persistence import Query, StoreTime
+from holdfast.ports.persistence import Query
+from holdfast.ports.queries.store import StoreTime
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence
 from tests.unit.hosts.attempt_harness import Bench, StoreWithClock

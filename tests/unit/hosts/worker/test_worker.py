@@ -35,8 +35,10 @@ from holdfast.kernel.commands import LeaseReapStale, SessionClose
 from holdfast.kernel.invariants import check
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import InvalidArgumentError, RunCancelledError, RunFailedError, UnavailableError
-from holdfast.ports.persistence import NotesOf, Persistence
-from holdfast.ports.records import Job, JobState, RunStatus
+from holdfast.ports.persistence import Persistence
+from holdfast.ports.queries.history import NotesOf
+from holdfast.ports.records.job import Job, JobState
+from holdfast.ports.records.run import RunStatus
 from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence
 from holdfast.testing.snapshots import snapshot_of
 from tests.sizes import sized

@@ -9,7 +9,7 @@ from holdfast.hosts.wiring.registry import Registry
 from holdfast.kernel.authoring import ChildStage, Pipeline, Retry, each, stage
 from holdfast.kernel.pipelines.plan import ChildPlan, MapPlan, StagePlan, plan_from_json
 from holdfast.ports.errors import DefinitionError
-from holdfast.ports.records import ClosePolicy
+from holdfast.ports.records.run import ClosePolicy
 
 
 @stage

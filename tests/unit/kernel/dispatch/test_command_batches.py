@@ -42,8 +42,9 @@ from holdfast.ports.errors import (
     UnreadableRowError,
 )
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import PendingDeliveries, Persistence, Query, Transaction
-from holdfast.ports.records import Micros, Payload
+from holdfast.ports.persistence import Persistence, Query, Transaction
+from holdfast.ports.queries.runs import PendingDeliveries
+from holdfast.ports.records.values import Micros, Payload
 from tests.unit.kernel.world import (
     World,
     child,

@@ -13,7 +13,7 @@ from holdfast.kernel.commands.attempt_output import REASON_MAX
 from holdfast.kernel.dispatch.command_bounds import VALUES, check_texts, maximum
 from holdfast.kernel.rules.registry import RULES
 from holdfast.ports.errors import InvalidCommandError
-from holdfast.ports.records import Payload
+from holdfast.ports.records.values import Payload
 from tests.unit.kernel.world import World, payload, pipeline, stage
 
 Path = tuple[str, ...]

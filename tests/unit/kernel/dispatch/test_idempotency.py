@@ -64,7 +64,7 @@ from holdfast.ports.errors import (
     UnavailableError,
 )
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import PendingDeliveries
+from holdfast.ports.queries.runs import PendingDeliveries
 from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence
 from tests.unit.kernel.world import (
     SECOND,

@@ -22,7 +22,8 @@ from holdfast.kernel.dispatch.unreadable_runs import BlockedRun
 from holdfast.kernel.rules import registry
 from holdfast.ports.changes import AppendHistory, Change, DeleteJobs, UpdateJob, UpdateRun
 from holdfast.ports.errors import UnreadableRowError
-from holdfast.ports.records import Job, JobState, Run, RunStatus
+from holdfast.ports.records.job import Job, JobState
+from holdfast.ports.records.run import Run, RunStatus
 from holdfast.testing.ids import SeededIds
 from tests.unit.kernel.world import World, completing, field, payload, pipeline, stage
 

@@ -12,7 +12,8 @@ from holdfast.kernel.authoring.publications import publish
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.functions.machine import ParsedRow
 from holdfast.kernel.functions.protocol import Cancelling, HistoryEvent, Row, StepCompleted, StepRequest, Turn
-from holdfast.ports.records import STEP_COMPLETED, HistoryRow, Payload
+from holdfast.ports.records.history import STEP_COMPLETED, HistoryRow
+from holdfast.ports.records.values import Payload
 from tests.unit.kernel.functions.corpus import CORPUS, WHEN_CANCELLED, WHEN_SENT, greet
 from tests.unit.kernel.functions.player import Played, new_machine, play, replay, same_end
 

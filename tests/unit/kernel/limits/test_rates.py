@@ -30,7 +30,8 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.limits.rates import Starts
 from holdfast.kernel.pipelines.plan import Plan, RatePlan, RetryPolicy, StagePlan, plan_from_json
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.records import JobState, RateName
+from holdfast.ports.records.job import JobState
+from holdfast.ports.records.limits import RateName
 from holdfast.testing.conformance.builders import a_job
 from tests.unit.kernel.world import SECOND, World, completing, each_of, payload, pipeline, stage
 

@@ -8,7 +8,7 @@ from holdfast.kernel.commands.codec import fingerprint_text
 from holdfast.kernel.pipelines.plan import MapPlan, RetryPolicy, RetryRule, StagePlan, plan_from_json
 from holdfast.kernel.pipelines.plan_cache import PlanCache
 from holdfast.ports.errors import IdempotencyConflictError, InvalidCommandError
-from holdfast.ports.records import JobKind
+from holdfast.ports.records.job import JobKind
 from tests.unit.kernel.world import SECOND, World, completing, each, failed, payload, pipeline, stage, when
 
 PLAN = pipeline(stage("a"), each("m", limit=2))

@@ -25,8 +25,9 @@ from holdfast.kernel.pipelines.plan import Plan
 from holdfast.ports.changes import UpdateRun
 from holdfast.ports.errors import RerunRefusedError, RunNotFoundError, UnknownWorkflowError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import FindRun
-from holdfast.ports.records import JobKind, RunName, RunStatus
+from holdfast.ports.queries.runs import FindRun
+from holdfast.ports.records.job import JobKind
+from holdfast.ports.records.run import RunName, RunStatus
 from holdfast.ports.references import references_from
 from holdfast.ports.transport import RunHint
 from tests.unit.kernel.world import SECOND, World, completing, each, failed, field, payload, pipeline, stage

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.transitions import RUN_TRANSITIONS, check_transition
-from holdfast.ports.records import ACTIVE, TERMINAL, Run, RunStatus
+from holdfast.ports.records.run import ACTIVE, TERMINAL, Run, RunStatus
 from tests.unit.kernel.world import World, pipeline, stage
 
 LEGAL = {

@@ -25,7 +25,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.ports.changes import DeleteJobs, UpdateRun
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import PendingDeliveries, Persistence, Query, SlotPlace, Transaction
+from holdfast.ports.persistence import Persistence, Query, SlotPlace, Transaction
 from holdfast.ports.queries.audit import (
     HistoriesOf,
     OrphanedRows,
@@ -34,7 +34,9 @@ from holdfast.ports.queries.audit import (
     WholeRun,
     WholeRuns,
 )
-from holdfast.ports.records import JobKind, Payload
+from holdfast.ports.queries.runs import PendingDeliveries
+from holdfast.ports.records.job import JobKind
+from holdfast.ports.records.values import Payload
 from holdfast.testing.ids import SeededIds
 from tests.unit.kernel.world import World, child, each, failed, payload, pipeline, settling, stage
 

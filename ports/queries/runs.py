@@ -1,0 +1,108 @@
+"""Queries for runs and their jobs."""
+
+import attrs
+
+from holdfast.ports.pagination import ListPlace
+from holdfast.ports.persistence import Query
+from holdfast.ports.records.job import Job, JobKey
+from holdfast.ports.records.run import Run, RunName, RunStatus
+from holdfast.ports.records.values import Micros
+from holdfast.ports.structs import frozen
+
+
+@frozen
+class FindRun(Query[Run | None]):
+    """The newest generation of a run, or the given one."""
+
+    name: RunName
+    generation: int | None = None
+
+
+@frozen
+class RunsByKey(Query[tuple[Run, ...]]):
+    """Runs by key, in no order."""
+
+    keys: tuple[str, ...]
+
+
+@frozen(kw_only=True)
+class RunFilter:
+    """A filter for runs; all given conditions must hold."""
+
+    namespace: str
+    workflow: str | None = None
+    statuses: frozenset[RunStatus] = frozenset()
+    """The statuses that match; empty for all."""
+    created_from: Micros | None = None
+    """The first instant of creation that matches."""
+    created_before: Micros | None = None
+    """The first instant of creation that no longer matches."""
+    ended_before: Micros | None = None
+    """Matches runs that have ended before this instant."""
+    attributes: tuple[tuple[str, str], ...] = ()
+    """(name, text) pairs, all of which a run must have."""
+    annotations: tuple[tuple[str, str], ...] = ()
+    """(name, text) pairs, each of which must have been annotated at some time."""
+    newest: bool = False
+    """Whether only the newest generation of each run matches."""
+
+
+@frozen
+class ListRuns(Query[tuple[Run, ...]]):
+    """Runs by time of creation, then by key; newest first by default.
+
+    Runs created meanwhile do not move others from one page to another.
+    """
+
+    which: RunFilter
+    after: ListPlace | None = attrs.field(default=None, kw_only=True)
+    """The position of the last run of the page before. That run may have been removed."""
+    oldest_first: bool = attrs.field(default=False, kw_only=True)
+    limit: int = attrs.field(default=50, kw_only=True)
+
+
+@frozen
+class CountRuns(Query[dict[RunStatus, int]]):
+    """The number of matching runs by status, without statuses that none has."""
+
+    which: RunFilter
+
+
+@frozen
+class JobsOfRun(Query[tuple[Job, ...]]):
+    """The jobs of a run, by number."""
+
+    run: str
+
+
+@frozen(kw_only=True)
+class QueuedJobs(Query[tuple[Job, ...]]):
+    """Queued jobs of these definitions, by key."""
+
+    namespace: str
+    definitions: tuple[str, ...]
+    quiet_since: Micros
+    """Only jobs of runs that have not changed since then are returned."""
+    after: JobKey | None = None
+    """The key of the last job of the page before."""
+    limit: int = 100
+
+
+@frozen
+class PendingDeliveries(Query[tuple[Job, ...]]):
+    """Jobs that are pending delivery to another run, oldest run first."""
+
+    limit: int = 100
+    after: JobKey | None = None
+    """The key of the last job of the page before."""
+
+
+@frozen
+class OrphanedChildren(Query[tuple[Run, ...]]):
+    """Orphaned child runs: active ones whose parent job, of one of these runs, is gone. Ordered by the id of that job.
+
+    Those with the close policy `abandon` are left out.
+    """
+
+    runs: tuple[str, ...]
+    limit: int = 500

@@ -1,0 +1,1 @@
+"""The rows of a store as immutable records, one module a subject."""

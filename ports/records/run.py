@@ -1,0 +1,200 @@
+"""Runs as immutable records: one row for each generation."""
+
+from enum import StrEnum
+from typing import Final, NamedTuple, cast
+
+import attrs
+
+from holdfast.ports.json import parse
+from holdfast.ports.pagination import ListPlace
+from holdfast.ports.records.limits import SlotName, run_slot
+from holdfast.ports.records.values import Micros
+from holdfast.ports.references import KeptRows, kept_rows_from
+from holdfast.ports.structs import frozen
+
+
+class RunStatus(StrEnum):
+    """The state of a run. `pending` waits for admission, `waiting` for an outside event, `blocked` for an operator."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    WAITING = "waiting"
+    PAUSED = "paused"
+    BLOCKED = "blocked"
+    CANCELLING = "cancelling"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+TERMINAL: Final = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED})
+
+
+ACTIVE: Final = frozenset(RunStatus) - TERMINAL
+
+
+HELD: Final = frozenset({RunStatus.PAUSED, RunStatus.BLOCKED})
+"""Statuses in which nothing of a run starts, because its jobs are paused, until it is resumed."""
+
+
+class ClosePolicy(StrEnum):
+    """What happens to a child run when its parent ends first."""
+
+    CANCEL = "cancel"
+    TERMINATE = "terminate"
+    ABANDON = "abandon"
+
+
+class RunName(NamedTuple):
+    """The public name of a run."""
+
+    namespace: str
+    id: str
+    """The run id, unique in its namespace."""
+
+
+def attribute_texts(attributes: str | None) -> dict[str, str]:
+    """Return a run's attributes by name, leaving out values that are not texts."""
+    if not attributes:
+        return {}
+    try:
+        found = parse(attributes)
+    except (ValueError, RecursionError):
+        return {}
+    items = cast("dict[str, object]", found).items() if isinstance(found, dict) else ()
+    return {name: text for name, text in items if isinstance(text, str)}
+
+
+@frozen(kw_only=True)
+class Run:
+    """One generation of a run.
+
+    `key`, the name, `workflow`, `created_at`, `queue_position`, `attributes`, `deadline`, and the fields about reruns
+    and concurrency never change.
+    """
+
+    key: str
+    """The key of this generation, which all its rows refer to."""
+    namespace: str
+    """Together with `id`, the name that users see."""
+    id: str
+    generation: int
+    """1 for the first; a rerun or continue-as-new adds one."""
+    workflow: str
+    version: str
+    """The version of the workflow's code that it runs."""
+    plan: str
+    """The fingerprint of its plan."""
+    status: RunStatus
+    queue: str
+    """The queue of its jobs, unless a stage names another."""
+    priority: int
+    created_at: Micros
+    updated_at: Micros
+    ended_at: Micros | None = None
+    """None until it has ended."""
+    last_row: int = 0
+    """The highest number used so far in its history."""
+    last_job: int = 0
+    """The highest job number used so far; 0 before admission."""
+    open_jobs: int = 0
+    """How many jobs it has that keep it going (see `Job.outlives_run`)."""
+    progress: str = "{}"
+    """JSON text: how far its plan has got."""
+    result: str | None = None
+    """A reference to its output. A completed run without one continues as the next generation."""
+    error: str | None = None
+    """JSON text of why it failed or was cancelled; while a function cleans up, of why it will have."""
+    attributes: str | None = None
+    """JSON text: an object of texts, by which runs are found."""
+    rerun_of: str | None = None
+    """The key of the generation that this one runs again."""
+    rerun_from: str | None = None
+    """The stage that the rerun starts with; of a function, the call or history row. None for the beginning."""
+    inherited: str | None = None
+    """JSON text, set in a rerun.
+
+    Of a pipeline, an object: references to the outputs of stages that it does not run again, by name. Of a function, a
+    list: the rows of earlier generations that precede its own (see `KeptRows`), whose numbers continue theirs.
+    """
+    start_at: Micros | None = None
+    """The run stays pending until then; None again once it has passed."""
+    deadline: Micros | None = None
+    """If it has not ended by then, it fails; a function first gets to clean up."""
+    concurrency_key: str | None = None
+    """Limits how many runs of the namespace with this key are admitted at a time."""
+    concurrency_limit: int | None = None
+    """How many that is."""
+    parent: str | None = None
+    """The id of the job in the parent run that waits for its end; None unless it is a child run."""
+    close_policy: ClosePolicy = ClosePolicy.CANCEL
+    """What happens to it when its parent ends first."""
+    children: int = 0
+    """How many child runs it has started."""
+    queue_position: Micros = 0
+    """Its rank among the runs that wait for admission: lowest first (see `rank_of`)."""
+    mailbox: str | None = None
+    """JSON text of its unread messages and closed channels (see `Mailbox`)."""
+
+    @property
+    def name(self) -> RunName:
+        """The name that users see."""
+        return RunName(self.namespace, self.id)
+
+    @property
+    def kept_rows(self) -> tuple[KeptRows, ...]:
+        """The rows of earlier generations that its history begins with; empty unless it is the fork of a function."""
+        return kept_rows_from(self.inherited)
+
+    def holder_of(self, number: int) -> str:
+        """Return the key of the generation that stores the history row of this number: this one, or an earlier one."""
+        kept = self.kept_rows
+        return next((part.run for part in kept if number <= part.last), self.key)
+
+    @property
+    def first_row(self) -> int:
+        """The number of the first history row of its own, which holds its input."""
+        kept = self.kept_rows
+        return kept[-1].last + 1 if kept else 1
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether it was ever admitted. If not, it is pending, or was paused or ended before its admission."""
+        return self.last_job > 0
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether its function is to end and has not yet: it is cleaning up, or blocked while doing so."""
+        return self.status in ACTIVE and self.error is not None
+
+    @property
+    def is_continued(self) -> bool:
+        """Whether its function has continued as the next generation: it is completed, without a result."""
+        return self.status is RunStatus.COMPLETED and self.result is None
+
+    @property
+    def slot(self) -> SlotName | None:
+        """The concurrency limit that it needs a slot of; None if it needs none."""
+        return None if self.concurrency_key is None else run_slot(self.namespace, self.concurrency_key)
+
+    @property
+    def has_slot(self) -> bool:
+        """Whether it holds that slot. Only ending releases it."""
+        is_under_way = self.status in ACTIVE and self.status is not RunStatus.PENDING
+        return self.concurrency_key is not None and self.is_admitted and is_under_way
+
+    @property
+    def place(self) -> ListPlace:
+        """The position in lists of runs."""
+        return ListPlace(self.created_at, self.key)
+
+
+def blocked_run(run: Run, now: Micros, last_row: int) -> Run:
+    """Return a run blocked because rows of it can't be read. One that has ended keeps its status."""
+    return attrs.evolve(
+        run,
+        status=run.status if run.status in TERMINAL else RunStatus.BLOCKED,
+        close_policy=run.close_policy if run.close_policy in set(ClosePolicy) else ClosePolicy.CANCEL,
+        updated_at=now,
+        last_row=last_row,
+    )
