@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import attrs
 from sqlalchemy import Connection
 
-from holdfast.adapters.sql.dialects import Dialect, Write
+from holdfast.adapters.sql.dialect import Dialect, Write
 from holdfast.adapters.sql.postgresql.row_cache import RowCache, Versions
 from holdfast.adapters.sql.rows import Row
 from holdfast.ports.errors import HoldfastError

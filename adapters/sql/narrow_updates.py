@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from holdfast.adapters.sql.dialects import Write
+from holdfast.adapters.sql.dialect import Write
 from holdfast.adapters.sql.rows import JOB, RUN, Row, values_of
 from holdfast.ports.records.job import Job, JobKey
 from holdfast.ports.records.run import Run

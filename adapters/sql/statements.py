@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from holdfast.adapters.sql import rows
-from holdfast.adapters.sql.dialects import Dialect, Write, upsert
+from holdfast.adapters.sql.dialect import Dialect, Write, upsert
 from holdfast.adapters.sql.narrow_updates import OF_JOBS, OF_RUNS
 from holdfast.adapters.sql.queries.admissions import SOURCES, Searches, searches_for
 from holdfast.adapters.sql.schema import tables

@@ -7,7 +7,7 @@ import attrs
 
 from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.database import Link, Parameters
-from holdfast.adapters.sql.dialects import Dialect, encode_rows
+from holdfast.adapters.sql.dialect import Dialect, encode_rows
 from holdfast.adapters.sql.errors import TransientError
 from holdfast.adapters.sql.narrow_updates import LockedRows
 from holdfast.adapters.sql.queries.admissions import PLACE, WANTED, Searches

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
-from holdfast.adapters.sql.dialects import Write
+from holdfast.adapters.sql.dialect import Write
 from holdfast.adapters.sql.narrow_updates import LockedRows, job_updates, run_updates
 from holdfast.adapters.sql.queries.runs import annotation_pair, annotation_text_rows, attribute_rows
 from holdfast.adapters.sql.rows import Row, ai_call_values, history_values, stream_head_values, values_of

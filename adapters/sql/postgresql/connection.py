@@ -21,9 +21,10 @@ from sqlalchemy import Connection, Engine, NullPool, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast.adapters.sql.database import NONE, Parameters, Shared, check_hits
-from holdfast.adapters.sql.dialects import POSTGRES_CLOCK, Dialect, PostgresDialect, Write
+from holdfast.adapters.sql.dialect import Dialect, Write
 from holdfast.adapters.sql.errors import TransientError, from_sqlstate
 from holdfast.adapters.sql.pool import Pool
+from holdfast.adapters.sql.postgresql.dialect import POSTGRES_CLOCK, PostgresDialect
 from holdfast.adapters.sql.postgresql.libpq import StatementResult, StatementRunner
 from holdfast.adapters.sql.postgresql.row_cache import RowCache, Versions, versions_for
 from holdfast.adapters.sql.rows import Row

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.database import CachingLink, Link, Parameters
-from holdfast.adapters.sql.dialects import encode_rows
+from holdfast.adapters.sql.dialect import encode_rows
 from holdfast.adapters.sql.postgresql.row_cache import END, STEP, TRUSTED, CachedRun, Lease
 from holdfast.adapters.sql.rows import askable
 from holdfast.adapters.sql.transaction import SqlTransaction, Statements, askable_jobs

@@ -9,8 +9,9 @@ from typing import Final
 import attrs
 
 from holdfast.adapters.sql import rows
-from holdfast.adapters.sql.dialects import POSTGRES_CLOCK, Dialect, types_of
+from holdfast.adapters.sql.dialect import Dialect, types_of
 from holdfast.adapters.sql.narrow_updates import OF_RUNS
+from holdfast.adapters.sql.postgresql.dialect import POSTGRES_CLOCK
 from holdfast.adapters.sql.schema import tables
 from holdfast.ports.queries.values import LoadedWork, LoadWork, StoredValue
 from holdfast.ports.records.job import Job, JobKey

@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from holdfast.adapters.sql.dialects import Dialect
+from holdfast.adapters.sql.dialect import Dialect
 from holdfast.adapters.sql.schema import tables
 from holdfast.ports.persistence import Waiting
 

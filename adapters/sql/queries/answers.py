@@ -10,7 +10,7 @@ import attrs
 
 from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.database import Database, Link, Parameters
-from holdfast.adapters.sql.dialects import Dialect, encode_rows
+from holdfast.adapters.sql.dialect import Dialect, encode_rows
 from holdfast.adapters.sql.queries.audit import inspecting_answers
 from holdfast.adapters.sql.queries.outbox import (
     count_dead_letters,

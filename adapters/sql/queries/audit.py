@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.database import Link
-from holdfast.adapters.sql.dialects import Dialect, encode_rows
+from holdfast.adapters.sql.dialect import Dialect, encode_rows
 from holdfast.adapters.sql.rows import Row, askable, is_askable
 from holdfast.adapters.sql.schema.tables import NOT_UNDER_WAY
 from holdfast.ports.persistence import SlotPlace, Waiting

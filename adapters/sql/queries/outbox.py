@@ -6,7 +6,7 @@ from typing import Final
 
 from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.database import Link
-from holdfast.adapters.sql.dialects import Dialect, encode_rows
+from holdfast.adapters.sql.dialect import Dialect, encode_rows
 from holdfast.adapters.sql.rows import askable, is_askable
 from holdfast.ports.queries.outbox import (
     CountDeadLetters,

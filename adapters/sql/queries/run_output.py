@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.database import Link
-from holdfast.adapters.sql.dialects import Dialect
+from holdfast.adapters.sql.dialect import Dialect
 from holdfast.adapters.sql.rows import COST_PART, Row, is_askable
 from holdfast.ports.attempt_output import AiCall, AiTotal, Annotation, Artifact
 from holdfast.ports.pagination import ListPlace

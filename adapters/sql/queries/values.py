@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias, cast
 
 from holdfast.adapters.sql.database import Link, Parameters
-from holdfast.adapters.sql.dialects import Dialect, encode_rows
+from holdfast.adapters.sql.dialect import Dialect, encode_rows
 from holdfast.adapters.sql.rows import Row, is_askable, payload_from
 from holdfast.ports.json import parse
 from holdfast.ports.queries.values import StoredValue

@@ -19,10 +19,11 @@ from urllib.parse import unquote
 from sqlalchemy import Connection, Engine, QueuePool, StaticPool, create_engine
 
 from holdfast.adapters.sql.database import NONE, Parameters, Shared, check_hits
-from holdfast.adapters.sql.dialects import Dialect, SqliteDialect, Write
+from holdfast.adapters.sql.dialect import Dialect, Write
 from holdfast.adapters.sql.errors import TransientError, from_sqlite
 from holdfast.adapters.sql.pool import Pool
 from holdfast.adapters.sql.rows import Row
+from holdfast.adapters.sql.sqlite.dialect import SqliteDialect
 from holdfast.adapters.sql.user_transactions import for_bodies, in_body
 from holdfast.ports.errors import AccessDeniedError, ForkedStoreError, InvalidUrlError, UnavailableError
 from holdfast.ports.process_forks import leave_alone, renew_in_forks

@@ -11,9 +11,10 @@ import pytest
 from attrs import evolve
 from sqlalchemy import create_engine, text
 
-from holdfast.adapters.sql.dialects import PostgresDialect, SqliteDialect
 from holdfast.adapters.sql.persistence import SqlPersistence
+from holdfast.adapters.sql.postgresql.dialect import PostgresDialect
 from holdfast.adapters.sql.queries.runs import SqlQuery, attribute_rows, pair, runs_counted, runs_listed
+from holdfast.adapters.sql.sqlite.dialect import SqliteDialect
 from holdfast.ports.changes import CreateRun
 from holdfast.ports.json import canonical
 from holdfast.ports.pagination import ListPlace

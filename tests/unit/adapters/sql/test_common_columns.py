@@ -4,9 +4,10 @@ from typing import Final
 
 import pytest
 
-from holdfast.adapters.sql.dialects import PostgresDialect, SqliteDialect
+from holdfast.adapters.sql.postgresql.dialect import PostgresDialect
 from holdfast.adapters.sql.rows import HISTORY, Row
 from holdfast.adapters.sql.schema.tables import history
+from holdfast.adapters.sql.sqlite.dialect import SqliteDialect
 from holdfast.ports.json import parse
 
 WRITE: Final = PostgresDialect().insert(history, HISTORY, own=("run", "number", "payload"))

@@ -1,0 +1,184 @@
+"""The SQL that differs between PostgreSQL and SQLite. All other SQL is in `statements` and `queries`."""
+
+# Statements and parameters
+# -------------------------
+#
+# Statements are written with parameters `:name`; `bound` turns them into the driver's form. A list is one parameter, a
+# JSON text (or an array), however long it is: binding many parameters costs Python more than the database takes to
+# parse a list. So the number of different statements is small and fixed, and the server can prepare them. For writes,
+# SQLite gains nothing by that: it inserts row by row with `executemany`.
+#
+# The claim query differs most. Its theory is in `postgresql/dialect.py`.
+
+# ruff: noqa: S608  # statements are put together from names that are constants of this program
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Final, Protocol
+
+import attrs
+from sqlalchemy import BigInteger, Table
+
+from holdfast.adapters.sql.rows import Row
+from holdfast.ports.records.job import SUSPECT_AFTER
+
+_PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_]+)")
+JSON_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
+
+
+@attrs.frozen
+class Alike:
+    """A statement that writes rows which differ only in a few columns."""
+
+    sql: str
+    own: tuple[tuple[int, str], ...]
+    """Index and name of each column that differs."""
+    shared: tuple[tuple[int, str], ...]
+    """Index and name of each column that is the same in all rows."""
+
+    def encoded(self, rows: Sequence[Row]) -> Mapping[str, str] | None:
+        """Return its parameters; None if the rows differ in a shared column."""
+        columns = tuple(zip(*rows, strict=True))
+        number = len(rows)
+        first = rows[0]
+        for place, _ in self.shared:
+            if columns[place].count(first[place]) != number:
+                return None
+        names = [name for _, name in self.own]
+        return {
+            "shared": JSON_ENCODER.encode({name: first[place] for place, name in self.shared}),
+            "rows": encode_rows(names, zip(*(columns[place] for place, _ in self.own), strict=True)),
+        }
+
+
+@attrs.frozen
+class Write:
+    """A statement that writes any number of rows."""
+
+    sql: str
+    columns: tuple[str, ...]
+    """The columns of each row, in order."""
+    hits_all: bool = False
+    """Whether every row must match: an update without effect would be a bug."""
+    alike: Alike | None = None
+    """A cheaper form for rows that have most columns in common."""
+
+    def encoded(self, rows: Sequence[Row]) -> tuple[str, Mapping[str, str]]:
+        """Return the statement to write these rows with, and its parameters."""
+        if self.alike is not None and len(rows) > 1 and (shared := self.alike.encoded(rows)) is not None:
+            return self.alike.sql, shared
+        return self.sql, {"rows": encode_rows(self.columns, rows)}
+
+
+class Dialect(Protocol):
+    """A dialect of SQL."""
+
+    @property
+    def lock(self) -> str:
+        """The clause that locks selected rows; a format with the name of their table."""
+        ...
+
+    @property
+    def skip_locked(self) -> str:
+        """The clause that locks selected rows and skips those that other transactions have locked."""
+        ...
+
+    @property
+    def has_lateral(self) -> bool:
+        """Whether subqueries may be LATERAL."""
+        ...
+
+    def bound(self, sql: str) -> str:
+        """Return a statement with its parameters in the driver's form."""
+        ...
+
+    def one_of(self, column: str, parameter: str) -> str:
+        """Return the condition that a column is one of the texts in a parameter made by `texts`."""
+        ...
+
+    def texts(self, values: Sequence[str]) -> object:
+        """Return texts as one parameter."""
+        ...
+
+    def table_of(self, parameter: str, name: str, columns: Mapping[str, str]) -> str:
+        """Return a table with these columns and types, from the rows in a parameter made by `encode_rows`."""
+        ...
+
+    def claimable(self, jobs: Sequence[str], sessions: Sequence[str]) -> str:
+        """Return the claim query, which finds and locks queued jobs.
+
+        Its parameter `:queue_claims` has a row for each pair of queue and definition. A row of the result has these
+        columns of a job, then these of the session `:session`, NULL without such a session.
+        """
+        ...
+
+    def insert(
+        self, table: Table, columns: Sequence[str], *, on_conflict: str = "", own: Sequence[str] = ()
+    ) -> Write:
+        """Return the statement that inserts rows. `own` names the columns in which rows of a batch usually differ."""
+        ...
+
+    def insert_annotation_texts(self) -> Write:
+        """Return the statement that adds annotations of existing runs to the index of attributes."""
+        ...
+
+    def update(
+        self, table: Table, keys: Sequence[str], columns: Sequence[str], *, sets: str = "", only: str = ""
+    ) -> Write:
+        """Return the statement that updates columns of rows found by key.
+
+        `sets` are further assignments. With `only`, a condition, rows may be missing.
+        """
+        ...
+
+    def delete(self, table: Table, keys: Sequence[str], *, only: str = "") -> Write:
+        """Return the statement that deletes rows found by key, with `only` those that match this condition."""
+        ...
+
+
+def encode_rows(columns: Sequence[str], rows: Iterable[Row]) -> str:
+    """Return rows as JSON, for `Dialect.table_of` and for PostgreSQL's writes."""
+    return JSON_ENCODER.encode([dict(zip(columns, row, strict=True)) for row in rows])
+
+
+@lru_cache(maxsize=1_024)
+def bound_parameters(sql: str) -> str:
+    """Return a statement with its `:name` parameters in the form of psycopg."""
+    return _PARAMETER.sub(r"%(\1)s", sql)
+
+
+CLAIM_COLUMNS: Final = {"claim": "bigint", "queue": "text", "definition": "text", "most": "bigint"}
+CLAIMABLE: Final = (
+    "(job.lost_attempts = 0 OR :pass_over = 'nothing' "
+    f"OR (:pass_over = 'suspects' AND job.lost_attempts < {SUSPECT_AFTER}))"
+)
+"""The condition for jobs that are not passed over (see `Job.is_passed_over`)."""
+ANNOTATION_TEXT: Final = ("pair", "run")
+CLAIM_ORDER: Final = "queue_position, run, number"
+
+
+def claimed_rows(jobs: Sequence[str], sessions: Sequence[str]) -> str:
+    """Return the outer query of a claim: the rows in `placed`, each queue up to its limit, with the session."""
+    columns = ", ".join((*(f"p.{name}" for name in jobs), *(f"s.{name}" for name in sessions)))
+    return (
+        f"SELECT {columns} FROM placed AS p LEFT JOIN holdfast_sessions AS s ON s.id = :session "
+        "WHERE p.place <= p.most ORDER BY p.queue_position, p.run, p.number"
+    )
+
+
+def joined(by: str, *parts: str) -> str:
+    """Return the parts that are not empty, joined."""
+    return by.join(part for part in parts if part)
+
+
+def upsert(keys: Sequence[str], columns: Sequence[str]) -> str:
+    """Return the end of an INSERT that replaces the columns of an existing row."""
+    sets = ", ".join(f"{name} = excluded.{name}" for name in columns if name not in keys)
+    return f" ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {sets}"
+
+
+def types_of(table: Table, columns: Sequence[str]) -> dict[str, str]:
+    """Return the types of a table's columns, for `Dialect.table_of`."""
+    return {name: "bigint" if isinstance(table.c[name].type, BigInteger) else "text" for name in columns}

@@ -1,0 +1,89 @@
+"""The SQL of SQLite where it differs: the claim query, one write per row, no row locks."""
+
+# ruff: noqa: S608  # statements are put together from names that are constants of this program
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+from sqlalchemy import Table
+
+from holdfast.adapters.sql.dialect import (
+    ANNOTATION_TEXT,
+    CLAIM_COLUMNS,
+    CLAIM_ORDER,
+    CLAIMABLE,
+    JSON_ENCODER,
+    Write,
+    claimed_rows,
+    joined,
+)
+
+
+@attrs.frozen
+class SqliteDialect:
+    """SQLite 3.35 or newer, through the sqlite3 module. A writer locks the whole file, so there are no row locks."""
+
+    lock: str = ""
+    skip_locked: str = ""
+    has_lateral: bool = False
+
+    def bound(self, sql: str) -> str:
+        """See `Dialect.bound`."""
+        return sql
+
+    def one_of(self, column: str, parameter: str) -> str:
+        """See `Dialect.one_of`."""
+        return f"{column} IN (SELECT value FROM json_each(:{parameter}))"
+
+    def texts(self, values: Sequence[str]) -> object:
+        """See `Dialect.texts`."""
+        return JSON_ENCODER.encode(list(values))
+
+    def table_of(self, parameter: str, name: str, columns: Mapping[str, str]) -> str:
+        """See `Dialect.table_of`."""
+        extracted = ", ".join(f"json_extract(value, '$.{column}') AS {column}" for column in columns)
+        return f"(SELECT {extracted} FROM json_each(:{parameter})) AS {name}"
+
+    def claimable(self, jobs: Sequence[str], sessions: Sequence[str]) -> str:
+        """See `Dialect.claimable`. `:most` is the highest limit of all queues, since LIMIT can't be a column here."""
+        columns = ", ".join(f"j.{name}" for name in jobs)
+        claims = self.table_of("queue_claims", "l", CLAIM_COLUMNS)
+        return (
+            f"WITH picked AS (SELECT l.claim, l.most, {columns} FROM {claims} "
+            "CROSS JOIN holdfast_jobs AS j WHERE j.rowid IN (SELECT job.rowid FROM holdfast_jobs AS job "
+            "WHERE job.namespace = :namespace AND job.queue = l.queue AND job.definition = l.definition "
+            f"AND job.state = 'queued' AND {CLAIMABLE} ORDER BY job.queue_position, job.run, job.number LIMIT :most)), "
+            f"placed AS (SELECT *, row_number() OVER (PARTITION BY claim ORDER BY {CLAIM_ORDER}) AS place "
+            "FROM picked) "
+            f"{claimed_rows(jobs, sessions)} LIMIT :limit"
+        )
+
+    def insert(
+        self, table: Table, columns: Sequence[str], *, on_conflict: str = "", own: Sequence[str] = ()
+    ) -> Write:
+        """See `Dialect.insert`. Rows are inserted one at a time, so `own` saves nothing."""
+        places = ", ".join("?" for _ in columns)
+        sql = f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({places}){on_conflict}"
+        return Write(sql, tuple(columns))
+
+    def insert_annotation_texts(self) -> Write:
+        """See `Dialect.insert_annotation_texts`."""
+        sql = (
+            "INSERT INTO holdfast_attributes (pair, created_at, run) SELECT ?, created_at, key FROM holdfast_runs "
+            "WHERE key = ? ON CONFLICT (pair, created_at, run) DO NOTHING"
+        )
+        return Write(sql, ANNOTATION_TEXT)
+
+    def update(
+        self, table: Table, keys: Sequence[str], columns: Sequence[str], *, sets: str = "", only: str = ""
+    ) -> Write:
+        """See `Dialect.update`."""
+        changes = joined(", ", *(f"{name} = ?" for name in columns), sets)
+        found = joined(" AND ", *(f"{key} = ?" for key in keys), only)
+        sql = f"UPDATE {table.name} SET {changes} WHERE {found}"
+        return Write(sql, (*columns, *keys), hits_all=not only)
+
+    def delete(self, table: Table, keys: Sequence[str], *, only: str = "") -> Write:
+        """See `Dialect.delete`."""
+        found = joined(" AND ", *(f"{key} = ?" for key in keys), only)
+        return Write(f"DELETE FROM {table.name} WHERE {found}", tuple(keys))
