@@ -93,7 +93,7 @@ class WaitedFor:
 
 
 class LockedAttempts(NamedTuple):
-    """The result of `Transaction.held` and `claimable_by`."""
+    """The result of `Transaction.held` and `claimable`."""
 
     runs: Sequence[Run]
     """Locked."""
@@ -147,24 +147,6 @@ class Transaction(Protocol):
 
     def claimable(
         self,
-        namespace: str,
-        queue_claims: Sequence[QueueClaim],
-        limit: int,
-        /,
-        *,
-        pass_over: PassOver = PassOver.NOTHING,
-    ) -> Sequence[Job]:
-        """Lock and return queued jobs.
-
-        - Jobs that other transactions have locked are skipped.
-        - At most each queue's own limit, and `limit` in all: lowest rank first, then oldest run, then lowest number.
-        - Jobs for which `Job.is_passed_over(pass_over)` is true are left out, and use up no limit.
-        - The cost does not depend on jobs of other queues or definitions, or on jobs that sleep or are paused.
-        """
-        ...
-
-    def claimable_by(
-        self,
         session: str,
         namespace: str,
         queue_claims: Sequence[QueueClaim],
@@ -173,9 +155,13 @@ class Transaction(Protocol):
         *,
         pass_over: PassOver = PassOver.NOTHING,
     ) -> LockedAttempts:
-        """Lock and return queued jobs as `claimable`; also return the session with this id, without a lock.
+        """Lock and return queued jobs, and the session with this id, which is not locked. One round trip.
 
-        One round trip. If no job is found, the session is not returned.
+        - Jobs that other transactions have locked are skipped.
+        - At most each queue's own limit, and `limit` in all: lowest rank first, then oldest run, then lowest number.
+        - Jobs for which `Job.is_passed_over(pass_over)` is true are left out, and use up no limit.
+        - The cost does not depend on jobs of other queues or definitions, or on jobs that sleep or are paused.
+        - If no job is found, the session is not returned.
         """
         ...
 

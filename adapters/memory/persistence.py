@@ -180,18 +180,6 @@ class MemoryTransaction:
 
     def claimable(
         self,
-        namespace: str,
-        queue_claims: Sequence[QueueClaim],
-        limit: int,
-        /,
-        *,
-        pass_over: PassOver = PassOver.NOTHING,
-    ) -> Sequence[Job]:
-        """See `Transaction.claimable`."""
-        return self._in_order(self._order.claimable(namespace, queue_claims, limit, pass_over))
-
-    def claimable_by(
-        self,
         session: str,
         namespace: str,
         queue_claims: Sequence[QueueClaim],
@@ -200,8 +188,8 @@ class MemoryTransaction:
         *,
         pass_over: PassOver = PassOver.NOTHING,
     ) -> LockedAttempts:
-        """See `Transaction.claimable_by`."""
-        jobs = self.claimable(namespace, queue_claims, limit, pass_over=pass_over)
+        """See `Transaction.claimable`."""
+        jobs = self._in_order(self._order.claimable(namespace, queue_claims, limit, pass_over))
         return LockedAttempts((), jobs, self.sessions([session], lock=False) if jobs else ())
 
     def due(self, now: Micros, limit: int, /, *, kind: JobKind | None = None) -> Sequence[Job]:

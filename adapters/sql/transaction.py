@@ -146,18 +146,6 @@ class SqlTransaction:
 
     def claimable(
         self,
-        namespace: str,
-        queue_claims: Sequence[QueueClaim],
-        limit: int,
-        /,
-        *,
-        pass_over: PassOver = PassOver.NOTHING,
-    ) -> Sequence[Job]:
-        """See `Transaction.claimable`."""
-        return self.claimable_by("", namespace, queue_claims, limit, pass_over=pass_over).jobs
-
-    def claimable_by(
-        self,
         session: str,
         namespace: str,
         queue_claims: Sequence[QueueClaim],
@@ -166,7 +154,7 @@ class SqlTransaction:
         *,
         pass_over: PassOver = PassOver.NOTHING,
     ) -> LockedAttempts:
-        """See `Transaction.claimable_by`."""
+        """See `Transaction.claimable`."""
         pairs: dict[tuple[str, str], Row] = {}
         for place, queue_claim in enumerate(queue_claims):
             most = min(queue_claim.limit, limit)

@@ -114,7 +114,7 @@ def _search(tx: Transaction, tables: Tables, reads: Reads, search: Search, now: 
     match search:
         case ClaimableJobs(namespace, queue_claims, limit, pass_over):
             (session,) = reads.sessions
-            claimable = tx.claimable_by(session, namespace, queue_claims, limit, pass_over=pass_over)
+            claimable = tx.claimable(session, namespace, queue_claims, limit, pass_over=pass_over)
             for job in claimable.jobs:
                 tables.put_job(job)
             tables.sessions.update((one.id, one) for one in claimable.sessions)

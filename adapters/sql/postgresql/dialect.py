@@ -20,7 +20,7 @@
 #   known, and with it there is one sensible plan. So this search may be prepared, and no other (docs/decisions/0048).
 # - The rank is fixed when a job is created (docs/decisions/0019): priorities and ages need no computation here, and
 #   waiting jobs need no updates.
-# - The session comes along by a LEFT JOIN, which saves a round trip (`claimable_by`).
+# - The session comes along by a LEFT JOIN, which saves a round trip (`claimable`).
 #
 # SQLite (`sqlite/dialect.py`) has neither LATERAL nor a column as LIMIT. A correlated subquery, `rowid IN (... LIMIT
 # :most)`, reads the head of the index for each pair, with the highest limit of all; `row_number` applies the lower

@@ -56,7 +56,7 @@ class OptimisticTransaction(SqlTransaction):
         """That job as it is after the claim."""
 
     @override
-    def claimable_by(
+    def claimable(
         self,
         session: str,
         namespace: str,
@@ -66,8 +66,8 @@ class OptimisticTransaction(SqlTransaction):
         *,
         pass_over: PassOver = PassOver.NOTHING,
     ) -> LockedAttempts:
-        """See `Transaction.claimable_by`."""
-        found = super().claimable_by(session, namespace, queue_claims, limit, pass_over=pass_over)
+        """See `Transaction.claimable`."""
+        found = super().claimable(session, namespace, queue_claims, limit, pass_over=pass_over)
         if len(found.jobs) == 1 and found.sessions and found.jobs[0].kind is JobKind.WORKFLOW:
             self._found = found.jobs[0]
         return found

@@ -113,14 +113,16 @@ def claimable(
     pass_over: PassOver = PassOver.NOTHING,
 ) -> list[Job]:
     """Return the jobs that could be claimed now, in order."""
-    return query(store, lambda tx: tx.claimable(namespace, queue_claims, limit, pass_over=pass_over))
+    return query(store, lambda tx: tx.claimable("", namespace, queue_claims, limit, pass_over=pass_over).jobs)
 
 
 def claim(store: Persistence, session: str, limit: int) -> list[Job]:
     """Lease jobs of the default queue to a session and return them."""
 
     def work(tx: Transaction) -> list[Job]:
-        leased = [lease(job, session) for job in tx.claimable(NAMESPACE, (a_queue_claim(),), limit)]
+        leased = [
+            lease(job, session) for job in tx.claimable(session, NAMESPACE, (a_queue_claim(),), limit).jobs
+        ]
         tx.apply([UpdateJob(job) for job in leased])
         return leased
 

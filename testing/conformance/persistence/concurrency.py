@@ -441,7 +441,9 @@ COUNTERS: Final[dict[str, Callable[[Transaction], Change]]] = {
 """For each locking read: a function that increments a number in the row that it returns."""
 
 SEARCHES: Final[dict[str, Callable[[Transaction, int], list[str]]]] = {
-    "claimable": lambda tx, limit: [job.run for job in tx.claimable(NAMESPACE, [a_queue_claim()], limit)],
+    "claimable": lambda tx, limit: [
+        job.run for job in tx.claimable("", NAMESPACE, [a_queue_claim()], limit).jobs
+    ],
     "due": lambda tx, limit: [job.run for job in tx.due(NOW, limit)],
     "expired_sessions": lambda tx, limit: [session.id for session in tx.expired_sessions(NOW, limit)],
     "due_streams": lambda tx, limit: [one.run for one in tx.due_streams(a_sink().sink_name, NOW, limit)],

@@ -190,9 +190,7 @@ class JobReads(PersistenceCase):
             queue_claims = (a_queue_claim(),)
             return [
                 list(part)
-                for part in store.transact(
-                    lambda tx: tx.claimable_by(session, NAMESPACE, queue_claims, limit)
-                )
+                for part in store.transact(lambda tx: tx.claimable(session, NAMESPACE, queue_claims, limit))
             ]
 
         jobs = claimable(store, a_queue_claim())

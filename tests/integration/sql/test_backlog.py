@@ -61,7 +61,9 @@ def fill(store: SqlPersistence) -> None:
 
 def check_claims(store: SqlPersistence) -> None:
     lane = QueueClaim(queue=QUEUE, definitions=(DEFINITION, "other@1"), limit=4)
-    assert [job.number for job in store.transact(lambda tx: tx.claimable(NAMESPACE, [lane], 10))] == [
+    assert [
+        job.number for job in store.transact(lambda tx: tx.claimable("", NAMESPACE, [lane], 10).jobs)
+    ] == [
         1,
         2,
         3,

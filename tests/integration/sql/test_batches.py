@@ -79,7 +79,10 @@ def use_everything(numbers: range) -> Callable[[Transaction], None]:
         tx.sessions([a_session(number).id for number in numbers], lock=True)
         tx.leaders([f"duty-{number}" for number in numbers])
         tx.claimable(
-            NAMESPACE, [QueueClaim(queue=QUEUE, definitions=(DEFINITION,), limit=len(numbers))], len(numbers)
+            "",
+            NAMESPACE,
+            [QueueClaim(queue=QUEUE, definitions=(DEFINITION,), limit=len(numbers))],
+            len(numbers),
         )
         changes: list[Change] = [UpdateRun(evolve(run, last_row=2)) for run in found]
         changes += [AppendHistory(a_row(run.key, 2)) for run in found]

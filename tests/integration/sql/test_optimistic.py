@@ -452,7 +452,7 @@ def queued(store: SqlPersistence, number: int = 2, parent: str | None = None) ->
 def lease_all(tx: Transaction, limit: int = 9) -> list[Job]:
     """Lease the queued job."""
     lane = QueueClaim(queue=QUEUE, definitions=(DEFINITION,), limit=limit)
-    found = tx.claimable_by(SESSION, NAMESPACE, [lane], limit)
+    found = tx.claimable(SESSION, NAMESPACE, [lane], limit)
     jobs = [
         evolve(job, state=JobState.LEASED, session=SESSION, epoch=job.epoch + 1, attempts=1, leased_at=NOW)
         for job in found.jobs

@@ -35,7 +35,7 @@ def work_often(store: SqlPersistence) -> None:
     """Do the same in several transactions on the only connection."""
     for _ in range(OFTEN):
         assert [run.key for run in read(store)] == [a_run(1).key]
-        assert not store.transact(lambda tx: tx.claimable(NAMESPACE, [LANE], 1))
+        assert not store.transact(lambda tx: tx.claimable("", NAMESPACE, [LANE], 1).jobs)
         assert not store.transact(lambda tx: tx.due(NOW, 1))
 
 
