@@ -171,7 +171,7 @@ class MemoryTransaction:
     def lock_attempts(
         self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /
     ) -> LockedAttempts:
-        """See `Transaction.held`."""
+        """See `Transaction.lock_attempts`."""
         return LockedAttempts(self.runs(runs), self.jobs(jobs), self.sessions(sessions, lock=False))
 
     def jobs_of(self, runs: Collection[str], /) -> Sequence[Job]:

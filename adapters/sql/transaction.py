@@ -124,7 +124,7 @@ class SqlTransaction:
     def lock_attempts(
         self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /
     ) -> LockedAttempts:
-        """See `Transaction.held`."""
+        """See `Transaction.lock_attempts`."""
         keys, pairs, ids = askable(runs), askable_jobs(jobs), askable(sessions)
         statements: list[tuple[str, Parameters]] = []
         if keys:

@@ -76,7 +76,7 @@ class OptimisticTransaction(SqlTransaction):
     def lock_attempts(
         self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /
     ) -> LockedAttempts:
-        """See `Transaction.held`."""
+        """See `Transaction.lock_attempts`."""
         keys, pairs = askable(runs), askable_jobs(jobs)
         if self._link.began or self._one is not None or len(keys) != 1 or len(pairs) != 1:
             return super().lock_attempts(runs, jobs, sessions)
