@@ -23,6 +23,7 @@ from holdfast.ports.persistence import (
 from holdfast.ports.process_forks import renew_in_forks
 from holdfast.ports.records import (
     ACTIVE,
+    HELD,
     STAGE_COMPLETED,
     HistoryRow,
     IdempotencyReply,
@@ -505,7 +506,7 @@ class MemoryTransaction:
     def _is_sound(self, run: Run) -> bool:
         of_run = self._tables.jobs.get(run.key, {}).values()
         jobs = sum(not job.outlives_run for job in of_run)
-        waits = run.status in (RunStatus.PENDING, RunStatus.PAUSED) and not run.is_admitted
+        waits = run.status in {RunStatus.PENDING, *HELD} and not run.is_admitted
         return run.status not in ACTIVE or (jobs == run.open_jobs and (jobs > 0 or waits))
 
 
