@@ -25,7 +25,7 @@ from holdfast.ports.records.history import STAGE_COMPLETED, HistoryRow
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState, PassOver
 from holdfast.ports.records.limits import RateName, RateWindow, SlotName
 from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead, StreamKey
-from holdfast.ports.records.run import ACTIVE, Run, RunName, RunStatus
+from holdfast.ports.records.run import ACTIVE, HELD, Run, RunName, RunStatus
 from holdfast.ports.records.session import LeaderLease, Session, SessionState
 from holdfast.ports.records.values import IdempotencyReply, Micros, PlanRow
 from holdfast.ports.unreadable import RunOutline
@@ -473,7 +473,7 @@ class MemoryTransaction:
     def _is_sound(self, run: Run) -> bool:
         of_run = self._tables.jobs.get(run.key, {}).values()
         jobs = sum(not job.outlives_run for job in of_run)
-        waits = run.status in (RunStatus.PENDING, RunStatus.PAUSED) and not run.is_admitted
+        waits = run.status in {RunStatus.PENDING, *HELD} and not run.is_admitted
         return run.status not in ACTIVE or (jobs == run.open_jobs and (jobs > 0 or waits))
 
 

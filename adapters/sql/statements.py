@@ -232,7 +232,7 @@ def reads_for(dialect: Dialect) -> Reads:
         "AND j.kind <> 'cancel') AS found "
         f"FROM holdfast_runs WHERE {dialect.one_of('key', 'keys')} "
         f"AND status NOT IN {tables.ENDED}) AS r WHERE r.found <> r.open_jobs OR (r.found = 0 "
-        "AND NOT (r.status IN ('pending', 'paused') AND r.last_job = 0)) ORDER BY r.key",
+        "AND NOT (r.status IN ('pending', 'paused', 'blocked') AND r.last_job = 0)) ORDER BY r.key",
         has_deliveries="SELECT 1 FROM holdfast_jobs WHERE state = 'pending_delivery' LIMIT 1",
         completed="SELECT run, number, node, item, type FROM holdfast_history "
         f"WHERE {dialect.one_of('run', 'runs')} AND {dialect.one_of('type', 'types')} ORDER BY run, number",

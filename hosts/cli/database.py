@@ -8,7 +8,7 @@ from holdfast.hosts.cli.console import Screen, safe, screen_options, status_text
 from holdfast.hosts.cli.engine_options import Target, engine_options, schema_there
 from holdfast.hosts.cli.exit_codes import Exit, exits
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.wiring.stores import MEMORY, newest_schema
+from holdfast.hosts.wiring.stores import MEMORY, newest_schema, schema_refusal
 from holdfast.ports.queries.store import CountAll, StoreCounts
 from holdfast.ports.records.job import JobState
 from holdfast.ports.records.run import RunStatus
@@ -96,8 +96,13 @@ def _schema_text(there: str | None, here: str) -> Text:
         return Text.assemble(here, (" up to date", "green"))
     if there is None:
         return Text.assemble(("none", "yellow"), f"; `holdfast db upgrade` makes version {here}")
-    remedy = "`holdfast db upgrade` brings it up to date" if there < here else "a newer package made it"
-    return Text.assemble((there, "bold red"), f", but this package needs {here}: {remedy}")
+    refusal = schema_refusal(there)
+    if refusal is not None:
+        return Text.assemble((there, "bold red"), f", {refusal.why}: {refusal.remedy}")
+    return Text.assemble(
+        (there, "bold red"),
+        f", but this package needs {here}: `holdfast db upgrade` brings it up to date",
+    )
 
 
 def _counts_text(counts: dict[str, int], order: list[str]) -> Text:

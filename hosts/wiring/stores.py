@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
     from holdfast.adapters.aws.sqs_messages import SqsMessages
+    from holdfast.adapters.sql.schema.migrator import Refusal
 
 T = TypeVar("T")
 
@@ -279,15 +280,13 @@ def check_schema(stores: Stores) -> None:
         return
     here = newest_schema()
     if there != here:
-        is_older = there < here
-        remedy = (
-            f"`holdfast db upgrade {where}`"
-            if is_older
-            else "install the version that made them, or a newer one"
+        refusal = schema_refusal(there)
+        why, remedy = (
+            (f"but this package needs {here}", f"`holdfast db upgrade {where}`")
+            if refusal is None
+            else (refusal.why, refusal.remedy)
         )
-        raise SchemaError(
-            f"the tables of {where} have version {there}, but this package needs {here}: {remedy}"
-        )
+        raise SchemaError(f"the tables of {where} have version {there}, {why}: {remedy}")
 
 
 def newest_schema() -> str:
@@ -295,6 +294,13 @@ def newest_schema() -> str:
     from holdfast.adapters.sql.schema.migrator import newest_version
 
     return newest_version()
+
+
+def schema_refusal(version: str) -> "Refusal | None":
+    """Return why `holdfast db upgrade` refuses tables of this version; None if it brings them up to date."""
+    from holdfast.adapters.sql.schema.migrator import refusal_of
+
+    return refusal_of(version)
 
 
 def host_name() -> str:

@@ -115,9 +115,9 @@ class Retry:
         attempts: Maximum number of attempts, including the first: 1 to 10,000.
         wait: Delay after the first failure.
         backoff: Factor by which the delay grows after each further failure, at least 1.
-        wait_max: Maximum delay, before jitter.
+        wait_max: Maximum delay. Only `RetryAfter` can set a longer one.
         jitter: By what share each delay varies at random, 0 to 1, so that simultaneous failures are not retried
-            together.
+            together. It never lengthens a delay beyond `wait_max`.
         give_up_on: Exceptions that are not retried, including their subclasses.
         by_error: Other policies for some exceptions and their subclasses. If several classes match, here or in
             `give_up_on`, the most specific one decides. Attempts count together, whatever their error. A timeout is a

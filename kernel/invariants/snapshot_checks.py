@@ -320,7 +320,7 @@ def _orphans(seen: RunView) -> Iterator[str]:
         yield f"its row counts {run.open_jobs} jobs, and it has {jobs}"
     if run.status in TERMINAL:
         return
-    waits = not run.is_admitted and run.status in (RunStatus.PENDING, RunStatus.PAUSED)
+    waits = not run.is_admitted and run.status in {RunStatus.PENDING, *HELD}
     if run.status is RunStatus.PENDING and run.is_admitted:
         yield "it is pending, and it has begun"
     if waits and seen.jobs:

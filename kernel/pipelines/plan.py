@@ -38,9 +38,9 @@ class RetryPolicy:
     backoff: float = 2.0
     """Factor by which the wait grows with each retry."""
     wait_max_us: int = 300_000_000
-    """Maximum wait, in microseconds."""
+    """Maximum wait, in microseconds, with jitter."""
     jitter: float = 0.2
-    """Share of the wait that is added or subtracted at random, from 0 to 1."""
+    """Share of the wait that is added or subtracted at random, from 0 to 1, up to the maximum."""
 
 
 @frozen(kw_only=True)

@@ -13,8 +13,8 @@ change which errors are final or match a rule, but not the attempts and waits of
 
 **Waits.** A body may set the wait itself (`RetryAfter`, at most seven days). Otherwise it grows exponentially up to a
 maximum, with jitter, so that jobs that failed together do not return together. The jitter is a hash of job and attempt
-instead of a random number: the kernel is pure, and the same state and command give the same decision. It is applied
-after the maximum, so a wait may exceed that by the jitter's share. The job sleeps in the store meanwhile and needs no
+instead of a random number: the kernel is pure, and the same state and command give the same decision. No wait exceeds
+the maximum: waits that have reached it are spread below it only. The job sleeps in the store meanwhile and needs no
 process. If the next attempt would start after `timeout_total`, counted from the first claim, the stage fails at once
 with the code `timeout_total`: waiting would change nothing.
 
@@ -195,8 +195,13 @@ def backoff(policy: RetryPolicy, key: JobKey, attempt: int) -> Micros:
         wait = policy.wait_us * policy.backoff ** min(attempt - 1, _EXPONENT_MAX)
     except OverflowError:  # too large for a float
         wait = policy.wait_max_us if policy.wait_us else 0
-    spread = crc32(f"{key.text}:{attempt}".encode()) / 2**32 * 2 - 1
-    return int(min(wait, policy.wait_max_us) * (1 + policy.jitter * spread))
+    wait = min(wait, policy.wait_max_us)
+    shortest = wait * (1 - policy.jitter)
+    # The range ends at the maximum. If longer waits were cut off instead, half of all jobs would return together.
+    longest = min(wait * (1 + policy.jitter), policy.wait_max_us)
+    share = crc32(f"{key.text}:{attempt}".encode()) / 2**32
+    # Floats of this size may be rounded up.
+    return min(int(shortest + (longest - shortest) * share), policy.wait_max_us)
 
 
 def _is_missed(draft: RunDraft, enough: Enough, job: Job) -> bool:

@@ -10,7 +10,7 @@ these calls `checked`. The main transitions:
     pending ----> running ----> completed, failed, cancelled
        ^             ^  |
        |             |  +-----> cancelling --> completed, failed, cancelled
-       |             v
+       v             v
        +--------- paused, blocked
 
 - `pending`: not admitted. The run waits for its `start_at` or for its concurrency key, and has no jobs.
@@ -19,7 +19,8 @@ these calls `checked`. The main transitions:
 - `paused`: an operator stopped it. Results of attempts in progress are accepted, and nothing new starts. So a paused
   run can complete, and a run paused before its admission goes back to `pending`.
 - `blocked`: a durable function cannot continue, because its code or data does not fit its history, or data of the run
-  can't be read. It may still be cancelled, or ended by its deadline.
+  can't be read. It may still be cancelled, or ended by its deadline. A run blocked before its admission goes back to
+  `pending`, as a paused one does.
 - `cancelling`: a durable function cleans up. How it ends is decided by the function: it may still complete.
   If a compensation fails for good, the run is `blocked`, and goes back to `cancelling` when it is resumed.
 - `completed`, `failed`, `cancelled`: final. A rerun does not reopen a run, it starts the next generation, which has a
@@ -35,8 +36,8 @@ Not pretty, and why it stays:
   (docs/decisions/0066), so it stays reserved.
 - A forbidden transition is an AssertionError and not a CommandError. Every rule checks before whether its command
   applies, and replies that nothing has changed if not; a violation is a bug in Holdfast, not in the caller.
-- `BlockRun` (docs/decisions/0062) bypasses this table: it blocks any active run, pending ones too, without reading more
-  of the row than a status that may be nonsense.
+- `BlockRun` (docs/decisions/0062) doesn't ask this table: it blocks any active run without reading more of the row than
+  a status that may be nonsense. So the table lets every active status become `blocked`.
 """
 
 from collections.abc import Mapping
@@ -51,11 +52,13 @@ DEADLINE_EXCEEDED: Final = "deadline_exceeded"
 """Code of the failure of a run that did not end before its deadline."""
 
 RUN_TRANSITIONS: Final[Mapping[RunStatus, frozenset[RunStatus]]] = {
-    _S.PENDING: frozenset({_S.RUNNING, _S.PAUSED, _S.CANCELLING, _S.FAILED, _S.CANCELLED}),
+    _S.PENDING: frozenset({_S.RUNNING, _S.PAUSED, _S.BLOCKED, _S.CANCELLING, _S.FAILED, _S.CANCELLED}),
     _S.RUNNING: frozenset({_S.WAITING, _S.PAUSED, _S.BLOCKED, _S.CANCELLING}) | _ENDS,
     _S.WAITING: frozenset({_S.RUNNING, _S.PAUSED, _S.BLOCKED, _S.CANCELLING}) | _ENDS,
     _S.PAUSED: frozenset({_S.PENDING, _S.RUNNING, _S.WAITING, _S.BLOCKED, _S.CANCELLING}) | _ENDS,
-    _S.BLOCKED: frozenset({_S.RUNNING, _S.WAITING, _S.PAUSED, _S.CANCELLING, _S.FAILED, _S.CANCELLED}),
+    _S.BLOCKED: frozenset(
+        {_S.PENDING, _S.RUNNING, _S.WAITING, _S.PAUSED, _S.CANCELLING, _S.FAILED, _S.CANCELLED}
+    ),
     _S.CANCELLING: frozenset({_S.BLOCKED}) | _ENDS,
     _S.COMPLETED: frozenset(),
     _S.FAILED: frozenset(),

@@ -159,7 +159,7 @@ class Run:
 
     @property
     def is_admitted(self) -> bool:
-        """Whether it was ever admitted. If not, it is pending, or was paused or ended before its admission."""
+        """Whether it was ever admitted. If not, it is pending, or was paused, blocked or ended before its admission."""
         return self.last_job > 0
 
     @property

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+import attrs
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
@@ -35,12 +36,42 @@ def migrate(database: Database, extra: str, seconds: float) -> None:
         raise from_sqlalchemy(error) from error
 
 
-def newest_version() -> str:
-    """Return the version of the tables that this code needs, which is that of the last migration.
+@attrs.frozen
+class Refusal:
+    """Why tables of a version can't be migrated, and what to do instead: clauses of a sentence."""
 
-    It is read from file names, because importing Alembic takes longer than a short process without a migration runs.
+    why: str
+    remedy: str
+
+
+def refusal_of(version: str) -> Refusal | None:
+    """Return why `migrate` refuses tables of this version; None if it brings them up to date."""
+    if _PRE_RELEASE.fullmatch(version):
+        return Refusal(
+            "of a pre-release of Holdfast, which no release reads",
+            "export the histories that you need with that pre-release (`holdfast history export`), drop the tables "
+            "holdfast_*, or take another database, and begin anew",
+        )
+    if version not in _known_versions():
+        return Refusal(
+            f"which this version of Holdfast does not know (its newest is {newest_version()})",
+            "install the version of Holdfast that set them up, or a newer one",
+        )
+    return None
+
+
+def newest_version() -> str:
+    """Return the version of the tables that this code needs, which is that of the last migration."""
+    return max(_known_versions())
+
+
+def _known_versions() -> frozenset[str]:
+    """Return the versions that migrations lead to.
+
+    They are read from file names, because importing Alembic takes longer than a short process without a migration runs.
     """
-    return max(path.name[: len("2026_11_26")] for path in (MIGRATIONS / "versions").glob("[0-9]*_*.py"))
+    names = (path.name for path in (MIGRATIONS / "versions").glob("[0-9]*_*.py"))
+    return frozenset(name[: len("2026_11_26")] for name in names)
 
 
 def _upgrade(connection: Connection) -> None:
@@ -54,20 +85,11 @@ def _upgrade(connection: Connection) -> None:
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
     scripts = ScriptDirectory.from_config(config)
-    known = {script.revision for script in scripts.walk_revisions()}
     head = scripts.get_current_head()
     context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
     current = context.get_current_revision()
-    if current is not None and _PRE_RELEASE.fullmatch(current):
-        raise SchemaError(
-            f"the database's tables have version {current}, of a pre-release of Holdfast, which no release reads: "
-            "export the histories that you need with that pre-release (`holdfast history export`), drop the tables "
-            "holdfast_*, or take another database, and begin anew"
-        )
-    if current is not None and current not in known:
-        raise SchemaError(
-            f"the database's tables have version {current}, which this version of Holdfast does not know (its newest "
-            f"is {head}): install the version of Holdfast that set them up, or a newer one"
-        )
+    refusal = None if current is None else refusal_of(current)
+    if refusal is not None:
+        raise SchemaError(f"the database's tables have version {current}, {refusal.why}: {refusal.remedy}")
     if current != head:
         command.upgrade(config, "head")

@@ -21,7 +21,7 @@ from holdfast.hosts.maintenance.doctor.findings import (
 from holdfast.hosts.maintenance.doctor.scan import Page, Part, StoreReader
 from holdfast.hosts.maintenance.tick import Maintenance
 from holdfast.hosts.wiring.services import Core
-from holdfast.hosts.wiring.stores import MEMORY, newest_schema, schema_of
+from holdfast.hosts.wiring.stores import MEMORY, newest_schema, schema_of, schema_refusal
 from holdfast.kernel.commands import RunRepair
 from holdfast.kernel.dispatch.unreadable_runs import failed_decision, unreadable_of
 from holdfast.kernel.invariants import Violation
@@ -373,8 +373,8 @@ def _schema_finding(core: Core) -> DoctorFinding | None:
     if there == here:
         return None
     found = "there are no tables of Holdfast" if there is None else f"the tables have version {there}"
-    newer = there is not None and there > here
-    advice = "Install the version that made them, or a newer one." if newer else advice_for("schema")
+    refusal = None if there is None else schema_refusal(there)
+    advice = advice_for("schema") if refusal is None else f"{refusal.remedy[0].upper()}{refusal.remedy[1:]}."
     return DoctorFinding(code="schema", text=f"{found}, and this version needs {here}", advice=advice)
 
 

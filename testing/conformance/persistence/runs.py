@@ -280,6 +280,20 @@ class RunReads(PersistenceCase):
 
         assert [a_key(1)] == query(store, lambda tx: tx.runs_missing_jobs([a_key(1)]))
 
+    def test_a_run_that_was_not_admitted_needs_no_job(self, store: Persistence) -> None:
+        """It may be paused or blocked before its admission."""
+        waits = (RunStatus.PENDING, RunStatus.PAUSED, RunStatus.BLOCKED)
+        put(
+            store,
+            *(
+                CreateRun(a_run(number, status=status, last_job=0, open_jobs=0))
+                for number, status in enumerate(waits, 1)
+            ),
+        )
+
+        keys = [a_key(number) for number, _ in enumerate(waits, 1)]
+        assert query(store, lambda tx: tx.runs_missing_jobs(keys)) == []
+
     def test_a_run_with_other_than_its_number_of_jobs_is_unsound(self, store: Persistence) -> None:
         """Too few and too many jobs are reported, for the requested runs only."""
         put_run(store, a_run(1), a_job(1, 1))

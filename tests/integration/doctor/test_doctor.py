@@ -129,7 +129,9 @@ def test_an_engine_without_blobs_can_not_say_that_they_are_there(scene: Scene) -
 # How it is asked --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("version", "what"), [("0001", "db upgrade"), ("9999", "newer")])
+@pytest.mark.parametrize(
+    ("version", "what"), [("0001", "begin anew"), ("2026_01_01", "newer"), ("9999", "newer")]
+)
 def test_tables_of_another_version_are_all_that_is_told(scene: Scene, version: str, what: str) -> None:
     """Nothing is read from them, and they are not upgraded: other processes may use them."""
     ((newest,),) = scene.sql("SELECT version_num FROM holdfast_version")

@@ -5,6 +5,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -204,3 +205,48 @@ def test_a_run_that_is_blocked_by_its_own_value_says_so(
             assert good.result(timeout=20) == 3
 
         assert "'gone' is not in the run's plan" in run.why()[0].text
+
+
+@pytest.mark.parametrize("by", ["operator", "maintenance"])
+@pytest.mark.parametrize("awaits", ["start", "slot"])
+def test_a_run_that_was_blocked_before_it_began_begins_once_its_rows_can_be_read(
+    awaits: str, by: str, open_engine: OpenEngine, damage: Callable[[Run, str], None]
+) -> None:
+    opened = open_engine(pipe, naps)
+    with opened.sync as engine:
+        first = engine.start(pipe(0), concurrency_key="k")
+        if awaits == "start":
+            run = engine.start(pipe(1), start_at=datetime.now(UTC) + timedelta(seconds=0.5))
+        else:
+            run = engine.start(pipe(1), concurrency_key="k")
+        assert run.info().status is RunStatus.PENDING
+        plan = run.row().plan
+        damage(run.row(), "UPDATE holdfast_runs SET plan = 'gone' WHERE key = {key}")
+        with Worker(engine):
+            assert first.result(timeout=20) == 1
+            wait_until(lambda: run.info().status is RunStatus.BLOCKED)
+        assert "'gone'" in run.why()[0].text
+        damage(run.row(), f"UPDATE holdfast_runs SET plan = '{plan}' WHERE key = {{key}}")
+        assert engine.doctor().found == {"blocked": 1}
+        assert [reason.code for reason in run.why()] == ["blocked"]
+
+        if by == "operator":
+            assert run.resume().status is RunStatus.PENDING
+        with Worker(engine):
+            assert run.result(timeout=20) == 2
+
+
+@pytest.mark.parametrize("end", ["cancel", "terminate"])
+def test_a_run_that_was_blocked_before_it_began_can_be_ended(
+    end: str, open_engine: OpenEngine, damage: Callable[[Run, str], None]
+) -> None:
+    opened = open_engine(pipe, naps)
+    with opened.sync as engine:
+        run = engine.start(pipe(1), start_at=datetime.now(UTC) + timedelta(hours=1))
+        damage(run.row(), KINDS["progress"][2])
+        opened.core.kernel.block_unreadable(run.row().key, None)
+        assert run.info().status is RunStatus.BLOCKED
+        damage(run.row(), "UPDATE holdfast_runs SET progress = '{{}}' WHERE key = {key}")
+
+        assert getattr(run, end)().changed
+        assert run.info().status is RunStatus.CANCELLED

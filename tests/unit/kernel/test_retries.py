@@ -1,6 +1,7 @@
 """Failing bodies are retried with backoff, up to their limit."""
 
 import sys
+from datetime import timedelta
 from itertools import pairwise
 
 import attrs
@@ -439,7 +440,7 @@ POLICIES = st.builds(
     RetryPolicy,
     wait_us=st.integers(0, 10**10),
     backoff=st.floats(1.0, 1e6),
-    wait_max_us=st.integers(0, 10**11),
+    wait_max_us=st.integers(0, 10**11) | st.integers(2**53, timedelta.max // timedelta(microseconds=1)),
     jitter=st.floats(0.0, 1.0),
 )
 
@@ -452,9 +453,10 @@ def test_a_wait_stays_within_its_jitter(policy: RetryPolicy, number: int, attemp
         plain = policy.wait_max_us if policy.wait_us else 0
     wait = backoff(policy, JobKey("run", number), attempt)
 
-    assert wait >= 0
+    assert 0 <= wait <= policy.wait_max_us
+    slack = 1 + plain * 1e-12  # floats of this size are rounded
     if attempt <= 65:
-        assert plain * (1 - policy.jitter) - 1 <= wait <= plain * (1 + policy.jitter) + 1
+        assert plain * (1 - policy.jitter) - slack <= wait <= plain * (1 + policy.jitter) + slack
 
 
 @given(policy=POLICIES, number=st.integers(1, 10**6), attempt=st.integers(1, 100))
@@ -474,12 +476,21 @@ def test_without_jitter_waits_never_get_shorter() -> None:
 
 
 def test_jitter_spreads_the_waits_of_many_jobs() -> None:
-    policy = RetryPolicy(wait_us=1000 * SECOND, wait_max_us=1000 * SECOND, jitter=0.5)
+    policy = RetryPolicy(wait_us=1000 * SECOND, wait_max_us=2000 * SECOND, jitter=0.5)
     waits = sorted(backoff(policy, JobKey("run", number), 1) / SECOND for number in range(1000))
 
     assert waits[0] < 510
     assert waits[-1] > 1490
     assert 900 < sum(waits) / len(waits) < 1100
+
+
+def test_jitter_spreads_the_longest_waits_below_the_maximum() -> None:
+    policy = RetryPolicy(wait_us=1000 * SECOND, wait_max_us=1000 * SECOND, jitter=0.5)
+    waits = sorted(backoff(policy, JobKey("run", number), 1) / SECOND for number in range(1000))
+
+    assert waits[0] < 510
+    assert 990 < waits[-1] <= 1000
+    assert 700 < sum(waits) / len(waits) < 800
 
 
 @pytest.mark.parametrize("factor", [1e6, sys.float_info.max])

@@ -17,6 +17,7 @@ from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import InvalidArgumentError, RunCancelledError, RunFailedError
+from holdfast.ports.json import parse
 from holdfast.testing import Asleep, RunStuckError, World
 
 DAY = timedelta(days=1)
@@ -77,6 +78,28 @@ async def remind(after: timedelta) -> list[str]:
     await sleep(after)
     await pack("letter")
     return [str(now() - began), str(uuid4())]
+
+
+@step(retry=Retry(attempts=30, wait=DAY, backoff=2.0, wait_max=3 * DAY, jitter=1.0))
+async def dial(number: str) -> str:
+    raise ConnectionError(f"{number} does not answer")
+
+
+@workflow
+async def call_up(number: str) -> str:
+    return await dial(number)
+
+
+def test_a_step_waits_no_longer_than_its_longest_wait(world: World) -> None:
+    with pytest.raises(RunFailedError):
+        world.run(call_up("7"))
+
+    (history,) = world.store.dump().history.values()
+    rows = [row for row in history if row.type == "step.retrying"]
+    waits = [timedelta(microseconds=parse(row.data or "")["retry_at"] - row.at) for row in rows]
+    assert len(waits) == 29
+    assert all(wait <= 3 * DAY for wait in waits)
+    assert len(set(waits)) == 29
 
 
 def test_a_stub_stands_in_for_a_step(world: World) -> None:

@@ -1,5 +1,7 @@
 """The adapters for each URL, without a connection."""
 
+import sqlite3
+from contextlib import closing
 from datetime import date
 from pathlib import Path
 
@@ -7,7 +9,9 @@ import pytest
 
 from holdfast.adapters.files.blobs import FileBlobStore
 from holdfast.adapters.memory.persistence import MemoryPersistence
+from holdfast.adapters.sql.schema import migrator
 from holdfast.hosts.wiring.stores import (
+    check_schema,
     host_name,
     newest_schema,
     open_blobs,
@@ -15,7 +19,7 @@ from holdfast.hosts.wiring.stores import (
     open_stores,
     open_transport,
 )
-from holdfast.ports.errors import InvalidUrlError
+from holdfast.ports.errors import InvalidUrlError, SchemaError
 from holdfast.ports.urls import shown_url
 
 
@@ -149,3 +153,36 @@ def test_a_process_is_named_by_its_machine_and_number() -> None:
 
 def test_the_newest_schema_is_a_date() -> None:
     assert date.fromisoformat(newest_schema().replace("_", "-")) >= date(2026, 11, 26)
+
+
+def test_older_tables_are_to_be_upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"sqlite:///{tmp_path}/holdfast.db"
+    stores = open_stores(url)
+    stores.persistence.setup()
+    check_schema(stores)
+    (tmp_path / "versions").mkdir()
+    for name in (f"{newest_schema()}_initial.py", "9999_01_01_later.py"):
+        (tmp_path / "versions" / name).touch()
+
+    monkeypatch.setattr(migrator, "MIGRATIONS", tmp_path)
+    with pytest.raises(SchemaError, match=f"needs 9999_01_01: `holdfast db upgrade {url}`"):
+        check_schema(stores)
+    stores.persistence.close()
+
+
+@pytest.mark.parametrize("version", ["0018", "2026_01_01", "9999_12_31"])
+def test_tables_that_no_upgrade_takes_get_the_advice_of_the_upgrade(tmp_path: Path, version: str) -> None:
+    stores = open_stores(f"sqlite:///{tmp_path}/holdfast.db")
+    stores.persistence.setup()
+    with closing(sqlite3.connect(tmp_path / "holdfast.db", isolation_level=None)) as tables:
+        tables.execute("UPDATE holdfast_version SET version_num = ?", (version,))
+
+    with pytest.raises(SchemaError) as upgrade:
+        stores.persistence.setup()
+    with pytest.raises(SchemaError) as found:
+        check_schema(stores)
+    stores.persistence.close()
+
+    reason = str(upgrade.value).partition(" have version ")[2]
+    assert reason
+    assert str(found.value).partition(" have version ")[2] == reason

@@ -7,13 +7,17 @@ import attrs
 import pytest
 
 from holdfast.kernel.commands import (
+    Completed,
     JobClaim,
     JobSettle,
     JobWakeDue,
     LeaseReapStale,
     RunCancel,
+    RunClaimPending,
     RunCreate,
+    RunPause,
     RunRepair,
+    RunResume,
     RunTerminate,
     SessionReap,
 )
@@ -204,3 +208,42 @@ def test_what_is_claimed_is_what_can_be_read() -> None:
     assert len(claimed.attempts) == 2
     assert world.run("y").status is RunStatus.BLOCKED
     assert world.run("x").status is RunStatus.RUNNING
+
+
+def a_pending_run_that_is_blocked(world: World, *, paused: bool = False) -> None:
+    """Block the run `x` because its plan is gone, before it has begun; then put its row right."""
+    world.do(
+        RunCreate(workflow="w", id="x", input=payload(0), start_at=world.now + 1_000_000, concurrency_key="k")
+    )
+    if paused:
+        world.do(RunPause(run_id="x"))
+    run = world.run()
+    world.put(UpdateRun(attrs.evolve(run, plan="gone")))
+    world.kernel.block_unreadable(run.key, None)
+    assert world.run().status is RunStatus.BLOCKED
+    world.put(UpdateRun(attrs.evolve(world.run(), plan=run.plan)))
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_run_that_was_blocked_before_its_admission_waits_for_it_again(paused: bool) -> None:
+    world = a_world()
+    a_pending_run_that_is_blocked(world, paused=paused)
+    world.wait(1)
+    for _ in range(2):  # once to join the line for a slot
+        assert world.do(RunClaimPending(keys=("k",))).admitted == 0
+
+    assert world.do(RunResume(run_id="x")).status is RunStatus.PENDING
+    world.do(RunClaimPending())
+    assert world.do(RunClaimPending(keys=("k",))).admitted == 1
+    world.drain(lambda _: Completed(output=payload(1)))
+    assert world.run().status is RunStatus.COMPLETED
+
+
+@pytest.mark.parametrize("end", [RunCancel, RunTerminate])
+def test_a_run_that_was_blocked_before_its_admission_can_be_ended(
+    end: type[RunCancel | RunTerminate],
+) -> None:
+    world = a_world()
+    a_pending_run_that_is_blocked(world)
+
+    assert world.do(end(run_id="x")).status is RunStatus.CANCELLED

@@ -11,11 +11,11 @@ from holdfast.ports.records.run import ACTIVE, TERMINAL, Run, RunStatus
 from tests.unit.kernel.world import World, pipeline, stage
 
 LEGAL = {
-    "pending": "running paused cancelling failed cancelled",
+    "pending": "running paused blocked cancelling failed cancelled",
     "running": "waiting paused blocked cancelling completed failed cancelled",
     "waiting": "running paused blocked cancelling completed failed cancelled",
     "paused": "pending running waiting blocked cancelling completed failed cancelled",
-    "blocked": "running waiting paused cancelling failed cancelled",
+    "blocked": "pending running waiting paused cancelling failed cancelled",
     "cancelling": "blocked completed failed cancelled",
     "completed": "",
     "failed": "",
@@ -49,6 +49,12 @@ def test_a_status_is_active_or_terminal_and_the_terminal_ones_absorb() -> None:
 
 def test_every_active_run_can_be_ended() -> None:
     assert all(RunStatus.CANCELLED in RUN_TRANSITIONS[status] for status in ACTIVE)
+
+
+def test_every_active_run_can_be_blocked() -> None:
+    """`BlockRun` doesn't ask for the status before."""
+    others = ACTIVE - {RunStatus.BLOCKED}
+    assert all(RunStatus.BLOCKED in RUN_TRANSITIONS[status] for status in others)
 
 
 def _run() -> Run:
