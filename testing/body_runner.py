@@ -8,8 +8,8 @@ from typing import TypeAlias, TypeVar, cast
 
 from anyio import CapacityLimiter, NoEventLoopError, lowlevel
 
+from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.execution.logging_bridge import current_attempt
-from holdfast.hosts.execution.prepared_attempts import Body
 from holdfast.hosts.execution.threads import starts
 from holdfast.hosts.functions.attempt_runner import run_attempt
 from holdfast.hosts.wiring.interceptors import EnteredBodies

@@ -9,9 +9,9 @@ import attrs
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.hosts.events.flusher import Flusher
-from holdfast.hosts.execution.attempt_preparation import prepare
+from holdfast.hosts.execution.bodies import Bodies
+from holdfast.hosts.execution.body_preparation import prepare
 from holdfast.hosts.execution.dispatcher import Dispatcher
-from holdfast.hosts.execution.prepared_attempts import Bodies
 from holdfast.hosts.maintenance.tick import Maintenance
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import Attempt, Failed, JobClaim, JobRelease, SessionOpen

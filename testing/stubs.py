@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, Literal, ParamSpec, Self, TypeAlias, cas
 import attrs
 from typing_extensions import TypeVar
 
-from holdfast.hosts.execution.prepared_attempts import Body, idempotency_key
+from holdfast.hosts.execution.bodies import Body, idempotency_key
 from holdfast.kernel.authoring.body_types import Shape, is_async_body
 from holdfast.kernel.authoring.child_stages import ChildStage
 from holdfast.kernel.authoring.external import ExternalStage, NotReady, Suspended, completed

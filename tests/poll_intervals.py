@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from holdfast.hosts.execution import prepared_attempts
+from holdfast.hosts.execution import bodies
 from holdfast.hosts.worker import worker as worker_module
 from holdfast.hosts.worker.settings import Settings
 
@@ -27,4 +27,4 @@ def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def rest_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make functions go to sleep at every wait, even for less than a second."""
-    monkeypatch.setattr(prepared_attempts, "Parts", partial(prepared_attempts.Parts, park_after=0))
+    monkeypatch.setattr(bodies, "Parts", partial(bodies.Parts, park_after=0))

@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 from holdfast.adapters.memory.job_index import JobOrder
 from holdfast.adapters.memory.queries.admissions import first_waiting, queued, used, waited_for
-from holdfast.adapters.memory.queries.answers import answer, dead_lettered_in, node_rows
+from holdfast.adapters.memory.queries.handlers import answer, dead_lettered_in, node_rows
 from holdfast.ports.attempt_output import Annotation, AnnotationScope
 from holdfast.ports.changes import Change, CreateRun, net_changes
 from holdfast.ports.errors import ConflictError, ForkedStoreError, HoldfastError

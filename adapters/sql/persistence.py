@@ -64,7 +64,7 @@ from holdfast.adapters.sql.database import Database, Link
 from holdfast.adapters.sql.errors import TransientError
 from holdfast.adapters.sql.postgresql.optimistic import ChangedError, OptimisticTransaction
 from holdfast.adapters.sql.pruning import prune_receipts, prune_rows
-from holdfast.adapters.sql.queries.answers import Answers
+from holdfast.adapters.sql.queries.handlers import Answers
 from holdfast.adapters.sql.retry import RetryBudget
 from holdfast.adapters.sql.schema.migrator import migrate, newest_version
 from holdfast.adapters.sql.sqlite.connection import SqliteDatabase, sqlite_path

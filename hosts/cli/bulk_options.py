@@ -18,7 +18,16 @@ from holdfast.hosts.inspection.filters import FilterOptions
 from holdfast.ports.queries.runs import CountRuns
 from holdfast.ports.records.run import RunStatus
 
-_FILTERS: Final = ("statuses", "workflow", "attributes", "annotations", "since", "until", "ended_before")
+_FILTERS: Final = (
+    "statuses",
+    "workflow",
+    "attributes",
+    "annotations",
+    "since",
+    "until",
+    "ended_before",
+    "waiting",
+)
 _DONE: Final[Mapping[str, str]] = {
     "cancel": "cancelled",
     "terminate": "terminated",
@@ -56,6 +65,7 @@ class BulkOptions:
             "since": moments["since"],
             "until": moments["until"],
             "ended_before": moments["ended_before"],
+            "waiting": cast("bool", self.filters["waiting"]),
         }
 
 

@@ -76,6 +76,9 @@ def filter_options(body: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(
         (
             click.option("--status", "statuses", type=statuses, multiple=True, help="May be repeated."),
+            click.option(
+                "--waiting", is_flag=True, help="Only running runs of which no job is queued or runs."
+            ),
             click.option("--workflow", metavar="NAME", help="Only runs of this workflow."),
             click.option(
                 "--attribute",

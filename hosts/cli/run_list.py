@@ -76,6 +76,7 @@ def list_command(
             "since": _instant(filters["since"], now, screen),
             "until": _instant(filters["until"], now, screen),
             "ended_before": _instant(filters["ended_before"], now, screen),
+            "waiting": cast("bool", filters["waiting"]),
             "all_generations": all_generations,
         }
         if counts:

@@ -19,7 +19,7 @@ from holdfast.hosts.events.sinks import (
     DeadLetterInfo,
     SinkInfo,
 )
-from holdfast.hosts.execution.prepared_attempts import Substitute, unchanged
+from holdfast.hosts.execution.bodies import Substitute, unchanged
 from holdfast.hosts.execution.threads import in_thread
 from holdfast.hosts.functions.upgrade_check import RUNS_CHECKED_DEFAULT, Sample, UpgradeCheck
 from holdfast.hosts.inspection.filters import (

@@ -32,7 +32,7 @@ from holdfast.hosts.events.sinks import (
     remove_sink,
     replay_dead_letters,
 )
-from holdfast.hosts.execution.prepared_attempts import Substitute, unchanged
+from holdfast.hosts.execution.bodies import Substitute, unchanged
 from holdfast.hosts.functions.upgrade_check import RUNS_CHECKED_DEFAULT, Sample, UpgradeCheck, check_upgrade
 from holdfast.hosts.inspection.filters import (
     CountOptions,

@@ -57,7 +57,7 @@ class FlushResult:
 
     Attributes:
         events: How many events the sinks took.
-        parked: How many streams were dead-lettered, because their sink repeatedly refused an event.
+        dead_lettered: How many streams were dead-lettered, because their sink repeatedly refused an event.
         failing: The names of sinks that took nothing and will be retried later.
         more: Whether there may be more to deliver at once.
     """

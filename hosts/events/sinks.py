@@ -30,7 +30,7 @@ class SinkInfo:
         failures: How many times in a row it took nothing.
         retry_at: When delivery is tried again after a failure; None if it is not failing.
         error: The last failure; None if it takes events.
-        parked: The number of its dead-lettered streams.
+        dead_letters: The number of its dead-lettered streams.
     """
 
     name: str

@@ -8,7 +8,7 @@ stage), `attempt` and `error`.
 import logging
 from typing import Final, cast
 
-from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.text import format_duration, one_line
 from holdfast.kernel.commands import (
     Attempt,

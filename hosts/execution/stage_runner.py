@@ -7,7 +7,7 @@ from typing import cast
 import anyio
 from anyio import CapacityLimiter, lowlevel
 
-from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.execution.threads import result_in_thread, run_in_thread
 from holdfast.hosts.wiring.interceptors import within
 from holdfast.hosts.wiring.payloads import INLINE_MAX

@@ -2,8 +2,8 @@
 
 from anyio import CapacityLimiter
 
+from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.execution.logging_bridge import current_attempt
-from holdfast.hosts.execution.prepared_attempts import Body
 from holdfast.hosts.execution.stage_runner import run_stage
 from holdfast.hosts.functions.driver import drive
 from holdfast.hosts.functions.step_runner import run_queued

@@ -57,9 +57,9 @@ import anyio
 import attrs
 from anyio import CancelScope, CapacityLimiter
 
+from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.execution.event_loops import CurrentLoop
 from holdfast.hosts.execution.failures import MESSAGE_MAX
-from holdfast.hosts.execution.prepared_attempts import Body
 from holdfast.hosts.execution.threads import result_in_thread
 from holdfast.hosts.functions.call_queue import BatchedCall
 from holdfast.hosts.functions.committer import Record, shared_here

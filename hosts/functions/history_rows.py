@@ -5,8 +5,8 @@ from functools import partial
 
 import attrs
 
+from holdfast.hosts.execution.bodies import Body, child_id
 from holdfast.hosts.execution.failures import MESSAGE_MAX
-from holdfast.hosts.execution.prepared_attempts import Body, child_id
 from holdfast.hosts.functions.function_events import type_of_answer
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.hosts.functions.store_retries import until_available_in_thread

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from holdfast.hosts.execution.prepared_attempts import Bodies
+from holdfast.hosts.execution.bodies import Bodies
 from holdfast.hosts.wiring.registry import Authored
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.functions import Workflow

@@ -5,8 +5,8 @@ from typing import Any, Final, cast
 
 import attrs
 
+from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.execution.function_cache import IdleFunction
-from holdfast.hosts.execution.prepared_attempts import Body
 from holdfast.hosts.functions.call_queue import BatchedCall, CallBatcher
 from holdfast.hosts.functions.function_events import Texts
 from holdfast.hosts.functions.replay import FunctionReplay

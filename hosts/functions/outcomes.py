@@ -8,8 +8,8 @@ from typing import Final
 
 import attrs
 
+from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.execution.failures import MESSAGE_MAX
-from holdfast.hosts.execution.prepared_attempts import Body
 from holdfast.hosts.functions.loader import rows_after
 from holdfast.hosts.functions.published_values import newest_published_rows, published_name
 from holdfast.hosts.functions.replay import FunctionReplay

@@ -1,10 +1,11 @@
 """Replay of a durable function: feeds it the rows of its history and collects what it requests.
 
 A function is never continued from saved variables, only from its history (docs/decisions/0020): its machine calls it
-from the first line and feeds it one row at a time, and after each row the function runs until it waits again. `Drive`
-connects the rows of the store with that machine. It turns a row into an event, feeds it, and collects the requests of
-the function: steps, queued steps, timers, child runs, replies to updates, published values. The driver (driver.py)
-executes and records them. Queries, exported histories and upgrade checks use the same class and execute nothing.
+from the first line and feeds it one row at a time, and after each row the function runs until it waits again.
+`FunctionReplay` connects the rows of the store with that machine (`kernel/functions/machine.py`, which matches rows
+with calls). It turns a row into an event, feeds it, and collects the requests of the function: steps, queued steps,
+timers, child runs, replies to updates, published values. The driver (driver.py) executes and records them. Queries,
+exported histories and upgrade checks use the same class and execute nothing.
 
 There is no replay mode. Live runs, takeovers and replays feed the same rows in the same order. The result of a step
 does not go to the function directly: it is stored, and comes back as a row. So code that replays here continues
@@ -35,8 +36,8 @@ What is guaranteed:
 What is ugly and why it stays:
 
 - A row is dispatched by its type in three places: `function_event` (what the function receives), `_learn` (what only
-  the drive needs) and `Queues.note`. Some rows concern two of them. One pass in the order of the rows keeps the state
-  between two rows exactly what it was live.
+  the drive needs) and `QueuedSteps.note`. Some rows concern two of them. One pass in the order of the rows keeps
+  the state between two rows exactly what it was live.
 - `_feed_steps` feeds consecutive results of steps in bulk (docs/decisions/0045): a second path with the effect of the
   first, in about 60 % of its time.
 - `_todo` and `queues` are created on demand and dropped while the function waits, because a worker keeps a thousand

@@ -11,8 +11,8 @@ import attrs
 from anyio import CapacityLimiter, lowlevel
 
 from holdfast.hosts.execution.attempt_log import log_failed_try
+from holdfast.hosts.execution.bodies import Body, node_of
 from holdfast.hosts.execution.failures import MESSAGE_MAX, cut_off, traceback_text
-from holdfast.hosts.execution.prepared_attempts import Body, node_of
 from holdfast.hosts.execution.threads import result_in_thread
 from holdfast.hosts.functions.pending_calls import StepAttempt
 from holdfast.hosts.functions.step_heartbeats import Heartbeats, StepHeartbeat

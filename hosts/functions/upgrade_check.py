@@ -70,7 +70,7 @@ class UpgradeCheck:
         row: The row in which history and code differ, or that the code cannot read; None if there is no such row.
         call: The call of that row. This and the next two are as in `NondeterminismError`.
         recorded: What is recorded there, with its file and line.
-        asked: What the code requests instead, with its file and line.
+        requested: What the code requests instead, with its file and line.
     """
 
     run_id: str

@@ -30,6 +30,8 @@ class FilterOptions(TypedDict, total=False):
         since: Created at this instant or later. Aware.
         until: Created before this instant. Aware.
         ended_before: Ended before this instant. Aware.
+        waiting: Whether only runs count that wait: they are `running`, and none of their jobs is queued or runs.
+            They wait for a time, a message, a child run, external work, a retry or a limit.
     """
 
     workflow: WorkflowDefinition[Any] | str | None
@@ -39,6 +41,7 @@ class FilterOptions(TypedDict, total=False):
     since: datetime | None
     until: datetime | None
     ended_before: datetime | None
+    waiting: bool
 
 
 class CountOptions(FilterOptions, total=False):
@@ -100,10 +103,14 @@ def run_filter(namespace: str, options: CountOptions | FilterOptions, where: str
     since, until = instant_option(given, "since"), instant_option(given, "until")
     if since is not None and until is not None and since >= until:
         raise InvalidFilterError("until", "is not after `since`, so no run can be between them")
+    statuses, waiting = _statuses(given.get("status")), truth_option(given, "waiting")
+    if waiting and statuses and RunStatus.RUNNING not in statuses:
+        raise InvalidFilterError("waiting", "goes with no status but `running`: only running runs wait")
     return RunFilter(
         namespace=namespace,
         workflow=_workflow(given.get("workflow")),
-        statuses=_statuses(given.get("status")),
+        statuses=frozenset({RunStatus.RUNNING}) if waiting else statuses,
+        waiting=waiting,
         created_from=since,
         created_before=until,
         ended_before=instant_option(given, "ended_before"),

@@ -63,8 +63,8 @@ class Tick:
         freed: Jobs of dead sessions that can be claimed again.
         dead: Jobs of dead sessions without an attempt left; their runs have failed.
         repaired: Ids of runs that lacked jobs and got them back. Always empty unless there is a bug.
-        silent: Attempts that are lost because their bodies sent no heartbeat in time.
-        told: Ends of runs delivered to parents or child runs.
+        heartbeat_timeouts: Attempts that are lost because their bodies sent no heartbeat in time.
+        delivered: Ends of runs delivered to parents or child runs.
         reminded: Queued jobs that a serverless host announced again, because their messages may be lost.
         expired: Runs that failed because their deadline passed.
         admitted: Pending runs that started: their `start_at` came, or they got a slot.
@@ -88,6 +88,11 @@ class Tick:
     events: int = 0
     wakes_at: tuple[Micros, ...] = ()
     more: bool
+
+    def followed_by(self, later: "Tick") -> "Tick":
+        """Return what this tick and a later one did together."""
+        names = [field.name for field in attrs.fields(Tick) if field.name != "more"]
+        return attrs.evolve(later, **{name: getattr(self, name) + getattr(later, name) for name in names})
 
 
 class Maintenance:

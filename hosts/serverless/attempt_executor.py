@@ -10,11 +10,11 @@ import attrs
 from anyio import CancelScope, CapacityLimiter
 
 from holdfast.hosts.execution.attempt_log import log_settled
-from holdfast.hosts.execution.attempt_preparation import prepare
+from holdfast.hosts.execution.bodies import Bodies, Body
+from holdfast.hosts.execution.body_preparation import prepare
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.execution.event_loops import PersistentLoop
 from holdfast.hosts.execution.function_cache import FunctionCache
-from holdfast.hosts.execution.prepared_attempts import Bodies, Body
 from holdfast.hosts.execution.threads import result_in_thread
 from holdfast.hosts.functions.attempt_runner import run_attempt
 from holdfast.hosts.wiring.services import Core

@@ -8,8 +8,8 @@ import attrs
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.events.flusher import LEASE, Flusher
+from holdfast.hosts.execution.bodies import Bodies
 from holdfast.hosts.execution.dispatcher import Dispatcher
-from holdfast.hosts.execution.prepared_attempts import Bodies
 from holdfast.hosts.maintenance.retention import checked_retention
 from holdfast.hosts.maintenance.tick import Maintenance, Tick
 from holdfast.hosts.serverless.attempt_executor import AttemptExecutor
@@ -199,8 +199,7 @@ class ServerlessHost:
 
         Returns:
             The outcome of each message; an error if the outcome could not be stored, so that the message should be
-                delivered
-            again.
+                delivered again.
 
         Raises:
             UnavailableError: The store can't be reached. No message is handled.
@@ -265,20 +264,7 @@ class ServerlessHost:
         self._maintenance.resume_blocked()
         tick = self._maintenance.tick()
         while tick.more and keep_on():
-            following = self._maintenance.tick()
-            tick = Tick(
-                woken=tick.woken + following.woken,
-                sessions=tick.sessions + following.sessions,
-                freed=tick.freed + following.freed,
-                dead=tick.dead + following.dead,
-                heartbeat_timeouts=tick.heartbeat_timeouts + following.heartbeat_timeouts,
-                expired=tick.expired + following.expired,
-                admitted=tick.admitted + following.admitted,
-                queued=tick.queued + following.queued,
-                repaired=tick.repaired + following.repaired,
-                delivered=tick.delivered + following.delivered,
-                more=following.more,
-            )
+            tick = tick.followed_by(self._maintenance.tick())
         self._maintenance.prune()
         flushed = self._flusher.flush(keep_on=keep_on)
         return attrs.evolve(tick, reminded=reminded, events=flushed.events)

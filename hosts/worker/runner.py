@@ -8,7 +8,7 @@ import anyio
 from anyio import CancelScope, CapacityLimiter, lowlevel
 from anyio.abc import TaskGroup
 
-from holdfast.hosts.execution.prepared_attempts import Bodies, Body
+from holdfast.hosts.execution.bodies import Bodies, Body
 from holdfast.hosts.execution.threads import in_thread, make_in_thread
 from holdfast.hosts.functions.attempt_runner import run_attempt
 from holdfast.hosts.wiring.services import Core

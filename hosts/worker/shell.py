@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from holdfast.hosts.execution.bodies import Bodies, Body, Parts
 from holdfast.hosts.execution.function_cache import FunctionCache
-from holdfast.hosts.execution.prepared_attempts import Bodies, Body, Parts
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.worker import machine_protocol as p
 from holdfast.hosts.worker.machine import Phase, WorkerMachine

@@ -10,11 +10,11 @@ import attrs
 
 from holdfast.hosts.events.flusher import Flusher
 from holdfast.hosts.execution.attempt_log import log_settled
-from holdfast.hosts.execution.attempt_preparation import prepare
 from holdfast.hosts.execution.attempt_runtime import AttemptRuntime
+from holdfast.hosts.execution.bodies import Bodies, Body
+from holdfast.hosts.execution.body_preparation import prepare
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.execution.function_cache import FunctionCache
-from holdfast.hosts.execution.prepared_attempts import Bodies, Body
 from holdfast.hosts.maintenance.tick import Maintenance
 from holdfast.hosts.wiring.input_loader import NOTHING_PRELOADED, Preloaded
 from holdfast.hosts.wiring.services import Core

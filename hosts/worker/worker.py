@@ -16,8 +16,8 @@ from anyio.abc import TaskGroup
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.client.sync_engine import SyncEngine
+from holdfast.hosts.execution.bodies import Bodies
 from holdfast.hosts.execution.function_cache import FUNCTIONS_KEPT
-from holdfast.hosts.execution.prepared_attempts import Bodies
 from holdfast.hosts.execution.threads import in_thread
 from holdfast.hosts.maintenance.retention import checked_retention
 from holdfast.hosts.worker import machine_protocol as p
@@ -57,7 +57,7 @@ class WorkerStats:
         store_errors: Calls to the store that failed.
         commits: Claims that returned jobs, and batches of results that were stored.
         events: Events that sinks have accepted.
-        parked: Streams that were dead-lettered: runs whose events a sink keeps refusing.
+        dead_lettered: Streams that were dead-lettered: runs whose events a sink keeps refusing.
     """
 
     session: str | None

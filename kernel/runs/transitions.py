@@ -15,7 +15,8 @@ these calls `checked`. The main transitions:
 
 - `pending`: not admitted. The run waits for its `start_at` or for its concurrency key, and has no jobs.
 - `running`: from admission to the end, whether or not a worker is busy with it. Claims don't touch the run's row, or
-  all workers of a wide map would queue for its lock (docs/decisions/0006).
+  all workers of a wide map would queue for its lock (docs/decisions/0006). Which running runs wait is a question to
+  their jobs: `RunFilter.waiting`.
 - `paused`: an operator stopped it. Results of attempts in progress are accepted, and nothing new starts. So a paused
   run can complete, and a run paused before its admission goes back to `pending`.
 - `blocked`: a durable function cannot continue, because its code or data does not fit its history, or data of the run
@@ -32,8 +33,6 @@ only if the row is still as it was read (docs/decisions/0048), so two transition
 
 Not pretty, and why it stays:
 
-- `waiting` is in the table, and nothing sets it: a parked function is `running`. Stored names are fixed
-  (docs/decisions/0066), so it stays reserved.
 - A forbidden transition is an AssertionError and not a CommandError. Every rule checks before whether its command
   applies, and replies that nothing has changed if not; a violation is a bug in Holdfast, not in the caller.
 - `BlockRun` (docs/decisions/0062) doesn't ask this table: it blocks any active run without reading more of the row than
@@ -53,12 +52,9 @@ DEADLINE_EXCEEDED: Final = "deadline_exceeded"
 
 RUN_TRANSITIONS: Final[Mapping[RunStatus, frozenset[RunStatus]]] = {
     _S.PENDING: frozenset({_S.RUNNING, _S.PAUSED, _S.BLOCKED, _S.CANCELLING, _S.FAILED, _S.CANCELLED}),
-    _S.RUNNING: frozenset({_S.WAITING, _S.PAUSED, _S.BLOCKED, _S.CANCELLING}) | _ENDS,
-    _S.WAITING: frozenset({_S.RUNNING, _S.PAUSED, _S.BLOCKED, _S.CANCELLING}) | _ENDS,
-    _S.PAUSED: frozenset({_S.PENDING, _S.RUNNING, _S.WAITING, _S.BLOCKED, _S.CANCELLING}) | _ENDS,
-    _S.BLOCKED: frozenset(
-        {_S.PENDING, _S.RUNNING, _S.WAITING, _S.PAUSED, _S.CANCELLING, _S.FAILED, _S.CANCELLED}
-    ),
+    _S.RUNNING: frozenset({_S.PAUSED, _S.BLOCKED, _S.CANCELLING}) | _ENDS,
+    _S.PAUSED: frozenset({_S.PENDING, _S.RUNNING, _S.BLOCKED, _S.CANCELLING}) | _ENDS,
+    _S.BLOCKED: frozenset({_S.PENDING, _S.RUNNING, _S.PAUSED, _S.CANCELLING, _S.FAILED, _S.CANCELLED}),
     _S.CANCELLING: frozenset({_S.BLOCKED}) | _ENDS,
     _S.COMPLETED: frozenset(),
     _S.FAILED: frozenset(),

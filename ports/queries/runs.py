@@ -43,6 +43,11 @@ class RunFilter:
     """(name, text) pairs, all of which a run must have."""
     annotations: tuple[tuple[str, str], ...] = ()
     """(name, text) pairs, each of which must have been annotated at some time."""
+    waiting: bool = False
+    """Whether only running runs without a queued or leased job match.
+
+    They wait for a time, a message, a child run, external work, a retry or a limit.
+    """
     newest: bool = False
     """Whether only the newest generation of each run matches."""
 

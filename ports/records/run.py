@@ -14,11 +14,10 @@ from holdfast.ports.structs import frozen
 
 
 class RunStatus(StrEnum):
-    """The state of a run. `pending` waits for admission, `waiting` for an outside event, `blocked` for an operator."""
+    """The state of a run. `pending` waits for admission, `blocked` for an operator or for other code."""
 
     PENDING = "pending"
     RUNNING = "running"
-    WAITING = "waiting"
     PAUSED = "paused"
     BLOCKED = "blocked"
     CANCELLING = "cancelling"

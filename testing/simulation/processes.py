@@ -9,7 +9,7 @@ from anyio import CancelScope, CapacityLimiter
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.client.sync_engine import SyncEngine
-from holdfast.hosts.execution.prepared_attempts import Bodies, Body, Substitute, unchanged
+from holdfast.hosts.execution.bodies import Bodies, Body, Substitute, unchanged
 from holdfast.hosts.functions.attempt_runner import run_attempt
 from holdfast.hosts.serverless.host import JobOutcome, ServerlessHost
 from holdfast.hosts.wiring.hint_listener import ThreadedHintListener

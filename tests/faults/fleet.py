@@ -17,7 +17,7 @@ from typing_extensions import TypeVar, override
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.adapters.memory.transport import MemoryTransport
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.execution.prepared_attempts import Bodies, Body
+from holdfast.hosts.execution.bodies import Bodies, Body
 from holdfast.hosts.functions.attempt_runner import run_attempt
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.wiring.stores import Stores

@@ -71,7 +71,7 @@ EXTERNAL_CANCELS: Final = (
         caught_by=("L1",),
         edits=(
             Edit(
-                "hosts/execution/prepared_attempts.py",
+                "hosts/execution/bodies.py",
                 "        return Failed(failure=failure)\n\n    def timed_out",
                 "        is_cancel = self.attempt.kind is JobKind.CANCEL\n"
                 "        return Cancelled() if is_cancel else Failed(failure=failure)\n\n    def timed_out",

@@ -76,7 +76,7 @@ MESSAGES: Final = (
         caught_by=("M1",),
         edits=(
             Edit(
-                "hosts/execution/prepared_attempts.py",
+                "hosts/execution/bodies.py",
                 "            received=self.runtime.received,\n",
                 "",
             ),

@@ -40,6 +40,12 @@ _OLDER: Final = (
 )
 
 
+_WAITS: Final = (
+    "r.status = 'running' AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS active WHERE active.run = r.key "
+    "AND active.state IN ('queued', 'leased'))"
+)
+
+
 class SqlQuery(NamedTuple):
     """A statement and its parameters by name."""
 
@@ -144,6 +150,8 @@ def _source(which: RunFilter, low: ListPlace | None, high: ListPlace | None) -> 
         conditions.append("r.workflow = :workflow")
     if which.ended_before is not None:
         conditions.append("r.ended_at < :ended_before")
+    if which.waiting:
+        conditions.append(_WAITS)
     if not which.attributes and not which.annotations:
         conditions += _between("r.created_at", "r.key", low, high)
         place = ("r.created_at", "r.key")

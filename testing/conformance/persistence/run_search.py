@@ -6,13 +6,14 @@ from itertools import product
 import attrs
 import pytest
 
-from holdfast.ports.changes import CreateRun, UpdateRun
+from holdfast.ports.changes import AddJob, CreateRun, UpdateRun
 from holdfast.ports.json import canonical
 from holdfast.ports.pagination import ListPlace
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.runs import CountRuns, ListRuns, RunFilter
+from holdfast.ports.records.job import JobState
 from holdfast.ports.records.run import Run, RunStatus
-from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_key, a_run
+from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_job, a_key, a_run
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put
 from holdfast.testing.conformance.persistence.values import TEXTS
 
@@ -252,6 +253,21 @@ class RunSearch(PersistenceCase):
         assert [a_key(1)] == keys(store, ListRuns(running, after=a_run(2).place))
         assert [a_key(1)] == keys(store, ListRuns(running, after=a_run(3).place))
         assert [a_key(4)] == keys(store, ListRuns(running, after=a_run(3).place, oldest_first=True))
+
+    def test_waiting_runs_are_running_and_have_no_job_that_is_queued_or_leased(
+        self, store: Persistence
+    ) -> None:
+        """Sleeping and limited jobs wait; so does a running run without jobs."""
+        states = [JobState.SLEEPING, JobState.LIMITED, JobState.QUEUED]
+        for number, state in enumerate(states, 1):
+            put(store, CreateRun(a_run(number)), AddJob(a_job(number, state=state)))
+        put(store, CreateRun(a_run(4)), CreateRun(a_run(5, status=RunStatus.PAUSED)))
+        put(store, AddJob(a_job(4, 1, state=JobState.SLEEPING)), AddJob(a_job(4, 2)))
+        waiting = attrs.evolve(EVERYTHING, statuses=frozenset({RunStatus.RUNNING}), waiting=True)
+
+        assert [a_key(2), a_key(1)] == keys(store, ListRuns(waiting))
+        assert store.read(CountRuns(waiting)) == {RunStatus.RUNNING: 2}
+        assert store.read(CountRuns(attrs.evolve(waiting, newest=True))) == {RunStatus.RUNNING: 2}
 
     def test_only_newest_generations_are_found_if_asked(self, store: Persistence) -> None:
         """An older one is not found even if the newest does not match: all filters apply to the newest."""

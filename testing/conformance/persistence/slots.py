@@ -127,7 +127,7 @@ class Slots(PersistenceCase):
         put_runs(store, evolve(under_way(22), namespace=OTHER))
 
         used = store.transact(lambda tx: tx.used_slots(Waiting.RUNS, {place(), place("other"), place("no")}))
-        assert used == {place(): 5, place("other"): 1, place("no"): 0}
+        assert used == {place(): 4, place("other"): 1, place("no"): 0}
         assert store.transact(lambda tx: tx.used_slots(Waiting.RUNS, ())) == {}
 
     def test_jobs_wait_while_they_are_limited_and_use_slots_while_queued_or_leased(
@@ -276,8 +276,8 @@ class Slots(PersistenceCase):
         def overdue(now: int, limit: int) -> list[str]:
             return query(store, lambda tx: tx.overdue_runs(now, limit))
 
-        assert overdue(NOW, 100) == [a_key(number) for number in (5, 4, 3, 2, 1, 0)]
-        assert overdue(NOW - 4, 1) == [a_key(5)]
+        assert overdue(NOW, 100) == [a_key(number) for number in (4, 3, 2, 1, 0)]
+        assert overdue(NOW - 4, 1) == [a_key(4)]
         assert overdue(NOW + 1, 100)[-1] == a_key(20)
 
     def test_a_run_that_has_not_begun_lacks_no_job(self, store: Persistence) -> None:

@@ -9,7 +9,7 @@ import pytest
 from holdfast.hosts.client.bulk_actions import RERUNS_AT_ONCE, BulkResult
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.events.flusher import Flusher
-from holdfast.hosts.execution.prepared_attempts import Bodies
+from holdfast.hosts.execution.bodies import Bodies
 from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.options import Rate, Retry

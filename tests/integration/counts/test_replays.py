@@ -6,7 +6,7 @@ import anyio
 import pytest
 from anyio import CapacityLimiter
 
-from holdfast.hosts.execution.prepared_attempts import Bodies, Body
+from holdfast.hosts.execution.bodies import Bodies, Body
 from holdfast.hosts.functions.driver import drive
 from holdfast.kernel.authoring.functions import sleep, workflow
 from holdfast.kernel.authoring.steps import step

@@ -7,8 +7,8 @@ from typing import cast
 import attrs
 import pytest
 
+from holdfast.hosts.execution.bodies import Bodies
 from holdfast.hosts.execution.child_results import AT_ONCE
-from holdfast.hosts.execution.prepared_attempts import Bodies
 from holdfast.hosts.maintenance.tick import Maintenance
 from holdfast.kernel import commands
 from holdfast.kernel.authoring.completion_policies import AtLeast

@@ -10,7 +10,7 @@ import pytest
 from anyio import CapacityLimiter
 
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.execution.prepared_attempts import Bodies, Body
+from holdfast.hosts.execution.bodies import Bodies, Body
 from holdfast.hosts.functions.attempt_runner import run_attempt
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.options import Retry

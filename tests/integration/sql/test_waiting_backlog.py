@@ -13,7 +13,7 @@ from holdfast.adapters.sql.database import Database, Link, Parameters
 from holdfast.adapters.sql.dialect import Dialect, encode_rows
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.postgresql.dialect import PostgresDialect
-from holdfast.adapters.sql.queries.answers import Answers
+from holdfast.adapters.sql.queries.handlers import Answers
 from holdfast.adapters.sql.sqlite.dialect import SqliteDialect
 from holdfast.adapters.sql.statements import reads_for, waiting_for
 from holdfast.ports.changes import AddJob, Change, CreateRun

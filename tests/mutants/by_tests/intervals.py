@@ -116,7 +116,7 @@ INTERVALS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "memory-retention-by-creation",
         "in memory, too",
-        "adapters/memory/queries/answers.py",
+        "adapters/memory/queries/handlers.py",
         "(run.ended_at or which.ended_before) < which.ended_before",
         "run.created_at < which.ended_before",
         "tests/unit/hosts/maintenance/test_retention.py",

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.execution.prepared_attempts import Bodies, Body
+from holdfast.hosts.execution.bodies import Bodies, Body
 from holdfast.hosts.functions.attempt_runner import run_attempt
 from holdfast.hosts.wiring.stores import Stores
 from holdfast.kernel.authoring.ai import Price, Redact

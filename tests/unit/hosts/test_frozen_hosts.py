@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.execution.bodies import Body
 from holdfast.kernel.authoring.functions import Workflow, sleep, workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import FunctionWaiting

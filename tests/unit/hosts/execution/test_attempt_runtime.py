@@ -15,7 +15,7 @@ from holdfast.hosts.execution.attempt_runtime import (
     LINES_MAX,
     AttemptRuntime,
 )
-from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.text import printable
 from holdfast.kernel.authoring.decorators import each, stage
 from holdfast.kernel.authoring.pipelines import Pipeline

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.execution import child_results
-from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.execution.bodies import Body
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.commands import RunRerunFrom

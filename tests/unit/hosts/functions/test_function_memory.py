@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.execution.attempt_runtime import AttemptRuntime
-from holdfast.hosts.execution.prepared_attempts import Body
+from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.serverless.host import ServerlessHost
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.channels import Channel

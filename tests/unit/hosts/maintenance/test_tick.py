@@ -5,7 +5,7 @@ from datetime import timedelta
 import attrs
 import pytest
 
-from holdfast.hosts.maintenance.tick import KEPT_FOR, PRUNE_INTERVAL, Maintenance
+from holdfast.hosts.maintenance.tick import KEPT_FOR, PRUNE_INTERVAL, Maintenance, Tick
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.ports.changes import StoreReply
@@ -54,3 +54,16 @@ def store(bench: Bench, age: timedelta) -> None:
     """Store a reply of this age."""
     reply = attrs.evolve(a_reply(), created_at=micros(bench.clock.now() - age))
     bench.store.transact(lambda tx: tx.apply([StoreReply(reply)]))
+
+
+def test_two_ticks_together_did_what_each_of_them_did() -> None:
+    """A serverless host returns one tick for all that it ran: nothing of the first may be missing."""
+    numbers = {field.name: 2 for field in attrs.fields(Tick) if field.type in (int, "int")}
+    one = Tick(**{**numbers, "repaired": ("a",), "wakes_at": (1,), "more": True})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    other = Tick(**{**numbers, "repaired": ("b",), "wakes_at": (5,), "more": False})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+    both = one.followed_by(other)
+
+    assert {name: getattr(both, name) for name in numbers} == dict.fromkeys(numbers, 4)
+    assert len(numbers) >= 10
+    assert (both.repaired, both.wakes_at, both.more) == (("a", "b"), (1, 5), False)

@@ -271,7 +271,7 @@ def test_a_generation_that_waits_for_a_slot_keeps_what_it_is_to_keep() -> None:
     assert references_from(world.run().inherited) == {"a": ("of", world.run(generation=1).key, 3)}
 
 
-@pytest.mark.parametrize("status", [RunStatus.BLOCKED, RunStatus.WAITING, RunStatus.CANCELLING])
+@pytest.mark.parametrize("status", [RunStatus.BLOCKED, RunStatus.PAUSED, RunStatus.CANCELLING])
 def test_whatever_holds_a_run_up_it_is_run_again(status: RunStatus) -> None:
     world = World(LINE)
     world.create()

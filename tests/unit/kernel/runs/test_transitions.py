@@ -12,10 +12,9 @@ from tests.unit.kernel.world import World, pipeline, stage
 
 LEGAL = {
     "pending": "running paused blocked cancelling failed cancelled",
-    "running": "waiting paused blocked cancelling completed failed cancelled",
-    "waiting": "running paused blocked cancelling completed failed cancelled",
-    "paused": "pending running waiting blocked cancelling completed failed cancelled",
-    "blocked": "pending running waiting paused cancelling failed cancelled",
+    "running": "paused blocked cancelling completed failed cancelled",
+    "paused": "pending running blocked cancelling completed failed cancelled",
+    "blocked": "pending running paused cancelling failed cancelled",
     "cancelling": "blocked completed failed cancelled",
     "completed": "",
     "failed": "",

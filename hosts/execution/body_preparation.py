@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from holdfast.hosts.execution.prepared_attempts import Bodies, Body
+from holdfast.hosts.execution.bodies import Bodies, Body
 from holdfast.hosts.wiring.input_loader import NOTHING_PRELOADED, Preloaded
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import Attempt, JobRelease

@@ -12,8 +12,8 @@ import pytest
 from anyio import lowlevel, to_thread
 from typing_extensions import override
 
+from holdfast.hosts.execution.bodies import idempotency_key
 from holdfast.hosts.execution.failures import MESSAGE_MAX, TRACEBACK_MAX
-from holdfast.hosts.execution.prepared_attempts import idempotency_key
 from holdfast.hosts.wiring.payloads import INLINE_MAX
 from holdfast.kernel.authoring.decorators import stage
 from holdfast.kernel.authoring.options import Retry
@@ -223,7 +223,7 @@ async def test_a_long_list_that_a_map_goes_over_is_read_in_a_thread() -> None:
         (lambda: SystemExit("so"), "SystemExit"),
         (lambda: KeyboardInterrupt("so"), "KeyboardInterrupt"),
         (lambda: GeneratorExit("so"), "GeneratorExit"),
-        (lambda: OutOfTheWay("so"), "tests.unit.hosts.execution.test_prepared_attempts.OutOfTheWay"),
+        (lambda: OutOfTheWay("so"), "tests.unit.hosts.execution.test_bodies.OutOfTheWay"),
         (lambda: ExceptionGroup("so", [ValueError("inner")]), "ExceptionGroup"),
         (lambda: BaseExceptionGroup("so", [KeyboardInterrupt()]), "BaseExceptionGroup"),
         (lambda: RecursionError("so"), "RecursionError"),

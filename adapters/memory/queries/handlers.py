@@ -41,7 +41,7 @@ from holdfast.ports.queries.values import LoadedWork, LoadValues, LoadWork, Plan
 from holdfast.ports.records.history import HEARTBEAT, STAGE_COMPLETED, STAGE_FAILED, HistoryRow
 from holdfast.ports.records.job import Job, JobState, job_key
 from holdfast.ports.records.outbox import SinkName, Stream, StreamState
-from holdfast.ports.records.run import TERMINAL, ClosePolicy, Run, attribute_texts
+from holdfast.ports.records.run import TERMINAL, ClosePolicy, Run, RunStatus, attribute_texts
 from holdfast.ports.records.values import Payload
 from holdfast.ports.references import Reference, located
 from holdfast.ports.working_set import Tables
@@ -164,9 +164,17 @@ def _matching(tables: Tables, which: RunFilter) -> Iterator[Run]:
             and (which.ended_before is None or (run.ended_at or which.ended_before) < which.ended_before)
             and (not wanted or wanted <= attribute_texts(run.attributes).items())
             and (not annotations or annotations <= annotation_texts(tables.annotations.get(run.key, ())))
+            and (not which.waiting or _waits(tables, run))
             and (not which.newest or tables.newest[run.name] == run.key)
         ):
             yield run
+
+
+def _waits(tables: Tables, run: Run) -> bool:
+    jobs = tables.jobs.get(run.key, {}).values()
+    return run.status is RunStatus.RUNNING and not any(
+        job.state in (JobState.QUEUED, JobState.LEASED) for job in jobs
+    )
 
 
 def _queued_jobs(tables: Tables, query: QueuedJobs) -> tuple[Job, ...]:
