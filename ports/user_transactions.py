@@ -39,7 +39,7 @@ class SharedTransaction(Protocol):
     def was_committed(self) -> bool:
         """Return whether an unanswered commit took place; if not, it never will. Call it after leaving the transaction.
 
-        UnavailableError if that can't be found out.
+        The store may forget a commit after an hour; then the answer is False. UnavailableError if it can't be asked.
         """
         ...
 

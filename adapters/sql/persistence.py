@@ -32,6 +32,10 @@
 # - The id is new: the transaction was not committed. It can't be any more either, even if its packets are still on the
 #   way, because it would collide with our row. `work` runs again in this transaction, which holds the receipt already.
 #
+# After `DOUBT_SECONDS` nothing is tried again, however long the caller's deadline is: the receipt of a committed
+# transaction could have been pruned, and `work` would be stored twice. The wall clock counts beside the monotonic one,
+# which may stand still while a machine is suspended.
+#
 # A transaction that wrote nothing needs no receipt: its result is as good without the commit.
 #
 # Guaranteed: when `transact` returns, the changes are durable and were stored exactly once. When `work` raises, nothing
@@ -45,7 +49,7 @@
 # Ugly, and why it stays:
 #
 # - Receipts cost a row of some 120 bytes for every writing transaction, and have to be pruned. Without them no retry
-#   after a lost answer would be safe. An hour is far longer than a call retries.
+#   after a lost answer would be safe.
 # - SQLite accepts a receipt and ignores it: a commit's answer can't be lost within a process. One code path for both
 #   databases is worth an unused argument.
 # - The module imports `postgresql.optimistic` even for SQLite. That module needs no driver.
@@ -53,6 +57,7 @@
 #   was committed.
 
 import random as random_module
+import time
 import uuid
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -63,7 +68,7 @@ import attrs
 from holdfast.adapters.sql.database import Database, Link
 from holdfast.adapters.sql.errors import TransientError
 from holdfast.adapters.sql.postgresql.optimistic import ChangedError, OptimisticTransaction
-from holdfast.adapters.sql.pruning import prune_receipts, prune_rows
+from holdfast.adapters.sql.pruning import RECEIPT_AGE, prune_receipts, prune_rows
 from holdfast.adapters.sql.queries.handlers import Answers
 from holdfast.adapters.sql.retry import RetryBudget
 from holdfast.adapters.sql.schema.migrator import migrate, newest_version
@@ -71,7 +76,7 @@ from holdfast.adapters.sql.sqlite.connection import SqliteDatabase, sqlite_path
 from holdfast.adapters.sql.statements import reads_for, waiting_for, writes_for
 from holdfast.adapters.sql.transaction import SqlTransaction, Statements
 from holdfast.adapters.sql.user_transactions import JoinedTransaction, closing, handle_for, receipt_is_there
-from holdfast.ports.errors import ConflictError
+from holdfast.ports.errors import ConflictError, UnavailableError
 from holdfast.ports.persistence import Query, Transaction
 from holdfast.ports.queries.store import SchemaVersion
 from holdfast.ports.records.values import Micros
@@ -80,6 +85,26 @@ from holdfast.ports.urls import shown_url
 R = TypeVar("R")
 
 DEADLINE_SECONDS: Final = 30.0
+DOUBT_SECONDS: Final = RECEIPT_AGE / 2_000_000
+"""How long a commit in doubt is looked for: half the lifetime of receipts, which leaves room for a slow last try."""
+
+
+def clocks() -> tuple[float, float]:
+    """Return the monotonic and the wall clock, in seconds: the first may stand still while a machine is suspended."""
+    return time.monotonic(), time.time()
+
+
+@attrs.frozen
+class _Lost(Generic[R]):
+    """The result of a transaction whose commit was not answered, and the clocks when it was begun."""
+
+    result: R
+    begun: tuple[float, float]
+
+    @property
+    def age(self) -> float:
+        """The seconds since it was begun."""
+        return max(now - then for now, then in zip(clocks(), self.begun, strict=True))
 
 
 @attrs.define
@@ -87,7 +112,7 @@ class _Outcome(Generic[R]):
     """The receipt of a transaction, and its result if the answer to its commit was lost."""
 
     receipt: str
-    lost: tuple[R] | None = None
+    lost: _Lost[R] | None = None
 
 
 class SqlPersistence:
@@ -109,7 +134,8 @@ class SqlPersistence:
 
         Args:
             url: `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://user@host/database`.
-            deadline: How many seconds a call retries before it raises UnavailableError.
+            deadline: How many seconds a call retries before it raises UnavailableError. A commit in doubt is looked for
+                for `DOUBT_SECONDS` at most.
             pool_size: PostgreSQL only, as all below up to `versions`: the most connections.
             session_settings: False for poolers that refuse `options` (PgBouncer without
                 `ignore_startup_parameters = options`): timeouts are then set in each transaction instead of on
@@ -147,6 +173,7 @@ class SqlPersistence:
         outcome: _Outcome[R] = _Outcome(self._new_id())
 
         def attempt(patience: RetryBudget) -> R:
+            self._check_doubt(outcome)
             with self._database.writer(patience.left) as link:
                 remembers = link.remembers
                 if remembers is not None and outcome.lost is None:
@@ -193,7 +220,7 @@ class SqlPersistence:
         )
 
     def prune_receipts(self) -> int:
-        """Delete the receipts of transactions more than an hour ago, which is far longer than a call retries."""
+        """Delete the receipts of transactions more than an hour ago, which no call looks for any more."""
         return self._tried(lambda patience: prune_receipts(self._database, patience.left))
 
     def close(self) -> None:
@@ -213,17 +240,28 @@ class SqlPersistence:
     def _attempt(self, link: Link, work: Callable[[Transaction], R], outcome: _Outcome[R]) -> R:
         receipt: str | None = outcome.receipt
         if outcome.lost is not None:
+            self._check_doubt(outcome)  # again, as it may have taken long to get the connection
             try:
                 link.put_receipt(outcome.receipt)
             except ConflictError:
-                return outcome.lost[0]
+                return outcome.lost.result
             # The lost transaction was not committed and can't be any more, because this one holds its receipt.
             receipt = None
         return _done(SqlTransaction(link, self._statements, receipt), work, outcome)
 
+    def _check_doubt(self, outcome: _Outcome[R]) -> None:
+        """Raise UnavailableError if a commit has been in doubt for so long that its receipt may be pruned."""
+        has_receipts = self._database.clock_sql is not None
+        if has_receipts and outcome.lost is not None and outcome.lost.age >= DOUBT_SECONDS:
+            raise UnavailableError(
+                f"the database did not answer a commit, and for {DOUBT_SECONDS:g} seconds could not be asked whether"
+                " it took place; look at what is stored before you repeat the call"
+            )
+
 
 def _done(tx: SqlTransaction, work: Callable[[Transaction], R], outcome: _Outcome[R]) -> R:
     """Run work in a transaction, commit it, and return the result."""
+    begun = clocks()
     result = work(tx)
     tx.end()
     try:
@@ -231,7 +269,7 @@ def _done(tx: SqlTransaction, work: Callable[[Transaction], R], outcome: _Outcom
     except TransientError:
         if not tx.wrote:
             return result  # nothing was to be stored
-        outcome.lost = (result,)
+        outcome.lost = _Lost(result, begun)
         raise
     return result
 

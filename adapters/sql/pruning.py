@@ -11,6 +11,7 @@ from holdfast.ports.records.values import Micros
 
 ROWS_AT_ONCE: Final = 5_000
 RECEIPT_AGE: Final[Micros] = 3_600_000_000
+"""How long receipts are kept at least, in microseconds. `persistence.DOUBT_SECONDS` is shorter."""
 
 _OLD_REPLIES: Final = (
     "DELETE FROM holdfast_idempotency_replies WHERE (namespace, key) IN "

@@ -21,6 +21,7 @@ from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import STORE_ERRORS, HoldfastError, NoTransactionError
 from holdfast.ports.persistence import Persistence
+from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.user_transactions import SharedTransaction, SharesTransactions
 
 _AGAIN: Final = 1.0
@@ -90,7 +91,7 @@ class Transaction:
                 turn.check()
                 self.clock.sleep(_AGAIN)
             else:
-                if lost is not None and not self._was_committed(transaction):
+                if lost is not None and not self._was_committed(transaction, answer):
                     raise lost
                 return answer
 
@@ -109,14 +110,22 @@ class Transaction:
                 return answer, error
         return answer, None
 
-    def _was_committed(self, transaction: SharedTransaction) -> bool:
+    def _was_committed(self, transaction: SharedTransaction, answer: JobRecorded) -> bool:
         """Return whether the commit took place, however long the check takes: running twice would be worse."""
         while True:
             try:
-                return transaction.was_committed()
+                return transaction.was_committed() or self._is_stored(answer)
             except STORE_ERRORS as error:
                 _log.warning("whether step %r was committed is not known yet: %s", self.step.name, error)
                 self.clock.sleep(_AGAIN)
+
+    def _is_stored(self, answer: JobRecorded) -> bool:
+        """Whether the history has the row that the transaction added.
+
+        After a long outage only that tells: the store may have pruned what it knew about the commit.
+        """
+        row = answer.rows[-1]
+        return row in self.persistence.read(HistoryOf(row.run, row.number - 1, 1))
 
 
 class _CommitRace:

@@ -33,8 +33,9 @@ What is guaranteed:
   first one did commit, the second is fenced by its epoch.
 - A job that is claimed again cancels the attempt that still runs here: the claim proves that its lease was lost. A
   lost session cancels all attempts.
-- After an error of the store a call is repeated after 0.1 s, and twice as long with each further error in a row, up to
-  5 s. `Admit` and `DeliverEnds` are not repeated: the maintenance tick does their work.
+- After an error of the store a call is repeated after 0.1 s, and twice as long with each further error of its kind in a
+  row, up to 5 s: a sink whose flushes fail delays no claims. `Admit` and `DeliverEnds` are not repeated: the
+  maintenance tick does their work.
 
 What is ugly and why it stays: each kind of call has its own flags (`_claiming`, `_sweeping`, ...) and due time, and
 `next_step` repeats the conditions of `_work`. A table of generic calls would be shorter, but the rules differ for
@@ -42,6 +43,7 @@ each kind. The machine has no timeouts: an action without its input blocks this 
 answer every action but `Release` and `Finish`, also when the call raised (`StoreCalls._guarded`).
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
 from heapq import heappop, heappush
@@ -160,7 +162,8 @@ class WorkerMachine:
         self._wakes: list[float] = []
         self._next_wake = 0.0
         self._drain_until: float | None = None
-        self._failures = 0
+        self._failures: Counter[type[Action] | Flush] = Counter()
+        """Failures in a row of each kind of call; flushes are counted for each sink."""
 
     @property
     def running(self) -> int:
@@ -243,6 +246,7 @@ class WorkerMachine:
                 self._settled(now, happened, actions)
                 self._outgoing.look_soon(now)
             case HeartbeatAnswered(lost):
+                self._answered(Heartbeat)
                 self._running.answered()
                 actions += self._running.cancel(lost)
             case RunsEnded(runs):
@@ -250,11 +254,13 @@ class WorkerMachine:
                 self._outgoing.look_soon(now)
             case SweepDone(more, wakes_in):
                 self._sweeping = False
+                self._answered(Sweep)
                 self._wake_in(now, wakes_in)
                 self._next_sweep = now if more else now + self._settings.maintenance_interval
                 self._wanted = self._wanted or more
             case WokeDue(more, wakes_in):
                 self._waking, self._wanted = False, True
+                self._answered(WakeDue)
                 self._wake_in(now, wakes_in)
                 if more:
                     self._next_wake = now
@@ -264,14 +270,16 @@ class WorkerMachine:
                 self._wake_in(now, wakes_in)
                 self._wanted = self._wanted or opened
             case EventsFound(sinks):
+                self._answered(FindEvents)
                 actions += self._outgoing.found(now, sinks)
             case SinkFlushed(sink, more):
+                self._answered(Flush(sink))
                 self._outgoing.flushed(now, sink, more=more)
             case EndsDelivered():
                 self._delivering, self._wanted = False, True
             case SessionReady():
-                self._session, self._opening, self._failures = True, False, 0
-                self._wanted = True
+                self._session, self._opening, self._wanted = True, False, True
+                self._answered(OpenSession)
             case SessionLost(action):
                 self._session = False
                 if action is not None:
@@ -291,7 +299,7 @@ class WorkerMachine:
         self, now: float, attempts: tuple[Attempt, ...], requested: int, actions: list[Action]
     ) -> None:
         self._claiming = False
-        self._failures = 0
+        self._answered(Claim)
         self._backlog = len(attempts) >= requested
         self._capacity.claimed(attempts)
         wait = (
@@ -331,7 +339,7 @@ class WorkerMachine:
 
     def _settled(self, now: float, happened: Settled, actions: list[Action]) -> None:
         settled, self._settling = self._settling, ()
-        self._failures = 0
+        self._answered(Settle)
         self._wanted = self._wanted or happened.opened
         self._has_deliveries = self._has_deliveries or happened.has_deliveries
         for done in settled:
@@ -355,10 +363,14 @@ class WorkerMachine:
             if wake_in <= WAKES_AHEAD_MAX:
                 heappush(self._wakes, now + wake_in)
 
+    def _answered(self, call: type[Action] | Flush) -> None:
+        del self._failures[call]
+
     def _failed(self, now: float, action: Action) -> None:
-        """Schedule the failed call again, after a wait that grows with each error in a row."""
-        self._failures += 1
-        later = now + min(BACKOFF_MAX, BACKOFF_MIN * 2 ** min(self._failures, 10))
+        """Schedule the failed call again, after a wait that grows with each error of its kind in a row."""
+        call = action if isinstance(action, Flush) else type(action)
+        self._failures[call] += 1
+        later = now + min(BACKOFF_MAX, BACKOFF_MIN * 2 ** min(self._failures[call], 10))
         match action:
             case Claim():
                 self._claiming, self._wanted, self._next_claim = False, False, later

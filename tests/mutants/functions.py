@@ -254,7 +254,7 @@ FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/transactional_steps.py",
-                "if lost is not None and not self._was_committed(transaction):",
+                "if lost is not None and not self._was_committed(transaction, answer):",
                 "if lost is not None:",
             ),
         ),

@@ -1,6 +1,6 @@
 """The doctor's examination: checks runs, limits, sinks and blobs, confirms each finding, and repairs."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Final, TypeVar
 
@@ -10,6 +10,7 @@ from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.maintenance.doctor.findings import (
     NOT_REPAIRABLE,
     REPAIR,
+    REPAIRED_BESIDE,
     REPAIRED_BY_COMMAND,
     REPAIRED_BY_MAINTENANCE,
     Diagnosis,
@@ -182,7 +183,7 @@ class _Examination:
             seen = _by_place(again.violations(late_before=self._late_before))
             found |= {place: what for place, what in seen.items() if place in first}
         hopeless = {where for code, where in found if code in NOT_REPAIRABLE}
-        in_reach = {place for place in found if _is_in_reach(place, hopeless)}
+        in_reach = {place for place in found if _is_in_reach(place, found, hopeless)}
         left = self._repair_found(in_reach, found) if self._repair and in_reach else found.keys()
         for place in sorted(found, key=lambda one: (one[1], one[0])):
             code, where = place
@@ -359,9 +360,10 @@ def _repairs(part: Part) -> Iterator[RunRepair]:
             yield RunRepair(run=run.key, redeliver=True)
 
 
-def _is_in_reach(place: tuple[str, str], hopeless: set[str]) -> bool:
+def _is_in_reach(place: tuple[str, str], found: Container[tuple[str, str]], hopeless: set[str]) -> bool:
     code, where = place
-    return code in REPAIRED_BY_MAINTENANCE or (code in REPAIRED_BY_COMMAND and where not in hopeless)
+    by_command = code in REPAIRED_BY_COMMAND or (REPAIRED_BESIDE.get(code, ""), where) in found
+    return code in REPAIRED_BY_MAINTENANCE or (by_command and where not in hopeless)
 
 
 def _schema_finding(core: Core) -> DoctorFinding | None:

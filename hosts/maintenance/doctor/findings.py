@@ -38,8 +38,13 @@ _ADVICE: Final[Mapping[str, str]] = {
     "sink": "Look at what takes its events, and whether workers are started with it; `holdfast sink list` tells more.",
     "schema": "`holdfast db upgrade` brings the tables up to date. Nothing else was looked at.",
 }
-REPAIRED_BY_COMMAND: Final = frozenset({"S4", "S5", "S7", "S8", "S9", "C2"})
+REPAIRED_BY_COMMAND: Final = frozenset({"S4", "S5", "S7", "S9", "C2"})
 """Invariants that the command `run.repair` can restore from the plan and the history."""
+REPAIRED_BESIDE: Final[Mapping[str, str]] = {"S8": "S5"}
+"""Invariants that are restored only by the repair of another one of the same run.
+
+The command does not recount attempts. But it removes the jobs of a run that has ended, and their attempts with them.
+"""
 NOT_REPAIRABLE: Final = frozenset({"O1", "S6", "C1"})
 """Violations in a history, after which nothing about the run can be repaired."""
 REPAIRED_BY_MAINTENANCE: Final = frozenset({"T3", "L1"})

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 import anyio
+import psycopg
 import pytest
 from sqlalchemy import Connection, Engine, column, create_engine, insert, select, table, text
 from sqlalchemy.orm import Session
@@ -276,9 +277,14 @@ async def test_a_step_that_is_given_up_commits_nothing_later(open_engine: OpenEn
     assert seats.taken == ["slow"]
 
 
-@pytest.mark.parametrize("arrived", [True, False])
+@pytest.mark.parametrize(("arrived", "forgotten"), [(True, False), (True, True), (False, False)])
 async def test_a_commit_whose_answer_is_lost_is_looked_for(
-    open_engine: OpenEngine, seats: Seats, url: str, monkeypatch: pytest.MonkeyPatch, arrived: bool
+    open_engine: OpenEngine,
+    seats: Seats,
+    url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    arrived: bool,
+    forgotten: bool,
 ) -> None:
     if url.startswith("sqlite") and arrived:
         pytest.skip("there is no way on which an answer could be lost")
@@ -291,6 +297,9 @@ async def test_a_commit_whose_answer_is_lost_is_looked_for(
         lost.append(arrived)
         if arrived:
             commit(transaction)
+            if forgotten:  # as after an hour
+                with psycopg.connect(url, autocommit=True) as connection:
+                    connection.execute("DELETE FROM holdfast_commit_receipts")
         else:  # the connection breaks on the way, and the server rolls back
             cast("Connection", transaction.given).invalidate()
         raise TransientError("lost on purpose")
@@ -304,8 +313,11 @@ async def test_a_commit_whose_answer_is_lost_is_looked_for(
     engine = open_engine(lucky)
     async with Worker(engine):
         with anyio.fail_after(SOON.seconds):
-            assert await engine.run(lucky(seats.owner)) == "ticket for a1"
+            run = await engine.start(lucky(seats.owner))
+            assert await run.result() == "ticket for a1"
+        rows = [event.type for event in await run.history() if event.type.startswith("step.")]
     assert lost == [arrived]
+    assert rows == (["step.completed"] if arrived else ["step.retrying", "step.completed"])
     assert (["a1 1"] if arrived else ["a1 1", "a1 2"]) == CALLS
     assert seats.taken == ["a1"]
 

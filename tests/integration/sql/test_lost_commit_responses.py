@@ -7,8 +7,10 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
+from holdfast.adapters.sql import persistence
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.postgresql.connection import ANSWER_SECONDS, PostgresDatabase
+from holdfast.adapters.sql.pruning import RECEIPT_AGE
 from holdfast.ports.changes import AppendHistory, CreateRun
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.persistence import Transaction
@@ -123,6 +125,53 @@ def test_a_transaction_that_changed_nothing_needs_no_answer(proxy: Proxy, store:
 
     assert a_key(1) == store.transact(work)
     assert len(tries) == 1
+
+
+def test_a_commit_is_not_repeated_once_its_receipt_may_be_gone(
+    proxy: Proxy, store: SqlPersistence, postgres_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the caller would wait: the work would be done twice."""
+    monkeypatch.setattr(persistence, "DOUBT_SECONDS", 0.5, raising=False)
+    work = Appending()
+
+    def forget() -> None:
+        with psycopg.connect(postgres_database, autocommit=True) as connection:
+            connection.execute("DELETE FROM holdfast_commit_receipts")
+        proxy.heal()
+
+    proxy.fail("cut after commit", then="refuse")
+    healer = threading.Timer(1.0, forget)
+    healer.start()
+    with pytest.raises(UnavailableError, match="whether it took place"):
+        store.transact(work)
+    healer.join()
+
+    assert work.tries == 1
+    assert numbers_of(store) == [1]
+
+
+@pytest.mark.parametrize("passed", [(3600.0, 3600.0), (0.0, 3600.0)], ids=["awake", "suspended"])
+def test_the_time_in_which_a_machine_was_suspended_counts(
+    passed: tuple[float, float], proxy: Proxy, store: SqlPersistence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Appending()
+    now = (0.0, 0.0)
+
+    def put_off(tx: Transaction) -> int:
+        nonlocal now
+        result = work(tx)
+        now = passed
+        return result
+
+    monkeypatch.setattr(persistence, "clocks", lambda: now)
+    proxy.fail("cut after commit")
+    with pytest.raises(UnavailableError, match="whether it took place"):
+        store.transact(put_off)
+    assert numbers_of(store) == [1]
+
+
+def test_commits_are_in_doubt_for_less_time_than_receipts_are_kept() -> None:
+    assert persistence.DOUBT_SECONDS * 1_000_000 < RECEIPT_AGE
 
 
 def test_receipts_are_pruned_after_an_hour_and_not_before(

@@ -25,7 +25,10 @@ from holdfast.hosts.worker.machine_protocol import (
     Claim,
     Claimed,
     Drain,
+    EventsFound,
+    FindEvents,
     Finish,
+    Flush,
     Heartbeat,
     HeartbeatAnswered,
     Input,
@@ -36,6 +39,7 @@ from holdfast.hosts.worker.machine_protocol import (
     SessionReady,
     Settle,
     Settled,
+    SinkFlushed,
     Start,
     Stop,
     Sweep,
@@ -796,6 +800,27 @@ def test_the_wait_after_a_failure_is_short_again_once_the_store_has_answered() -
     driven.step(CallFailed(claim))
 
     assert Claim in kinds(driven.step(after=2 * BACKOFF_MIN))
+
+
+def test_flushes_that_fail_make_no_claim_wait_longer() -> None:
+    driven = Driven(sinks=("audit", "search"), maintenance_interval=100.0)
+    claim = only(driven.ready(), Claim)
+    driven.step(EventsFound(("audit", "search")))
+    waits: list[float] = []
+    for _ in range(8):
+        driven.step(SinkFlushed("search", more=False), CallFailed(Flush("audit")))
+        before = driven.now
+        while FindEvents not in kinds(driven.until_next()):
+            pass
+        waits.append(driven.now - before)
+        driven.step(EventsFound(("audit", "search")))
+
+    driven.step(CallFailed(claim))
+    claims = kinds(driven.step(after=2 * BACKOFF_MIN))
+    assert Claim in claims
+    assert waits[0] == pytest.approx(2 * BACKOFF_MIN)
+    assert waits == sorted(waits)
+    assert waits[-1] == pytest.approx(BACKOFF_MAX)
 
 
 # The end --------------------------------------------------------------------------------------------------------
