@@ -86,3 +86,17 @@ def wrong_docstrings(path: Path) -> list[str]:
 @pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_module_uses_the_words_of_the_field(path: Path) -> None:
     assert wrong_identifiers(path) + wrong_docstrings(path) == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_class_is_imported_under_another_name(package: str) -> None:
+    """Two classes of one name in one module would need that: each has a name that says what it is."""
+    aliased = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {one.name} as {one.asname}"
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("holdfast")
+        for one in node.names
+        if one.asname and one.name[0].isupper()
+    ]
+    assert aliased == []

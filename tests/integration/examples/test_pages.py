@@ -283,6 +283,19 @@ def test_the_pages_name_no_place_of_their_making() -> None:
             assert not link.startswith("http://"), link
 
 
+def test_prose_has_short_lines() -> None:
+    """Tables have long lines, and what programs print; so have promises, which stand word for word in several places."""
+    exempt = ("|", *(f"- **{promise[:20]}" for promise in PROMISES))
+    long = [
+        f"{_name(page)}: {line[:60]}"
+        for page in PAGES
+        if page.name != "performance.md"  # parts of it are made from results
+        for line in prose(page).splitlines()
+        if len(line) > 120 and not line.startswith(exempt)
+    ]
+    assert long == []
+
+
 def test_decisions_are_numbered_listed_by_topic_and_say_why() -> None:
     index = DOCS / "decisions" / "index.md"
     listed = re.findall(r"^- \[([^\]\n]+)\]\(([^)\s]+)\):$", prose(index), re.MULTILINE)

@@ -81,7 +81,7 @@ def test_rows_of_histories() -> None:
         (JobKind, "cancel child condition deliver expand_map poll stage step workflow"),
         (JobState, "leased limited paused pending_delivery queued sleeping"),
         (PassOver, "lost nothing suspects"),
-        (RunStatus, "blocked cancelled cancelling completed failed paused pending running waiting"),
+        (RunStatus, "blocked cancelled cancelling completed failed paused pending running"),
         (SessionState, "dead open"),
         (StreamState, "dead_lettered ready"),
         (AiCallKind, "batch embed object stream text"),
