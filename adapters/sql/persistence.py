@@ -86,7 +86,7 @@ R = TypeVar("R")
 
 DEADLINE_SECONDS: Final = 30.0
 DOUBT_SECONDS: Final = RECEIPT_AGE / 2_000_000
-"""How long a commit in doubt is looked for: half the lifetime of receipts, which leaves room for a slow last try."""
+"""How long a store looks for a commit in doubt: half the lifetime of receipts, so a slow last attempt is in time."""
 
 
 def clocks() -> tuple[float, float]:

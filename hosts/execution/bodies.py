@@ -35,9 +35,9 @@ from holdfast.kernel.commands import (
     JobSettle,
     MapExpanded,
     Outcome,
+    PollNotReady,
+    StageSuspended,
 )
-from holdfast.kernel.commands import PollNotReady as CheckedNotYet
-from holdfast.kernel.commands import StageSuspended as JobSuspended
 from holdfast.kernel.dispatch.command_bounds import ID_MAX
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.pipelines.plan import ChildPlan, StagePlan, stage_of
@@ -317,7 +317,7 @@ class Body:
         if self.attempt.kind is JobKind.CANCEL:
             return BodyResult(Cancelled())
         if isinstance(value, NotReady) and self.attempt.kind is JobKind.POLL:
-            return BodyResult(CheckedNotYet(check_after=_micros(value.check_after)))
+            return BodyResult(PollNotReady(check_after=_micros(value.check_after)))
         external = _external(self.stage)
         if external is not None and self.attempt.kind is JobKind.STAGE:
             return self._external_result(external, value)
@@ -340,7 +340,7 @@ class Body:
         suspended = result.suspended
         if suspended is None:
             return Completed(output=payload)
-        return JobSuspended(
+        return StageSuspended(
             state=payload,
             check_after=_micros(suspended.check_after) or 1,
             give_up_at=None if suspended.give_up_at is None else micros(suspended.give_up_at),

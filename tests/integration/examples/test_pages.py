@@ -284,7 +284,7 @@ def test_the_pages_name_no_place_of_their_making() -> None:
 
 
 def test_prose_has_short_lines() -> None:
-    """Tables have long lines, and what programs print; so have promises, which stand word for word in several places."""
+    """Tables may have long lines, and promises, which stand word for word in several places."""
     exempt = ("|", *(f"- **{promise[:20]}" for promise in PROMISES))
     long = [
         f"{_name(page)}: {line[:60]}"
