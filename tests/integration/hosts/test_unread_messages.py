@@ -145,7 +145,7 @@ async def test_a_sender_learns_that_nobody_has_received_its_message(
     assert (await run.message(sent)).state == "left"
     assert [(one.channel, one.state, one.key) for one in await run.messages()] == [("letters", "left", "k")]
     reasons = {reason.code: reason.text for reason in await run.why()}
-    assert reasons["unread"].startswith("1 message was never received (row 2 of its history)")
+    assert reasons["unread_messages"].startswith("1 message was never received (row 2 of its history)")
     await engine.start(busy(False), id="x", if_ended="rerun")
     assert [one.state for one in await run.messages(generation=1)] == ["handed_on"]
     followed = await run.message(sent)

@@ -91,8 +91,8 @@ def test_a_function_that_sleeps_says_until_when(holdfast: CommandLine) -> None:
     start(holdfast, "bill", '{"order": "o-1", "naps": 1}')
     shown_when(holdfast, lambda document: any(job["state"] == "sleeping" for job in document["jobs"]))
     reasons = holdfast("why", "shop:engine", "a", "--json").json["reasons"]
-    assert [reason["code"] for reason in reasons] == ["waits"]
-    assert "it goes on in 59m" in reasons[0]["text"]
+    assert [reason["code"] for reason in reasons] == ["waiting"]
+    assert "it continues in 59m" in reasons[0]["text"]
     assert reasons[0]["until"] is not None
 
 
@@ -104,7 +104,7 @@ def test_a_function_that_is_blocked_says_why_and_what_to_do(holdfast: CommandLin
     assert document["blocked"] in holdfast("run", "show", "shop:engine", "a").out
     why = holdfast("why", "shop:engine", "a").out
     assert document["blocked"] in why
-    assert "Once code is deployed that fits, it goes on." in why
+    assert "It resumes when fitting code is deployed." in why
     assert holdfast("run", "resume", "shop:engine", "--all").out == "0 runs would be resumed\n"
     blocked = ("--all", "--status", "blocked", "--yes")
     assert holdfast("run", "resume", "shop:engine", *blocked).out == "1 run was resumed\n"
