@@ -37,7 +37,7 @@ def test_where_nothing_is_found_the_code_is_0(holdfast: CommandLine, tmp_path: P
     (tmp_path / "fine.py").write_text("from holdfast import workflow\n")
     answer = holdfast("lint", "fine.py")
 
-    assert (answer.code, answer.out, answer.err) == (Exit.OK, "", "0 workflows in 1 file: nothing found\n")
+    assert (answer.code, answer.out, answer.err) == (Exit.OK, "", "0 workflows in 1 file: no findings\n")
 
 
 def test_findings_are_told_as_json(holdfast: CommandLine) -> None:
@@ -99,7 +99,7 @@ def test_what_cannot_be_read_ends_with_code_2(holdfast: CommandLine, tmp_path: P
     (tmp_path / "broken.py").write_text("workflow = (\n")
     answer = holdfast("lint")
     assert (answer.code, len(answer.out.splitlines())) == (Exit.USAGE, 2)
-    assert "broken.py: can't be read: line 1: '(' was never closed" in answer.err
+    assert "broken.py: cannot be read: line 1: '(' was never closed" in answer.err
     told = holdfast("lint", "--json")
     assert (told.code, json.dumps(told.json["unreadable"])) == (
         Exit.USAGE,

@@ -372,7 +372,8 @@ def test_work_that_could_not_be_cancelled_is_told_for_ever() -> None:
     _, left = told(run=CANCELLED, left=[_left(5)])
     assert (left.code, left.stage) == ("cleanup_failed", "bill")
     assert left.text == (
-        "The external work 'batch-9' of stage 'bill' could not be cancelled and may still be running: the service is down."
+        "The external work 'batch-9' of stage 'bill' could not be cancelled and may still be running:"
+        " the service is down."
     )
 
 
