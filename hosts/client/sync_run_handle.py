@@ -377,7 +377,9 @@ class SyncRunHandle(Generic[Out]):
             IdempotencyConflictError: The key was used for another command.
             InvalidArgumentError: `signal` is not a signal.
         """
-        check("signal", an("a message with its channel, as channel(message) gives it", Signal), signal=signal)
+        check(
+            "signal", an("a message with its channel, as channel(message) returns it", Signal), signal=signal
+        )
         check("signal", TEXT.or_none, idempotency_key=idempotency_key)
         command = RunSignal(
             namespace=self._core.namespace,

@@ -69,7 +69,7 @@ def failed_decision(run: str, error: Exception) -> Unreadable:
     """Return the reason for blocking a run in which no unreadable column was found."""
     if isinstance(error, UnreadableRowError) and error.run == run:
         return Unreadable.of(error)
-    return Unreadable(_RUNS, run, "*", f"what is done about the run fails ({type(error).__name__}: {error})")
+    return Unreadable(_RUNS, run, "*", f"an operation on the run fails ({type(error).__name__}: {error})")
 
 
 def _plans(whole: Iterable[WholeRun]) -> tuple[str, ...]:

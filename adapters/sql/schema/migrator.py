@@ -60,9 +60,9 @@ def _upgrade(connection: Connection) -> None:
     current = context.get_current_revision()
     if current is not None and _PRE_RELEASE.fullmatch(current):
         raise SchemaError(
-            f"the database's tables have version {current}, of a pre-release of Holdfast, which no release reads: "
+            f"the database's tables have version {current}, of a pre-release of Holdfast, which no release can read: "
             "export the histories that you need with that pre-release (`holdfast history export`), drop the tables "
-            "holdfast_*, or take another database, and begin anew"
+            "holdfast_*, or use another database, and start over"
         )
     if current is not None and current not in known:
         raise SchemaError(

@@ -239,9 +239,9 @@ async def done() -> str:
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        ("step", "steps, or starts of runs, are under way (calls 1)"),
-        ("child", "runs that it has started would end with it (x/1)"),
-        ("compensation", "nobody could take back any more what was done (step 'charge')"),
+        ("step", "steps, or starts of child runs, are still running (calls 1)"),
+        ("child", "child runs would end with it (x/1)"),
+        ("compensation", "the compensations would be lost (step 'charge')"),
         ("cancelled", "the run is cancelled"),
         ("abandoned", "done"),
         ("forgotten", "done"),

@@ -294,7 +294,7 @@ async def test_a_run_is_removed_once_its_work_is_cancelled(open_engine: OpenEngi
         await until_suspended(run)
     run.cancel()
     assert [reason.code for reason in run.why()] == ["ended", "external_cancel"]
-    with pytest.raises(RemoveRefusedError, match="external work is still to be cancelled"):
+    with pytest.raises(RemoveRefusedError, match="external work must still be cancelled"):
         run.remove()
     async with Worker(engine):
         await until_paid(run)

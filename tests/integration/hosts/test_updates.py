@@ -219,7 +219,7 @@ async def test_who_can_be_asked_nothing(open_engine: OpenEngine) -> None:
         await engine.handle(game, "nobody").query(Board.status())
     with pytest.raises(NotExposedError, match=r"no 'Other.status': it exposes Board.break_it, Board.cheat"):
         await run.query(Other.status())
-    with pytest.raises(NotExposedError, match="it has not exposed anything by now"):
+    with pytest.raises(NotExposedError, match="it has not exposed anything yet"):
         await (await engine.start(silent())).query(Board.status())
     with pytest.raises(NotExposedError, match="'plain' is a pipeline"):
         await (await engine.start(pipeline("a"))).query(Board.status())

@@ -38,7 +38,7 @@ def test_what_is_broken_is_told_and_repaired(holdfast: CommandLine) -> None:
     assert answer.code == Exit.UNHEALTHY
     assert answer.out.startswith("S7 run x")
     assert "\u202e" not in answer.out
-    assert answer.out.count("`holdfast doctor --repair` puts it right.") == 1
+    assert answer.out.count("`holdfast doctor --repair` repairs it.") == 1
     assert answer.out.endswith("2 runs: found 2 (2 S7), repaired 0\n")
 
     told = holdfast("doctor", ENGINE, "--json", "--limit", "1")

@@ -160,12 +160,12 @@ def test_how_long_to_try_can_be_said_and_it_is_said_what_is_waited_for(
     answer = holdfast("run", "list", "--url", nobody, "--patience", "0.2")
     assert answer.code == 6
     assert "waiting for the database, for up to" in answer.err
-    assert "could not be used for 0.2 seconds" in answer.err
+    assert "was unavailable for 0.2 seconds" in answer.err
     assert holdfast("run", "list", "--url", nobody, "--patience", "0").code == 2
     assert holdfast("run", "list", "shop:engine", "--patience", "1").code == 2
 
 
 def test_an_engine_says_how_long_its_calls_try() -> None:
     engine = Engine.open("postgresql://ann@127.0.0.1:1/runs", patience=timedelta(seconds=0.2))
-    with pytest.raises(UnavailableError, match=r"could not be used for 0\.2 seconds"):
+    with pytest.raises(UnavailableError, match=r"was unavailable for 0\.2 seconds"):
         engine.sync.wake("x")

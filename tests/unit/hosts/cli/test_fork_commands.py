@@ -99,7 +99,7 @@ def test_it_is_checked_before_an_upgrade(shop: CommandLine) -> None:
     answer = shop("check-upgrade", "fork_after:engine")
     assert answer.code == Exit.DIVERGED
     assert answer.out.startswith(
-        "diverges at row 4 order-1 of fulfil@1, 4 rows: row 4 of the history is about"
+        "diverges at row 4 order-1 of fulfil@1, 4 rows: row 4 of the history records"
     )
 
 

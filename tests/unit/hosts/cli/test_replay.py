@@ -103,7 +103,7 @@ def test_a_history_is_replayed_by_the_code_of_a_module(shop: CommandLine) -> Non
     differs, missing = other.json
     assert (differs["verdict"], differs["row"], differs["call"]) == ("diverges", 2, "1")
     assert differs["recorded"].startswith("step 'charge' (before.py:")
-    assert differs["requested"].startswith("the code asks for step 'pack' (after.py:")
+    assert differs["requested"].startswith("the code requests step 'pack' (after.py:")
     assert (missing["verdict"], missing["file"]) == ("no_code", "i.json")
     assert shop("replay", "i.json", "-m", "after:fulfil").code == Exit.NOT_FOUND
 
@@ -143,7 +143,7 @@ def test_what_can_not_be_replayed_is_wrong_usage(
     ("words", "code", "problem"),
     [
         (("-", "-m", "before"), Exit.USAGE, "the debugger reads stdin"),
-        (("h.json", "-m", "before:hurry"), Exit.NOT_FOUND, "'fulfil@1' is not known here"),
+        (("h.json", "-m", "before:hurry"), Exit.NOT_FOUND, "'fulfil@1' is not registered"),
         (("none.json", "-m", "before"), Exit.USAGE, "cannot be read"),
     ],
 )
@@ -164,9 +164,7 @@ def test_open_runs_are_checked_before_an_upgrade(shop: CommandLine) -> None:
     answer = shop("check-upgrade", "after:engine")
     assert answer.code == Exit.DIVERGED
     line, total = answer.out.splitlines()
-    assert line.startswith(
-        "diverges at row 2 order-1 of fulfil@1, 2 rows: row 2 of the history is about step"
-    )
+    assert line.startswith("diverges at row 2 order-1 of fulfil@1, 2 rows: row 2 of the history records step")
     assert total == "1 of 1 open runs: 1 diverges"
 
     found = shop("check-upgrade", "after:engine", "--json").json

@@ -79,7 +79,7 @@ def test_a_workflow_may_be_named_with_its_version(holdfast: CommandLine) -> None
     assert holdfast("run", "start", "shop:engine", "nothing@2").code == 0
     answer = holdfast("run", "start", "shop:engine", "nothing@1")
     assert answer.code == 3
-    assert "'nothing@1' is not known" in answer.err
+    assert "'nothing@1' is not registered" in answer.err
 
 
 def test_the_engine_may_come_from_the_environment(

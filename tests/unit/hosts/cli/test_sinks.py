@@ -84,7 +84,7 @@ def test_a_sink_that_is_there_is_not_given_other_types(holdfast: CommandLine) ->
     everything = holdfast("sink", "add", ENGINE, "audit")
     assert again.code == Exit.OK
     assert (other.code, other.error["code"]) == (Exit.REFUSED, "sink_exists")
-    assert "for run.*, user.paid of events" in everything.err
+    assert "for run.*, user.paid" in everything.err
 
     (sink,) = holdfast("sink", "list", ENGINE, "--json").json
     assert sink["types"] == ["run.*", "user.paid"]
