@@ -738,4 +738,4 @@ def update_timeout_message(id: str, update: str, timeout: Duration | None) -> st
 
 def result_timeout_message(id: str, timeout: Duration | None) -> str:
     """Return the message of the TimeoutError of `result`."""
-    return f"run {id!r} has not ended within {length_of(timeout)}; it goes on"
+    return f"run {id!r} has not ended within {length_of(timeout)}; it continues"

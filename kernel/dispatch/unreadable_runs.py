@@ -85,7 +85,7 @@ def _misfits(one: WholeRun, body: str | None) -> Iterator[Unreadable]:
     try:
         plan = plan_from_json(body)
     except PARSE_ERRORS:
-        yield Unreadable("holdfast_plans", run.key, "body", f"it is {shown(body)}, and no plan")
+        yield Unreadable("holdfast_plans", run.key, "body", f"it is {shown(body)}, not a plan")
         return
     if run.status in TERMINAL:
         return

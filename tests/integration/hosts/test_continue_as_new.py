@@ -401,7 +401,7 @@ async def test_an_update_can_not_have_it_go_on(open_engine: OpenEngine) -> None:
         run = await engine.start(shifts(), id="x")
         with anyio.fail_after(SOON):
             await until(lambda: bool(handle.published("shift")))
-            assert "an update has called it" in await run.update(Desk.go_on())
+            assert "an update called it" in await run.update(Desk.go_on())
             assert await run.update(Desk.weigh(1)) == 11
             assert (await run.info()).generation == 1
     sound(engine)

@@ -184,7 +184,7 @@ async def test_what_a_query_must_not_do(open_engine: OpenEngine) -> None:
     run = await engine.start(game(), id="x")
     with pytest.raises(QueryFailedError, match=r"'Board.cheat' of run 'x' .* changes what is exposed"):
         await run.query(Board.cheat())
-    with pytest.raises(QueryFailedError, match="a query only looks; make it an update"):
+    with pytest.raises(QueryFailedError, match="a query only reads; make it an update"):
         await run.query(Board.peek())
     with pytest.raises(QueryFailedError, match="ZeroDivisionError") as raised:
         await run.query(Board.divide(0))
@@ -426,7 +426,7 @@ async def test_what_comes_before_anything_is_exposed_waits_for_that(open_engine:
     engine = open_engine(stepping)
     without = beside(engine)
     run = await engine.start(stepping(), id="x")
-    with pytest.raises(NotExposedError, match="not exposed anything by now"):
+    with pytest.raises(NotExposedError, match="not exposed anything yet"):
         await run.update(Board.move_to("e4"))
     reply = await anyio.to_thread.run_sync(
         without.sync.handle(stepping, "x").submit_update, Board.move_to("e4")
@@ -461,7 +461,7 @@ async def test_what_nothing_takes_is_rejected(open_engine: OpenEngine) -> None:
     ]
     async with Worker(engine):
         await until(lambda: engine.sync.handle(game, "x").row().last_row == 6)
-    with pytest.raises(NotExposedError, match="exposed nothing that takes it"):
+    with pytest.raises(NotExposedError, match="exposed nothing with that name"):
         replies[0].read_reply()
     with pytest.raises(UpdateRejectedError, match="InvalidValueError") as raised:
         replies[1].read_reply()

@@ -90,7 +90,7 @@ def test_postgres_has_the_very_tables_of_the_code(postgres_database: str, open_s
 
 
 @pytest.mark.parametrize(
-    ("version", "advice"), [("9999_12_31", "9999.*install"), ("0018", "pre-release.*begin anew")]
+    ("version", "advice"), [("9999_12_31", "9999.*install"), ("0018", "pre-release.*start over")]
 )
 def test_tables_of_a_version_that_is_not_known_are_refused(
     store: SqlPersistence, url: str, version: str, advice: str
