@@ -172,7 +172,7 @@ def test_a_task_that_failed_and_was_never_awaited_is_told_of(
     with engine.sync as runs, Worker(engine):
         assert runs.start(forgets_a_task(), id="a").result(timeout=SOON) == "done"
     (said,) = [record.getMessage() for record in caplog.records if "never awaited" in record.getMessage()]
-    assert said.startswith("run a of forgets_a_task: its task 'charge' has failed")
+    assert said.startswith("run a of forgets_a_task: its task 'charge' failed")
     assert said.endswith("ValueError: card declined")
 
 
