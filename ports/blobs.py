@@ -64,6 +64,8 @@ def check_blob_key(key: str) -> None:
     """Raise InvalidKeyError unless `key` is parts of allowed characters, none of them `.` or `..`, ending in a hash."""
     parts = key.split("/")
     if len(key) > BLOB_KEY_MAX or not all(map(is_blob_key_part, parts)):
-        raise InvalidKeyError(f"{key[:200]!r} is no blob key: parts of A-Z a-z 0-9 _ . @ = + - joined by /")
+        raise InvalidKeyError(
+            f"{key[:200]!r} is not a blob key: parts of A-Z a-z 0-9 _ . @ = + - joined by /"
+        )
     if not re.fullmatch(r"[0-9a-f]{64}", parts[-1]):
-        raise InvalidKeyError(f"{key[:200]!r} is no blob key: its last part must be a sha256 in hex")
+        raise InvalidKeyError(f"{key[:200]!r} is not a blob key: its last part must be a sha256 in hex")

@@ -40,7 +40,7 @@ class UnreadableRowError(CommandError):
         of_run = f" of the run with the key {run}" if run else ""
         super().__init__(
             f"{table} has a row{of_run} whose column {column!r} can't be read: {why}. A newer version has written it,"
-            " or it is damaged: deploy that version, or put the row right and resume the run, or end it by"
+            " or it is damaged: deploy that version, or repair the row and resume the run, or end it with"
             " `holdfast run terminate`"
         )
         self.table = table
@@ -58,7 +58,7 @@ class RunNotFoundError(CommandError):
         self.run_id = run_id
         self.generation = generation
         what = "" if generation is None else f"generation {generation} of "
-        super().__init__(f"there is no {what}run {run_id!r}; `holdfast run list` shows those there are")
+        super().__init__(f"there is no {what}run {run_id!r}; `holdfast run list` lists the runs")
 
 
 class RunExistsError(CommandError):
@@ -83,7 +83,7 @@ class UnknownWorkflowError(CommandError):
         self.version = version
         named = workflow if version is None else f"{workflow}@{version}"
         super().__init__(
-            f"the workflow {named!r} is not known here; pass it to Engine.open(..., workflows=[...])"
+            f"the workflow {named!r} is not registered; pass it to Engine.open(..., workflows=[...])"
         )
 
 
@@ -129,7 +129,7 @@ class SignalRefusedError(CommandError):
     def __init__(self, run_id: str, why: str) -> None:
         self.run_id = run_id
         self.why = why
-        super().__init__(f"run {run_id!r} takes no signals: {why}")
+        super().__init__(f"run {run_id!r} accepts no signals: {why}")
 
 
 class ChannelClosedError(SignalRefusedError):
@@ -148,9 +148,7 @@ class ChannelClosedError(SignalRefusedError):
             ' if_ended="rerun", signals=[...]) the message goes to the next generation',
         )
         if not run_id:
-            self.args = (
-                f"channel {channel!r} is closed: nothing comes through it any more in this generation",
-            )
+            self.args = (f"channel {channel!r} is closed: it delivers no more messages in this generation",)
 
 
 class UnreadMessagesError(CommandError):
@@ -163,9 +161,7 @@ class UnreadMessagesError(CommandError):
 
     def __init__(self, channel: str) -> None:
         self.channel = channel
-        super().__init__(
-            f"messages have come for channel {channel!r} that nobody has received: receive them, and close it then"
-        )
+        super().__init__(f"channel {channel!r} has unread messages: receive them before you close it")
 
 
 class UnknownChannelError(SignalRefusedError):
@@ -181,7 +177,7 @@ class UpdateRefusedError(CommandError):
 
     def __init__(self, run_id: str, why: str) -> None:
         self.run_id = run_id
-        super().__init__(f"run {run_id!r} takes no updates: {why}")
+        super().__init__(f"run {run_id!r} accepts no updates: {why}")
 
 
 class IdempotencyConflictError(CommandError):
@@ -212,7 +208,7 @@ class NothingToWakeError(CommandError):
     def __init__(self, what: str) -> None:
         self.what = what
         super().__init__(
-            f"nothing waits for {what!r}: it is done, was never suspended, or is not yet under way"
+            f"nothing waits for {what!r}: it is done, was never suspended, or has not started yet"
         )
 
 
@@ -226,8 +222,8 @@ class SinkExistsError(CommandError):
         self.types = types
         gets = ", ".join(types) or "all types"
         super().__init__(
-            f"the sink {sink!r} is registered already, for {gets} of events: give it these, choose another name, or "
-            "remove it first, with what it had to get"
+            f"the sink {sink!r} is already registered for {gets}: use these types, choose another name, or "
+            "remove it first, with its pending events"
         )
 
 
@@ -238,7 +234,7 @@ class SinkNotFoundError(CommandError):
 
     def __init__(self, sink: str) -> None:
         self.sink = sink
-        super().__init__(f"there is no sink {sink!r}; `holdfast sink list` shows those there are")
+        super().__init__(f"there is no sink {sink!r}; `holdfast sink list` lists the sinks")
 
 
 class StorageRefusedError(CommandError):
@@ -436,7 +432,7 @@ class InvalidFilterError(HoldfastError):
     def __init__(self, option: str, reason: str) -> None:
         self.option = option
         self.reason = reason
-        super().__init__(f"runs can't be asked for like this: {option} {reason}")
+        super().__init__(f"invalid filter: {option} {reason}")
 
 
 class ArtifactMissingError(HoldfastError):
@@ -469,7 +465,7 @@ class InvalidNamespaceError(HoldfastError):
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
         super().__init__(
-            f"{namespace[:200]!r} is no namespace: use 1 to 200 of A-Z a-z 0-9 _ . @ = + -, the first of them a"
+            f"{namespace[:200]!r} is not a namespace: use 1 to 200 of A-Z a-z 0-9 _ . @ = + -, the first of them a"
             " letter, a digit or _"
         )
 
@@ -514,7 +510,7 @@ class RetryAfter(HoldfastError):  # noqa: N818  # as above
                 "wait", f"RetryAfter: wait is {wait!r}; it must be a timedelta or a number of seconds"
             )
         self.wait = length
-        super().__init__(why or f"to be tried again after {length}")
+        super().__init__(why or f"retry after {length}")
 
 
 class InvalidEventError(HoldfastError):
@@ -531,7 +527,7 @@ class StageCancelledError(HoldfastError):
     def __init__(self, run_id: str, stage: str) -> None:
         self.run_id = run_id
         self.stage = stage
-        super().__init__(f"stage {stage!r} of run {run_id!r} is to stop")
+        super().__init__(f"stage {stage!r} of run {run_id!r} must stop")
 
 
 # Ends of runs, and errors in durable functions. -----------------------------------------------------------------
@@ -565,9 +561,7 @@ class NotDurableError(HoldfastError):
     code = "not_durable"
 
     def __init__(self, name: str, why: str = "", do: str = "") -> None:
-        reason = (
-            why or "reaches out of it: what comes of that is not recorded, and a replay would do it again"
-        )
+        reason = why or "has an outside effect: its result is not recorded, and a replay would repeat it"
         advice = do or "Make it a step: a function with @step, and await that"
         super().__init__(f"{name} in a workflow {reason}. {advice}")
         self.name = name
@@ -585,13 +579,13 @@ class WorkflowStalledError(HoldfastError):
         if seconds:
             where = f", and is at {site}" if site else ""
             message = (
-                f"the function has computed for {seconds:g} seconds without an await{where}; let a step do that, or"
-                " look for a loop that does not end. Its thread goes on for as long as it computes"
+                f"the function has computed for {seconds:g} seconds without an await{where}; move that into a step, or"
+                " look for an endless loop. Its thread runs until the computation ends"
             )
         else:
             message = (
                 f"the function has made {callbacks:,} turns without waiting for a step, a timer or a message; look for"
-                " a loop that only awaits asyncio.sleep(0), or a lock that nobody gives back"
+                " a loop that only awaits asyncio.sleep(0), or a lock that is never released"
             )
         super().__init__(message)
 
@@ -604,8 +598,8 @@ class NondeterminismError(HoldfastError):
     def __init__(self, *, row: int, call: str, recorded: str, requested: str) -> None:
         named = f" as call {call}" if call else ""
         super().__init__(
-            f"row {row} of the history is about {recorded}{named}, but {requested}. The code was changed while the"
-            " run was under way, or does not do the same each time: deploy code that does what is recorded, or run"
+            f"row {row} of the history records {recorded}{named}, but {requested}. The code was changed while the"
+            " run was in progress, or is not deterministic: deploy code that matches the history, or run"
             " again from there"
         )
         self.row = row
@@ -627,7 +621,7 @@ class UnreadableValueError(HoldfastError):
         where = "" if row is None else f", row {row} of the history,"
         super().__init__(
             f"{what}{where} can't be read by this code: {'; '.join(problems)}. It was recorded by other code: deploy"
-            " code that reads it, and the run goes on by itself"
+            " code that can read it, and the run resumes automatically"
         )
         self.what = what
         self.row = row
@@ -646,7 +640,7 @@ class ContinueRefusedError(HoldfastError):
     code = "continue_refused"
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"it can't go on as a new generation: {why}")
+        super().__init__(f"it can't continue as a new generation: {why}")
         self.why = why
 
 
@@ -657,10 +651,10 @@ class HistoryFullError(HoldfastError):
 
     def __init__(self, rows: int, more: int) -> None:
         super().__init__(
-            f"the history has {rows:,} rows, and every wake-up reads them all: have the function go on as a"
-            " new generation before that, by `return await continue_as_new(...)` with what is left to do, or hand parts"
-            " of its work to runs of their own; `run resume` lets this one have"
-            f" {more:,} rows more to come to an end with"
+            f"the history has {rows:,} rows, and every wake-up reads all of them: let the function continue as a"
+            " new generation before that, with `return await continue_as_new(...)`, or move parts"
+            " of its work to child runs; `run resume` allows this run"
+            f" {more:,} more rows to finish"
         )
         self.rows = rows
 
@@ -672,8 +666,8 @@ class DebuggerLeftError(HoldfastError):
 
     def __init__(self) -> None:
         super().__init__(
-            "a debugger that stood in the function was left, or there was no terminal to serve it from: resume the run,"
-            " without breakpoint() in it where nobody is at a terminal"
+            "a debugger in the function was quit, or had no terminal: resume the run,"
+            " without breakpoint() in code that runs without a terminal"
         )
 
 
@@ -693,9 +687,9 @@ class NotExposedError(HoldfastError):
     code = "not_exposed"
 
     def __init__(self, run_id: str, what: str, exposed: Sequence[str], why: str = "") -> None:
-        there = f"it exposes {', '.join(exposed)}" if exposed else "it has not exposed anything by now"
+        there = f"it exposes {', '.join(exposed)}" if exposed else "it has not exposed anything yet"
         super().__init__(
-            f"run {run_id!r} has no {what!r}: {why or there}; its function says what it exposes by holdfast.expose(...)"
+            f"run {run_id!r} has no {what!r}: {why or there}; its function exposes objects with holdfast.expose(...)"
         )
         self.run_id = run_id
         self.what = what
@@ -774,7 +768,7 @@ class StepResultError(HoldfastError):
     code = "step_result"
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"the step was done, and what it gave can't be kept: {reason}")
+        super().__init__(f"the step ran, but its result can't be stored: {reason}")
         self.reason = reason
 
 
@@ -791,11 +785,11 @@ class StepLostError(HoldfastError):
         how = (
             "its worker was lost"
             if heartbeat_timeout is None
-            else f"nothing was heard of it for {heartbeat_timeout}"
+            else f"it sent no heartbeat for {heartbeat_timeout}"
         )
         super().__init__(
-            f"step {step!r} was tried {times}, and the last time {how}: it may have happened or not;"
-            " allow more attempts if it can be done twice"
+            f"step {step!r} was attempted {times}, and the last time {how}: it may or may not have happened;"
+            " allow more attempts if it may run twice"
         )
 
 
@@ -805,7 +799,7 @@ class NoTransactionError(HoldfastError):
     code = "no_transaction"
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"a step can't be done in a transaction: {why}")
+        super().__init__(f"a step can't run in a transaction: {why}")
 
 
 class TransactionEndedError(HoldfastError):
@@ -826,7 +820,7 @@ class CompensationError(HoldfastError):
     code = "compensation_failed"
 
     def __init__(self, what: str, why: str) -> None:
-        super().__init__(f"{what} can't be taken back: {why}")
+        super().__init__(f"{what} can't be compensated: {why}")
 
 
 class ChildRefusedError(HoldfastError):

@@ -24,5 +24,5 @@ def list_place(text: str) -> ListPlace:
     at, dot, id_ = text.partition(".")
     is_number = at.isascii() and at.isdigit() and len(at) <= _NUMBER_DIGITS
     if not dot or not is_number or not (id_.isascii() and id_.isalnum()) or len(id_) > _ID_LENGTH:
-        raise ValueError(f"{text[:100]!r} is no place in a list; one looks like <number>.<id>")
+        raise ValueError(f"{text[:100]!r} is not a cursor; a cursor looks like <number>.<id>")
     return ListPlace(int(at), id_)

@@ -180,13 +180,13 @@ def _number(low: int, high: int) -> _Check:
     def check(value: object) -> str | None:
         if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
             return None
-        return f"it is {shown(value)}, and no number from {low} to {high}"
+        return f"it is {shown(value)}, not a number from {low} to {high}"
 
     return check
 
 
 def _text(value: object) -> str | None:
-    return None if isinstance(value, str) else f"it is {shown(value)}, and no text"
+    return None if isinstance(value, str) else f"it is {shown(value)}, not a text"
 
 
 def _optional(check: _Check) -> _Check:
@@ -200,7 +200,7 @@ def _that(reads: Callable[[str], object], what: str) -> _Check:
         try:
             reads(cast("str", value))
         except PARSE_ERRORS:
-            return f"it is {shown(value)}, and no {what}"
+            return f"it is {shown(value)}, not a {what}"
         return None
 
     return check
@@ -209,7 +209,7 @@ def _that(reads: Callable[[str], object], what: str) -> _Check:
 def _object(text: str) -> dict[str, object]:
     found: object = parse(text)
     if not isinstance(found, dict):
-        raise TypeError("it is no object")
+        raise TypeError("it is not an object")
     return cast("dict[str, object]", found)
 
 
@@ -245,7 +245,7 @@ def _check_reference(reference: Reference) -> None:
     """Raise TypeError unless this is a valid reference (see `holdfast.ports.references`)."""
     match reference:
         case bool():
-            raise TypeError("it is no number")
+            raise TypeError("it is not a number")
         case int() if 0 <= reference <= NUMBER_MAX:
             return
         case ("item", str(), int(), int()) | ("map" | "failures" | "partial", str(), int(), int()):
@@ -256,7 +256,7 @@ def _check_reference(reference: Reference) -> None:
         case ("of", str(), there):
             _check_reference(cast("Reference", there))
         case _:
-            raise TypeError("it is no reference")
+            raise TypeError("it is not a reference")
 
 
 def _wrong_input(kind: object, text: object) -> str | None:
@@ -267,7 +267,9 @@ def _wrong_input(kind: object, text: object) -> str | None:
 
 
 def _blob_key(value: object) -> str | None:
-    return None if isinstance(value, str) and is_blob_key(value) else f"{shown(value)} is no key of a blob"
+    return (
+        None if isinstance(value, str) and is_blob_key(value) else f"{shown(value)} is not the key of a blob"
+    )
 
 
 _OWN_CHECKS: Final[Mapping[type, Mapping[str, _Check]]] = {

@@ -66,10 +66,10 @@ TRUTH: Final = an("True or False", bool)
 DATA: Final = an("bytes", bytes, bytearray, memoryview)
 FUNCTION: Final = Wanted("a function", callable)
 AWARE: Final = Wanted(
-    "an aware datetime, as datetime.now(UTC) is",
+    "an aware datetime, such as datetime.now(UTC)",
     lambda value: isinstance(value, datetime) and value.utcoffset() is not None,
 )
-SINK: Final = with_methods("a sink of events: an object with a method `emit`", "emit")
+SINK: Final = with_methods("an event sink: an object with a method `emit`", "emit")
 
 
 def check(where: str, kind: Wanted, /, **given: object) -> None:

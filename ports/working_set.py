@@ -219,7 +219,7 @@ class Tables:
             case AddAnnotation(annotation):
                 names = self.annotation_keys.get((annotation.run, annotation.key or ""), ())
                 if annotation.key is not None and annotation.name in names:
-                    return f"{annotation.name!r} was said under the key {annotation.key!r}"
+                    return f"{annotation.name!r} was stored under the key {annotation.key!r}"
             case AddArtifact(artifact):
                 if (artifact.run, artifact.job, artifact.epoch, artifact.name) in self.artifacts:
                     return f"artifact {artifact.name!r} exists"

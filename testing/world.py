@@ -113,7 +113,7 @@ class World:
         self.store = MemoryPersistence()
         self.blobs = blobs or MemoryBlobStore()
         self._horizon = duration("World", "horizon", horizon)
-        self._sinks = by_name("World", "sinks", sinks or {}, "a dict of sinks by their names", SINK)
+        self._sinks = by_name("World", "sinks", sinks or {}, "a dict of sinks by name", SINK)
         self._interceptors = check_interceptors(interceptors)
         self._namespace = namespace
         self._stubs = Stubs()
@@ -126,7 +126,7 @@ class World:
             ids=SeededIds(ids, self.clock),
         )
         self._workflows: dict[int, WorkflowDefinition[object]] = {}
-        self._know(several("World", "workflows", workflows, "a list of workflows, as [my_pipeline]"))
+        self._know(several("World", "workflows", workflows, "a list of workflows, such as [my_pipeline]"))
 
     def __enter__(self) -> Self:
         """Return the world itself."""

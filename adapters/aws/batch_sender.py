@@ -75,7 +75,7 @@ def send_in_order(
     while waiting:
         if monotonic() >= until:
             raise SinkUnavailableError(
-                f"{who} is too slow: {sum(map(len, waiting.values()))} events are left"
+                f"{who} is too slow: {sum(map(len, waiting.values()))} events were not sent"
             )
         together = _heads(waiting)
         failed: str | None = None
@@ -86,7 +86,7 @@ def send_in_order(
                 if not waiting[entry.run]:
                     del waiting[entry.run]
                 continue
-            failed = f"{who} did not take event {entry.name}: {failure.reason}"
+            failed = f"{who} rejected event {entry.name}: {failure.reason}"
             if failure.final:
                 raise EventRefusedError(failed)
         failures = failures + 1 if failed is not None else 0

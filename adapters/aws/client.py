@@ -35,7 +35,9 @@ def new_client(who: str, service: str, config: Config, region: str | None = None
         try:
             return session.client(service, region_name=region, config=config)
         except BotoCoreError as error:
-            message = f"{who} can't make a client: {error} Set AWS_DEFAULT_REGION, say, or give `client`"
+            message = (
+                f"{who} can't create a client: {error} Set AWS_DEFAULT_REGION, for example, or pass `client`"
+            )
             raise InvalidArgumentError("client", message) from error
 
     return _Client(make)
@@ -76,7 +78,7 @@ def reported(doing: str) -> Generator[None]:
     except (BotoCoreError, HTTPClientError, OSError) as error:
         raise UnavailableError(f"could not {doing}: {error}") from error
     except ResponseParserError as error:  # the answer of a proxy in between, for example
-        raise UnavailableError(f"could not {doing}: an answer that makes no sense") from error
+        raise UnavailableError(f"could not {doing}: unexpected response") from error
 
 
 def code_of(error: ClientError) -> str:

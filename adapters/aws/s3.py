@@ -62,12 +62,12 @@ class S3BlobStore:
         check("S3BlobStore", TEXT, bucket=bucket, prefix=prefix)
         if not _BUCKET.fullmatch(bucket):
             raise InvalidUrlError(
-                f"{shown_url(bucket)!r} is no bucket: 3 to 63 of a-z 0-9 . - _, or the ARN of an access point, without"
-                " credentials, which are found as boto3 does"
+                f"{shown_url(bucket)!r} is not a bucket: 3 to 63 of a-z 0-9 . - _, or the ARN of an access point,"
+                " without credentials, which boto3 finds"
             )
         if prefix and (len(prefix) > PREFIX_MAX or not all(map(is_blob_key_part, prefix.split("/")))):
             raise InvalidUrlError(
-                f"{shown_url(prefix[:200])!r} is no prefix of blobs: parts of A-Z a-z 0-9 _ . @ = + - joined by /, at"
+                f"{shown_url(prefix[:200])!r} is not a blob prefix: parts of A-Z a-z 0-9 _ . @ = + - joined by /, at"
                 f" most {PREFIX_MAX} characters"
             )
         self._bucket = bucket

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DELAY_MAX: Final = timedelta(minutes=15)
 """The longest message delay of a queue."""
 _QUEUE: Final = Wanted(
-    "the URL of a standard queue: one of a FIFO queue keeps no single message back",
+    "the URL of a standard queue: a FIFO queue can't delay single messages",
     lambda value: isinstance(value, str) and "/" in value and not value.endswith(".fifo"),
 )
 _ROLE: Final = Wanted(

@@ -162,11 +162,11 @@ class SqsJobTransport:
             if self._monotonic() < previous:  # a concurrent request has logged it
                 return
             _log.warning(
-                "hints at jobs are lost for %s seconds, and announced again later: %s", _SEND_BACKOFF, error
+                "hints are lost for %s seconds, the jobs are announced again later: %s", _SEND_BACKOFF, error
             )
             return
         for failed in answer.get("Failed", []):
-            _log.warning("a hint at a job is lost, and announced again later: %s", failed.get("Message"))
+            _log.warning("a hint is lost, the job is announced again later: %s", failed.get("Message"))
 
     def _entry(self, number: int, hint: JobHint) -> "SendMessageBatchRequestEntryTypeDef":
         entry: SendMessageBatchRequestEntryTypeDef = {
@@ -195,7 +195,7 @@ class SqsJobTransport:
             with reported(f"{what} a message of {self._url}"):
                 call()
         except UnavailableError as error:
-            _log.debug("a message comes again: %s", error)  # harmless; mostly its receipt has expired
+            _log.debug("a message is redelivered: %s", error)  # harmless; mostly its receipt has expired
 
 
 def _delivery(message: "MessageTypeDef") -> Delivery:

@@ -37,7 +37,7 @@ class SqsMessages:
             try:
                 self._show(queue, waits[start : start + _AT_ONCE])
             except UnavailableError as error:
-                _log.warning("messages come again when their queue says so: %s", error)
+                _log.warning("messages are redelivered after their visibility timeout: %s", error)
                 return
 
     def put_aside(self, queue: str, body: str, reason: str, /) -> None:
@@ -66,7 +66,7 @@ class SqsMessages:
                 ],
             )
         for failed in answer.get("Failed", []):
-            _log.debug("a message comes again: %s", failed.get("Message"))
+            _log.debug("a message is redelivered: %s", failed.get("Message"))
 
     def _url(self, queue: str) -> str:
         """Return the URL of a queue. It is looked up, once, because its form differs between regions."""

@@ -68,7 +68,7 @@ class FileBlobStore:
                 except FileNotFoundError:
                     continue
                 return
-        raise UnavailableError("the folder of blobs was removed again and again while storing a blob in it")
+        raise UnavailableError("the folder of blobs was removed repeatedly while storing a blob in it")
 
     def get(self, key: str, /) -> bytes:
         """Return the bytes. BlobMissingError if the key does not exist; BlobCorruptError if the hash does not match."""

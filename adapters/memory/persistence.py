@@ -124,8 +124,8 @@ class MemoryPersistence:
     def _check_process(self) -> None:
         if self._is_copy:
             raise ForkedStoreError(
-                "memory:// lives in one process, and was used before this one was forked: what is done here would be"
-                " seen nowhere else; use sqlite:/// or postgresql://, or open an engine after the fork"
+                "memory:// lives in one process, and was used before this one was forked: changes made here would"
+                " be visible nowhere else; use sqlite:/// or postgresql://, or open an engine after the fork"
             )
 
     def _attempt(self, work: Callable[["MemoryTransaction"], R]) -> R:

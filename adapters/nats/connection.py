@@ -84,8 +84,8 @@ class NatsConnection:
         self._secrets = secrets_of(url) + [secret for one in self._servers for secret in secrets_of(one)]
         if not all(map(_is_server, self._servers)):
             raise InvalidUrlError(
-                f"{who}: {shown_url(url)!r} is no server of NATS; use nats://host:4222, with user, password or token"
-                " escaped as urllib.parse.quote(text, safe='') does it"
+                f"{who}: {shown_url(url)!r} is not the URL of a NATS server; use nats://host:4222, with user, password"
+                " or token escaped by urllib.parse.quote(text, safe='')"
             )
         self._credentials = credentials
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -100,15 +100,17 @@ class NatsSink:
                 headers=headers,
             )
         except MaxPayloadError as error:
-            raise EventRefusedError(f"{self!r}: event {event.id} is larger than a message may be") from error
+            raise EventRefusedError(
+                f"{self!r}: event {event.id} is larger than the maximum message size"
+            ) from error
         except NoStreamResponseError as error:
             raise SinkUnavailableError(
-                f"{self!r}: no stream of JetStream has the subject {self._subject}.{event.type}: make one, with"
+                f"{self!r}: no JetStream stream has the subject {self._subject}.{event.type}: make one, with"
                 f" `nats stream add --subjects '{self._subject}.>'`, say"
             ) from error
         except APIError as error:
             if error.err_code == _TOO_LARGE:
                 raise EventRefusedError(
-                    f"{self!r}: event {event.id} is larger than the stream takes"
+                    f"{self!r}: event {event.id} is larger than the stream allows"
                 ) from error
             raise SinkUnavailableError(f"{self!r}: {error.description or error}") from error

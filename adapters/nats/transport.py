@@ -134,7 +134,7 @@ class NatsJobTransport:
             except UnavailableError as error:
                 self._backoff_until = self._monotonic() + _SEND_BACKOFF
                 _log.warning(
-                    "hints at jobs are lost for %s seconds, and announced again later: %s",
+                    "hints are lost for %s seconds, the jobs are announced again later: %s",
                     _SEND_BACKOFF,
                     error,
                 )
@@ -248,7 +248,7 @@ class NatsJobTransport:
             await stream.add_stream(self._stream_config)
         except ServiceUnavailableError as error:
             raise UnavailableError(
-                f"{self!r}: JetStream does not answer: the server is to be started with `-js`"
+                f"{self!r}: JetStream does not answer: start the server with `-js`"
             ) from error
         try:
             await stream.consumer_info(self._name, _CONSUMER)
@@ -266,7 +266,7 @@ class NatsJobTransport:
         try:
             self._connection.run("answer a message", send, _SEND_WITHIN)
         except UnavailableError as error:
-            _log.debug("a message comes again: %s", error)  # harmless
+            _log.debug("a message is redelivered: %s", error)  # harmless
 
 
 def _hint(message: Msg) -> JobHint | None:

@@ -38,7 +38,7 @@ class Deadline:
         """Return the remaining seconds. TimeoutError if the deadline has passed."""
         left = self.at - time.monotonic()
         if left <= 0:
-            raise TimeoutError("the time is up")
+            raise TimeoutError("timed out")
         return left
 
 
@@ -96,7 +96,7 @@ class _Answer(io.RawIOBase):
     @override
     def readinto(self, buffer: "Buffer", /) -> int:
         if not self._bytes_left:
-            raise AnswerTooLongError("the answer is longer than it may be")
+            raise AnswerTooLongError("the response is too long")
         number = self._sock.recv_into(memoryview(buffer)[: self._bytes_left])
         self._bytes_left -= number
         return number

@@ -223,7 +223,7 @@ class WebhookSink:
         addresses = list(filter(is_address, resolve_by(deadline, self._resolve, self._host, self._port)))
         allowed = [one for one in addresses if self._allow_internal or not is_internal(one)]
         if not allowed:
-            what = "is an internal address; with allow_internal=True it is posted to"
+            what = "is an internal address; pass allow_internal=True to allow it"
             raise SinkUnavailableError(f"{self!r}: {self._host} {what if addresses else 'has no address'}")
         sock = connect(allowed, self._port, deadline, ANSWER_BYTES_MAX)
         if self._tls is not None:
@@ -255,14 +255,14 @@ def _checked_headers(given: object) -> dict[str, str]:
     headers = dict(cast("Mapping[object, object]", given)) if isinstance(given, Mapping) else {None: None}
     if not all(isinstance(text, str) and _LINE.fullmatch(text) for pair in headers.items() for text in pair):
         raise _wrong_headers(
-            "it must be a dict of strings by strings, each of them plain characters in one line"
+            "it must be a dict of strings to strings, each of them plain characters in one line"
         )
     sent = cast("dict[str, str]", headers)
     for name in sent:
         if not _NAME.fullmatch(name):
             raise _wrong_headers("a name has letters, digits and any of !#$%&'*+-.^_`|~, no spaces or colons")
         if name.lower() in _OURS or name.lower().startswith(_OURS_TOO):
-            raise _wrong_headers(f"{name} is one that the sink sets by itself; leave it out")
+            raise _wrong_headers(f"{name} is set by the sink; omit it")
     if len({name.lower() for name in sent}) < len(sent):
         raise _wrong_headers("two names differ only in the case of their letters, and so are the same")
     if sum(len(name) + len(value) + 4 for name, value in sent.items()) > HEADERS_MAX:
@@ -285,12 +285,12 @@ def _checked(url: str, *, allow_internal: bool) -> SplitResult:
         raise InvalidUrlError("a webhook is an http:// or https:// URL in plain characters")
     if parts.username is not None or parts.password is not None:
         raise InvalidUrlError(
-            "a webhook's URL has no user and password: give them as headers={'Authorization': ...}"
+            "a webhook's URL must not have a user and password: pass them as headers={'Authorization': ...}"
         )
     with suppress(ValueError):  # raised for names, which are looked up later
         if is_internal(parts.hostname or "") and not allow_internal:
             raise InvalidUrlError(
-                "the webhook's host is an internal address; with allow_internal=True it is posted to"
+                "the webhook's host is an internal address; pass allow_internal=True to allow it"
             )
     return parts
 

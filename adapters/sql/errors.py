@@ -18,7 +18,7 @@ from holdfast.ports.errors import (
 
 SETUP_HINT: Final = "run `holdfast db upgrade` with this version of Holdfast"
 CREATE_HINT: Final = "create it, then run `holdfast db upgrade`"
-GRANT_HINT: Final = "grant it what it lacks on the tables holdfast_*, or their schema"
+GRANT_HINT: Final = "grant it the missing privileges on the tables holdfast_* or their schema"
 
 _CONFLICT: Final = "23505"
 _NO_TABLE: Final = frozenset({"42P01", "42703"})
@@ -84,15 +84,15 @@ def from_sqlstate(sqlstate: str | None, message: str) -> HoldfastError:
     if sqlstate is None or sqlstate.startswith(_TRANSIENT) or _RECOVERING.search(message):
         return TransientError(message)
     if sqlstate.startswith(_DENIED):
-        return AccessDeniedError(f"the database does not let this user do that: {message}; {GRANT_HINT}")
+        return AccessDeniedError(f"the database denies this to its user: {message}; {GRANT_HINT}")
     if sqlstate == _NO_DATABASE:
-        return SchemaError(f"there is no such database: {message}; {CREATE_HINT}")
+        return SchemaError(f"the database does not exist: {message}; {CREATE_HINT}")
     if sqlstate == _CONFLICT:
         return ConflictError(message)
     if sqlstate.startswith(_REFUSED):
         return RefusedError(message)
     if sqlstate == _NO_SCHEMA:
-        return SchemaError(f"no schema of the search path is there that this user may use ({message})")
+        return SchemaError(f"no schema of the search path exists that this user may use ({message})")
     if sqlstate in _NO_TABLE:
         return SchemaError(f"the database's tables are missing or old; {SETUP_HINT} ({message})")
     return UnavailableError(f"the database refused a statement ({sqlstate}): {message}")
@@ -106,9 +106,9 @@ def from_connecting(message: str) -> HoldfastError:
     if _NOT_THERE.search(message):
         return SchemaError(f"{text}; {CREATE_HINT}")
     if _NOT_LET_IN.search(message):
-        return AccessDeniedError(f"{text}; see to user and password, or to what the server lets in")
+        return AccessDeniedError(f"{text}; check the user, the password and the access rules of the server")
     if _NOT_POSSIBLE.search(message):
-        return InvalidUrlError(f"{text}; correct the URL, or what the environment adds to it")
+        return InvalidUrlError(f"{text}; correct the URL, or the environment variables of the client")
     return TransientError(text)
 
 
@@ -126,7 +126,7 @@ def from_sqlite(error: Exception) -> HoldfastError:
             f"the database's file, or its folder, can't be written by this user: {message}"
         )
     if primary == sqlite3.SQLITE_NOTADB:
-        return InvalidUrlError(f"the file that the URL names is no database: {message}")
+        return InvalidUrlError(f"the file that the URL names is not a database: {message}")
     if primary in _SQLITE_TRANSIENT:
         return TransientError(message)
     if "no such table" in str(error) or "no such column" in str(error) or "has no column named" in str(error):

@@ -296,5 +296,5 @@ def _open(
             versions=versions,
         )
     raise ValueError(
-        f"{shown_url(url)!r} is no database of Holdfast's: use sqlite:///file.db or postgresql://host/database"
+        f"{shown_url(url)!r} is not the URL of a supported database: use sqlite:///file.db or postgresql://host/database"
     )

@@ -42,19 +42,19 @@ class RetryBudget:
         pause = min(PAUSE_SECONDS_MIN * 2**self._failures, PAUSE_SECONDS_MAX) * (0.5 + 0.5 * self._random())
         self._failures += 1
         if time.monotonic() + pause >= self._until:
-            for_so_long = f"for {self._seconds:g} seconds and {self._failures} tries"
+            for_so_long = f"for {self._seconds:g} seconds and {self._failures} attempts"
             if isinstance(error, DiskFullError):
                 raise StorageFullError(
-                    f"the database's disk has been full {for_so_long}; make room and try again, "
-                    f"workers go on by themselves: {error}"
+                    f"the database's disk has been full {for_so_long}; free space and try again, "
+                    f"workers continue automatically: {error}"
                 ) from error
             raise UnavailableError(
-                f"the database could not be used {for_so_long}; the last error was: {error}"
+                f"the database was unavailable {for_so_long}; the last error was: {error}"
             ) from error
         if time.monotonic() >= self._notice_at:
             self._notice_at = self._until
             _log.warning(
-                "waiting for the database, for up to %.0f more seconds: it can't be used now: %s",
+                "waiting for the database, for up to %.0f more seconds: it is unavailable: %s",
                 self.left,
                 error,
             )

@@ -180,16 +180,16 @@ def _parsed_url(url: str) -> dict[str, Any]:
             if _PERCENT.search(remainder)
             else _ESCAPE
         )
-        raise ValueError(f"it is no PostgreSQL URL: {why}")
+        raise ValueError(f"it is not a PostgreSQL URL: {why}")
     if "#" in remainder.rpartition("@")[2]:
-        raise ValueError(f"it is no PostgreSQL URL: it has a fragment; {_ESCAPE}")
+        raise ValueError(f"it is not a PostgreSQL URL: it has a fragment; {_ESCAPE}")
     _check(parsed)
     return parsed
 
 
 def _check_printable(text: str) -> None:
     if _CONTROL.search(text):
-        raise ValueError("it has characters that can't be printed: a line end, say")
+        raise ValueError("it has characters that can't be printed, such as a line end")
 
 
 def _check(settings: dict[str, Any]) -> None:
@@ -199,21 +199,21 @@ def _check(settings: dict[str, Any]) -> None:
         _check_printable(text)
     hosts, ports = texts.get("host", "").split(","), texts.get("port", "").split(",")
     if not all(map(_HOST.fullmatch, hosts)):
-        raise ValueError(f"the host in it can't be: {_ESCAPE}")
+        raise ValueError(f"its host is invalid: {_ESCAPE}")
     if not all(
         not port or (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65_536) for port in ports
     ):
-        raise ValueError(f"the port in it is no number from 1 to 65535: {_ESCAPE}")
+        raise ValueError(f"its port is not a number from 1 to 65535: {_ESCAPE}")
     if len(ports) > 1 and len(ports) != len(hosts):
-        raise ValueError("it has several ports, and another number of hosts")
+        raise ValueError("it has several ports, and a different number of hosts")
     for name in (*_NUMBERS, "tcp_user_timeout"):
         if not re.fullmatch(r"[0-9]{1,9}|", texts.get(name, ""), re.ASCII):
-            raise ValueError(f"{name} in it is no whole number")
+            raise ValueError(f"{name} in it is not an integer")
     for name, choices in _CHOICES.items():
         if texts.get(name) not in {None, "", *choices}:
-            raise ValueError(f"{name} in it is none of {', '.join(sorted(choices))}")
+            raise ValueError(f"{name} in it is not one of {', '.join(sorted(choices))}")
     if "replication" in texts:
-        raise ValueError("replication in it is for connections that have no transactions")
+        raise ValueError("the parameter replication is for connections without transactions")
 
 
 def _secrets_in(settings: dict[str, Any]) -> list[str]:

@@ -83,7 +83,7 @@ def handle_for(connection: Connection, wanted: type) -> object:
     if issubclass(wanted, Session):
         return wanted(bind=connection, join_transaction_mode="rollback_only")
     raise NoTransactionError(
-        f"this store gives a sqlalchemy.Connection or Session, not {wanted.__module__}.{wanted.__qualname__}"
+        f"this store provides a sqlalchemy.Connection or Session, not {wanted.__module__}.{wanted.__qualname__}"
     )
 
 

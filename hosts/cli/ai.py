@@ -20,9 +20,9 @@ _NUMBERS = ("calls", "failed", "input", "output", "cost", "took")
 
 @click.command("ai", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA))
 @click.argument("words", nargs=-1, metavar="[ENGINE] ID")
-@click.option("--topic", metavar="TOPIC", help="Only calls of this topic, and of those below it.")
-@click.option("--by", type=click.Choice(["model", "topic"]), default="model", help="What totals are by.")
-@click.option("--calls", is_flag=True, help="List the calls. With --json each is an object of its own.")
+@click.option("--topic", metavar="TOPIC", help="Only calls of this topic and its subtopics.")
+@click.option("--by", type=click.Choice(["model", "topic"]), default="model", help="Group totals by this.")
+@click.option("--calls", is_flag=True, help="List the calls. With --json each is a separate object.")
 @click.option("--texts", is_flag=True, help="With --calls and --json: prompts and responses too.")
 @engine_options
 @screen_options
@@ -38,7 +38,7 @@ def ai_command(
 ) -> None:
     """Show the totals of a run's model calls, or list the calls."""
     if texts and not (calls and screen.as_json):
-        raise click.UsageError("--texts goes with --calls and --json")
+        raise click.UsageError("--texts needs --calls and --json")
     spec, (run_id,) = target.split(words, "ID")
     with target.opened(spec) as engine:
         run = find_run(engine.core, run_id)

@@ -12,14 +12,14 @@ from holdfast.ports.json import parse
 
 @click.command("annotate", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA))
 @click.argument("words", nargs=-1, metavar="[ENGINE] ID NAME=TEXT...")
-@click.option("--json-values", is_flag=True, help="What follows each = is JSON, and not a text.")
-@click.option("--actor", default="", metavar="KIND:ID", help="Who says it, as person:ann.")
-@click.option("--reason", default="", metavar="TEXT", help="Why, for people.")
+@click.option("--json-values", is_flag=True, help="The text after each = is JSON.")
+@click.option("--actor", default="", metavar="KIND:ID", help="The author, such as person:ann.")
+@click.option("--reason", default="", metavar="TEXT", help="The reason, for people.")
 @click.option(
-    "--key", metavar="KEY", help="Say it once: what was said under this key before is left as it is."
+    "--key", metavar="KEY", help="Annotate once: an earlier annotation with this key stays as it is."
 )
-@click.option("--stage", metavar="NAME", help="Say it of this stage.")
-@click.option("--item", type=click.IntRange(min=0), metavar="N", help="Say it of this item of the stage.")
+@click.option("--stage", metavar="NAME", help="Annotate this stage.")
+@click.option("--item", type=click.IntRange(min=0), metavar="N", help="Annotate this item of the stage.")
 @engine_options
 @screen_options
 def annotate_command(
@@ -38,7 +38,7 @@ def annotate_command(
     pairs = [word for word in words if "=" in word and "://" not in word.partition("=")[0]]
     others = [word for word in words if word not in pairs]
     if len(others) > 1 and (len(others) > 2 or ":" not in others[0]):
-        raise click.UsageError(f"{others[-1]!r} says nothing: write NAME=TEXT")
+        raise click.UsageError(f"{others[-1]!r} is not an annotation: write NAME=TEXT")
     spec, (run_id,) = target.split(others, "ID")
     annotations = _annotations(pairs, are_json=json_values)
     kind, _, actor_id = actor.partition(":")
@@ -62,7 +62,7 @@ def annotate_command(
         known = (
             ""
             if stored == len(annotations)
-            else f"; {len(annotations) - stored} had been said under this key"
+            else f"; {len(annotations) - stored} were stored before with this key"
         )
         screen.write(f"{safe(run_id)}: {stored} annotations stored{known}")
 
@@ -78,5 +78,5 @@ def _annotations(pairs: list[str], *, are_json: bool) -> dict[str, object]:
         except ValueError:
             raise click.UsageError(f"{pair}: {text!r} is not JSON") from None
     if not annotations:
-        raise click.UsageError("nothing is said: write NAME=TEXT")
+        raise click.UsageError("no annotations: write NAME=TEXT")
     return annotations

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from holdfast.hosts.cli.console import Screen
 
 _GROUPS: Final = {
-    "run": "Start runs, look at them, wait for them, pause and end them, run them again.",
-    "history": "Write the histories of runs as documents.",
-    "sink": "Say where events go.",
-    "dead-letter": "Look at the events that a sink refuses, and let them go on.",
-    "db": "Look after a store's tables.",
+    "run": "Start, inspect, wait for, pause, end and rerun runs.",
+    "history": "Export the histories of runs.",
+    "sink": "Register the sinks that receive events.",
+    "dead-letter": "List the dead-lettered streams of sinks, and replay them.",
+    "db": "Create, upgrade and inspect a store's tables.",
 }
-_HELP: Final = """Durable workflows: run workers, start runs, look at them.
+_HELP: Final = """Durable workflows: run workers, start runs, inspect them.
 
-ENGINE is MODULE:ENGINE, as in shop.workflows:engine: an Engine in a module that can be imported from here. Commands
-that need none of your code also take a URL, as in sqlite:///runs.db. What is left out is taken from HOLDFAST_ENGINE
+ENGINE is MODULE:ENGINE, such as shop.workflows:engine: an Engine in a module that can be imported from the current
+folder. Commands that do not need your code also take a URL, such as sqlite:///runs.db. The default is HOLDFAST_ENGINE
 or HOLDFAST_URL.
 """
 
@@ -126,7 +126,7 @@ def _failed(screen: "Screen", error: BaseException) -> int:
     problem = problem_of(error)
     if problem is None:
         detail = "".join(format_exception(error))
-        message = f"an error that nobody expected: {type(error).__name__}: {error}"
+        message = f"unexpected error: {type(error).__name__}: {error}"
         problem = Problem(exit=Exit.BUG, code="unexpected", message=message, detail=detail)
     screen.problem(problem)
     if isinstance(error, click.UsageError) and error.ctx is not None:

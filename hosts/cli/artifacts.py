@@ -27,10 +27,14 @@ _PLAIN: Final = re.compile(r"\w[\w.@ +=-]*", re.ASCII)
     epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA),
 )
 @click.argument("words", nargs=-1, metavar="[ENGINE] ID")
-@click.option("--save", "name", metavar="NAME", help="Save this one to a file of its name, here.")
+@click.option(
+    "--save", "name", metavar="NAME", help="Save this artifact to a file of its name in the current folder."
+)
 @click.option("--to", "target_file", metavar="FILE", help="With --save: to this file; - is stdout.")
-@click.option("--stage", metavar="NAME", help="With --save: the one that this stage put.")
-@click.option("--item", type=click.IntRange(min=0), metavar="N", help="With --save: the one of this item.")
+@click.option("--stage", metavar="NAME", help="With --save: the artifact of this stage.")
+@click.option(
+    "--item", type=click.IntRange(min=0), metavar="N", help="With --save: the artifact of this item."
+)
 @engine_options
 @screen_options
 def artifacts_command(
@@ -45,7 +49,7 @@ def artifacts_command(
 ) -> None:
     """List the artifacts of a run's stages, or save one of them."""
     if name is None and (target_file is not None or stage is not None or item is not None):
-        raise click.UsageError("--to, --stage and --item go with --save")
+        raise click.UsageError("--to, --stage and --item need --save")
     spec, (run_id,) = target.split(words, "ID")
     with target.opened(spec) as engine:
         core = engine.core
@@ -65,9 +69,11 @@ def artifacts_command(
         with path.open("xb") as file:
             file.write(data)
     except FileExistsError:
-        raise CliError(Exit.REFUSED, "file_exists", f"{path} exists; say --to another file") from None
+        raise CliError(
+            Exit.REFUSED, "file_exists", f"{path} exists; write to another file with --to"
+        ) from None
     except OSError as error:
-        raise CliError(Exit.USAGE, "file", f"{path} can't be written: {error.strerror}") from None
+        raise CliError(Exit.USAGE, "file", f"{path} cannot be written: {error.strerror}") from None
     if screen.as_json:
         screen.data({"name": name, "file": str(path), "size": len(data)})
     else:
@@ -80,7 +86,7 @@ def _path(name: str, target_file: str | None) -> Path | None:
     if target_file is not None:
         return Path(target_file)
     if not _PLAIN.fullmatch(name):
-        raise click.UsageError(f"{name!r} is no name of a file; say --to FILE")
+        raise click.UsageError(f"{name!r} is not a plain file name; use --to FILE")
     return Path(name)
 
 
@@ -90,7 +96,7 @@ def _list(screen: Screen, core: Core, run: Run) -> None:
         screen.data([_document(one) for one in found])
         return
     if not found:
-        screen.note("There are no artifacts.")
+        screen.note("No artifacts.")
         return
     rows = table("name", "stage", "type", "size", "at", right=("size",))
     for one in found:

@@ -72,15 +72,19 @@ class BulkOptions:
 def many_options(body: Callable[..., None]) -> Callable[..., None]:
     """Add `--all`, its filters, `--limit` and `--yes` to a command. Its body gets `many`: None without `--all`."""
 
-    @click.option("--all", "all_runs", is_flag=True, help="All runs that the filters leave, in place of ID.")
+    @click.option(
+        "--all", "all_runs", is_flag=True, help="Act on all runs that match the filters, instead of ID."
+    )
     @filter_options
-    @click.option("--limit", type=click.IntRange(1), metavar="N", help="With --all: no more runs than this.")
-    @click.option("--yes", is_flag=True, help="With --all: do it. Without it they are only counted.")
+    @click.option(
+        "--limit", type=click.IntRange(1), metavar="N", help="With --all: act on at most this many runs."
+    )
+    @click.option("--yes", is_flag=True, help="With --all: act. Without it the runs are only counted.")
     @functools.wraps(body)
     def with_many(*, all_runs: bool, limit: int | None, yes: bool, **options: object) -> None:
         filters = {name: options.pop(name) for name in _FILTERS}
         if not all_runs and (yes or limit is not None or any(filters.values())):
-            raise click.UsageError("filters, --limit and --yes go with --all")
+            raise click.UsageError("filters, --limit and --yes need --all")
         many = BulkOptions(filters=filters, limit=limit, yes=yes) if all_runs else None
         body(many=many, **options)
 
@@ -134,7 +138,7 @@ def _count(screen: Screen, action: Action, found: Mapping[RunStatus, int], limit
     runs = f"{number}{of} run{'' if number == 1 and not of else 's'}{statuses}"
     screen.write(f"{runs} would be {_DONE[action.name]}")
     if total:
-        screen.note("Nothing was changed: add --yes to do it.")
+        screen.note("Nothing was changed: add --yes to act.")
 
 
 def _progress(screen: Screen, so_far: BulkResult) -> None:
@@ -149,11 +153,11 @@ def _print_result(screen: Screen, action: Action, result: BulkResult) -> None:
     for refusal in result.refusals:
         screen.note(Text.assemble((safe(refusal.id), "bold"), f": {safe(refusal.message)}"))
     if result.refused > len(result.refusals):
-        screen.note(f"and {result.refused - len(result.refusals)} more were refused")
+        screen.note(f"and {result.refused - len(result.refusals)} more")
     verb = "was" if result.changed == 1 else "were"
     line = f"{result.changed} run{'' if result.changed == 1 else 's'} {verb} {_DONE[action.name]}"
     if result.unchanged:
-        line += f", {result.unchanged} left as they were"
+        line += f", {result.unchanged} unchanged"
     if result.refused:
         line += f", {result.refused} refused"
     screen.write(line)

@@ -39,7 +39,6 @@ STATUS_STYLES: Final[Mapping[str, str]] = {
     "retrying": "yellow",
     "sleeping": "yellow",
     "paused": "magenta",
-    "held": "magenta",
     "limited": "magenta",
 }
 _WIDTH_ELSEWHERE: Final = 10_000
@@ -174,7 +173,7 @@ def screen_options(body: Callable[..., None]) -> Callable[..., None]:
 
     @click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs; errors too, to stderr.")
     @click.option(
-        "--utc", is_flag=True, help="Show times in UTC, not in the local zone. JSON always is in UTC."
+        "--utc", is_flag=True, help="Show times in UTC instead of the local zone. JSON is always in UTC."
     )
     @functools.wraps(body)
     def with_screen(*, as_json: bool, utc: bool, **options: object) -> None:

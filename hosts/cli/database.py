@@ -37,9 +37,9 @@ def upgrade_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -
     elif before == after:
         screen.write(f"The tables are up to date: version {after}")
     elif before is None:
-        screen.write(f"Made the tables: version {after}")
+        screen.write(f"Created the tables: version {after}")
     else:
-        screen.write(f"Upgraded the tables: version {before} to {after}")
+        screen.write(f"Upgraded the tables from version {before} to {after}")
 
 
 @database.command("status", epilog=_EXITS)
@@ -69,7 +69,7 @@ def _print_json(
         {
             "url": engine.core.stores.url,
             "namespace": engine.core.namespace,
-            "schema": {"there": there, "here": here, "current": there == here},
+            "schema": {"stored": there, "required": here, "current": there == here},
             "runs": None if counts is None else counts.runs,
             "jobs": None if counts is None else counts.jobs,
         }
@@ -82,7 +82,7 @@ def _print_table(
     rows = Table.grid(padding=(0, 2))
     rows.add_column(style="dim", no_wrap=True)
     rows.add_column(overflow="fold")
-    rows.add_row("Store", safe(engine.core.stores.url or "the engine's own adapters"))
+    rows.add_row("Store", safe(engine.core.stores.url or "custom adapters of the engine"))
     rows.add_row("Namespace", safe(engine.core.namespace))
     rows.add_row("Schema", _schema_text(there, here))
     if counts is not None:
@@ -95,13 +95,13 @@ def _schema_text(there: str | None, here: str) -> Text:
     if there == here:
         return Text.assemble(here, (" up to date", "green"))
     if there is None:
-        return Text.assemble(("none", "yellow"), f"; `holdfast db upgrade` makes version {here}")
+        return Text.assemble(("none", "yellow"), f"; `holdfast db upgrade` creates version {here}")
     refusal = schema_refusal(there)
     if refusal is not None:
         return Text.assemble((there, "bold red"), f", {refusal.why}: {refusal.remedy}")
     return Text.assemble(
         (there, "bold red"),
-        f", but this package needs {here}: `holdfast db upgrade` brings it up to date",
+        f", but this package needs {here}: `holdfast db upgrade` upgrades it",
     )
 
 

@@ -16,10 +16,14 @@ _EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEM
 
 @click.command("list", epilog=_EXITS)
 @click.argument("words", nargs=-1, metavar="[ENGINE]")
-@click.option("--sink", default="", metavar="NAME", help="Only those of this sink.")
-@click.option("--run", "run_id", default="", metavar="ID", help="Only those of this run.")
+@click.option("--sink", default="", metavar="NAME", help="Only streams of this sink.")
+@click.option("--run", "run_id", default="", metavar="ID", help="Only streams of this run.")
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=LIMIT, metavar="N", help=f"How many at most; {LIMIT}."
+    "--limit",
+    type=click.IntRange(min=1),
+    default=LIMIT,
+    metavar="N",
+    help=f"List at most this many.  [default: {LIMIT}]",
 )
 @engine_options
 @screen_options
@@ -46,7 +50,7 @@ def letters_command(
             ]
         )
     elif not letters:
-        screen.note("There are no dead letters.")
+        screen.note("No dead letters.")
     else:
         rows = table("sink", "run", "event", "waiting", "parked", "error", right=("event", "waiting"))
         for letter in letters:
@@ -63,11 +67,13 @@ def letters_command(
 
 @click.command("replay", epilog=_EXITS)
 @click.argument("words", nargs=-1, metavar="[ENGINE]")
-@click.option("--sink", default="", metavar="NAME", help="Those of this sink.")
-@click.option("--run", "run_id", default="", metavar="ID", help="Those of this run.")
-@click.option("--all", "everything", is_flag=True, help="All of them.")
-@click.option("--skip", is_flag=True, help="Leave out the event that is refused.")
-@click.option("--reason", default="", metavar="TEXT", help="With --skip: why, for the sink and for people.")
+@click.option("--sink", default="", metavar="NAME", help="Streams of this sink.")
+@click.option("--run", "run_id", default="", metavar="ID", help="Streams of this run.")
+@click.option("--all", "everything", is_flag=True, help="All streams.")
+@click.option("--skip", is_flag=True, help="Skip the refused event.")
+@click.option(
+    "--reason", default="", metavar="TEXT", help="With --skip: the reason, for the sink and for people."
+)
 @engine_options
 @screen_options
 def replay_command(
@@ -83,13 +89,17 @@ def replay_command(
 ) -> None:
     """Resume dead-lettered streams, from the refused event."""
     if everything == bool(sink or run_id):
-        raise click.UsageError("say which: --sink NAME, --run ID, or both; or --all")
+        raise click.UsageError("name the streams: --sink NAME, --run ID, or both; or --all")
     if reason and not skip:
-        raise click.UsageError("--reason goes with --skip")
+        raise click.UsageError("--reason needs --skip")
     spec, _ = target.split(words)
     with target.opened(spec) as engine:
         replayed = engine.sync.replay_dead_letters(sink=sink, run_id=run_id, skip=skip, reason=reason)
     if screen.as_json:
         screen.data({"replayed": replayed})
     else:
-        screen.write(f"the events of {replayed} runs go on" if replayed else "nothing was parked there")
+        screen.write(
+            f"{replayed} stream{'' if replayed == 1 else 's'} resumed"
+            if replayed
+            else "no dead-lettered streams matched"
+        )

@@ -37,15 +37,15 @@ def debug_command(*, screen: Screen, file: str, modules: tuple[str, ...]) -> Non
     """Step through a recorded run under pdb, from the first line of the durable function.
 
     HISTORY.json is a file from `holdfast history export`. `next` also steps over an await, which returns the recorded
-    value. Breakpoints in the code, such as `breakpoint()`, work. No step is run, and no store is needed.
+    value. Breakpoints in the code, such as `breakpoint()`, work. No step runs, and no store is needed.
     """
     if file == "-":
-        raise click.UsageError("give the history as a file: what comes from stdin is for the debugger")
+        raise click.UsageError("pass the history as a file: the debugger reads stdin")
     history = read_file(file)
     workflow = workflow_of(history, load_code(modules).workflows)
     screen.note(
-        f"Run {safe(history.id)} of {safe(history.definition)}, {len(history.rows):,} rows: each await gives what is"
-        " recorded, and no step is run."
+        f"Run {safe(history.id)} of {safe(history.definition)}, {len(history.rows):,} rows: each await returns the"
+        " recorded value, and no step runs."
     )
     debugger = _Debugger()
     replayed = debugger.run_from(_code_of(workflow), lambda: replay_here(history, workflow))
@@ -68,7 +68,7 @@ class _Debugger(pdb.Pdb):
         """Make a call, and stop at the first line of `code`. Returns None if the user quits. Raises CliError."""
         problem = self.set_break(code.co_filename, code.co_firstlineno, temporary=True, funcname=code.co_name)
         if problem:
-            raise CliError(Exit.USAGE, "no_source", f"the code can't be stepped through: {problem}")
+            raise CliError(Exit.USAGE, "no_source", f"cannot step through the code: {problem}")
 
         def go_on() -> ReplayResult:
             self.set_continue()  # continue to the breakpoint
@@ -99,7 +99,7 @@ class _Debugger(pdb.Pdb):
     @override
     def do_run(self, arg: str) -> None:
         """Refuse pdb's `run` and `restart`: a replay cannot be restarted from inside."""
-        self.error("leave with q, and start holdfast debug again")
+        self.error("quit with q, and start holdfast debug again")
 
     do_restart = do_run
 

@@ -14,16 +14,16 @@ _EXITS = exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.UNHEALTHY)
 
 @click.command("doctor", epilog=_EXITS)
 @click.argument("words", nargs=-1, metavar="[ENGINE]")
-@click.option("--repair", is_flag=True, help="Put right what can be put right without guessing.")
-@click.option("--check-blobs", is_flag=True, help="Read every blob that is referred to.")
+@click.option("--repair", is_flag=True, help="Repair whatever can be repaired without guessing.")
+@click.option("--check-blobs", is_flag=True, help="Read every referenced blob.")
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
     default=FINDINGS,
     metavar="N",
-    help=f"How many findings to list; {FINDINGS:,}. All are counted.",
+    help=f"List at most this many findings; all are counted.  [default: {FINDINGS:,}]",
 )
-@click.option("--all-namespaces", is_flag=True, help="Look through, and repair, all namespaces of the store.")
+@click.option("--all-namespaces", is_flag=True, help="Check, and repair, all namespaces of the store.")
 @engine_options
 @screen_options
 def doctor_command(
@@ -65,7 +65,7 @@ def _print_findings(screen: Screen, diagnosis: Diagnosis) -> None:
         screen.note(f"{found - len(diagnosis.findings):,} more are not listed.")
     blobs = "" if diagnosis.blobs is None else f", {diagnosis.blobs:,} blobs"
     counts = ", ".join(f"{number:,} {code}" for code, number in diagnosis.found.items())
-    what = f"found {found:,} ({counts}), repaired {diagnosis.repaired:,}" if found else "all is as it must be"
+    what = f"found {found:,} ({counts}), repaired {diagnosis.repaired:,}" if found else "no findings"
     screen.write(f"{diagnosis.runs:,} runs{blobs}: {what}")
 
 
@@ -79,7 +79,7 @@ def _where(finding: DoctorFinding) -> str:
 
 def _document(diagnosis: Diagnosis) -> dict[str, object]:
     return {
-        "sound": diagnosis.is_sound,
+        "healthy": diagnosis.is_sound,
         "runs": diagnosis.runs,
         "blobs": diagnosis.blobs,
         "found": dict(diagnosis.found),

@@ -53,7 +53,7 @@ class Target:
             return None, tuple(words)
         if len(words) < len(wanted):
             raise click.UsageError(f"{' and '.join(wanted[len(words) :])} is missing")
-        raise click.UsageError(f"one word too many: {words[len(wanted) + 1]!r}")
+        raise click.UsageError(f"unexpected argument {words[len(wanted) + 1]!r}")
 
     @contextlib.contextmanager
     def opened(self, spec: str | None, *, checks_schema: bool = True) -> Generator[Engine]:
@@ -62,13 +62,13 @@ class Target:
         Raises UsageError, CliError if the module cannot be imported, and SchemaError unless `checks_schema` is False.
         """
         if spec is not None and self.url is not None:
-            raise click.UsageError(f"{spec!r} and --url: give one of them")
+            raise click.UsageError(f"pass {spec!r} or --url, not both")
         if spec is None and self.url is None:
             spec = os.environ.get(ENGINE_VARIABLE) or os.environ.get(URL_VARIABLE)
         url = self.url or (spec if spec and "://" in spec else None)
         if url is None and spec is None:
             raise click.UsageError(
-                f"say where: MODULE:ENGINE or --url URL, or set {ENGINE_VARIABLE} or {URL_VARIABLE}"
+                f"name the store: MODULE:ENGINE or --url URL, or set {ENGINE_VARIABLE} or {URL_VARIABLE}"
             )
         engine = self._engine_of_module(spec or "") if url is None else self._engine_of_url(url)
         engine.core.lifecycle.reopen()  # a program may run several commands on one engine
@@ -88,7 +88,7 @@ class Target:
             ("--patience", self.patience),
         ):
             if given is not None:
-                raise click.UsageError(f"{option} goes with --url; {spec} has its own")
+                raise click.UsageError(f"{option} needs --url; {spec} has its own")
         return load_engine(spec)
 
     def _engine_of_url(self, url: str) -> Engine:
@@ -106,29 +106,30 @@ class Target:
 def engine_options(body: Callable[..., None]) -> Callable[..., None]:
     """Add `--url` and its related options to a command. Its body gets a `target`."""
 
-    @click.option("--url", metavar="URL", help=f"The store, in place of ENGINE. [{URL_VARIABLE}]")
+    @click.option("--url", metavar="URL", help=f"The store, instead of ENGINE. [{URL_VARIABLE}]")
     @click.option("--namespace", metavar="NAME", help="With a URL: the namespace.  [default: default]")
     @click.option(
         "--blobs",
         metavar="URL",
-        help="With a URL: where large values are, as file:///a/folder or s3://bucket/prefix.",
+        help="With a URL: where large values are stored, such as file:///a/folder or s3://bucket/prefix.",
     )
     @click.option(
         "--transport",
         metavar="URL",
-        help="With a URL: what carries messages, as https://sqs.REGION.amazonaws.com/ACCOUNT/QUEUE or "
+        help="With a URL: the transport of hints, such as https://sqs.REGION.amazonaws.com/ACCOUNT/QUEUE or "
         "nats://HOST:4222.  [default: the store]",
     )
     @click.option(
         "--scheduler",
         metavar="URL",
-        help="With a URL: what wakes what sleeps, as eventbridge://GROUP?role=ARN.  [default: whoever works]",
+        help="With a URL: the scheduler that wakes sleeping runs, such as eventbridge://GROUP?role=ARN.  "
+        "[default: the workers]",
     )
     @click.option(
         "--patience",
         type=click.FloatRange(min=0, min_open=True),
         metavar="SECONDS",
-        help=f"With a URL: how long to try while the database can't be reached.  [default: {PATIENCE:g}]",
+        help=f"With a URL: how long to retry while the database is unreachable.  [default: {PATIENCE:g}]",
     )
     @functools.wraps(body)
     def with_target(
@@ -158,7 +159,7 @@ def default_engine() -> str:
     """Return `MODULE:ENGINE` from the environment. Raises UsageError if the variable is not set."""
     spec = os.environ.get(ENGINE_VARIABLE)
     if not spec:
-        raise click.UsageError(f"say which engine: MODULE:ENGINE, or set {ENGINE_VARIABLE}")
+        raise click.UsageError(f"name the engine: MODULE:ENGINE, or set {ENGINE_VARIABLE}")
     return spec
 
 
@@ -166,11 +167,11 @@ def load_engine(spec: str) -> Engine:
     """Import `MODULE:ENGINE` and return the engine. The current folder is searched first. Raises CliError."""
     module_name, colon, path = spec.partition(":")
     if not colon or not _are_names(*module_name.split("."), *path.split(".")):
-        raise _bad(f"{spec!r} is no engine: write MODULE:ENGINE, as in shop.workflows:engine")
+        raise _bad(f"{spec!r} is not an engine: write MODULE:ENGINE, such as shop.workflows:engine")
     found = load_object(module_name, path)
     if not isinstance(found, Engine):
         kind = type(found).__name__
-        raise _bad(f"{spec} is of type {kind}, not Engine: make one with Engine.open(url, workflows=[...])")
+        raise _bad(f"{spec} is of type {kind}, not Engine: create one with Engine.open(url, workflows=[...])")
     return found
 
 
@@ -184,12 +185,14 @@ def load_code(specs: Sequence[str]) -> Registry:
     for spec in specs or (default_engine(),):
         module_name, colon, path = spec.partition(":")
         if not _are_names(*module_name.split("."), *(path.split(".") if colon else ())):
-            raise _bad(f"{spec!r} is no module: write MODULE, or MODULE:NAME, as in shop.workflows:engine")
+            raise _bad(
+                f"{spec!r} is not a module: write MODULE, or MODULE:NAME, such as shop.workflows:engine"
+            )
         one = load_object(module_name, path)
         inside: list[object] = list(vars(one).values()) if isinstance(one, ModuleType) else [one]
         several = _workflows_of(inside)
         if not several:
-            raise _bad(f"{spec} has no workflows, and no engine that has any")
+            raise _bad(f"{spec} has no workflows, and no engine with workflows")
         found.update((id(workflow), workflow) for workflow in several)
     return Registry(found.values())
 
@@ -229,10 +232,10 @@ def load_sink(spec: str) -> EventSink:
     """Import `MODULE:OBJECT` and return it as an event sink. Raises CliError."""
     module_name, colon, path = spec.partition(":")
     if not colon or not all(part.isidentifier() for part in (*module_name.split("."), path)):
-        raise _bad(f"{spec!r} is no sink: write log, a URL, or MODULE:OBJECT")
+        raise _bad(f"{spec!r} is not a sink: write log, a URL, or MODULE:OBJECT")
     found: object = getattr(_imported(module_name), path, None)
     if not callable(getattr(found, "emit", None)):
-        raise _bad(f"{spec} is no sink: it has no method `emit`")
+        raise _bad(f"{spec} is not a sink: it has no method `emit`")
     return cast("EventSink", found)
 
 
@@ -246,8 +249,8 @@ def _imported(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
-            hint = f"looked in {Path.cwd()} and where Python looks"
-            raise _bad(f"there is no module {error.name!r}; {hint}") from None
+            hint = f"searched {Path.cwd()} and sys.path"
+            raise _bad(f"no module {error.name!r}; {hint}") from None
         raise _broken(name, error) from error
     except (Exception, SystemExit) as error:
         raise _broken(name, error) from error

@@ -31,19 +31,19 @@ class Exit(IntEnum):
 
 
 MEANINGS: Final = (
-    (Exit.OK, "it was done"),
-    (Exit.RUN_FAILED, "the run failed; with `lint`: something was found"),
-    (Exit.USAGE, "wrong usage, or input that does not fit"),
-    (Exit.NOT_FOUND, "there is no such run, workflow or sink"),
-    (Exit.REFUSED, "refused: it is in conflict with what is stored"),
+    (Exit.OK, "success"),
+    (Exit.RUN_FAILED, "the run failed; with `lint`: there are findings"),
+    (Exit.USAGE, "wrong usage, or invalid input"),
+    (Exit.NOT_FOUND, "the run, workflow or sink does not exist"),
+    (Exit.REFUSED, "refused: conflicts with the stored state"),
     (Exit.RUN_CANCELLED, "the run was cancelled"),
-    (Exit.UNAVAILABLE, "the store could not be reached; try again"),
-    (Exit.TIMED_OUT, "the run has not ended within the time given"),
-    (Exit.SCHEMA, "the tables are missing, older or newer than this version needs"),
-    (Exit.UNHEALTHY, "the store is not as it must be, or waits for an operator"),
-    (Exit.DIVERGED, "a recorded run does not go on with this code"),
-    (Exit.DENIED, "the store does not let this user in, or do what was to be done"),
-    (Exit.BUG, "an error that nobody expected"),
+    (Exit.UNAVAILABLE, "the store is unreachable; try again"),
+    (Exit.TIMED_OUT, "timed out before the run ended"),
+    (Exit.SCHEMA, "the tables are missing, or of another version than this package needs"),
+    (Exit.UNHEALTHY, "the store is inconsistent, or an operator must act"),
+    (Exit.DIVERGED, "a recorded run cannot continue with this code"),
+    (Exit.DENIED, "the store denied access to this user"),
+    (Exit.BUG, "unexpected error"),
     (Exit.INTERRUPTED, "interrupted"),
 )
 
@@ -113,7 +113,7 @@ def problem_of(error: BaseException) -> Problem | None:
         case click.ClickException() as error:
             return Problem(exit=Exit.USAGE, code="usage", message=error.format_message())
         case e.InvalidValueError() as error:
-            message = f"{error.what} does not fit"
+            message = f"{error.what} is invalid"
             return Problem(exit=Exit.USAGE, code=error.code, message=message, problems=error.problems)
         case e.HoldfastError() as error:
             code = next((code for kind, code in _EXITS if isinstance(error, kind)), Exit.REFUSED)

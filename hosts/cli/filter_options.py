@@ -19,7 +19,7 @@ def named_texts(given: Iterable[str], option: str = "--attribute") -> dict[str, 
     for one in given:
         name, equals, value = one.partition("=")
         if not equals or not name or name in attributes:
-            why = f"{name!r} was given before" if name in attributes else "write NAME=TEXT"
+            why = f"{name!r} is repeated" if name in attributes else "write NAME=TEXT"
             raise click.UsageError(f"{option} {one}: {why}")
         attributes[name] = value
     return attributes
@@ -36,7 +36,7 @@ def moment(text: str) -> datetime | timedelta:
         return datetime.fromisoformat(text)
     except ValueError:
         raise click.BadParameter(
-            f"{text!r} is no time: write 2026-11-21T08:00Z, 2026-11-21, or how long ago, as 90m or 7d"
+            f"{text!r} is not a time: write 2026-11-21T08:00Z, 2026-11-21, or an age such as 90m or 7d"
         ) from None
 
 
@@ -46,7 +46,7 @@ def start_moment(text: str) -> datetime | timedelta:
         return moment(text)
     except click.BadParameter:
         raise click.BadParameter(
-            f"{text!r} is no time: write 2026-11-21T08:00Z, 2026-11-21, or in how long, as 90m or 7d"
+            f"{text!r} is not a time: write 2026-11-21T08:00Z, 2026-11-21, or a delay such as 90m or 7d"
         ) from None
 
 
@@ -54,7 +54,7 @@ def length(text: str) -> timedelta:
     """Parse a duration, such as `90m` or `7d`. Raises BadParameter."""
     found = moment(text) if _AGO.fullmatch(text) else None
     if not isinstance(found, timedelta):
-        raise click.BadParameter(f"{text!r} is no length of time: write 30s, 90m, 6h or 7d")
+        raise click.BadParameter(f"{text!r} is not a duration: write 30s, 90m, 6h or 7d")
     return found
 
 
@@ -67,7 +67,7 @@ def instant_of(moment: datetime | timedelta | None, now: datetime, *, utc: bool)
             return moment
         return moment.replace(tzinfo=UTC) if utc else moment.astimezone()
     except (OverflowError, ValueError, OSError):
-        raise click.UsageError(f"{moment} is out of all time") from None
+        raise click.UsageError(f"{moment} is out of range") from None
 
 
 def filter_options(body: Callable[..., None]) -> Callable[..., None]:
@@ -75,9 +75,15 @@ def filter_options(body: Callable[..., None]) -> Callable[..., None]:
     statuses = click.Choice([status.value for status in RunStatus], case_sensitive=False)
     for option in reversed(
         (
-            click.option("--status", "statuses", type=statuses, multiple=True, help="May be repeated."),
             click.option(
-                "--waiting", is_flag=True, help="Only running runs of which no job is queued or runs."
+                "--status",
+                "statuses",
+                type=statuses,
+                multiple=True,
+                help="Only runs of this status. May be repeated.",
+            ),
+            click.option(
+                "--waiting", is_flag=True, help="Only running runs of which no job is queued or running."
             ),
             click.option("--workflow", metavar="NAME", help="Only runs of this workflow."),
             click.option(
@@ -85,23 +91,26 @@ def filter_options(body: Callable[..., None]) -> Callable[..., None]:
                 "attributes",
                 multiple=True,
                 metavar="NAME=TEXT",
-                help="Only runs that were started with this. May be repeated.",
+                help="Only runs that were started with this attribute. May be repeated.",
             ),
             click.option(
                 "--annotation",
                 "annotations",
                 multiple=True,
                 metavar="NAME=TEXT",
-                help="Only runs of which this was said. May be repeated.",
+                help="Only runs with this annotation. May be repeated.",
             ),
             click.option(
                 "--since",
                 type=moment,
                 metavar="TIME",
-                help="Created at this time or later: 2026-11-21T08:00Z, 2026-11-21, or how long ago, as 90m or 7d.",
+                help="Only runs created at this time or later: 2026-11-21T08:00Z, 2026-11-21, or an age such as 90m or "
+                "7d.",
             ),
-            click.option("--until", type=moment, metavar="TIME", help="Created before this time."),
-            click.option("--ended-before", type=moment, metavar="TIME", help="Ended before this time."),
+            click.option("--until", type=moment, metavar="TIME", help="Only runs created before this time."),
+            click.option(
+                "--ended-before", type=moment, metavar="TIME", help="Only runs that ended before this time."
+            ),
         )
     ):
         body = option(body)

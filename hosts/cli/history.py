@@ -22,11 +22,9 @@ _EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILAB
     "-o",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write it there, if there is no such file.",
+    help="Write to this file, which must not exist.  [default: stdout]",
 )
-@click.option(
-    "--generation", type=click.IntRange(min=1), metavar="N", help="That of an older generation of the run."
-)
+@click.option("--generation", type=click.IntRange(min=1), metavar="N", help="An older generation of the run.")
 @engine_options
 @screen_options
 def export_command(
@@ -47,9 +45,11 @@ def export_command(
         with output.open("x", encoding="utf-8", newline="\n") as file:
             file.write(text)
     except FileExistsError:
-        raise CliError(Exit.REFUSED, "file_exists", f"{output} exists; say -o another file") from None
+        raise CliError(
+            Exit.REFUSED, "file_exists", f"{output} exists; write to another file with -o"
+        ) from None
     except OSError as error:
-        raise CliError(Exit.USAGE, "file", f"{output} can't be written: {error.strerror}") from None
+        raise CliError(Exit.USAGE, "file", f"{output} cannot be written: {error.strerror}") from None
     if screen.as_json:
         screen.data(
             {"id": history.id, "file": str(output), "rows": len(history.rows), "status": history.status}
@@ -64,8 +64,8 @@ def read_file(file: str) -> RunHistory:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
         return RunHistory.from_json(text)
     except UnicodeDecodeError:
-        raise CliError(Exit.USAGE, "invalid_history", f"{file} is no text") from None
+        raise CliError(Exit.USAGE, "invalid_history", f"{file} is not a text file") from None
     except OSError as error:
-        raise CliError(Exit.USAGE, "file", f"{file} can't be read: {error.strerror}") from None
+        raise CliError(Exit.USAGE, "file", f"{file} cannot be read: {error.strerror}") from None
     except InvalidHistoryError as error:
         raise CliError(Exit.USAGE, error.code, f"{file}: {error}") from None

@@ -160,7 +160,7 @@ def _step_document(step: StepSummary) -> Document:
         "call": step.call,
         "step": step.step,
         "state": step.state,
-        "tries": step.tries,
+        "attempts": step.attempts,
         "lost_attempts": step.lost_attempts,
         "site": step.site,
         "started_at": iso(step.started_at),

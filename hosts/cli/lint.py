@@ -16,7 +16,7 @@ from holdfast.hosts.devtools.lint.rules import RULES
     "--format",
     "form",
     type=click.Choice(["text", "json", "github"]),
-    help="Lines for people and editors, JSON, or annotations for a workflow on GitHub.",
+    help="Lines for people and editors, JSON, or annotations for a GitHub workflow.",
 )
 @click.option(
     "--ignore",
@@ -24,7 +24,7 @@ from holdfast.hosts.devtools.lint.rules import RULES
     type=click.Choice(list(RULES), case_sensitive=False),
     multiple=True,
     metavar="CODE",
-    help="Leave out findings of this code. May be repeated.",
+    help="Omit findings of this code. May be repeated.",
 )
 @screen_options
 def lint_command(
@@ -60,13 +60,13 @@ def _print_report(screen: Screen, report: Report, *, as_annotations: bool) -> No
     for one in report.unreadable:
         if as_annotations:
             screen.write(Text(f"::error file={_property(one.path)}::{_data(one.reason)}"))
-        screen.note(f"{one.path}: can't be read: {one.reason}")
+        screen.note(f"{one.path}: cannot be read: {one.reason}")
     several = [
         _count(len(some), what)
         for some, what in ((report.findings, "finding"), (report.warnings, "warning"))
         if some
     ]
-    found = " and ".join(several) or "nothing found"
+    found = " and ".join(several) or "no findings"
     looked = f"{_count(report.workflows, 'workflow')} in {_count(report.files, 'file')}"
     screen.note(f"{looked}: {found}")
 

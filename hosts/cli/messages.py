@@ -21,8 +21,10 @@ _READ: Final = ("received", "refused")
     epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA),
 )
 @click.argument("words", nargs=-1, metavar="[ENGINE] ID")
-@click.option("--generation", type=click.IntRange(min=1), metavar="N", help="Those of an older generation.")
-@click.option("--unread", is_flag=True, help="Only those that its function has not received.")
+@click.option(
+    "--generation", type=click.IntRange(min=1), metavar="N", help="The messages of an older generation."
+)
+@click.option("--unread", is_flag=True, help="Only messages that the function has not received.")
 @engine_options
 @screen_options
 def messages_command(
@@ -30,8 +32,8 @@ def messages_command(
 ) -> None:
     """List the messages sent to a durable function, and their states.
 
-    A message is unread, received, refused (with the reason), handed on to the next generation, or left in a run that
-    has ended.
+    A message is unread, received, refused (with the reason), handed on to the next generation, or was never received
+    by a run that has ended.
     """
     spec, (run_id,) = target.split(words, "ID")
     with target.opened(spec) as engine:
@@ -55,7 +57,8 @@ def _state(run: Run, message: MessageInfo) -> str:
         return f"handed on to generation {run.generation + 1}"
     if message.why is not None:
         return f"refused: {safe(message.why)}"
-    return f"{message.state}, with a start" if message.has_start else message.state
+    state = message.state.replace("_", " ")
+    return f"{state}, with a start" if message.has_start else state
 
 
 def _document(message: MessageInfo) -> dict[str, object]:

@@ -18,7 +18,7 @@ _PLAIN: Final = CallForm(signature=inspect.Signature(), hints={}, arguments=obje
 """A call form that takes and returns any JSON."""
 
 _arguments = click.option(
-    "--arguments", metavar="JSON", default="{}", help='What it takes, by name: \'{"address": "Oslo"}\'.'
+    "--arguments", metavar="JSON", default="{}", help='The arguments, by name: \'{"address": "Oslo"}\'.'
 )
 
 
@@ -47,12 +47,12 @@ def query_command(*, screen: Screen, target: Target, words: tuple[str, ...], arg
     "--timeout",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="Wait no longer. The update is stored.",
+    help="The maximum wait for the reply. The update stays stored.",
 )
 @click.option(
     "--idempotency-key",
     metavar="KEY",
-    help="Asking again with this key waits for the reply of the first time.",
+    help="Repeating the command with this key waits for the reply of the first update.",
 )
 @engine_options
 @screen_options
@@ -85,7 +85,7 @@ def _arguments_text(text: str) -> str:
     try:
         parsed = parse(text)
     except ValueError as error:
-        raise CliError(Exit.USAGE, "usage", f"--arguments is no JSON: {error}") from None
+        raise CliError(Exit.USAGE, "usage", f"--arguments is not JSON: {error}") from None
     if not isinstance(parsed, dict):
-        raise CliError(Exit.USAGE, "usage", "--arguments is an object: each argument by its name")
+        raise CliError(Exit.USAGE, "usage", "--arguments must be an object: each argument by its name")
     return compact(cast("dict[str, object]", parsed))

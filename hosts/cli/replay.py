@@ -43,7 +43,7 @@ _WORDS: Final = {UpgradeVerdict.NO_CODE: "no code"}
 def replay_history_command(*, screen: Screen, files: tuple[str, ...], modules: tuple[str, ...]) -> None:
     """Replay recorded histories with the current code.
 
-    HISTORY.json is a file from `holdfast history export`; - is stdin. Prints the outcome of each. No step is run, and
+    HISTORY.json is a file from `holdfast history export`; - is stdin. Prints the outcome of each. No step runs, and
     no store is needed.
     """
     code = load_code(modules)
@@ -73,16 +73,16 @@ def replay_history_command(*, screen: Screen, files: tuple[str, ...], modules: t
     type=click.IntRange(min=0),
     default=RUNS_CHECKED_DEFAULT,
     metavar="N",
-    help=f"At how many runs to look at most; {RUNS_CHECKED_DEFAULT:,}. 0 is all.",
+    help=f"Check at most this many runs; 0 means all.  [default: {RUNS_CHECKED_DEFAULT:,}]",
 )
 @click.option(
     "--sample",
     type=click.Choice(["both", "newest", "oldest"]),
     default="both",
-    help="At which ones, if there are more: the newest, the oldest, or half of each.  [default: both]",
+    help="Which runs to check, if there are more: the newest, the oldest, or half of each.  [default: both]",
 )
 @click.option(
-    "--known-only", is_flag=True, help="Leave out runs of workflows that the engine has in no version."
+    "--known-only", is_flag=True, help="Skip runs of workflows that the engine does not have in any version."
 )
 @screen_options
 def check_upgrade_command(
@@ -96,8 +96,8 @@ def check_upgrade_command(
 ) -> None:
     """Check whether open runs can continue with this code. Run it before you deploy the code.
 
-    It replays the histories of durable functions, and checks that the code has the stages of pipelines. No step is
-    run, and nothing is written.
+    It replays the histories of durable functions, and checks that the code has the stages of pipelines. No step
+    runs, and nothing is written.
     """
     with Target().opened(spec or default_engine()) as engine:
         core = engine.core
@@ -123,7 +123,7 @@ def check_upgrade_command(
             {
                 "compatible": _exit(found) == Exit.OK,
                 "runs": there,
-                "looked_at": len(found),
+                "checked": len(found),
                 "counts": {verdict.value: counts[verdict] for verdict in UpgradeVerdict if counts[verdict]},
                 "found": [_document(upgrade) for upgrade in found],
             }
@@ -132,7 +132,7 @@ def check_upgrade_command(
         summary = (
             ", ".join(f"{counts[one]:,} {_word(one)}" for one in UpgradeVerdict if counts[one]) or "none"
         )
-        screen.write(f"{len(found):,} of {there:,} runs that have not ended: {summary}")
+        screen.write(f"{len(found):,} of {there:,} open runs: {summary}")
     raise SystemExit(_exit(found))
 
 
@@ -186,5 +186,5 @@ def _document(upgrade: UpgradeCheck) -> dict[str, object]:
         "row": upgrade.row,
         "call": upgrade.call,
         "recorded": upgrade.recorded,
-        "asked": upgrade.requested,
+        "requested": upgrade.requested,
     }

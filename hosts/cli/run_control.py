@@ -20,7 +20,7 @@ _EXITS: Final = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UN
 def _command(action: Action, help: str) -> click.Command:
     @click.command(action.name, help=help, epilog=_EXITS)
     @click.argument("words", nargs=-1, metavar="[ENGINE] ID")
-    @click.option("--reason", default="", metavar="TEXT", help="For people; kept in the history.")
+    @click.option("--reason", default="", metavar="TEXT", help="For people; stored in the history.")
     @many_options
     @engine_options
     @screen_options
@@ -39,17 +39,17 @@ def _command(action: Action, help: str) -> click.Command:
 
 
 cancel_command: Final = _command(
-    CANCEL, "End a run as cancelled. It is fine if it was already; refused if it has completed or failed."
+    CANCEL, "End a run as cancelled, after its cleanup. Refused if it has completed or failed."
 )
 terminate_command: Final = _command(
-    TERMINATE, "End a run as cancelled at once, whatever it has left to clean up. Otherwise as `cancel`."
+    TERMINATE, "End a run as cancelled at once, without its cleanup. Refused if it has completed or failed."
 )
 pause_command: Final = _command(
     PAUSE,
-    "Start nothing more of a run until it is resumed. What is under way ends as ever. Refused if the run has ended.",
+    "Pause a run: nothing new starts until it is resumed, and running bodies end as usual. Refused if it has ended.",
 )
 resume_command: Final = _command(
-    RESUME, "Let a paused or blocked run go on where it is. Refused if the run has ended."
+    RESUME, "Resume a paused or blocked run where it is. Refused if it has ended."
 )
 
 
@@ -57,7 +57,7 @@ def _carry_out(screen: Screen, client: Client, run_id: str, command: Command[Run
     now = client.dispatch(command)
     wanted = {RunStatus.CANCELLED} if isinstance(now, RunEnded) else frozenset[RunStatus]()
     if not now.changed and now.status in TERMINAL - wanted:
-        raise CliError(Exit.REFUSED, "run_ended", f"run {run_id!r} has ended before, as {now.status}")
+        raise CliError(Exit.REFUSED, "run_ended", f"run {run_id!r} has already ended, as {now.status}")
     if screen.as_json:
         screen.data({"id": run_id, "status": now.status.value, "changed": now.changed})
         return

@@ -51,7 +51,7 @@ class StageSummary:
     mapped: bool
     """Whether it is a map."""
     state: str = "waiting"
-    """The state as it is shown: `waiting`, `queued`, `running`, `retrying`, `done`, `kept`, `failed`, `held` ..."""
+    """The state as it is shown: `waiting`, `queued`, `running`, `retrying`, `done`, `kept`, `failed`, `paused` ..."""
     done: int = 0
     """Number of completed items, or of completed attempts if the stage is not mapped."""
     total: int | None = None
@@ -309,7 +309,7 @@ def _add_node(stage: StageSummary, node: NodeProgress, run: Run, jobs: Sequence[
     elif JobState.LIMITED in states:
         stage.state = "limited"
     elif JobState.PAUSED in states:
-        stage.state = "held"
+        stage.state = "paused"
 
 
 def _failed_stage(run: Run) -> object:

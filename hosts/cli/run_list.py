@@ -34,14 +34,21 @@ LIMIT: Final = 20
 @click.argument("words", nargs=-1, metavar="[ENGINE]")
 @filter_options
 @click.option(
-    "--limit", type=click.IntRange(1, LIMIT_MAX), metavar="N", help=f"How many at most; {LIMIT} if left out."
+    "--limit",
+    type=click.IntRange(1, LIMIT_MAX),
+    metavar="N",
+    help=f"List at most this many.  [default: {LIMIT}]",
 )
 @click.option(
-    "--after", metavar="CURSOR", help="For the next page: what the last one said, or a run's cursor."
+    "--after",
+    metavar="CURSOR",
+    help="The next page: the cursor that the last page printed, or a run's cursor.",
 )
-@click.option("--oldest-first", is_flag=True, help="Begin with the oldest.")
-@click.option("--all-generations", is_flag=True, help="Also the older ones of runs that were run again.")
-@click.option("--count", "counts", is_flag=True, help="Show only how many there are of each status.")
+@click.option("--oldest-first", is_flag=True, help="List the oldest first.")
+@click.option(
+    "--all-generations", is_flag=True, help="Also list older generations of runs that were run again."
+)
+@click.option("--count", "counts", is_flag=True, help="Show only the number of runs per status.")
 @engine_options
 @screen_options
 def list_command(
@@ -58,9 +65,7 @@ def list_command(
 ) -> None:
     """List runs, newest first."""
     if counts and (limit or after or oldest_first):
-        raise click.UsageError(
-            "--count counts all of them: it goes without --limit, --after and --oldest-first"
-        )
+        raise click.UsageError("--count counts all runs: omit --limit, --after and --oldest-first")
     attributes = named_texts(cast("tuple[str, ...]", filters["attributes"]))
     annotations = named_texts(cast("tuple[str, ...]", filters["annotations"]), "--annotation")
     spec, _ = target.split(words)
@@ -106,11 +111,11 @@ def _list(screen: Screen, core: Core, wanted: RunListQuery, now: Micros) -> None
         is_narrowed = wanted.after is not None or wanted.which != RunFilter(
             namespace=core.namespace, newest=True
         )
-        screen.note("There are no such runs." if is_narrowed else "There are no runs.")
+        screen.note("No runs match." if is_narrowed else "There are no runs.")
     else:
         _show(screen, runs, now)
         if len(found) > limit:
-            screen.note(f"There are more: --after {runs[-1].place.text}")
+            screen.note(f"More runs: --after {runs[-1].place.text}")
 
 
 def _count(screen: Screen, core: Core, which: RunFilter) -> None:

@@ -21,7 +21,7 @@ _STYLES = {"warning": "yellow", "error": "red", "critical": "bold red", "debug":
 
 @click.command("logs", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA))
 @click.argument("words", nargs=-1, metavar="[ENGINE] ID")
-@click.option("--follow", "-f", is_flag=True, help="Wait for more until the run ends.")
+@click.option("--follow", "-f", is_flag=True, help="Wait for more lines until the run ends.")
 @click.option(
     "--level",
     type=click.Choice(LEVELS),

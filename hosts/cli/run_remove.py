@@ -33,4 +33,4 @@ def remove_run_command(
     if screen.as_json:
         screen.data({"id": run_id, "removed": removed})
     else:
-        screen.write(f"{safe(run_id)} is removed")
+        screen.write(f"{safe(run_id)} was removed")

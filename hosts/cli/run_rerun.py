@@ -24,18 +24,18 @@ from holdfast.kernel.runs.rerun_preview import RerunPreview
     "--from",
     "stage",
     metavar="POINT",
-    help="Begin with this stage; of a durable function with this step, as charge or charge#2, or with a call of it."
-    " If left out: where it failed or stopped; the start if it was completed.",
+    help="Start from this stage; for a durable function from this step, such as charge or charge#2, or from a call of"
+    " it, such as 3.1.  [default: where the run failed or stopped; the start if it completed]",
 )
 @click.option(
     "--row",
     type=click.IntRange(min=1),
     metavar="NUMBER",
-    help="Begin with this row of the history of a durable function.",
+    help="Start from this row of the history of a durable function.",
 )
-@click.option("--version", metavar="VERSION", help="Run it with this version of the code.")
+@click.option("--version", metavar="VERSION", help="Use this version of the code.")
 @click.option("--preview", is_flag=True, help="Only show what would run again and what would be kept.")
-@click.option("--reason", default="", metavar="TEXT", help="For people; kept in the history.")
+@click.option("--reason", default="", metavar="TEXT", help="For people; stored in the history.")
 @many_options
 @engine_options
 @screen_options
@@ -57,9 +57,9 @@ def rerun_command(
     """
     if many is not None:
         if preview:
-            raise click.UsageError("--preview is of one run; with --all, leave out --yes to count the runs")
+            raise click.UsageError("--preview needs one run; with --all, omit --yes to count the runs")
         if row is not None:
-            raise click.UsageError("--row is of one run: others have other histories")
+            raise click.UsageError("--row needs one run: each run has its own history")
         act_on_many(screen, target, words, many, RERUN, reason=reason, stage=stage, version=version)
         return
     spec, (run_id,) = target.split(words, "ID")
@@ -88,10 +88,10 @@ def _show(screen: Screen, preview: RerunPreview) -> None:
     rows.add_column(style="dim", no_wrap=True)
     rows.add_column(overflow="fold")
     again = set(preview.again)
-    runs = [f"{safe(name)} (was completed before)" if name in again else safe(name) for name in preview.runs]
-    kept = [f"{safe(name)} (of generation {number})" for name, number in preview.keeps.items()]
+    runs = [f"{safe(name)} (completed before)" if name in again else safe(name) for name in preview.runs]
+    kept = [f"{safe(name)} (from generation {number})" for name, number in preview.keeps.items()]
     rows.add_row("Workflow", f"{preview.workflow}@{preview.version}")
-    rows.add_row("Runs", ", ".join(runs) if runs else "what the code asks for")
+    rows.add_row("Runs", ", ".join(runs) if runs else "what the code calls")
     rows.add_row("Keeps", ", ".join(kept) if kept else "nothing")
     for name, what in _of_function(preview):
         rows.add_row(name, what)
@@ -103,15 +103,15 @@ def _show(screen: Screen, preview: RerunPreview) -> None:
 def _of_function(preview: RerunPreview) -> Iterator[tuple[str, str]]:
     """Yield the rows about a durable function's timers, children, messages and compensations."""
     if preview.timers:
-        yield "Waits", f"anew for {len(preview.timers)} of its timers: {safe(', '.join(preview.timers))}"
+        yield "Waits", f"again for {len(preview.timers)} timers: {safe(', '.join(preview.timers))}"
     if preview.starts:
-        yield "Starts", f"anew the runs that were {safe(', '.join(preview.starts))}"
+        yield "Starts", f"again, as new runs: {safe(', '.join(preview.starts))}"
     if preview.children:
         yield "Takes over", safe(", ".join(preview.children))
     if preview.messages:
-        yield "Receives", f"again {preview.messages} messages and updates that came later"
+        yield "Receives", f"again {preview.messages} messages and updates that arrived later"
     if preview.undone:
-        yield "Took back", f"{safe(', '.join(preview.undone))}: what that was for is done again"
+        yield "Compensated", f"{safe(', '.join(preview.undone))}: the compensated steps run again"
 
 
 def _print_rerun(screen: Screen, answer: RunRerun) -> None:

@@ -60,16 +60,20 @@ _PAGE = 1_000
     ),
 )
 @click.argument("words", nargs=-1, metavar="[ENGINE] ID")
-@click.option("--history", is_flag=True, help="Also show all that has happened, row by row.")
-@click.option("--log", is_flag=True, help="Also show what its stages logged.")
+@click.option("--history", is_flag=True, help="Also show the history, row by row.")
+@click.option("--log", is_flag=True, help="Also show the log lines of its stages.")
 @click.option(
     "--generation",
     type=click.IntRange(min=1),
     metavar="N",
-    help="An older generation of a run that runs again.",
+    help="An older generation of a run that was run again.",
 )
 @click.option("--verbose", "-v", is_flag=True, help="Also show the sessions and epochs of its jobs.")
-@click.option("--output", is_flag=True, help="Show only its result, as JSON. 1, 4 or 5 if there is none.")
+@click.option(
+    "--output",
+    is_flag=True,
+    help="Show only its result, as JSON. Exits with 1, 4 or 5 if the run has no result.",
+)
 @engine_options
 @screen_options
 def show_command(
@@ -85,7 +89,7 @@ def show_command(
 ) -> None:
     """Show one run: its status, stages or steps, and live jobs, and why it failed or is blocked."""
     if output and (history or log):
-        raise click.UsageError("--output stands alone: it shows nothing but the result")
+        raise click.UsageError("--output shows only the result: omit --history and --log")
     spec, (run_id,) = target.split(words, "ID")
     with target.opened(spec) as engine:
         core = engine.core
@@ -118,7 +122,7 @@ def _output(core: Core, run: Run) -> str:
     match run.status:
         case RunStatus.COMPLETED if run.is_continued:
             message = (
-                f"generation {run.generation} has no result: it went on as generation {run.generation + 1}"
+                f"generation {run.generation} has no result: it continued as generation {run.generation + 1}"
             )
             raise CliError(Exit.REFUSED, "run_continued", message)
         case RunStatus.COMPLETED:
@@ -128,7 +132,9 @@ def _output(core: Core, run: Run) -> str:
         case RunStatus.CANCELLED:
             raise RunCancelledError(run.id, _reason(run))
         case status:
-            message = f"run {run.id!r} has no result yet, it is {status}; `holdfast run wait` waits for it"
+            message = (
+                f"run {run.id!r} has no result yet: it is {status}; wait for it with `holdfast run wait`"
+            )
             raise CliError(Exit.REFUSED, "run_active", message)
 
 
@@ -140,7 +146,7 @@ def _show(screen: Screen, facts: RunDetails, *, verbose: bool) -> None:
     screen.write(_facts_table(screen, facts))
     _show_work(screen, facts)
     if not facts.whole:
-        screen.note("The history is long: attempts and times are those of its beginning.")
+        screen.note("The history is long: attempts and times cover only its first rows.")
     if facts.jobs:
         _section(screen, "Jobs", _jobs_table(screen, facts, verbose=verbose))
         if len(facts.jobs) > JOBS_SHOWN:
@@ -160,7 +166,9 @@ def _show(screen: Screen, facts: RunDetails, *, verbose: bool) -> None:
         screen.write(Text(safe_lines(last.traceback.rstrip()), style="dim"))
     step = next((step for step in reversed(facts.steps or ()) if step.error == error), None)
     if step is not None and step.traceback:
-        screen.write(Text(f"Step {safe(step.step)!r}, call {step.call}, try {step.tries}:", style="dim"))
+        screen.write(
+            Text(f"Step {safe(step.step)!r}, call {step.call}, attempt {step.attempts}:", style="dim")
+        )
         screen.write(Text(safe_lines(step.traceback.rstrip()), style="dim"))
 
 
@@ -171,11 +179,13 @@ def _show_work(screen: Screen, facts: RunDetails) -> None:
         _section(screen, "Stages", _stages_table(facts))
         return
     if not steps:
-        _section(screen, "Steps", Text("No step has begun yet.", style="dim"))
+        _section(screen, "Steps", Text("No step has started yet.", style="dim"))
         return
     _section(screen, "Steps", steps_table(screen, steps, facts.now))
     if len(steps) > STEPS_SHOWN:
-        screen.write(Text(f"and {len(steps) - STEPS_SHOWN:,} before them: --history shows all", style="dim"))
+        screen.write(
+            Text(f"and {len(steps) - STEPS_SHOWN:,} earlier steps: --history shows all", style="dim")
+        )
 
 
 def _section(screen: Screen, title: str, what: Table | Text) -> None:
@@ -202,9 +212,9 @@ def _facts_table(screen: Screen, facts: RunDetails) -> Table:
     rows.add_row("Workflow", f"{run.workflow}@{run.version}")
     rows.add_row("Status", status_text(run.status))
     if run.is_continued:
-        rows.add_row("Went on", f"as generation {run.generation + 1}")
+        rows.add_row("Continued", f"as generation {run.generation + 1}")
     if run.status is RunStatus.PENDING:
-        rows.add_row("Waits", _waits(screen, facts))
+        rows.add_row("Waits for", _waits(screen, facts))
     rows.add_row(
         "Created",
         f"{screen.instant(run.created_at)}  ({format_duration(max(0, facts.now - run.created_at))} ago)",
@@ -233,21 +243,23 @@ def _waits(screen: Screen, facts: RunDetails) -> str:
     if run.start_at is not None:
         left = run.start_at - facts.now
         when = f"in {format_duration(left)}" if left > 0 else "due"
-        parts.append(f"for its start at {screen.instant(run.start_at)} ({when})")
+        parts.append(f"its start at {screen.instant(run.start_at)} ({when})")
     if run.slot is not None:
-        taken = f"{facts.slots_used.get(run.slot, 0)} of {run.concurrency_limit} taken"
-        parts.append(f"for a slot of {safe(run.concurrency_key or '')} ({taken})")
+        taken = f"{facts.slots_used.get(run.slot, 0)} of {run.concurrency_limit} in use"
+        parts.append(f"a slot of concurrency key {safe(run.concurrency_key or '')} ({taken})")
     return ", then ".join(parts)
 
 
 def _origin(facts: RunDetails) -> str:
     run = facts.run
     if facts.continues:
-        return f", as which generation {run.generation - 1} went on (--generation {run.generation - 1} shows that)"
+        return (
+            f", continued from generation {run.generation - 1} (shown by --generation {run.generation - 1})"
+        )
     if run.rerun_of is None:
         return ""
     begin = "from the start" if run.rerun_from is None else f"from {safe(run.rerun_from)}"
-    return f", which runs generation {run.generation - 1} again {begin}"
+    return f", a rerun of generation {run.generation - 1} {begin}"
 
 
 def _stages_table(facts: RunDetails) -> Table:
@@ -284,11 +296,11 @@ def _remark(stage: StageSummary) -> str:
     """Return a remark on a stage: where its output is from, failed and lost attempts."""
     parts: list[str] = []
     if stage.kept_of is not None:
-        parts.append(f"of generation {stage.kept_of}")
+        parts.append(f"from generation {stage.kept_of}")
     if stage.failed and stage.state != "failed":
         parts.append(f"{stage.failed} failed, last: {one_line(stage.error or '', 80)}")
     if stage.lost:
-        parts.append(f"{stage.lost} lost with their workers")
+        parts.append(f"{stage.lost} lost with their worker")
     return "; ".join(parts)
 
 
@@ -319,16 +331,16 @@ def _whereabouts(screen: Screen, facts: RunDetails, job: Job, *, verbose: bool) 
         who = "a worker" if holder is None else safe(holder.host)
         who += f", session {job.session}" if verbose else ""
         since = "" if job.leased_at is None else f" for {format_duration(max(0, facts.now - job.leased_at))}"
-        dead = " (lost, about to be freed)" if holder is not None and holder.state != "open" else ""
+        dead = " (lost, released soon)" if holder is not None and holder.state != "open" else ""
         return f"held by {who}{since}{dead}"
     if job.state is JobState.LIMITED and job.slot is not None:
-        return f"{facts.slots_used.get(job.slot, 0)} of {job.concurrency_limit} of this stage are under way"
+        return f"{facts.slots_used.get(job.slot, 0)} of {job.concurrency_limit} slots of this stage in use"
     return f"in queue {job.queue}" if job.state is JobState.QUEUED else ""
 
 
 def _progress_table(screen: Screen, facts: RunDetails) -> Table:
     """Return a table of the progress of attempts, the newest first."""
-    rows = table("stage", "progress", "", "said at", right=("progress",), wraps=("",))
+    rows = table("stage", "progress", "", "at", right=("progress",), wraps=("",))
     for progress in sorted(facts.progress, key=lambda one: one.at, reverse=True)[:JOBS_SHOWN]:
         share = f"{progress.done / progress.of:.0%}" if progress.of else f"{progress.done:g}"
         place = place_name(progress.stage, progress.item) if progress.stage else f"epoch {progress.epoch}"
@@ -364,7 +376,7 @@ def _show_log(screen: Screen, core: Core, facts: RunDetails) -> None:
             is_empty = False
             screen.write(note_line(screen, note, _place(facts, note)))
     if is_empty:
-        screen.write(Text("Nothing was logged.", style="dim"))
+        screen.write(Text("No log lines.", style="dim"))
 
 
 def _place(facts: RunDetails, note: OutputRow) -> StageItem | None:

@@ -18,7 +18,7 @@ _EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILAB
 @click.option(
     "--idempotency-key",
     metavar="KEY",
-    help="Sending again with this key sends nothing: the first time counts.",
+    help="Repeating the command with this key sends nothing more.",
 )
 @engine_options
 @screen_options
@@ -38,12 +38,14 @@ def signal_command(
     if screen.as_json:
         screen.data({"id": run_id, "channel": channel, "number": sent.number, "status": sent.status.value})
         return
-    screen.write(Text.assemble((safe(run_id), "bold"), f" has it, as row {sent.number} of its history"))
+    screen.write(
+        Text.assemble((safe(run_id), "bold"), f" has the message, as row {sent.number} of its history")
+    )
 
 
 def _message(text: str) -> str:
     try:
         return compact(parse(text))
     except ValueError as error:
-        message = f"MESSAGE is no JSON: {error}; a text needs quotes of its own, as '\"yes\"'"
+        message = f"MESSAGE is not JSON: {error}; a string needs its own quotes: '\"yes\"'"
         raise CliError(Exit.USAGE, "usage", message) from None

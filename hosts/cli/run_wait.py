@@ -44,7 +44,7 @@ _ENDS: Final = {
 )
 @click.argument("words", nargs=-1, metavar="[ENGINE] ID")
 @click.option(
-    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait no longer. The run goes on."
+    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="The maximum wait. The run continues."
 )
 @engine_options
 @screen_options
@@ -90,7 +90,7 @@ def _ended(screen: Screen, core: Core, run: Run, timeout: float | None, until: f
                     raise CliError(
                         Exit.TIMED_OUT,
                         "timeout",
-                        f"run {run.id!r} has not ended within {timeout:g} s; it goes on",
+                        f"run {run.id!r} did not end within {timeout:g} s; it continues",
                     )
                 try:
                     future.result(left)
@@ -98,7 +98,7 @@ def _ended(screen: Screen, core: Core, run: Run, timeout: float | None, until: f
                     continue
     except KeyboardInterrupt:
         raise CliError(
-            Exit.INTERRUPTED, "interrupted", f"waited no longer for run {run.id!r}; it goes on"
+            Exit.INTERRUPTED, "interrupted", f"stopped waiting for run {run.id!r}; it continues"
         ) from None
     finally:
         future.cancel()

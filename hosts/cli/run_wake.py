@@ -14,7 +14,7 @@ _EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILAB
 @click.command("wake", epilog=_EXITS)
 @click.argument("words", nargs=-1, metavar="[ENGINE] ID|KEY")
 @click.option("--stage", metavar="NAME", help="ID is a run: check the external work of this stage.")
-@click.option("--item", type=click.IntRange(min=0), metavar="N", help="With --stage: of this item only.")
+@click.option("--item", type=click.IntRange(min=0), metavar="N", help="With --stage: only this item.")
 @engine_options
 @screen_options
 def wake_command(
@@ -22,7 +22,7 @@ def wake_command(
 ) -> None:
     """Check external work now. ID|KEY is the key of the work or, with --stage, a run."""
     if item is not None and stage is None:
-        raise click.UsageError("--item goes with --stage")
+        raise click.UsageError("--item needs --stage")
     spec, (named,) = target.split(words, "ID|KEY")
     with target.opened(spec) as engine:
         if stage is None:

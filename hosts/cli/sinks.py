@@ -21,9 +21,15 @@ _EXITS = exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.SCHEMA)
     "--since",
     type=moment,
     metavar="TIME",
-    help="Send events from then on: 2026-11-21T08:00Z, or how long ago, as 7d.  [default: now]",
+    help="Send events from this time on: 2026-11-21T08:00Z, or an age such as 7d.  [default: now]",
 )
-@click.option("--type", "types", multiple=True, metavar="TYPE", help="Only these, as run.* May be repeated.")
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    metavar="TYPE",
+    help="Only events of this type, such as run.*; may be repeated.",
+)
 @engine_options
 @screen_options
 def add_command(
@@ -34,7 +40,7 @@ def add_command(
     since: datetime | timedelta | None,
     types: tuple[str, ...],
 ) -> None:
-    """Register a sink for events. An existing sink stays as it is; other types than before are refused."""
+    """Register a sink for events. An existing sink stays as it is; different types are refused."""
     spec, (name,) = target.split(words, "NAME")
     with target.opened(spec) as engine:
         engine.core.connect()
@@ -43,7 +49,7 @@ def add_command(
     if screen.as_json:
         screen.data(sink_document(sink))
     else:
-        screen.write(f"{sink.name} gets events from {screen.instant(micros(sink.since))} on")
+        screen.write(f"{sink.name} receives events from {screen.instant(micros(sink.since))} on")
 
 
 @click.command("remove", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA))
@@ -60,7 +66,7 @@ def remove_command(*, screen: Screen, target: Target, words: tuple[str, ...]) ->
     if screen.as_json:
         screen.data({"name": name, "removed": removed})
     else:
-        screen.write(f"{name} is removed")
+        screen.write(f"{name} was removed")
 
 
 @click.command("list", epilog=_EXITS)
@@ -75,9 +81,17 @@ def sinks_command(*, screen: Screen, target: Target, words: tuple[str, ...]) -> 
     if screen.as_json:
         screen.data([sink_document(sink) for sink in sinks])
     elif not sinks:
-        screen.note("There are no sinks.")
+        screen.note("No sinks.")
     else:
-        rows = table("name", "since", "types", "failures", "parked", "error", right=("failures", "parked"))
+        rows = table(
+            "name",
+            "since",
+            "types",
+            "failures",
+            "dead-lettered",
+            "error",
+            right=("failures", "dead-lettered"),
+        )
         for sink in sinks:
             rows.add_row(
                 sink.name,
@@ -100,5 +114,5 @@ def sink_document(sink: SinkInfo) -> dict[str, object]:
         "failures": sink.failures,
         "retry_at": None if sink.retry_at is None else sink.retry_at.isoformat(),
         "error": sink.error,
-        "parked": sink.dead_letters,
+        "dead_lettered": sink.dead_letters,
     }

@@ -32,7 +32,7 @@ _OPEN: Final = ("running", "retrying", "queued")
 
 @attrs.frozen(kw_only=True)
 class StepSummary:
-    """State, tries and times of one call of a step."""
+    """State, attempts and times of one call of a step."""
 
     call: str
     """The name of the call, such as `2` or `3.1`."""
@@ -40,30 +40,30 @@ class StepSummary:
     """The name of the step."""
     state: str
     """`queued`, `running`, `retrying`, `done`, `failed` or `cancelled`."""
-    tries: int
-    """Number of tries so far."""
+    attempts: int
+    """Number of attempts so far."""
     site: str
     """The call's place in the source code."""
     started_at: Micros
-    """When the first try started."""
+    """When the first attempt started."""
     last_at: Micros
     """The time of the latest change."""
     retry_at: Micros | None = None
-    """When the next try is due."""
+    """When the next attempt is due."""
     host: str | None = None
-    """The host of the latest try."""
+    """The host of the latest attempt."""
     error: str | None = None
-    """Class and message of the error of the last failed try."""
+    """Class and message of the error of the last failed attempt."""
     traceback: str | None = None
     """The traceback of that error."""
     kept_of: int | None = None
     """The generation that the result was kept from, if it is not the present one."""
     lost_attempts: int = 0
-    """Number of tries whose worker was lost."""
+    """Number of attempts whose worker was lost."""
 
     @property
     def length(self) -> Micros:
-        """Duration until the latest change, with waits between tries, in microseconds."""
+        """Duration until the latest change, with waits between attempts, in microseconds."""
         return max(0, self.last_at - self.started_at)
 
     @property
@@ -90,8 +90,10 @@ def add_step(steps: dict[str, StepSummary], row: HistoryRow, kept_of: int | None
         call=call,
         step=str(facts.get("step", "")),
         state=state,
-        # a step in its queue was not tried yet
-        tries=0 if state == "queued" else cast("int", facts.get("attempt", before.tries if before else 1)),
+        # a step in its queue has had no attempt yet
+        attempts=0
+        if state == "queued"
+        else cast("int", facts.get("attempt", before.attempts if before else 1)),
         site=str(facts.get("site", "")) or (before.site if before else ""),
         started_at=before.started_at if before else (began if isinstance(began, int) else row.at),
         last_at=row.at,
@@ -105,13 +107,13 @@ def add_step(steps: dict[str, StepSummary], row: HistoryRow, kept_of: int | None
 
 
 def add_open_step(steps: dict[str, StepSummary], one: OpenStep, began_at: Micros, host: str | None) -> None:
-    """Add a step that runs now on `host`. `began_at` is when its try began, or later."""
+    """Add a step that runs now on `host`. `began_at` is when its attempt began, or later."""
     before = steps.pop(one.call, None)
     steps[one.call] = StepSummary(
         call=one.call,
         step=one.step,
         state="running",
-        tries=one.attempt,
+        attempts=one.attempt,
         site=one.site,
         started_at=before.started_at if before else began_at,
         last_at=began_at,
@@ -123,7 +125,7 @@ def add_open_step(steps: dict[str, StepSummary], one: OpenStep, began_at: Micros
 
 
 def step_error(facts: Mapping[str, object]) -> str:
-    """Return the error of a try, from the data of its row: class and message."""
+    """Return the error of an attempt, from the data of its row: class and message."""
     raised: Raised = raised_from_facts(facts)
     return f"{raised.type}: {raised.message}" if raised.message else raised.type
 
@@ -131,7 +133,15 @@ def step_error(facts: Mapping[str, object]) -> str:
 def steps_table(screen: Screen, steps: tuple[StepSummary, ...], now: Micros) -> Table:
     """Return a table of the steps with the latest changes."""
     rows = table(
-        "call", "step", "state", "tries", "duration", "ended", "", right=("tries", "duration"), wraps=("",)
+        "call",
+        "step",
+        "state",
+        "attempts",
+        "duration",
+        "ended",
+        "",
+        right=("attempts", "duration"),
+        wraps=("",),
     )
     for story in steps[-STEPS_SHOWN:]:
         length = story.length if story.is_over else max(0, now - story.started_at)
@@ -139,7 +149,7 @@ def steps_table(screen: Screen, steps: tuple[StepSummary, ...], now: Micros) -> 
             story.call,
             safe(story.step),
             status_text(story.state),
-            str(story.tries),
+            str(story.attempts),
             format_duration(length),
             screen.instant(story.last_at) if story.is_over else "",
             Text(_remark(screen, story, now), style="dim"),
@@ -148,18 +158,18 @@ def steps_table(screen: Screen, steps: tuple[StepSummary, ...], now: Micros) -> 
 
 
 def _remark(screen: Screen, story: StepSummary, now: Micros) -> str:
-    parts = [] if story.kept_of is None else [f"of generation {story.kept_of}"]
+    parts = [] if story.kept_of is None else [f"from generation {story.kept_of}"]
     parts += [safe(story.site)] if story.site else []
     if story.state == "running":
         where = f" on {safe(story.host)}" if story.host else ""
-        parts.append(f"try {story.tries}{where} since {screen.instant(story.last_at)} or before")
+        parts.append(f"attempt {story.attempts}{where} since {screen.instant(story.last_at)} or earlier")
     if story.retry_at is not None:
         left = story.retry_at - now
-        parts.append(f"again in {format_duration(left)}" if left > 0 else "again now")
+        parts.append(f"retry in {format_duration(left)}" if left > 0 else "retry now")
     if story.lost_attempts:
         parts.append(
-            f"lost with its worker {'once' if story.lost_attempts == 1 else f'{story.lost_attempts} times'}"
+            f"{story.lost_attempts} attempt{'' if story.lost_attempts == 1 else 's'} lost with the worker"
         )
     if story.error is not None and story.state != "done":
-        parts.append(f"{'' if story.state == 'failed' else 'last failed by '}{one_line(story.error)}")
+        parts.append(f"{'' if story.state == 'failed' else 'last error: '}{one_line(story.error)}")
     return ", ".join(parts)

@@ -96,7 +96,7 @@ def _details(row: HistoryRow) -> str:
     if "items" in data:
         parts.append(f"{data['items']} items")
     if isinstance(retry_at, int):
-        parts.append(f"again in {format_duration(max(0, retry_at - row.at))}")
+        parts.append(f"retry in {format_duration(max(0, retry_at - row.at))}")
     if "error" in data:
         parts.append(one_line(step_error(data)))
     if "message" in data:

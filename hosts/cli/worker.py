@@ -45,14 +45,14 @@ _log = logging.getLogger("holdfast.cli")
     type=click.IntRange(min=1),
     default=100,
     show_default=True,
-    help="How many bodies may run at once.",
+    help="The maximum number of bodies that run at a time.",
 )
 @click.option(
     "--queue",
     "queues",
     multiple=True,
     metavar="NAME[=LIMIT]",
-    help="Serve this queue, and at most LIMIT of its jobs at once. May be repeated. All queues if left out.",
+    help="Serve this queue, at most LIMIT of its jobs at a time. May be repeated.  [default: all queues]",
 )
 @click.option(
     "--lease",
@@ -60,7 +60,7 @@ _log = logging.getLogger("holdfast.cli")
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="After how long a worker that is lost is noticed.",
+    help="How long until a lost worker is detected.",
 )
 @click.option(
     "--drain-grace",
@@ -68,30 +68,33 @@ _log = logging.getLogger("holdfast.cli")
     default=20.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long running bodies are given to end when the worker is told to stop.",
+    help="How long running bodies may continue after the worker is stopped.",
 )
 @click.option(
     "--sink",
     "sinks",
     multiple=True,
     metavar="NAME=WHAT",
-    help="Send events to the sink of this name: WHAT is `log`, a URL as https://..., eventbridge://BUS, sns://TOPIC or "
-    "nats://HOST, or MODULE:OBJECT. May be repeated.",
+    help="Send events to the sink of this name: WHAT is `log`, a URL such as https://..., eventbridge://BUS, "
+    "sns://TOPIC or nats://HOST, or MODULE:OBJECT. May be repeated.",
 )
 @click.option(
     "--allow-internal",
     is_flag=True,
-    help="Let webhooks go to this machine, and to addresses of private networks.",
+    help="Allow webhooks to this machine and to addresses of private networks.",
 )
 @click.option(
     "--retention",
     type=length,
     default=None,
     metavar="LENGTH",
-    help="Remove runs that ended longer ago than this, as 30d. If left out they are kept.",
+    help="Remove runs that ended longer ago than this, such as 30d.  [default: keep runs]",
 )
 @click.option(
-    "--verbose", "-v", is_flag=True, help="Log more: what the worker does, and its counts twice a minute."
+    "--verbose",
+    "-v",
+    is_flag=True,
+    help="Log more: the activity of the worker, and its counts twice a minute.",
 )
 @screen_options
 def worker_command(
@@ -152,7 +155,7 @@ def _end_in_time(worker: Worker, grace: float, ended: threading.Event) -> None:
     if ended.wait(grace + LEAVE_SECONDS):
         return
     _log.warning(
-        "the worker has not stopped within its grace and %g s more, and the process exits; other workers take over its"
+        "the worker did not stop within its drain grace and %g s more: the process exits; other workers take over its"
         " jobs when its lease expires",
         LEAVE_SECONDS,
     )
@@ -215,7 +218,7 @@ class Reporter:
     def _log_session(self, session: str | None) -> None:
         is_first, self._session = self._session is None, session
         if not is_first:
-            _log.warning("the session was lost; a new one is %s", session)
+            _log.warning("the session was lost; the new session is %s", session)
             return
         core = self._engine.core
         known = core.registry.definitions
@@ -223,7 +226,7 @@ class Reporter:
         workflows = [one for one in known if step_of(one) is None]
         _log.info(
             "worker started on %s, namespace %s: workflows %s%s; queues %s; concurrency %s; session %s",
-            core.stores.url or "adapters of its own",
+            core.stores.url or "custom adapters",
             core.namespace,
             ", ".join(workflows) or "none",
             f"; queued steps {', '.join(steps)}" if steps else "",
@@ -257,7 +260,7 @@ def sinks_of(given: Sequence[str], *, allow_internal: bool) -> dict[str, EventSi
     for text in given:
         name, equals, what = text.partition("=")
         if not equals or not name or name in sinks:
-            why = f"{name!r} was given before" if name in sinks else "write NAME=WHAT"
+            why = f"{name!r} is repeated" if name in sinks else "write NAME=WHAT"
             raise click.UsageError(f"--sink {text}: {why}")
         if "://" in what or what == "log":
             secrets = os.environ.get(f"{WEBHOOK_SECRETS}{re.sub('[^A-Z0-9]', '_', name.upper())}", "").split()
@@ -278,7 +281,7 @@ def _limits(given: tuple[str, ...]) -> dict[str, int | None]:
             why = str(error) if isinstance(error, DefinitionError) else f"{limit!r} is not a number"
             raise click.UsageError(f"--queue {text}: {why}") from None
         if (number := limits[name]) is not None and number < 1:
-            raise CliError(Exit.USAGE, "usage", f"--queue {text}: the limit is at least 1")
+            raise CliError(Exit.USAGE, "usage", f"--queue {text}: the limit must be at least 1")
     return limits
 
 
@@ -288,11 +291,11 @@ def _counts(stats: WorkerStats) -> str:
         ("started", stats.started),
         ("settled", stats.settled),
         ("failed", stats.failed),
-        ("given back", stats.released),
-        ("too late", stats.fenced),
+        ("released", stats.released),
+        ("fenced", stats.fenced),
         ("sessions lost", stats.sessions_lost),
         ("store errors", stats.store_errors),
         ("events sent", stats.events),
-        ("streams parked", stats.dead_lettered),
+        ("streams dead-lettered", stats.dead_lettered),
     )
     return ", ".join(f"{count} {name}" for name, count in counts if count or name in {"started", "settled"})

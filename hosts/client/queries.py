@@ -249,7 +249,7 @@ def _run_query(
         why = error_words(error)
         raise QueryFailedError(history.id, query.named, why) from error
     if not is_same(before, shape(state)):
-        why = "it changes what is exposed, and a query only looks; make it an update"
+        why = "it changes what is exposed, and a query only reads; make it an update"
         raise QueryFailedError(history.id, query.named, why)
     return text
 

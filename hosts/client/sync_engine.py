@@ -345,7 +345,7 @@ class SyncEngine:
         Args:
             sinks: The `EventSink`s, by the names under which they are registered.
         """
-        taken = by_name("flush", "sinks", sinks, "a dict of sinks by their names", SINK)
+        taken = by_name("flush", "sinks", sinks, "a dict of sinks by name", SINK)
         self.core.connect()
         return Flusher(self.core, taken).flush()
 

@@ -378,7 +378,9 @@ class SyncRunHandle(Generic[Out]):
             IdempotencyConflictError: The key was used for another command.
             InvalidArgumentError: `signal` is not a signal.
         """
-        check("signal", an("a message with its channel, as channel(message) gives it", Signal), signal=signal)
+        check(
+            "signal", an("a message with its channel, as channel(message) returns it", Signal), signal=signal
+        )
         check("signal", TEXT.or_none, idempotency_key=idempotency_key)
         command = RunSignal(
             namespace=self._core.namespace,
@@ -737,4 +739,4 @@ def update_timeout_message(id: str, update: str, timeout: Duration | None) -> st
 
 def result_timeout_message(id: str, timeout: Duration | None) -> str:
     """Return the message of the TimeoutError of `result`."""
-    return f"run {id!r} has not ended within {length_of(timeout)}; it goes on"
+    return f"run {id!r} has not ended within {length_of(timeout)}; it continues"

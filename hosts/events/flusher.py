@@ -158,7 +158,7 @@ class Flusher:
         for run in settled.dead_lettered:
             refused = numbers[run]
             _log.error(
-                "sink %r refuses event %s of run %s again and again: the run's events are parked in the dead letters, "
+                "sink %r refuses event %s of run %s repeatedly: the run's events are dead-lettered, "
                 "see `holdfast dead-letter list`: %s",
                 name,
                 refused.number,
@@ -167,12 +167,14 @@ class Flusher:
             )
         if settled.fenced:
             _log.warning(
-                "sink %r was too slow: the events of %s runs may come to it twice", name, len(settled.fenced)
+                "sink %r was too slow: the events of %s runs may be delivered twice",
+                name,
+                len(settled.fenced),
             )
         is_failing = settled.retry_at is not None
         if is_failing:
             error = delivery.error or next((one.error for one in delivery.refused), "")
-            _log.warning("sink %r takes no events now, nothing is lost: %s", name, error)
+            _log.warning("sink %r accepts no events now, delivery is retried: %s", name, error)
         full = len(leased.streams) >= FLUSH_LIMIT or any(
             one.number < stream.head_row for one, stream in _matched(delivery, leased.streams)
         )
@@ -245,7 +247,7 @@ class Flusher:
             )
             self._log_unknown(swept.unknown)
             if swept.healed:
-                _log.info("%s runs had events that no sink had heard of", swept.healed)
+                _log.info("%s runs had events that were missing from the outbox", swept.healed)
             following: str | None = swept.next
             began_anew = swept.hurry and not self._hurry
             self._hurry = swept.hurry

@@ -70,7 +70,7 @@ def register_sink(core: Core, name: str, since: datetime | None, types: Collecti
     """Register a sink. Raises InvalidArgumentError, InvalidCommandError or SinkExistsError."""
     check("register_sink", TEXT, name=name)
     check("register_sink", AWARE.or_none, since=since)
-    listed = several("register_sink", "types", types, "a list of types of events, as ['run.failed']")
+    listed = several("register_sink", "types", types, "a list of event types, such as ['run.failed']")
     for one in listed:
         check("register_sink", TEXT, types=one)
     command = SinkRegister(

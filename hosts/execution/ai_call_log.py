@@ -117,7 +117,7 @@ class AttemptAiLog:
         try:
             return redact(what, value)
         except Exception as error:  # noqa: BLE001  # must not fail the body or lose the count; the value may be secret
-            _log.error("redacting a %s failed (%s): it is not kept", what, type(error).__name__)
+            _log.error("redacting a %s failed (%s): it is not stored", what, type(error).__name__)
             return None
 
 

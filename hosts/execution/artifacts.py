@@ -74,7 +74,7 @@ class AttemptArtifacts:
         key = self._place.key(sha256)
         output = ArtifactOutput(name=name, content_type=content_type, size=len(data), sha256=sha256, blob=key)
         if name not in self.put_so_far and len(self.put_so_far) >= ARTIFACTS_MAX:
-            raise InvalidCommandError(f"an attempt puts up to {ARTIFACTS_MAX} artifacts")
+            raise InvalidCommandError(f"an attempt can store up to {ARTIFACTS_MAX} artifacts")
         self._payloads.blobs.put(key, data)
         self.put_so_far[name] = output
 
@@ -124,11 +124,11 @@ def artifact_bytes(
         if stage in {None, artifact.node} and item in {None, artifact.item}
     ]
     if not found:
-        raise ArtifactMissingError(name, "no stage of the run that is done has put it")
+        raise ArtifactMissingError(name, "no completed stage of the run has stored it")
     if len(found) > 1:
         stages = ", ".join(sorted({artifact.node for artifact in found}))
         raise ArtifactMissingError(
-            name, f"there are {len(found)} of this name: say of which stage or item; they are of {stages}"
+            name, f"there are {len(found)} of this name: name the stage or item, one of {stages}"
         )
     return _bytes(payloads, found[0].blob, found[0].sha256)
 

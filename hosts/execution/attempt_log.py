@@ -28,7 +28,7 @@ from holdfast.ports.records.values import Micros
 _OF_STAGES: Final = {
     JobKind.POLL: "the check of stage",
     JobKind.CANCEL: "the cancel of stage",
-    JobKind.CONDITION: "the test of stage",
+    JobKind.CONDITION: "the condition of stage",
     JobKind.EXPAND_MAP: "the map of stage",
 }
 
@@ -37,7 +37,7 @@ _log = logging.getLogger("holdfast.runs")
 
 def log_failed_try(run: Run, step: str, attempt: int, type: str, message: str, wait: Micros | None) -> None:
     """Log a failed attempt of an inline step. `wait` is the time to the next attempt; None after the last."""
-    _warn(run, f"step {step!r}", step, attempt, f"try {attempt}", _error(type, message), wait)
+    _warn(run, f"step {step!r}", step, attempt, f"attempt {attempt}", _error(type, message), wait)
 
 
 def log_settled(body: Body, command: JobSettle, answer: JobSettled) -> None:
@@ -75,7 +75,7 @@ def _log_failed_run(run: Run, attempt: Attempt, error: str) -> None:
     is_function = attempt.kind is JobKind.WORKFLOW
     where = "" if is_function else f"{_place(attempt)}, attempt {attempt.attempt} of {attempt.max_attempts}: "
     _log.error(
-        "run %s (%s@%s) has failed: %s%s",
+        "run %s (%s@%s) failed: %s%s",
         run.id,
         run.workflow,
         run.version,
@@ -95,13 +95,13 @@ def _log_failed_attempt(body: Body, answer: JobSettled, error: str) -> None:
 
 def _warn(run: Run, place: str, step: str, attempt: int, count: str, error: str, wait: Micros | None) -> None:
     _log.warning(
-        "run %s (%s@%s), %s, %s has failed%s: %s",
+        "run %s (%s@%s), %s, %s failed%s: %s",
         run.id,
         run.workflow,
         run.version,
         place,
         count,
-        " for good" if wait is None else f", the next is in {format_duration(max(0, wait))}",
+        " for good" if wait is None else f", next attempt in {format_duration(max(0, wait))}",
         error,
         extra=_fields(run, step, attempt, error),
     )

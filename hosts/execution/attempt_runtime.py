@@ -188,7 +188,9 @@ class AttemptRuntime:
             if self._lines <= LINES_MAX:
                 self._keep((output,))
             elif self._lines == LINES_MAX + 1:
-                self._keep((self._notice(f"this attempt has logged {LINES_MAX} lines: no more are kept"),))
+                self._keep(
+                    (self._notice(f"this attempt has logged {LINES_MAX} lines: further lines are dropped"),)
+                )
 
     def annotate(
         self,
@@ -257,7 +259,7 @@ class AttemptRuntime:
             lines = list(self._log)
             if self._dropped:
                 dropped = self._notice(
-                    f"{self._dropped} lines before this one were not kept: too many at once"
+                    f"{self._dropped} lines before this one were dropped: too many at once"
                 )
                 lines.insert(0, attrs.evolve(dropped, at=lines[0].at if lines else dropped.at))
             last = (one for one in (self._progress, self._heartbeat) if one is not None)
@@ -326,7 +328,7 @@ class AttemptBlobs:
 
     def get(self, ref: BlobRef, /) -> bytes:
         """See `StageBlobs.get`."""
-        check("get", an("the BlobRef that put gave", BlobRef), ref=ref)
+        check("get", an("the BlobRef that put returned", BlobRef), ref=ref)
         if self._payloads.blobs is None:
             raise NoBlobStoreError(ref.key)
         if not ref.key.startswith(f"{self._place.namespace}/"):

@@ -228,12 +228,12 @@ class Body:
             raise self.work.error
         stage = self.stage
         if self.test is not None:
-            return (self._read(self.test.input_type, "what the test of a stage is given, of"),)
+            return (self._read(self.test.input_type, "the input of the condition of"),)
         if self._checked is not None:
-            state = self._read(self._checked.state_type, "what was left by stage")
+            state = self._read(self._checked.state_type, "the external work of stage")
             return self._checked.check_arguments(state, self._context())
         if self._cancelled is not None:
-            state = self._read(self._cancelled.state_type, "what was left by stage")
+            state = self._read(self._cancelled.state_type, "the external work of stage")
             return self._cancelled.cancel_arguments(state, self._context())
         value = self._read(stage.input_type, "the input of stage") if stage.shape.values else None
         return stage.arguments(value, self._context())
@@ -279,7 +279,7 @@ class Body:
     def _expanded(self) -> Outcome:
         data: object = parse(self.work.input)
         if not isinstance(data, list):
-            raise InvalidValueError(f"what {self.attempt.node!r} goes over", ("$: it is not a list",))
+            raise InvalidValueError(f"the items of {self.attempt.node!r}", ("$: it is not a list",))
         items = (compact(item) for item in cast("list[object]", data))
         return MapExpanded(items=tuple(self.payloads.put(item, self.place) for item in items))
 
@@ -312,7 +312,9 @@ class Body:
         """Encode what the function returned. Raises whatever a user's class raises when it is encoded."""
         if self.test is not None:
             if not isinstance(value, bool):
-                raise InvalidValueError(f"what the test of {self.attempt.node!r} said", ("$: it is no bool",))
+                raise InvalidValueError(
+                    f"the result of the condition of {self.attempt.node!r}", ("$: it is not a bool",)
+                )
             return BodyResult(ConditionEvaluated(passed=value))
         if self.attempt.kind is JobKind.CANCEL:
             return BodyResult(Cancelled())
@@ -326,7 +328,7 @@ class Body:
     def _external_result(self, stage: External, value: object) -> BodyResult:
         if not isinstance(value, Suspended):
             problem = f"$: it is {type(value).__name__}, and neither suspend(...) nor finished(...)"
-            raise InvalidValueError(f"what {stage.name!r} gave", (problem,))
+            raise InvalidValueError(f"the output of {stage.name!r}", (problem,))
         suspended = cast("Suspended[object, object]", value)
         if suspended.is_finished:
             return BodyResult(None, encode(suspended.value, stage.output_type))

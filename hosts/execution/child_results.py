@@ -75,14 +75,14 @@ class RunEndDelivery:
             try:
                 commands.append(self._end(job, run, parent, values))
             except Exception as error:  # noqa: BLE001  # any error of a blob store affects only this end
-                _log.error("what run %s owes can't be delivered yet: %s", run.id, error)
+                _log.error("what run %s can't be delivered yet: %s", run.id, error)
         delivered: set[JobKey] = set()
         answers = kernel.dispatch_many(commands)
         for namespace in sorted({command.namespace for command in commands}):
             kernel.admit(namespace, answers)
         for command, answer in zip(commands, answers, strict=True):
             if isinstance(answer, CommandError):
-                _log.error("what job %s owes can't be delivered yet: %s", command.job, answer)
+                _log.error("what job %s can't be delivered yet: %s", command.job, answer)
             else:
                 delivered.add(job_key(command.job))
         return delivered
@@ -98,7 +98,7 @@ class RunEndDelivery:
         try:
             text = self._inputs.compose(run.key, reference_from(run.result or "null"), values)
         except (BlobMissingError, BlobCorruptError) as error:
-            message = f"run {run.id!r} completed; what it gave is lost: {error}"
+            message = f"run {run.id!r} completed; its result is lost: {error}"
             return evolve(deliver, failure=Failure(code=error.code, message=message, retryable=False))
         place = BlobOwner(namespace=run.namespace, run=job_key(parent).run, stage="children", epoch=0)
         return evolve(deliver, output=self._payloads.put(text, place))
@@ -118,7 +118,7 @@ class RunEndDelivery:
                 if len(children) < CHILDREN_AT_ONCE:
                     break
         except HoldfastError as error:
-            _log.error("what %d runs have left behind can't be closed yet: %s", len(parents), error)
+            _log.error("the children of %d ended runs can't be closed yet: %s", len(parents), error)
             return False
         return True
 
@@ -129,7 +129,7 @@ def _closing(child: Run, parents: Mapping[str, Run]) -> RunCancel | RunTerminate
         namespace=child.namespace,
         run_id=child.id,
         generation=child.generation,
-        reason=f"its parent {parent.id!r} went on or ended without it",
+        reason=f"its parent {parent.id!r} continued or ended without it",
     )
 
 

@@ -68,7 +68,7 @@ class Dispatcher:
             if any(getattr(reply, "has_deliveries", False) for reply in replies):
                 self.deliver_child_results()
         except HoldfastError as error:
-            _log.warning("what follows from a command is left to maintenance: %s", error)
+            _log.warning("maintenance must complete a command: %s", error)
         for reply in replies:
             if isinstance(reply, RunRemoved):
                 self._forget(reply)
@@ -83,4 +83,4 @@ class Dispatcher:
         try:
             core.payloads.delete_blobs(core.namespace, removed.runs, removed.inputs)
         except Exception as error:  # noqa: BLE001  # whatever a blob store raises: the run is removed
-            _log.warning("blobs of removed runs %s are left: %s", ", ".join(removed.runs), error)
+            _log.warning("blobs of removed runs %s could not be deleted: %s", ", ".join(removed.runs), error)

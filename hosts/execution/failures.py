@@ -70,7 +70,7 @@ def cut_off(seconds: float) -> str:
     """Return the error text for a body that was stopped because its process was about to end."""
     return (
         f"it was stopped after {timedelta(seconds=seconds)}: the invocation that ran it was about to end; "
-        "let functions last longer, do less at a time, or run it in a worker"
+        "raise the function's timeout, do less at a time, or run it in a worker"
     )
 
 
@@ -97,7 +97,7 @@ def total_failure(attempts: int, total: Micros, *, started: bool) -> Failure:
     `attempts` counts those that were started, `total` is in microseconds.
     """
     made = "1 attempt was" if attempts == 1 else f"{attempts} attempts were"
-    end = "the last of them was cut off then" if started else "the next one was claimed too late to begin"
+    end = "the last one was stopped then" if started else "the next one was claimed too late to start"
     message = f"{made} made within the {timedelta(microseconds=total)} for all of them; {end}"
     return Failure(code=TIMEOUT_TOTAL, message=message, type="TimeoutError", retryable=False)
 

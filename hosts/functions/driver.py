@@ -534,8 +534,8 @@ class _Driver:
     def _not_undone(self, recorded: RowToRecord) -> RowToRecord:
         """Have the run blocked by a failed compensation; return the row that retries it once the run is resumed."""
         error = cast("dict[str, str]", parse(recorded.error or "{}"))
-        what = f"what takes back a step, {recorded.step!r}, has failed {recorded.attempt} times"
-        message = f"{what}: {error.get('type')}: {error.get('message')}; `run resume` has it tried again"
+        what = f"the compensation {recorded.step!r}, has failed {recorded.attempt} times"
+        message = f"{what}: {error.get('type')}: {error.get('message')}; `run resume` retries it"
         self._failure = Failure(code=CompensationError.code, message=message[:MESSAGE_MAX])
         return attrs.evolve(recorded, type="step.retrying", retry_at=self._now())
 
@@ -568,7 +568,7 @@ class _Driver:
             take = partial(run_watched, partial(drive.take, answer), lambda: drive.turn)
             try:
                 with CancelScope(shield=True):  # the function must not be touched meanwhile
-                    await until_available(take, "what a step gave can't be had yet")
+                    await until_available(take, "the result of a step can't be loaded yet")
             except WorkflowStalledError as error:
                 drive.give_up(error)
             self._note(drive, answer)
@@ -577,7 +577,7 @@ class _Driver:
         self._is_fenced = answer.status == "fenced"
         if any(row.type == HISTORY_LONG for row in answer.rows):
             _log.warning(
-                "the history of run %r has %s rows, and may have %s: each wake-up reads them all",
+                "the history of run %r has %s rows of at most %s: each wake-up reads all of them",
                 self._body.work.run.id,
                 drive.seen,
                 limits.ROWS_MAX,
@@ -612,7 +612,7 @@ class _Driver:
                 return
             except STORE_ERRORS as error:
                 job = self._body.attempt.job
-                _log.warning("what job %s has come to can't be recorded yet: %s", job, error)
+                _log.warning("the outcome of job %s can't be recorded yet: %s", job, error)
                 await anyio.sleep(wait)
                 wait = min(2 * wait, RETRY_MAX)
                 continue

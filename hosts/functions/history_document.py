@@ -93,7 +93,8 @@ class RunHistory:
         data = cast("dict[str, Any]", document)
         if data["holdfast_history"] != FORMAT:
             raise InvalidHistoryError(
-                f"its form is {data['holdfast_history']!r}, and this release reads {FORMAT}: use that which made it"
+                f"its format is {data['holdfast_history']!r}, and this release reads {FORMAT}: use the release that"
+                " wrote it"
             )
         try:
             history = cls(
@@ -119,7 +120,7 @@ def read_history(core: Core, run: Run) -> RunHistory:
     """Read the history of a run up to its last known row, with all values. BlobMissingError and similar."""
     kept = list(rows_of(core.stores.persistence, run, upto=run.last_row))
     if not kept:
-        raise InvalidHistoryError(f"nothing is left of the history of run {run.id!r}")
+        raise InvalidHistoryError(f"no rows are left of the history of run {run.id!r}")
     first = kept[0]
     rows = [_inlined(core, row) for row in kept]
     return RunHistory(
@@ -189,7 +190,7 @@ def _check_rows(rows: tuple[HistoryRow, ...]) -> None:
         raise InvalidHistoryError(f"its first row is not a {_INPUT}")
     for number, row in enumerate(rows, 1):
         if row.number != number:
-            raise InvalidHistoryError(f"row {number} is missing: {row.number} comes in its place")
+            raise InvalidHistoryError(f"row {number} is missing: row {row.number} follows instead")
 
 
 def _iso(at: Micros) -> str:

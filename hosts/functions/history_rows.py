@@ -64,7 +64,7 @@ async def child_rows(body: Body, drive: FunctionReplay) -> list[RowToRecord]:
     if all(len(_text_of(one)) <= INLINE_MAX for one in children):
         return [_child_row(body, one) for one in children]
     put = partial(lambda: [_child_row(body, one) for one in children])
-    return await until_available_in_thread(put, "what a run is started with can't be stored yet")
+    return await until_available_in_thread(put, "the input of a run can't be stored yet")
 
 
 async def queued_rows(body: Body, drive: FunctionReplay) -> list[RowToRecord]:
@@ -74,7 +74,7 @@ async def queued_rows(body: Body, drive: FunctionReplay) -> list[RowToRecord]:
     put = partial(lambda: [queues.queued(one, payloads.put(one.arguments, place)) for one in new])
     if all(len(one.arguments) <= INLINE_MAX for one in new):
         return put()
-    return await until_available_in_thread(put, "what a step is called with can't be stored yet")
+    return await until_available_in_thread(put, "the arguments of a step can't be stored yet")
 
 
 async def answer_rows(body: Body, drive: FunctionReplay) -> list[RowToRecord]:

@@ -54,7 +54,10 @@ def unreadable_later(core: Core, run: Run, code: Authored) -> UnreadableValueErr
             if row.type == STAGE_COMPLETED and row.node in current and row.payload is not None:
                 text = core.payloads.get(row.payload)
                 decode_recorded(
-                    text, code.bodies[row.node].output_type, f"what stage {row.node!r} gave", row.number
+                    text,
+                    code.bodies[row.node].output_type,
+                    f"the output of stage {row.node!r} gave",
+                    row.number,
                 )
     except UnreadableValueError as error:
         return error

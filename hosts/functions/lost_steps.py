@@ -71,8 +71,8 @@ def _losses_max(one: StepAttempt) -> int:
 
 def _not_done(one: StepAttempt) -> Failure:
     step, times = one.request.step, one.lost_attempts + 1
-    what = f"what takes back a step, {step!r}, was" if one.request.undoes else f"step {step!r} was"
-    message = f"{what} lost with its worker {times} times; `run resume` has it tried again"
+    what = f"the compensation {step!r}, was" if one.request.undoes else f"step {step!r} was"
+    message = f"{what} lost with its worker {times} times; `run resume` retries it"
     return Failure(code=CompensationError.code if one.request.undoes else LOST_WORKER, message=message)
 
 

@@ -42,7 +42,7 @@ async def outcome_of(body: Body, drive: FunctionReplay) -> Outcome:
     ended = drive.ended
     for task, error in drive.failures:
         _log.warning(
-            "run %s of %s: its task %r has failed, and nobody awaited it: await it, or make it in a TaskGroup: %s",
+            "run %s of %s: its task %r failed and was never awaited: await it, or create it in a TaskGroup: %s",
             body.work.run.id,
             body.work.run.workflow,
             task,
@@ -53,13 +53,13 @@ async def outcome_of(body: Body, drive: FunctionReplay) -> Outcome:
         for one in ended.unawaited:
             run, what = body.work.run, f"{one.what}{one.site and f' ({one.site})'}"
             _log.warning(
-                "run %s of %s: %s was called, never awaited, and so not done", run.id, run.workflow, what
+                "run %s of %s: %s was called but never awaited, so it did not run", run.id, run.workflow, what
             )
         if len(text) <= INLINE_MAX:
             return Completed(output=payloads.put(text, place))
         put = partial(payloads.put, text, place)
         return Completed(
-            output=await until_available_in_thread(put, "what a function gave can't be stored yet")
+            output=await until_available_in_thread(put, "the result of a function can't be stored yet")
         )
     if isinstance(ended, FunctionContinued):
         return await continue_as_new_outcome(body, drive, ended)
@@ -76,11 +76,11 @@ async def outcome_of(body: Body, drive: FunctionReplay) -> Outcome:
 def stuck(places: Sequence[str]) -> Outcome:
     """Return the outcome of a function that waits, at these places in the code, for something that cannot arrive."""
     first = "; ".join(places[:_PLACES_MAX])
-    more = f"; and {len(places) - _PLACES_MAX} tasks more" if len(places) > _PLACES_MAX else ""
+    more = f"; and {len(places) - _PLACES_MAX} more tasks" if len(places) > _PLACES_MAX else ""
     message = (
-        f"the function waits for something that nobody will ever bring, at {first or 'no line of its own'}{more}: an"
-        " asyncio.Event that nobody sets, say; or what a thread or another loop brings, which no replay could repeat:"
-        " make that a step, a function with @step, and await it"
+        f"the function waits for something that can never happen, at {first or 'no line of its own'}{more}: an"
+        " asyncio.Event that is never set, or the result of a thread or another event loop, which no replay could"
+        " repeat: make that a step, a function with @step, and await it"
     )
     return blocked("stuck", message)
 
@@ -113,7 +113,7 @@ async def continue_as_new_outcome(
             published=_shown(body) if drive.has_published else (),
         )
 
-    return await until_available_in_thread(made, "what a function goes on with can't be stored yet")
+    return await until_available_in_thread(made, "the input of the next generation can't be stored yet")
 
 
 def _shown(body: Body) -> tuple[CarriedValue, ...]:

@@ -88,8 +88,8 @@ class QueuedSteps:
         if is_unreadable(error):
             self.failure = Failure(code=error["code"], message=error["message"][:MESSAGE_MAX])
         else:
-            what = f"what takes back a step, {request.step!r}, has failed {facts.get('attempt')} times"
-            message = f"{what}: {error.get('type')}: {error.get('message')}; `run resume` has it tried again"
+            what = f"the compensation {request.step!r}, has failed {facts.get('attempt')} times"
+            message = f"{what}: {error.get('type')}: {error.get('message')}; `run resume` retries it"
             self.failure = Failure(code=CompensationError.code, message=message[:MESSAGE_MAX])
         self.enqueue(request)
 

@@ -651,7 +651,7 @@ class FunctionReplay:
         answer = self._todo.answers.pop(call, None)
         came_to = None if answer is None else type_of_answer(answer)
         if came_to != row.type:
-            instead = "is not done with it by then" if came_to is None else f"has {came_to} now"
+            instead = "has not finished it by then" if came_to is None else f"now has {came_to}"
             raise NondeterminismError(
                 row=row.number, call=call, recorded=row.type, requested=f"the code {instead}"
             )
@@ -677,4 +677,4 @@ class FunctionReplay:
 
 
 def _unread(_: Payload) -> str:
-    raise AssertionError("nobody drives this function")
+    raise AssertionError("no driver runs this function")

@@ -97,7 +97,7 @@ class ReplayResult:
         if self.ended is not None:
             return f"{_end_text(self.ended)}{', as recorded' if self.as_recorded else ''}"
         if self.is_stuck:
-            return "it waits for nothing that could ever come"
+            return "it waits for something that can never happen"
         return f"it waits for {', '.join(map(str, self.waits_for))}"
 
 
@@ -132,7 +132,7 @@ def replay_here(history: RunHistory, workflow: Workflow[..., object]) -> ReplayR
             raise drive.fault
         waits_for = tuple(map(_waiting, machine.pending_requests))
         if drive.waits_for_others:
-            waits_for += (PendingCall(what="a message, or the end of a run that it has started"),)
+            waits_for += (PendingCall(what="a message, or the end of a child run"),)
         recorded = _end_of(history)
         if recorded is not None and not _is_alike(recorded, drive, workflow):
             raise _otherwise(recorded, drive.ended, waits_for)
@@ -161,7 +161,7 @@ def workflow_of(history: RunHistory, workflows: Sequence[WorkflowDefinition[Any]
             if isinstance(one, Workflow):
                 return cast("Workflow[..., object]", one)
             raise InvalidHistoryError(
-                f"{history.definition} is a pipeline: what it does next is in the store, and there is nothing to replay"
+                f"{history.definition} is a pipeline: its progress is in the store, and there is nothing to replay"
             )
     raise UnknownWorkflowError(history.workflow, history.version)
 
@@ -220,7 +220,7 @@ def _is_alike(row: HistoryRow, drive: FunctionReplay, workflow: Workflow[..., ob
 
 def _otherwise(row: HistoryRow, ended: Ended | None, waits_for: Iterable[PendingCall]) -> NondeterminismError:
     if ended is None:
-        actual = f"the code waits for {', '.join(map(str, waits_for)) or 'nothing that could ever come'}"
+        actual = f"the code waits for {', '.join(map(str, waits_for)) or 'something that can never happen'}"
     else:
         actual = f"now {_end_text(ended)}"
     return NondeterminismError(row=row.number, call="", recorded=_recorded(row), requested=actual)
@@ -230,7 +230,7 @@ def _recorded(row: HistoryRow) -> str:
     if _is_end_of_cancelled(row):
         return "the function's end when it was cancelled"
     if row.type == CONTINUED:
-        return f"that it goes on as {_facts(row)['definition']} with {_shown(text_of(row.payload))}"
+        return f"that it continues as {_facts(row)['definition']} with {_shown(text_of(row.payload))}"
     if row.type == STAGE_COMPLETED:
         return f"the function's return of {_shown(text_of(row.payload))}"
     facts = _facts(row)
@@ -241,7 +241,7 @@ def _end_text(ended: Ended) -> str:
     if isinstance(ended, FunctionReturned):
         return f"it returns {_shown(ended.output)}"
     if isinstance(ended, FunctionContinued):
-        return f"it goes on as {ended.workflow}@{ended.version} with {_shown(ended.input)}"
+        return f"it continues as {ended.workflow}@{ended.version} with {_shown(ended.input)}"
     return f"it raises {_shown(error_words(ended.error))}"
 
 

@@ -172,7 +172,7 @@ def _idempotency_key(body: Body, one: StepAttempt) -> str:
 
 async def _step_heartbeat(one: StepAttempt, timeout: timedelta, heartbeats: Heartbeats) -> StepHeartbeat:
     """Return the receiver of a step's heartbeats."""
-    await until_available(heartbeats.load, "what the last try of a step said can't be had yet")
+    await until_available(heartbeats.load, "the heartbeat details of a step can't be loaded yet")
     return StepHeartbeat(heartbeats, one.request.call, timeout)
 
 
@@ -379,4 +379,4 @@ async def run_queued(body: Body, threads: CapacityLimiter) -> Outcome:
 
 
 def _never(_: RowToRecord) -> JobRecord:
-    raise AssertionError("a step that is in a queue is done in no transaction of the store")
+    raise AssertionError("a queued step has no store transaction")

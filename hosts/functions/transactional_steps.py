@@ -55,9 +55,7 @@ class Transaction:
         """
         store = self.persistence
         if not isinstance(store, SharesTransactions):
-            raise NoTransactionError(
-                "the run's store has none that could be shared; it is no database, as SQLite and PostgreSQL are"
-            )
+            raise NoTransactionError("the run's store has no transactions to share; use SQLite or PostgreSQL")
         turn = _CommitRace()
         async with threads:
             done = begin_in_thread(lambda: self._do(store, turn))

@@ -96,9 +96,7 @@ def judge_history(history: RunHistory, code: WorkflowDefinition[Any] | None) -> 
     if code is None:
         return _no_code(history)
     if not isinstance(code, Workflow):
-        return _upgrade(
-            history, UpgradeVerdict.COMPATIBLE, "it is a pipeline, and keeps the plan that it has"
-        )
+        return _upgrade(history, UpgradeVerdict.COMPATIBLE, "it is a pipeline, and keeps its plan")
     function = cast("Workflow[..., object]", code)
     try:
         replayed = run_off_loop(lambda: replay_here(history, function))
@@ -183,7 +181,7 @@ def _looked_at(core: Core, run: Run, code: Authored) -> UpgradeCheck:
     later = None if run.status is RunStatus.BLOCKED else unreadable_later(core, run, code)
     if (error := unreadable_input(core, run) or later) is not None:
         raise error
-    message = "it is a pipeline, and the code has all stages of its plan, and reads what they are given"
+    message = "it is a pipeline, and the code has all stages of its plan, and reads their inputs"
     return _upgrade(run, UpgradeVerdict.COMPATIBLE, message)
 
 
@@ -226,7 +224,9 @@ def _verdict(replayed: ReplayResult) -> UpgradeVerdict:
 
 
 def _no_code(run: Run | RunHistory) -> UpgradeCheck:
-    message = f"this engine has no {run.workflow}@{run.version}: keep that version until no run of it is left"
+    message = (
+        f"this engine has no {run.workflow}@{run.version}: keep that version until all its runs have ended"
+    )
     return _upgrade(run, UpgradeVerdict.NO_CODE, message)
 
 

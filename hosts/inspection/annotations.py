@@ -124,7 +124,7 @@ def annotate_command(
     """Return the command that annotates a run. Raises InvalidArgumentError for an argument of the wrong type."""
     given = cast("dict[str, object]", options)
     check_names(given, AnnotateOptions, "annotate")
-    check("annotate", an("a dict of what is said by names", Mapping), said=values)
+    check("annotate", an("a dict of annotations by name", Mapping), said=values)
     for option, kind in _OPTION_KINDS.items():
         check("annotate", kind, **{option: given.get(option)})
     return RunAnnotate(namespace=namespace, run_id=run_id, annotations=named_values(values), **options)

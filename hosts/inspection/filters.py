@@ -156,7 +156,7 @@ def _statuses(value: object) -> frozenset[RunStatus]:
         known = ", ".join(status.value for status in RunStatus)
         raise InvalidFilterError("status", f"is {value!r}; a run is {known}") from None
     if not found:
-        raise InvalidFilterError("status", "has no status in it; leave it out for runs of every status")
+        raise InvalidFilterError("status", "has no status in it; omit it for runs of every status")
     return found
 
 
@@ -165,7 +165,7 @@ def _texts(option: str, value: object) -> tuple[tuple[str, str], ...]:
         return ()
     items = list(cast("Mapping[object, object]", value).items()) if isinstance(value, Mapping) else [(0, 0)]
     if not all(isinstance(name, str) and isinstance(text, str) for name, text in items):
-        raise InvalidFilterError(option, f"is {value!r}; it must be a dict of strings by strings")
+        raise InvalidFilterError(option, f"is {value!r}; it must be a dict of strings to strings")
     if len(items) > ATTRIBUTES_MAX:
         raise InvalidFilterError(option, f"has {len(items)} names; {ATTRIBUTES_MAX} are possible")
     return tuple(sorted(cast("list[tuple[str, str]]", items)))
@@ -178,7 +178,7 @@ def instant_option(given: Mapping[str, object], option: str) -> Micros | None:
         return None
     if not isinstance(value, datetime) or value.utcoffset() is None:
         raise InvalidFilterError(
-            option, f"is {value!r}; it must be an aware datetime, as datetime.now(UTC) is"
+            option, f"is {value!r}; it must be an aware datetime, such as datetime.now(UTC)"
         )
     return micros(value)
 
@@ -207,6 +207,4 @@ def place_option(given: Mapping[str, object]) -> ListPlace | None:
     try:
         return list_place(cast("str", value))
     except (ValueError, AttributeError, TypeError):
-        raise InvalidFilterError(
-            "after", f"is {value!r}; it must be the cursor of what was listed before"
-        ) from None
+        raise InvalidFilterError("after", f"is {value!r}; it must be a cursor from an earlier list") from None

@@ -18,8 +18,8 @@ from holdfast.ports.queries.runs import FindRun, RunsByKey
 from holdfast.ports.records.history import SIGNAL_RECEIVED, SIGNAL_REFUSED, HistoryRow
 from holdfast.ports.records.run import TERMINAL, Run
 
-MessageState: TypeAlias = Literal["unread", "received", "refused", "handed_on", "left"]
-"""The state of a message. `left`: its generation ended without receiving it, and no generation has followed yet."""
+MessageState: TypeAlias = Literal["unread", "received", "refused", "handed_on", "never_received"]
+"""The state of a message. `never_received`: its generation ended without receiving it, and no other has followed."""
 _PAGE: Final = 1_000
 
 
@@ -33,8 +33,8 @@ class MessageInfo:
         number: The number of its history row in this generation.
         sent_at: When this row was stored; aware, in UTC.
         state: `unread` while the run is active and has not received it; `received` once the receipt is recorded;
-            `refused` if it did not have the type of its channel; `handed_on` to the next generation; or `left` unread
-            in an ended run.
+            `refused` if it did not have the type of its channel; `handed_on` to the next generation; or
+            `never_received` in an ended run.
         why: Why it was refused; None if it was not.
         key: The idempotency key that it was sent with, if any.
         has_start: Whether it was sent with a start that creates the next generation if this one ends without receiving
@@ -123,7 +123,7 @@ def _info(run: Run, row: HistoryRow, handed: Collection[int], refused: str | Non
     if row.number in mailbox.unread:
         state = "unread"
         if run.status in TERMINAL:
-            state = "handed_on" if row.number in handed else "left"
+            state = "handed_on" if row.number in handed else "never_received"
     facts = _facts(row)
     key = facts.get("key")
     return MessageInfo(

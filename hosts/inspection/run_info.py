@@ -84,7 +84,7 @@ def infos_of(runs: Iterable[Run]) -> Iterator[RunInfo]:
         try:
             info = info_of(run)
         except UnreadableRowError as error:
-            _log.error("run %s is left out of a list: %s", run.id, error)
+            _log.error("run %s is omitted from a list: %s", run.id, error)
         else:
             yield info
 

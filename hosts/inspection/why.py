@@ -1,4 +1,4 @@
-"""`holdfast why`: explains in plain words what a run waits for, who runs it, and what blocks it."""
+"""`holdfast why`: explains what a run waits for, which worker runs it, and what blocks it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -46,15 +46,16 @@ _NAMED: Final = 3
 
 @attrs.frozen(kw_only=True)
 class WaitReason:
-    """One cause for which a run waits, or how it ended.
+    """One reason why a run waits, or how it ended.
 
     Attributes:
-        code: What it is: `ended`, `start`, `slot`, `paused`, `blocked`, `body`, `step`, `lost`, `worker`, `retry`,
-            `check`, `child`, `waits`, `cancelling`, `limit`, `rate`, `told`, `cancel`, `left`, `unread`, `deadline`,
-            `progress`, `unreadable`, `no_job` or `code`.
+        code: The kind of reason: `ended`, `delayed_start`, `concurrency_key`, `paused`, `blocked`, `running`,
+            `step_running`, `worker_lost`, `queued`, `retry`, `external_work`, `child_run`, `waiting`, `cancelling`,
+            `concurrency_limit`, `rate_limit`, `delivering`, `external_cancel`, `cleanup_failed`, `unread_messages`,
+            `deadline`, `progress`, `unreadable`, `no_job` or `no_code`.
         text: The explanation, one sentence or more.
-        stage: The stage that it is about, if any.
-        until: When the wait ends without outside action, if it does. Aware, in UTC.
+        stage: The stage that the reason is about, if any.
+        until: The instant at which the wait ends without outside action, if it does. Aware, in UTC.
     """
 
     code: str
@@ -193,8 +194,8 @@ def reasons(facts: WhyFacts) -> tuple[WaitReason, ...]:
     by_stage = sorted((job for job in facts.jobs if not job.outlives_run), key=_kind_of_wait)
     if not by_stage and run.status is RunStatus.RUNNING:
         text = (
-            "It has no job, as it should: nothing carries it on. Maintenance mends that while a worker lives; "
-            "`holdfast doctor` says what is missing."
+            "The run has no job, so it cannot continue. Maintenance repairs it while a worker is running; "
+            "`holdfast doctor` reports what is missing."
         )
         found.append(WaitReason(code="no_job", text=text))
     for _, jobs in groupby(by_stage, _kind_of_wait):
@@ -206,8 +207,8 @@ def reasons(facts: WhyFacts) -> tuple[WaitReason, ...]:
 def _code(facts: WhyFacts) -> Iterator[WaitReason]:
     if not facts.has_code:
         code = f"{facts.run.workflow}@{facts.run.version}"
-        text = f"This process has no code of {code}; only workers that have it take it on."
-        yield WaitReason(code="code", text=text)
+        text = f"This process does not have the code of {code}; only workers that have it can run it."
+        yield WaitReason(code="no_code", text=text)
 
 
 def _ended(facts: WhyFacts) -> Iterator[WaitReason]:
@@ -216,7 +217,7 @@ def _ended(facts: WhyFacts) -> Iterator[WaitReason]:
     what = error_text(run)
     match run.status:
         case RunStatus.COMPLETED if run.is_continued:
-            yield WaitReason(code="ended", text=f"It went on{at} as generation {run.generation + 1}.")
+            yield WaitReason(code="ended", text=f"It continued{at} as generation {run.generation + 1}.")
         case RunStatus.COMPLETED:
             yield WaitReason(code="ended", text=f"It completed{at}.")
         case RunStatus.FAILED:
@@ -233,50 +234,54 @@ def _unread(facts: WhyFacts) -> Iterator[WaitReason]:
         are = "1 message was" if len(unread) == 1 else f"{len(unread):,} messages were"
         text = (
             f"{are} never received (row{'s' if len(unread) > 1 else ''} {rows} of its history): `holdfast run messages`"
-            ' lists what it was sent. The next generation gets them: start it with if_ended="rerun".'
+            ' lists the messages of the run. The next generation receives them: start it with if_ended="rerun".'
         )
-        yield WaitReason(code="unread", text=text)
+        yield WaitReason(code="unread_messages", text=text)
 
 
 def _of_run(facts: WhyFacts) -> Iterator[WaitReason]:
     run = facts.run
     if run.status is RunStatus.PENDING and run.start_at is not None:
-        text = f"It is to begin {_in(run.start_at, facts)}."
-        yield WaitReason(code="start", text=text, until=instant(run.start_at))
+        text = f"It starts {_in(run.start_at, facts)}."
+        yield WaitReason(code="delayed_start", text=text, until=instant(run.start_at))
     elif run.status is RunStatus.PENDING and run.concurrency_key is not None:
         yield WaitReason(
-            code="slot",
-            text=f"It waits for a slot: of the runs with the concurrency key {run.concurrency_key!r} as many are under"
-            f" way as may be ({run.concurrency_limit}), or others that wait for one are before it.",
+            code="concurrency_key",
+            text=f"It waits for a slot: at most {run.concurrency_limit} of the runs with the concurrency key"
+            f" {run.concurrency_key!r} run at a time, and other runs hold the slots or are ahead of it.",
         )
     elif run.status is RunStatus.PAUSED:
         row = facts.paused
         since = "" if row is None else f" {_ago(row.at, facts)}"
         reason = "" if row is None or row.data is None else _field(row.data, "reason")
-        text = f"It was paused{since}{f', because {reason!r}' if reason else ''}: `holdfast run resume` lets it go on."
+        text = f"It was paused{since}{f' (reason: {reason!r})' if reason else ''}; `holdfast run resume` resumes it."
         yield WaitReason(code="paused", text=text)
     elif run.status is RunStatus.BLOCKED:
         row = facts.blocked
         message = "" if row is None or row.data is None else _field(row.data, "message")
         since = "" if row is None else f" {_ago(row.at, facts)}"
-        text = f"It was blocked{since}: {message or 'an operator has to look at it'}."
+        text = f"It was blocked{since}: {message or 'an operator must investigate'}."
         if row is not None and row.data is not None and _field(row.data, "code") in RESUMED_BY_CODE:
-            text += " Once code is deployed that fits, it goes on."
+            text += " It resumes when fitting code is deployed."
         elif "run resume" not in message:
-            text += " `holdfast run resume` lets it go on once that is mended."
+            text += " Fix the cause, then resume it with `holdfast run resume`."
         yield WaitReason(code="blocked", text=text)
     elif run.status is RunStatus.CANCELLING:
         reason = ended_reason(run)
-        why = f", because {reason!r}" if reason else ""
-        text = f"It was cancelled{why}, and ends when its function has cleaned up; `run terminate` does not wait."
+        why = f" (reason: {reason!r})" if reason else ""
+        text = (
+            f"It was cancelled{why} and runs its cleanup; `holdfast run terminate` ends it without waiting."
+        )
         yield WaitReason(code="cancelling", text=text)
     if run.deadline is not None and not run.is_ending:
-        text = f"It fails {_in(run.deadline, facts)} if it has not ended by then: that is its deadline."
+        text = f"It reaches its deadline {_in(run.deadline, facts)}, and fails if it has not ended by then."
         yield WaitReason(code="deadline", text=text, until=instant(run.deadline))
     for name, (total, done, failed) in facts.totals.items():
         lost = f", and {failed:,} failed" if failed else ""
         yield WaitReason(
-            code="progress", text=f"Of stage {name!r} {done:,} of {total:,} items are done{lost}.", stage=name
+            code="progress",
+            text=f"In stage {name!r}, {done:,} of {total:,} items are done{lost}.",
+            stage=name,
         )
 
 
@@ -296,7 +301,7 @@ def _of_jobs(facts: WhyFacts, jobs: Sequence[Job]) -> Iterator[WaitReason]:
         more = len(jobs) - _ITEMS_NAMED
         step = step_of(jobs[0].definition)
         what, of = ("item", f"stage {jobs[0].node!r}") if step is None else ("call", f"step {step!r}")
-        text = f"The same is true of {more:,} more {what if more == 1 else f'{what}s'} of {of}."
+        text = f"The same applies to {more:,} more {what if more == 1 else f'{what}s'} of {of}."
         yield WaitReason(code=_of_job(facts, jobs[-1]).code, text=text, stage=_stage_of(jobs[0]))
 
 
@@ -304,7 +309,7 @@ def _of_job(facts: WhyFacts, job: Job) -> WaitReason:
     place = _place(job) + ("" if job.item is None else ",")
     is_cancel = job.kind is JobKind.CANCEL
     name = (
-        f"Cancelling the external work {job.waiting_for!r} of stage {place}"
+        f"The cancellation of external work {job.waiting_for!r} of stage {place}"
         if is_cancel
         else f"Stage {place}"
     )
@@ -313,7 +318,7 @@ def _of_job(facts: WhyFacts, job: Job) -> WaitReason:
     step = step_of(job.definition)
     code = f"has the code of {job.definition}"
     if step is not None:
-        name, code = f"Step {step!r}, call {job.node},", f"knows the step {step!r}"
+        name, code = f"Step {step!r}, call {job.node},", f"has the step {step!r}"
     most, lost = job.max_attempts + job.lost_attempts, _lost(job)
     tried = lost if is_function else f": attempt {job.attempts} of {most}{lost}"
     error = facts.errors.get((job.node, job.item))
@@ -324,15 +329,15 @@ def _of_job(facts: WhyFacts, job: Job) -> WaitReason:
         case JobState.QUEUED:
             text = (
                 f"{name} waits for a worker that {code} and serves the queue {job.queue!r}"
-                f"{f', for its attempt {job.attempts + 1} of {most}' if job.attempts and not is_function else ''}"
+                f"{f', to run attempt {job.attempts + 1} of {most}' if job.attempts and not is_function else ''}"
                 f"{lost}{why}."
             )
-            return WaitReason(code="worker", text=text, stage=_stage_of(job))
+            return WaitReason(code="queued", text=text, stage=_stage_of(job))
         case JobState.LIMITED:
             return _limited(facts, job, name)
         case JobState.PAUSED:
             return WaitReason(
-                code="paused", text=f"{name} is held until the run is resumed.", stage=_stage_of(job)
+                code="paused", text=f"{name} is paused until the run is resumed.", stage=_stage_of(job)
             )
         case _ if is_function:
             return _function_waits(facts, job, name)
@@ -341,41 +346,41 @@ def _of_job(facts: WhyFacts, job: Job) -> WaitReason:
 
 
 def _lost(job: Job) -> str:
-    """Return how often a job was lost with its worker, as text; empty if never."""
+    """Return how many attempts were lost with their worker, as text; empty if none were."""
     if not job.lost_attempts:
         return ""
-    times = "once" if job.lost_attempts == 1 else f"{job.lost_attempts} times"
-    alone = ", so it runs beside no other that was" if job.is_suspect else ""
-    return f"; it was lost with its worker {times}{alone}"
+    one = job.lost_attempts == 1
+    lost = (
+        "1 attempt was lost with its worker"
+        if one
+        else f"{job.lost_attempts} attempts were lost with their worker"
+    )
+    return f"; {lost}{', so the job is quarantined' if job.is_suspect else ''}"
 
 
 def _function_waits(facts: WhyFacts, job: Job, name: str) -> WaitReason:
     others = _awaited(facts)
     name += _sites(facts)
     if job.wake_at is None:
-        what = (
-            others or "what comes from outside: a message, an update, or the end of a run that it has started"
-        )
-        return WaitReason(code="waits", text=f"{name} waits for {what}.", stage=_stage_of(job))
+        what = others or "an outside event: a message, an update, or the end of a child run"
+        return WaitReason(code="waiting", text=f"{name} waits for {what}.", stage=_stage_of(job))
     until, when = instant(job.wake_at), _in(job.wake_at, facts)
     retry = facts.retries.get(job.wake_at)
     if retry is None:
         if others:
-            text = f"{name} waits for {others}; without that it goes on {when}."
+            text = f"{name} waits for {others}; otherwise it continues {when}."
         elif facts.waits is None:
-            text = f"{name} sleeps, or waits no longer than so for a message: it goes on {when}."
+            text = f"{name} sleeps or waits for a message with a timeout: it continues {when}."
         else:
-            text = f"{name} sleeps: it goes on {when}."
-        return WaitReason(code="waits", text=text, stage=_stage_of(job), until=until)
-    return WaitReason(
-        code="retry", text=f"{name} tries {retry} again {when}.", stage=_stage_of(job), until=until
-    )
+            text = f"{name} sleeps: it continues {when}."
+        return WaitReason(code="waiting", text=text, stage=_stage_of(job), until=until)
+    return WaitReason(code="retry", text=f"{name} retries {retry} {when}.", stage=_stage_of(job), until=until)
 
 
 def _awaited(facts: WhyFacts) -> str:
     """Return the steps, messages and child runs that a function waits for, as text; "" if none are known."""
     steps = [step_of(job.definition) or job.node for job in facts.jobs if job.kind is JobKind.STEP]
-    parts = [_listed("step {} in a queue", "the steps {} in queues", steps)] if steps else []
+    parts = [_listed("the queued step {}", "the queued steps {}", steps)] if steps else []
     waits = facts.waits or OpenCalls()
     if waits.channels:
         parts.append(
@@ -383,9 +388,7 @@ def _awaited(facts: WhyFacts) -> str:
         )
     if waits.children:
         parts.append(
-            _listed(
-                "the end of run {}", "the ends of the runs {}", waits.children, after=_child_status(facts)
-            )
+            _listed("the end of run {}", "the end of the runs {}", waits.children, after=_child_status(facts))
         )
     return ", and for ".join(parts)
 
@@ -416,45 +419,46 @@ def _open_steps(facts: WhyFacts) -> Iterator[WaitReason]:
         return
     steps = [one for one in facts.waits.steps if one.retry_at is None]
     for one in steps[:_NAMED]:
-        yield WaitReason(code="step", text=_open_step(facts, held, one))
+        yield WaitReason(code="step_running", text=_open_step(facts, held, one))
     if len(steps) > _NAMED:
-        yield WaitReason(code="step", text=f"So have {len(steps) - _NAMED:,} more steps.")
+        yield WaitReason(code="step_running", text=f"{len(steps) - _NAMED:,} more steps are running.")
 
 
 def _open_step(facts: WhyFacts, held: Job, one: OpenStep) -> str:
     length = format_duration(max(0, facts.now - max(one.since, held.leased_at or 0)))
-    how = "was under way there" if _is_lost(facts, held) else f"has been under way for {length} or longer"
+    how = "was running there" if _is_lost(facts, held) else f"has been running for {length} or longer"
     site = one.site and f", {one.site}"
-    return f"Step {one.step!r} (call {one.call}{site}) {how}: try {one.attempt} of {one.attempts}."
+    return f"Step {one.step!r} (call {one.call}{site}) {how}: attempt {one.attempt} of {one.attempts}."
 
 
 def _limited(facts: WhyFacts, job: Job, name: str) -> WaitReason:
     whose = "calls of this step" if job.kind is JobKind.STEP else "bodies of this stage"
-    fewer = f"until fewer than {job.concurrency_limit} {whose} are under way"
+    fewer = f"until fewer than {job.concurrency_limit} {whose} are running"
     if job.rate_limit is None:
-        return WaitReason(code="limit", text=f"{name} waits {fewer}.", stage=_stage_of(job))
+        return WaitReason(code="concurrency_limit", text=f"{name} waits {fewer}.", stage=_stage_of(job))
     window = facts.rates.get(job.concurrency_key or "")
     wakes_at = None if window is None else window.wakes_at
     at = "soon" if wakes_at is None or wakes_at <= facts.now else _in(wakes_at, facts)
-    both = f", and {fewer}" if job.concurrency_limit is not None else ""
-    text = f"{name} waits for its turn under {_rate(job)}: the next turn is {at}, and others may be before it{both}."
-    return WaitReason(code="rate", text=text, stage=_stage_of(job))
+    both = f"; it also waits {fewer}" if job.concurrency_limit is not None else ""
+    text = f"{name} waits for {_rate(job)}: the next attempt may start {at}, and other jobs may be ahead of it{both}."
+    return WaitReason(code="rate_limit", text=text, stage=_stage_of(job))
 
 
 def _rate(job: Job) -> str:
-    return f"the rate limit of {job.rate_limit:,} in {format_duration(job.rate_period or 0)}"
+    return f"the rate limit of {job.rate_limit:,} per {format_duration(job.rate_period or 0)}"
 
 
 def _held(facts: WhyFacts, job: Job, name: str, tried: str) -> WaitReason:
     holder = facts.holders.get(job.session or "")
-    since = "" if job.leased_at is None else f", since {_ago(job.leased_at, facts)}"
-    where = "somebody" if holder is None else holder.host
+    ago = "" if job.leased_at is None else _ago(job.leased_at, facts)
+    where = "an unknown worker" if holder is None else holder.host
     if _is_lost(facts, job):
-        text = f"{name} was taken by {where}{since}, {_last_contact(facts, holder)}: it is given to another soon."
-        return WaitReason(code="lost", text=text, stage=_stage_of(job))
-    doing = "is asking about its external work" if job.kind is JobKind.POLL else "runs"
-    text = f"{name} {doing} on {where}{since}{tried}."
-    return WaitReason(code="body", text=text, stage=_stage_of(job))
+        claimed = f"was claimed by {where}{f', {ago}' if ago else ''}"
+        text = f"{name} {claimed}, but {_session_end(facts, holder)}. Another worker claims it soon."
+        return WaitReason(code="worker_lost", text=text, stage=_stage_of(job))
+    doing = "is checking its external work" if job.kind is JobKind.POLL else "is running"
+    text = f"{name} {doing} on {where}{f', started {ago}' if ago else ''}{tried}."
+    return WaitReason(code="running", text=text, stage=_stage_of(job))
 
 
 def _is_lost(facts: WhyFacts, job: Job) -> bool:
@@ -463,48 +467,49 @@ def _is_lost(facts: WhyFacts, job: Job) -> bool:
     return holder is None or holder.state is SessionState.DEAD or holder.expires_at < facts.now
 
 
-def _last_contact(facts: WhyFacts, holder: Session | None) -> str:
-    if holder is None or holder.expires_at >= facts.now:  # its session was closed
-        return "which is not heard of any more"
-    return f"which was last heard of before its lease ran out, {_ago(holder.expires_at, facts)}"
+def _session_end(facts: WhyFacts, holder: Session | None) -> str:
+    if holder is None or holder.expires_at >= facts.now:
+        return "its session has ended"
+    return f"its lease expired {_ago(holder.expires_at, facts)}"
 
 
 def _asleep(facts: WhyFacts, job: Job, name: str, why: str) -> WaitReason:
     until = None if job.wake_at is None else instant(job.wake_at)
     if job.waits_for_child:
         child = facts.children.get(job.waiting_for or "")
-        how = "which is not there" if child is None else f"which is {child.status.value}"
+        how = "which does not exist" if child is None else f"which is {child.status.value}"
         return WaitReason(
-            code="child",
+            code="child_run",
             text=f"{name} waits for the end of run {job.waiting_for!r}, {how}.",
             stage=_stage_of(job),
         )
     when = "soon" if job.wake_at is None else _in(job.wake_at, facts)
     window = facts.rates.get(job.concurrency_key or "")
     if job.rate_limit is not None and window is not None and window.wakes_at == job.wake_at:
-        text = f"{name} waits for its turn under {_rate(job)}: {when}{why}."
-        return WaitReason(code="rate", text=text, stage=_stage_of(job), until=until)
+        text = f"{name} waits for {_rate(job)}: it may start {when}{why}."
+        return WaitReason(code="rate_limit", text=text, stage=_stage_of(job), until=until)
     released = job.epoch - job.attempts  # a released attempt raises the epoch and does not count
     if job.kind is JobKind.CHILD and released > 0 and not why:
         times = "once" if released == 1 else f"{released} times"
         text = (
-            f"{name} was taken {times} and given back: it starts a run of {facts.starts.get(job.node)}, and whoever "
-            f"had it has no code of that, or says in its log what else was refused. It is taken again {when}."
+            f"{name} was claimed {times} and released: it starts a run of {facts.starts.get(job.node)}, and the worker "
+            f"that claimed it lacks that code or logged another error. It may be claimed again {when}."
         )
-        return WaitReason(code="code", text=text, stage=_stage_of(job), until=until)
+        return WaitReason(code="no_code", text=text, stage=_stage_of(job), until=until)
     if job.kind is JobKind.POLL:
-        end = "" if job.give_up_at is None else f", and gives up {_in(job.give_up_at, facts)}"
-        text = f"{name} waits for external work {job.waiting_for!r}: it is asked about {when}{end}."
-        return WaitReason(code="check", text=text, stage=_stage_of(job), until=until)
+        end = "" if job.give_up_at is None else f", and the stage gives up {_in(job.give_up_at, facts)}"
+        text = f"{name} waits for external work {job.waiting_for!r}: the next check is {when}{end}."
+        return WaitReason(code="external_work", text=text, stage=_stage_of(job), until=until)
     most = job.max_attempts + job.lost_attempts
-    text = f"{name} is tried again {when}, for the attempt {job.attempts + 1} of {most}{_lost(job)}{why}."
+    text = f"{name} is retried {when}: attempt {job.attempts + 1} of {most}{_lost(job)}{why}."
     return WaitReason(code="retry", text=text, stage=_stage_of(job), until=until)
 
 
 def _undelivered(facts: WhyFacts) -> Iterator[WaitReason]:
     if any(job.state is JobState.PENDING_DELIVERY for job in facts.jobs):
         yield WaitReason(
-            code="told", text="Other runs are still to be told of an end: maintenance does that."
+            code="delivering",
+            text="The run's end has not been delivered to its parent or child runs yet; maintenance delivers it.",
         )
 
 
@@ -512,18 +517,20 @@ def _cancels(facts: WhyFacts) -> Iterator[WaitReason]:
     """Yield the reasons for pending cancellations of external work."""
     cancels = sorted((job for job in facts.jobs if job.kind is JobKind.CANCEL), key=_kind_of_wait)
     for _, jobs in groupby(cancels, _kind_of_wait):
-        yield from (attrs.evolve(reason, code="cancel") for reason in _of_jobs(facts, list(jobs)))
+        yield from (attrs.evolve(reason, code="external_cancel") for reason in _of_jobs(facts, list(jobs)))
 
 
 def _left(facts: WhyFacts) -> Iterator[WaitReason]:
     for row in facts.left[:_ITEMS_NAMED]:
         key, message = _field(row.data or "{}", "key"), _field(row.data or "{}", "message")
         place = repr(row.node) if row.item is None else f"{row.node!r}, item {row.item}"
-        text = f"The external work {key!r} of stage {place} could not be cancelled, and may go on: {message}."
-        yield WaitReason(code="left", text=text, stage=row.node)
+        text = f"The external work {key!r} of stage {place} could not be cancelled and may still be running: {message}."
+        yield WaitReason(code="cleanup_failed", text=text, stage=row.node)
     if len(facts.left) > _ITEMS_NAMED:
         more = len(facts.left) - _ITEMS_NAMED
-        yield WaitReason(code="left", text=f"So it is with {more:,} more: see `holdfast run history`.")
+        yield WaitReason(
+            code="cleanup_failed", text=f"{more:,} more could not be cancelled: see `holdfast run history`."
+        )
 
 
 def _place(job: Job) -> str:
@@ -551,8 +558,8 @@ def _retries(rows: Sequence[HistoryRow]) -> dict[Micros, str]:
     for row in rows:
         if row.type == "step.retrying":
             facts = cast("dict[str, Any]", parse(row.data or "{}"))
-            failed = f"try {facts['attempt']} failed by {facts['error']['type']}: {facts['error']['message']}"
-            found[facts["retry_at"]] = f"step {facts['step']!r}, whose {failed},"
+            error = f"{facts['error']['type']}: {facts['error']['message']}"
+            found[facts["retry_at"]] = f"step {facts['step']!r} (attempt {facts['attempt']} failed: {error})"
     return found
 
 

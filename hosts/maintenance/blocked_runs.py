@@ -107,7 +107,7 @@ class BlockedRunResumer:
         except RunNotFoundError:
             return False  # it was removed in the meantime
         if reply.changed:
-            _log.info("run %s of %s was blocked, and goes on: %s", run.id, run.workflow, REASON)
+            _log.info("run %s of %s was blocked and is resumed: %s", run.id, run.workflow, REASON)
         return reply.changed
 
 

@@ -191,11 +191,11 @@ class Maintenance:
         # Slots freed by this tick were not free yet when the tick looked for runs to admit.
         wakes_at = (*jobs.wakes_at, *self._dispatcher.follow_up(woken, expired, runs))
         if repaired.repaired:
-            _log.error("runs lacked jobs and got them back: %s", ", ".join(repaired.repaired))
+            _log.error("repaired runs with missing jobs: %s", ", ".join(repaired.repaired))
         if freed.dead:
             _log.warning("%s jobs of lost workers had no attempt left: their runs have failed", freed.dead)
         if overdue.freed or overdue.dead:
-            _log.warning("%s attempts gave no heartbeat in time: they are lost", overdue.freed + overdue.dead)
+            _log.warning("%s attempts sent no heartbeat in time: they are lost", overdue.freed + overdue.dead)
         return Tick(
             woken=woken.woken,
             sessions=reaped.sessions,

@@ -45,7 +45,7 @@ MARGIN: Final = 10.0
 _REAPED_WITHIN: Final = 120.0
 """Seconds after which an expired session is certainly declared dead: maintenance runs every minute."""
 
-_ENGINE: Final = an("an Engine, as Engine.open(url, workflows=[...]) gives it", Engine)
+_ENGINE: Final = an("an Engine, as Engine.open(url, workflows=[...]) returns it", Engine)
 _MESSAGES: Final = Wanted(
     "a list of JobMessage, a hundred at the most",
     lambda value: (
@@ -125,7 +125,7 @@ class ServerlessHost:
         check("ServerlessHost", _ENGINE, engine=engine)
         check("ServerlessHost", integer(0), function_cache=function_cache)
         limit = duration("ServerlessHost", "time_limit", time_limit).total_seconds()
-        taken = by_name("ServerlessHost", "sinks", sinks or {}, "a dict of sinks by their names", SINK)
+        taken = by_name("ServerlessHost", "sinks", sinks or {}, "a dict of sinks by name", SINK)
         kept = None if retention is None else checked_retention("ServerlessHost", retention)
         every = None
         if heartbeat_interval is not None:

@@ -169,10 +169,10 @@ class ThreadedHintListener:
             for delivery in deliveries:
                 self._transport.ack(delivery.receipt)
         except HoldfastError as error:
-            _log.warning("could not look for runs that ended: %s", error)
+            _log.warning("could not query for ended runs: %s", error)
             return POLL_FLOOR
         except Exception:  # noqa: BLE001  # a bug must not leave callers waiting for ever
-            _log.exception("could not look for runs that ended")
+            _log.exception("could not query for ended runs")
             return POLL_FLOOR
         return pause
 
@@ -190,14 +190,14 @@ class ThreadedHintListener:
             deliveries = self._transport.receive(_HINTS_AT_ONCE, POLL_FLOOR)
         except HoldfastError as error:
             if not self._is_deaf:
-                _log.warning("nothing is heard now, so that it is looked for instead: %s", error)
+                _log.warning("no hints arrive, the store is polled instead: %s", error)
             self._is_deaf = True
             return (), POLL_FLOOR
         except Exception:  # noqa: BLE001  # a bug must not leave callers waiting for ever
-            _log.exception("could not hear what the transport says")
+            _log.exception("could not receive hints from the transport")
             return (), POLL_FLOOR
         if self._is_deaf:
-            _log.info("the transport is heard again")
+            _log.info("hints arrive from the transport again")
         self._is_deaf = False
         # A transport that returns at once, because it was closed for instance, must not cause a busy loop.
         return deliveries, IDLE_PAUSE if not deliveries and self._monotonic() - called_at < _AT_ONCE else 0.0

@@ -44,14 +44,14 @@ class CommandBatch:
         """
         place = next((place for place, one in enumerate(self._commands) if one is command), None)
         if place is None or self._answers is not None:
-            raise ValueError("refuse takes a command of this batch, before it is carried out")
+            raise ValueError("refuse takes a command of this batch, before the batch is executed")
         self._refused[place] = error
 
     @property
     def answers(self) -> tuple[Answer, ...]:
         """The reply or CommandError for each command. Raises RuntimeError before the batch is dispatched."""
         if self._answers is None:
-            raise RuntimeError("the batch has no answers: it was not carried out, or not yet")
+            raise RuntimeError("the batch has no replies: it was not executed, or not yet")
         return self._answers
 
     def carry_out(self, proceed: Proceed) -> list[Answer]:

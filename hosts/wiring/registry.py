@@ -30,9 +30,11 @@ class Registry:
         self._bodies: dict[str, Mapping[str, Stage[Any, Any]]] = {}
         self._plans: list[Plan] = []
         self._steps: dict[str, StepStage[Any, object]] = {}
-        for workflow in several("Engine", "workflows", workflows, "a list of workflows, as [my_pipeline]"):
+        for workflow in several(
+            "Engine", "workflows", workflows, "a list of workflows, such as [my_pipeline]"
+        ):
             self._add(workflow)
-        for step in several("Engine", "steps", steps, "a list of steps of queues, as [my_step]"):
+        for step in several("Engine", "steps", steps, "a list of queued steps, such as [my_step]"):
             self._add_step(step)
 
     @property
@@ -95,7 +97,7 @@ class Registry:
     def _add(self, workflow: WorkflowDefinition[object]) -> None:
         if not isinstance(workflow, Pipeline | Workflow):
             hint = f"; pipe it: Pipeline(...).pipe({workflow.name})" if isinstance(workflow, Stage) else ""
-            raise DefinitionError(f"{workflow!r} is not a workflow; give the engine pipelines{hint}")
+            raise DefinitionError(f"{workflow!r} is not a workflow; pass pipelines to the engine{hint}")
         pipeline = cast("Authored", workflow)
         plan = pipeline.plan()
         known = self._pipelines.get(plan.definition)
@@ -118,16 +120,18 @@ class Registry:
 
     def _add_step(self, step: Step[..., Any]) -> None:
         if not isinstance(step, Step):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise DefinitionError(f"{step!r} is not a step; give the engine functions under @step(queue=...)")
+            raise DefinitionError(
+                f"{step!r} is not a step; pass functions with @step(queue=...) to the engine"
+            )
         if step.queue is None:
             raise DefinitionError(
-                f"step {step.name!r} has no queue: it is done where its function is driven, and no engine need know it"
+                f"step {step.name!r} has no queue: it runs with its durable function, and is not registered"
             )
         definition = step_definition(step.name)
         known = self._steps.get(definition)
         if known is not None and known.step is not step:
             raise DefinitionError(
-                f"two steps of queues are called {step.name!r}; rename one, as in @step(name=...): who does a step of a"
+                f"two queued steps are called {step.name!r}; rename one, as in @step(name=...): who does a step of a"
                 " queue knows it by its name"
             )
         self._steps[definition] = stage_of_step(step)
@@ -140,7 +144,7 @@ def _check_shared(workflow: Workflow[..., object]) -> None:
     """
     for name, found in shared_primitives(workflow.function):
         raise DefinitionError(
-            f"workflow {workflow.name!r} uses {name!r}, an asyncio.{type(found).__name__} that was made outside of it:"
-            " all runs in a process would share it, and no replay could repeat what others did with it; make it in the"
-            " function, and between runs use messages, max_concurrency or a concurrency_key"
+            f"workflow {workflow.name!r} uses {name!r}, an asyncio.{type(found).__name__} that was created outside of"
+            " it: all runs in a process would share it, and no replay could repeat what others did with it; create it"
+            " in the function, and between runs use messages, max_concurrency or a concurrency_key"
         )

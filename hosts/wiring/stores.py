@@ -40,15 +40,15 @@ MEMORY: Final = "memory"
 PATIENCE: Final = 30.0
 """How long a call retries while the database is unavailable, in seconds, by default."""
 _BLOBS: Final = Wanted(
-    "a URL in a string, as file:///an/absolute/folder, or a blob store with `put`, `get` and so on",
+    "a URL in a string, such as file:///an/absolute/folder, or a blob store with `put`, `get` and so on",
     lambda value: isinstance(value, str) or with_methods("", "put", "get", "exists").test(value),
 ).or_none
 _TRANSPORT: Final = Wanted(
-    "a URL in a string, as nats://host:4222, or a JobTransport: an object with `announce`, `receive` and so on",
+    "a URL in a string, such as nats://host:4222, or a JobTransport: an object with `announce`, `receive` and so on",
     lambda value: isinstance(value, str) or with_methods("", "announce", "receive").test(value),
 ).or_none
 _SCHEDULER: Final = Wanted(
-    "a URL in a string, as eventbridge://group?role=arn, or a Scheduler: an object with `schedule` and `cancel`",
+    "a URL in a string, such as eventbridge://group?role=arn, or a Scheduler: an object with `schedule` and `cancel`",
     lambda value: isinstance(value, str) or with_methods("", "schedule", "cancel").test(value),
 ).or_none
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -138,7 +138,7 @@ def open_stores(
             file=Path(path) if path else None,
             scheduler=wakes,
         )
-    raise InvalidUrlError(f"{shown_url(url)!r} is no store's URL; use {_FORMS}")
+    raise InvalidUrlError(f"{shown_url(url)!r} is not the URL of a store; use {_FORMS}")
 
 
 def _opened(url: str, make: Callable[[], T]) -> T:
@@ -175,7 +175,7 @@ def open_blobs(url: str | BlobStore | None) -> BlobStore | None:
         return _opened(url, lambda: S3BlobStore(bucket, prefix.rstrip("/")))
     if scheme != "file" or not path.startswith("/") or _CONTROL.search(path):
         raise InvalidUrlError(
-            f"{shown_url(url)!r} is no blob store's URL; use file:///an/absolute/folder or s3://bucket/prefix"
+            f"{shown_url(url)!r} is not the URL of a blob store; use file:///an/absolute/folder or s3://bucket/prefix"
         )
     return FileBlobStore(Path(path))
 
@@ -204,7 +204,7 @@ def open_transport(url: str | JobTransport | None) -> JobTransport | None:
         servers, stream = found["servers"], found["stream"] or STREAM
         return _opened(url, lambda: NatsJobTransport(servers, stream=stream))
     raise InvalidUrlError(
-        f"{shown_url(url)!r} is no transport's URL; use the URL of a queue of SQS, https://... or sqs://..., or"
+        f"{shown_url(url)!r} is not the URL of a transport; use the URL of an SQS queue, https://... or sqs://..., or"
         " nats://host:4222/stream"
     )
 
@@ -228,8 +228,8 @@ def open_scheduler(
     queue = options.pop("queue", transport if isinstance(transport, str) else "")
     if found is None or set(options) != {"role"} or not _queue_url(queue):
         raise InvalidUrlError(
-            f"{shown_url(url)!r} is no scheduler's URL; use eventbridge://group?role=arn:aws:iam::..., with"
-            " &queue=https://sqs... where the transport is no queue of SQS"
+            f"{shown_url(url)!r} is not the URL of a scheduler; use eventbridge://group?role=arn:aws:iam::..., with"
+            " &queue=https://sqs... where the transport is not an SQS queue"
         )
     from holdfast.adapters.aws.scheduler import EventBridgeScheduler
 
@@ -274,7 +274,7 @@ def check_schema(stores: Stores) -> None:
         is_missing = stores.file is not None and not stores.file.exists()
         raise SchemaError(
             f"{where or 'the store'} {'does not exist' if is_missing else 'has no tables yet'}; "
-            "`holdfast db upgrade` makes them"
+            "`holdfast db upgrade` creates them"
         )
     if where is None or there == MEMORY:
         return
@@ -358,6 +358,6 @@ def _sink_of(url: str, secrets: Sequence[str], *, allow_internal: bool) -> Event
 
         return WebhookSink(url, secrets=secrets, allow_internal=allow_internal)
     raise InvalidUrlError(
-        f"{shown_url(url)!r} is no sink; use log, http://..., https://..., eventbridge://bus, sns://arn or"
+        f"{shown_url(url)!r} is not a sink; use log, http://..., https://..., eventbridge://bus, sns://arn or"
         " nats://host:4222/subject"
     )

@@ -131,7 +131,9 @@ class WakeUps:
             was_paused_until, self._paused_until = self._paused_until, self._monotonic() + PAUSE_SECONDS
             if self._monotonic() >= was_paused_until:
                 _log.warning(
-                    "wake-ups are lost for %s seconds, and left to maintenance: %s", PAUSE_SECONDS, error
+                    "wake-ups are lost for %s seconds, maintenance wakes the jobs instead: %s",
+                    PAUSE_SECONDS,
+                    error,
                 )
 
 

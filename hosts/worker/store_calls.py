@@ -219,9 +219,7 @@ class StoreCalls:
             elif answer.status == "fenced":
                 self._cache.forget(command.job, command.epoch)
                 self.counts.fenced += 1
-                _log.warning(
-                    "job %s, epoch %s: too late, its result is not taken", command.job, command.epoch
-                )
+                _log.warning("job %s, epoch %s: fenced, its result is discarded", command.job, command.epoch)
             else:
                 self.counts.settled += 1
                 self.counts.failed += isinstance(command.outcome, Failed | QueuedStepFailed)
@@ -264,7 +262,9 @@ class StoreCalls:
             self.release(attempts)
             raise
         if unknown:
-            _log.warning("no code for stage %s of %s: given back", unknown[0].node, unknown[0].definition)
+            _log.warning(
+                "no code for stage %s of %s: the job is released", unknown[0].node, unknown[0].definition
+            )
             self.release(unknown, delay=UNKNOWN_CODE_DELAY)
         return bodies, unknown
 
@@ -382,7 +382,7 @@ class StoreCalls:
             answers = self._core.kernel.dispatch_many(commands)
         except HoldfastError as error:
             self._is_in_doubt = True
-            _log.warning("could not give back %s jobs, they will be reaped: %s", len(commands), error)
+            _log.warning("could not release %s jobs, they will be reaped: %s", len(commands), error)
         else:
             self.counts.released += sum(
                 not isinstance(answer, CommandError) and answer.status == "released" for answer in answers
@@ -433,7 +433,7 @@ class StoreCalls:
         try:
             self._maintenance.resign(session)
         except HoldfastError as error:
-            _log.info("could not leave maintenance to others, they take it later: %s", error)
+            _log.info("could not release the leader lease, it expires instead: %s", error)
 
     def _held(self, attempt: Attempt) -> AttemptReport:
         runtime = self.runtimes.get(attempt)

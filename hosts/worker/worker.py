@@ -30,9 +30,9 @@ from holdfast.ports.durations import NO_TIME, Duration
 from holdfast.ports.events import EventSink
 from holdfast.ports.validation import SINK, an, by_name, check, duration, integer, several
 
-_ENDED: Final = "an error has ended the worker; what it held is given to others when its lease has run out"
+_ENDED: Final = "the worker stopped with an error; its jobs go to other workers when its lease expires"
 
-_ENGINE: Final = an("an Engine, as Engine.open(url, workflows=[...]) gives it", Engine, SyncEngine)
+_ENGINE: Final = an("an Engine, as Engine.open(url, workflows=[...]) returns it", Engine, SyncEngine)
 _LEASE_MIN: Final = timedelta(seconds=1)
 
 _log = logging.getLogger("holdfast.worker")
@@ -126,28 +126,26 @@ class Worker:
         check("Worker", _ENGINE, engine=engine)
         check("Worker", integer(1), concurrency=concurrency)
         check("Worker", integer(0), function_cache=function_cache)
-        words = "a dict of limits by the names of queues, as {'llm': 2}; only_queues takes names alone"
+        words = "a dict of limits by queue name, such as {'llm': 2}; only_queues takes only names"
         limits = by_name("Worker", "queues", queues or {}, words, integer(1))
-        only = several(
-            "Worker", "only_queues", only_queues or (), "a list of the names of queues, as ['llm']"
-        )
+        only = several("Worker", "only_queues", only_queues or (), "a list of queue names, such as ['llm']")
         for queue in (*limits, *only):
             check("Worker", QUEUE_NAME, queue=queue)
         lasts = duration("Worker", "lease", lease, _LEASE_MIN).total_seconds()
         poll = duration("Worker", "poll_interval", poll_interval).total_seconds()
         grace = duration("Worker", "drain_grace", drain_grace, NO_TIME).total_seconds()
-        taken = by_name("Worker", "sinks", sinks or {}, "a dict of sinks by their names", SINK)
+        taken = by_name("Worker", "sinks", sinks or {}, "a dict of sinks by name", SINK)
         core = engine.core
         named = core.registry.queues(DEFAULT_QUEUE)
         served = only or tuple(dict.fromkeys((*named, *limits)))
         for queue in sorted({*served, *limits} - set(named)):
             _log.warning(
-                "no stage names the queue %r; only runs that are started with it have work there", queue
+                "no stage uses the queue %r; only runs that are started with it have jobs there", queue
             )
         for function, child in core.registry.missing_children:
             _log.warning(
-                "%s mentions %s, which this engine does not have: its runs wait for a worker that has it; add it to"
-                " Engine.open(..., workflows=[...]) if that is to be this one",
+                "%s uses %s, which this engine does not have: its runs wait for a worker that has it; add it to"
+                " Engine.open(..., workflows=[...]) if this worker should run it",
                 function,
                 child,
             )

@@ -78,7 +78,7 @@ def read_shape(
     """
     where = f"stage {name!r}"
     if is_generator(body):
-        raise DefinitionError(f"{where} is a generator; give all its values at once, in a list")
+        raise DefinitionError(f"{where} is a generator; return all its values in a list")
     parameters = list(signature_of(body, where).parameters.values())
     hints = _hints(body, parameters, where)
     first = hints.get(parameters[0].name) if parameters else None
@@ -95,9 +95,9 @@ def read_shape(
         input_type=object if not values else values[0] if len(values) == 1 else tuple_of(values),
         output_type=hints["return"] if unwrap_output is None else unwrap_output(hints["return"]),
     )
-    _check_storable(shape.input_type, f"{where} takes what it can't be given")
-    _check_storable(shape.output_type, f"{where} gives what can't be kept")
-    _check_storable(shape.config_type, f"{where} has a config that can't be kept")
+    _check_storable(shape.input_type, f"{where} takes a type that can't be stored")
+    _check_storable(shape.output_type, f"{where} returns a type that can't be stored")
+    _check_storable(shape.config_type, f"{where} has a config that can't be stored")
     return shape
 
 
@@ -188,7 +188,7 @@ def _hints(
                 f"{where}: parameter {parameter.name!r} has no annotation; {_advice(parameter.name)}"
             )
     if "return" not in hints:
-        raise DefinitionError(f"{where} does not say what it gives; write `-> str`, or `-> None` for nothing")
+        raise DefinitionError(f"{where} has no return annotation; write `-> str`, or `-> None` for nothing")
     return hints
 
 
@@ -196,7 +196,7 @@ def _advice(parameter: str) -> str:
     if parameter in ("self", "cls"):
         return "a stage is a function, or a method of an object: `resize = stage(images.resize)`"
     kind = "StageContext" if parameter in ("ctx", "context") else "str"
-    return f"say what it takes, as in `{parameter}: {kind}`"
+    return f"annotate it, as in `{parameter}: {kind}`"
 
 
 def _values(
@@ -213,7 +213,7 @@ def _values(
             )
         if parameter.kind is parameter.KEYWORD_ONLY and not has_default:
             raise DefinitionError(
-                f"{where}: nobody fills {parameter.name!r}; give it a default, or move it before `*`"
+                f"{where}: the engine does not fill {parameter.name!r}; give it a default, or move it before `*`"
             )
         if parameter.kind not in _POSITIONAL:
             continue
@@ -225,7 +225,7 @@ def _values(
             taken.append(hints[parameter.name])
     if defaults and len(taken) != 1:
         raise DefinitionError(
-            f"{where}: it is not clear whether {defaults[0]!r} is to be filled; move what has a default after `*`"
+            f"{where}: it is not clear whether {defaults[0]!r} should be filled; move what has a default after `*`"
         )
     return taken
 

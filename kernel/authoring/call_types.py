@@ -121,7 +121,7 @@ def read_call_form(
         DefinitionError: An annotation is missing or can't be evaluated, or values of its type can't be stored.
     """
     if is_generator(function):
-        raise DefinitionError(f"{what} is a generator; give all its values at once, in a list")
+        raise DefinitionError(f"{what} is a generator; return all its values in a list")
     signature = signature_of(function, what)
     if is_method:
         signature = signature.replace(parameters=tuple(signature.parameters.values())[1:])
@@ -141,10 +141,10 @@ def read_call_form(
             )
         if name not in hints:
             raise DefinitionError(
-                f"{what}: parameter {name!r} has no annotation; say what it takes, as in `{name}: str`"
+                f"{what}: parameter {name!r} has no annotation; annotate it, as in `{name}: str`"
             )
         form = hints[name]
-        _check_storable(form, f"{what} takes what it can't be given, as {name!r}")
+        _check_storable(form, f"{what} takes a type that can't be stored, as {name!r}")
         if parameter.default is not parameter.empty:
             _check_default(parameter.default, form, f"{what}: parameter {name!r}")
         if parameter.kind in _SEVERAL:
@@ -152,8 +152,8 @@ def read_call_form(
         may_be_left_out = parameter.kind in _SEVERAL or parameter.default is not parameter.empty
         fields[name] = NotRequired[form] if may_be_left_out else form
     if "return" not in hints:
-        raise DefinitionError(f"{what} does not say what it gives; write `-> str`, or `-> None` for nothing")
-    _check_storable(hints["return"], f"{what} gives what can't be kept")
+        raise DefinitionError(f"{what} has no return annotation; write `-> str`, or `-> None` for nothing")
+    _check_storable(hints["return"], f"{what} returns a type that can't be stored")
     arguments = cast("Any", TypedDict)(function.__name__, fields)
     output = hints.pop("return")
     return CallForm(signature=signature, hints=hints, arguments=arguments, output=output)

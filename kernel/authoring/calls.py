@@ -110,7 +110,7 @@ class Call(Coroutine[Any, Any, Out]):
             loop = running_loop()
             if loop is None:
                 raise RuntimeError(
-                    f"a call of {self._definition.name!r} was awaited, but it does nothing by itself: give it to an"
+                    f"a call of {self._definition.name!r} was awaited, but it does nothing on its own: pass it to an"
                     " engine, as in `await engine.run(...)` for the result or `await engine.start(...)` for the run"
                 )
             self._child = run_child(loop, self)

@@ -121,7 +121,7 @@ class Channel(Inbox[T], Generic[T]):
         try:
             check_type(self._form)
         except DefinitionError as error:
-            raise DefinitionError(f"channel {name!r} can't have such messages: {error}") from None
+            raise DefinitionError(f"channel {name!r} can't have messages of this type: {error}") from None
 
     def __call__(self, message: T, /) -> Signal:
         """Return a message to send: `await run.signal(approval(decision))`. InvalidValueError if its type is wrong."""

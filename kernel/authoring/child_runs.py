@@ -59,7 +59,9 @@ class ChildRun(Generic[Out]):
             SignalRefusedError: The run has ended, or is a pipeline.
             InvalidArgumentError: The argument is not a `Signal`.
         """
-        check("signal", an("a message with its channel, as channel(message) gives it", Signal), signal=signal)
+        check(
+            "signal", an("a message with its channel, as channel(message) returns it", Signal), signal=signal
+        )
         await self._notify(signal.channel, signal.text, checked=signal.checked)
 
     async def cancel(self, *, reason: str = "") -> None:

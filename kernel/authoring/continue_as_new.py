@@ -65,7 +65,7 @@ async def continue_as_new(
             raise
         loop.next_generation = next_generation
     await never
-    raise AssertionError("a function that goes on as a new generation was run on")
+    raise AssertionError("a function that continued as a new generation was run further")
 
 
 def _is_deferred(call: Call[R] | Callable[[], Call[R]]) -> TypeIs[Callable[[], Call[R]]]:
@@ -90,7 +90,7 @@ def _check_not_in_update() -> None:
     task = current_task()
     if isinstance(task, RunTask) and task.numbers.path.startswith("update"):
         raise ContinueRefusedError(
-            "an update has called it, and is answered before that: let the function call it"
+            "an update called it, and must be answered first: let the function call it"
         )
 
 
@@ -100,16 +100,17 @@ def _check_nothing_lost(loop: FunctionLoop, *, may_forget: bool) -> None:
         raise ContinueRefusedError("the run is cancelled: clean up, and let the CancelledError end it")
     if calls := loop.under_way:
         raise ContinueRefusedError(
-            f"steps, or starts of runs, are under way (calls {_named(calls)}): await them, or cancel their tasks"
+            f"steps, or starts of child runs, are still running (calls {_named(calls)}): await them, or cancel"
+            " their tasks"
         )
     if runs := loop.children.bound:
         raise ContinueRefusedError(
-            f"runs that it has started would end with it ({_named(runs)}): await them, or start them with"
+            f"child runs would end with it ({_named(runs)}): await them, or start them with"
             " parent_end='abandon'"
         )
     if loop.saga and not may_forget:
         raise ContinueRefusedError(
-            f"nobody could take back any more what was done ({_named(loop.saga.whats)}); if that is to stand, say"
+            f"the compensations would be lost ({_named(loop.saga.whats)}); to keep what was done, pass"
             " forget_compensations=True"
         )
 

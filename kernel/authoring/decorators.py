@@ -111,7 +111,7 @@ class StageDecorator:
             DefinitionError: The function is not annotated as `-> Suspended[State, Result]`, or as `stage` requires.
         """
         if not inspect.isroutine(fn):
-            raise DefinitionError(f"an external stage is made of a function, not of {fn!r}")
+            raise DefinitionError(f"an external stage needs a function, not {fn!r}")
         return _make_external(cast("Callable[..., object]", fn), self._options)
 
 
@@ -202,7 +202,7 @@ def _make_stage(fn: object, options: Mapping[str, object]) -> Stage[Any, object]
     if "close_policy" in options:
         raise DefinitionError("stage: close_policy is for stages that are pipelines, as in stage(pipeline)")
     if not inspect.isroutine(fn):
-        raise DefinitionError(f"a stage is made of a function, not of {fn!r}")
+        raise DefinitionError(f"a stage needs a function, not {fn!r}")
     body = cast("Callable[..., object]", fn)
     remaining = dict(options)
     name = remaining.pop("name", body.__name__)
@@ -210,7 +210,7 @@ def _make_stage(fn: object, options: Mapping[str, object]) -> Stage[Any, object]
     shape = read_shape(body, cast("str", name))
     if origin_of(shape.output_type) is Suspended:
         raise DefinitionError(
-            f"stage {name!r} gives {show(shape.output_type)}; a stage that is suspended is made with @stage.external"
+            f"stage {name!r} returns {show(shape.output_type)}; use @stage.external for a stage that suspends"
         )
     make = ConfigurableStage[Any, object, Any] if shape.takes_context else Stage[Any, object]
     return make(

@@ -260,7 +260,7 @@ def _read_state_function(
 ) -> tuple[Callable[..., object], Shape]:
     """Return a function that takes the state, and its shape. Raises DefinitionError."""
     if not callable(fn):
-        raise DefinitionError(f"{where} is made of a function, not of {fn!r}")
+        raise DefinitionError(f"{where} needs a function, not {fn!r}")
     body: Callable[..., object] = fn
     shape = read_shape(body, stage.name, unwrap_output=unwrap_output)
     if shape.values > 1 or not fits(stage.state_type, shape.input_type):
@@ -272,7 +272,7 @@ def _read_state_function(
 
 def _check_returns_none(form: Form, where: str) -> Form:
     if unwrap(form) not in (None, type(None)):
-        raise DefinitionError(f"{where} gives {show(form)}, which nobody would be given; write -> None")
+        raise DefinitionError(f"{where} returns {show(form)}, which is never used; write -> None")
     return form
 
 
@@ -281,14 +281,16 @@ def suspended_types(form: Form, name: str) -> tuple[Form, Form]:
     types = arguments(form)
     if origin_of(form) is not Suspended or len(types) != 2:
         raise DefinitionError(
-            f"stage {name!r} gives {show(form)}; an external stage gives Suspended[State, Result],"
+            f"stage {name!r} returns {show(form)}; an external stage returns Suspended[State, Result],"
             " which suspend() and finished() make"
         )
     state, result = types
     try:
         check_type(state)
     except DefinitionError as error:
-        raise DefinitionError(f"stage {name!r} is suspended with what can't be kept: {error}") from None
+        raise DefinitionError(
+            f"stage {name!r} is suspended with a state that can't be stored: {error}"
+        ) from None
     return state, result
 
 
@@ -297,9 +299,9 @@ def _read_check_output(form: Form, output: object, where: str) -> Form:
     done = [one for one in members(form) if one is not NotReady]
     if len(done) == len(members(form)):
         raise DefinitionError(
-            f"{where} gives {show(form)}; it must be able to say NotReady: -> {show(output)} | NotReady"
+            f"{where} returns {show(form)}; it must be able to return NotReady: -> {show(output)} | NotReady"
         )
     for one in done:
         if not fits(one, output):
-            raise DefinitionError(f"{where} gives {show(one)}, but the stage gives {show(output)}")
+            raise DefinitionError(f"{where} returns {show(one)}, but the stage returns {show(output)}")
     return output

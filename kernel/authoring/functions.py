@@ -209,7 +209,7 @@ class WorkflowDecorator:
 
 def _make_workflow(options: WorkflowOptions, fn: object) -> Workflow[Any, object]:
     if not inspect.isfunction(fn) or not inspect.iscoroutinefunction(fn):
-        raise DefinitionError(f"a workflow is made of an async function, not of {fn!r}; write `async def`")
+        raise DefinitionError(f"a workflow needs an async function, not {fn!r}; write `async def`")
     function = cast("Callable[..., Async[object]]", fn)
     name = options.get("name", function.__name__)
     version = options.get("version", "1")

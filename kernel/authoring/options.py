@@ -97,7 +97,7 @@ def _by_error(retry: "Retry", __: object, value: object) -> None:
             raise DefinitionError(f"Retry: by_error[{error.__name__}] is {policy!r}; it must be a Retry(...)")
         if policy.by_error or policy.give_up_on:
             raise DefinitionError(
-                f"Retry: by_error[{error.__name__}] has by_error or give_up_on itself; say these in the outer Retry"
+                f"Retry: by_error[{error.__name__}] has by_error or give_up_on itself; set these in the outer Retry"
             )
         if error in retry.give_up_on:
             raise DefinitionError(
@@ -336,7 +336,7 @@ def _check_attributes(value: object) -> str | None:
     items = cast("dict[object, object]", value).items() if isinstance(value, dict) else [(None, None)]
     if all(isinstance(key, str) and isinstance(text, str) for key, text in items):
         return None
-    return "a dict of strings by strings"
+    return "a dict of strings to strings"
 
 
 def _check_annotations(value: object) -> str | None:
@@ -347,7 +347,7 @@ def _check_annotations(value: object) -> str | None:
 def _check_overrides(value: object) -> str | None:
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return None
-    return "a list of stages, as [my_stage.options(...)]"
+    return "a list of stages, such as [my_stage.options(...)]"
 
 
 def _check_if_exists(value: object) -> str | None:
@@ -393,7 +393,7 @@ def _check_signals(value: object) -> str | None:
     is_list = isinstance(value, list | tuple)
     if is_list and all(isinstance(one, Signal) for one in cast("Sequence[object]", value)):
         return None
-    return "a list of signals, as channel(message) gives them"
+    return "a list of signals, as channel(message) returns them"
 
 
 def check_limits(what: str, max_concurrency: object, rate: Rate | None) -> None:
@@ -404,7 +404,7 @@ def check_limits(what: str, max_concurrency: object, rate: Rate | None) -> None:
     """
     if max_concurrency is not None and rate is not None and (rate.name or rate.by):
         raise DefinitionError(
-            f"{what} has max_concurrency and a rate limit with name or by, which can't be had together; limit its queue"
+            f"{what} has max_concurrency and a rate limit with name or by, which can't be combined; limit its queue"
             " in the workers instead, or give the runs a concurrency_key"
         )
 

@@ -71,12 +71,12 @@ def prepare_node(design: PipelineDefinition, node: object) -> PlanNode[Any, obje
     """Return a node with the pipeline's defaults applied. DefinitionError if it can't follow the last step."""
     where = f"pipeline {design.name!r}"
     if not isinstance(node, Stage | Each):
-        raise DefinitionError(f"{where} is made of stages, not of {node!r}{stage_hint(node)}")
+        raise DefinitionError(f"{where} takes stages, not {node!r}{stage_hint(node)}")
     node = cast("Stage[Any, object] | Each[Any, object]", node)
     if not fits(design.output_type, node.input_type):
-        before = "what comes before gives" if design.groups else "it is given"
+        before = "the stage before it returns" if design.groups else "the pipeline's input is"
         given, wanted = show(design.output_type), show(node.input_type)
-        what = f"going over it with {node.name!r}" if isinstance(node, Each) else f"stage {node.name!r}"
+        what = f"mapping {node.name!r} over it" if isinstance(node, Each) else f"stage {node.name!r}"
         raise DefinitionError(
             f"{where}: {what} takes {wanted}, but {before} {given}{_hint(design.output_type, node)}"
         )
@@ -97,25 +97,25 @@ def prepare_node(design: PipelineDefinition, node: object) -> PlanNode[Any, obje
 
 
 def _check_over(design: PipelineDefinition, node: Each[Any, object], over: Stage[Any, object]) -> None:
-    where = f"pipeline {design.name!r}: {node.name!r} goes over {over.name!r}"
+    where = f"pipeline {design.name!r}: {node.name!r} maps over {over.name!r}"
     step = next((step for step in design.groups if any(each.name == over.name for each in step.nodes)), None)
     source = None if step is None else next(each for each in step.nodes if each.name == over.name)
     if step is not None and step.condition is not None:
-        raise DefinitionError(f"{where}, which is not always done; go over what comes after it")
+        raise DefinitionError(f"{where}, which does not always run; map over the stage after it")
     if source is None:
         names = ", ".join(each.name for step in design.groups for each in step.nodes) or "none"
         raise DefinitionError(f"{where}, which is not an earlier stage; there are {names}")
     if isinstance(source, Each):
         raise DefinitionError(
-            f"{where}, which is mapped itself; pipe a stage between them that gives the items"
+            f"{where}, which is mapped itself; pipe a stage between them that returns the items"
         )
     if stage_of(source).body is not over.body:
-        raise DefinitionError(f"{where}, but the earlier stage of that name is another one")
+        raise DefinitionError(f"{where}, but the earlier stage of that name is a different one")
 
 
 def _hint(given: object, node: PlanNode[Any, object]) -> str:
     if isinstance(node, Each) and unwrap(given) is str:
-        return "; a string is not gone over letter by letter"
+        return "; a string is not mapped letter by letter"
     if show(given) == show(node.input_type):
         return "; two types of one name"
     return ""

@@ -247,7 +247,7 @@ class Pipeline(WorkflowDefinition[Out], Generic[In, Out]):
         takes_nothing = unwrap(self.input_type) is NoneType
         if value is _NOTHING and not takes_nothing:
             raise InvalidArgumentError(
-                "value", f"pipeline {self.name!r} is called with its input, a {show(self.input_type)}"
+                "value", f"pipeline {self.name!r} needs its input, a {show(self.input_type)}"
             )
         if value is not _NOTHING and value is not None and takes_nothing:
             raise InvalidArgumentError(
@@ -350,7 +350,7 @@ class Pipeline(WorkflowDefinition[Out], Generic[In, Out]):
             check_type(union)
         except DefinitionError as error:
             raise DefinitionError(
-                f"pipeline {self.name!r}: what comes out of `when` can't be kept: {error}"
+                f"pipeline {self.name!r}: the output of `when` can't be stored: {error}"
             ) from None
         return union
 

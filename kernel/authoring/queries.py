@@ -150,11 +150,13 @@ class Update(Generic[S, P, Result, Out]):
             raise DefinitionError(f"update {self.named!r} has a validator already")
         _check_method(check, "validator")
         if _is_async(check):
-            raise DefinitionError(f"the validator of {self.named!r} is async; write `def`: it only looks")
+            raise DefinitionError(
+                f"the validator of {self.named!r} is async; write `def`: a validator only reads"
+            )
         taken = tuple(inspect.signature(check).parameters)[1:]
         if taken != tuple(self._form.signature.parameters):
             wanted = ", ".join(self._form.signature.parameters) or "nothing"
-            raise DefinitionError(f"the validator of {self.named!r} takes what that takes: {wanted}")
+            raise DefinitionError(f"the validator of {self.named!r} must take the same parameters: {wanted}")
         self._check = check
         return check
 
@@ -176,7 +178,7 @@ class Update(Generic[S, P, Result, Out]):
             if close is not None:
                 close()
             raise TypeError(
-                f"the validator of {self.named!r} gave something to await; it is to be a plain function"
+                f"the validator of {self.named!r} returned an awaitable; it must be a plain function"
             )
 
     def recoded(self, arguments: str) -> str:
@@ -210,7 +212,7 @@ def query(method: Callable[Concatenate[S, P], R], /) -> Query[S, P, R]:
     _check_method(method, "query")
     if _is_async(method):
         raise DefinitionError(
-            f"query {_called(method)!r} is async, and waits for nothing; write `def`, or make it an update"
+            f"query {_called(method)!r} is async, but a query can't wait; write `def`, or make it an update"
         )
     return Query(method, read_call_form(method, f"query {_called(method)!r}", is_method=True))
 
@@ -304,7 +306,7 @@ def _is_async(method: Callable[..., object]) -> bool:
 
 def _check_method(method: object, what: str) -> None:
     if not isinstance(method, FunctionType):
-        raise DefinitionError(f"a {what} is made of a method, not of {method!r}; write `def` in a class")
+        raise DefinitionError(f"@{what} needs a method, not {method!r}; write `def` in a class")
 
 
 def _called(method: Callable[..., object]) -> str:

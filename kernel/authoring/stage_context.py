@@ -199,8 +199,10 @@ class StageContext(Generic[ConfigOut]):
         if outputs is None:
             raise _missing(stage.name)
         if outputs.mapped:
-            raise OutputMissingError(stage.name, "it was mapped; use outputs_of for the list of what it gave")
-        return decode_recorded(outputs.texts[0], stage.output_type, f"what stage {stage.name!r} gave")
+            raise OutputMissingError(stage.name, "it was mapped; use outputs_of for the list of its outputs")
+        return decode_recorded(
+            outputs.texts[0], stage.output_type, f"the output of stage {stage.name!r} gave"
+        )
 
     def outputs_of(self, stage: AnyNode[R], /) -> list[R]:
         """Return the outputs of an earlier mapped stage as a list, in the order of the items.
@@ -213,8 +215,8 @@ class StageContext(Generic[ConfigOut]):
         if outputs is None:
             raise _missing(stage.name)
         if not outputs.mapped:
-            raise OutputMissingError(stage.name, "it was not mapped; use output_of for what it gave")
-        what = f"what stage {stage.name!r} gave for an item"
+            raise OutputMissingError(stage.name, "it was not mapped; use output_of for its output")
+        what = f"the output of stage {stage.name!r} for an item"
         return [cast("R", decode_recorded(text, stage.output_type, what)) for text in outputs.texts]
 
     def progress(self, done: float, of: float, message: str = "") -> None:
@@ -314,7 +316,7 @@ class StageContext(Generic[ConfigOut]):
         check("publish", TEXT, type=type)
         if not is_event_type(type):
             raise InvalidEventError(
-                f"{type[:120]!r} is no type of event: use words of a-z 0-9 _ with dots between them, as order.paid"
+                f"{type[:120]!r} is not an event type: use words of a-z 0-9 _ with dots between them, as order.paid"
             )
         text = encode(data, form_of(data))
         if len(text) > EVENT_BYTES_MAX:

@@ -34,7 +34,7 @@ def stage_overrides(
     for override in overrides:
         if not isinstance(override, Stage):
             raise InvalidArgumentError(
-                "overrides", f"overrides are stages, as my_stage.options(...), not {override!r}"
+                "overrides", f"overrides are stages, such as my_stage.options(...), not {override!r}"
             )
         changed = cast("Stage[Any, object]", override)
         original = stages.get(changed.name)
@@ -43,10 +43,10 @@ def stage_overrides(
             raise InvalidOverrideError(changed.name, f"is not in {workflow.name!r}; it has {known}")
         if original.body is not changed.body:
             raise InvalidOverrideError(
-                changed.name, f"is another one than that of this name in {workflow.name!r}"
+                changed.name, f"differs from the stage of this name in {workflow.name!r}"
             )
         if any(one.stage == changed.name for one in made):
-            raise InvalidOverrideError(changed.name, "is given twice; say all of it in one")
+            raise InvalidOverrideError(changed.name, "is repeated; combine its options in one override")
         _check_change(original, changed)
         made.append(_difference(original, changed))
     return tuple(one for one in made if one != StageOverride(stage=one.stage))
@@ -68,7 +68,7 @@ def _check_change(ours: Stage[Any, object], changed: Stage[Any, object]) -> None
         return
     if changed.give_up_on and set(changed.give_up_on) != set(ours.give_up_on):
         raise InvalidOverrideError(
-            changed.name, "can't change give_up_on for one run: it is code, as its body is"
+            changed.name, "can't change give_up_on for one run: it is part of the code, like its body"
         )
     known: Mapping[type[Exception], Retry] = ours.retry.by_error if ours.retry else {}
     if unknown := [error.__name__ for error in changed.retry.by_error if error not in known]:

@@ -77,7 +77,9 @@ class Stage(PlanNode[In, Out], Generic[In, Out]):
         """
         check_options(changes, BodyOptions, f"stage {self.name!r}")
         if "close_policy" in changes and not hasattr(self, "close_policy"):
-            raise DefinitionError(f"stage {self.name!r} is no pipeline; close_policy is for those that are")
+            raise DefinitionError(
+                f"stage {self.name!r} is not a pipeline; close_policy is only for pipelines"
+            )
         return attrs.evolve(self, **cast("Any", changes))
 
     def with_defaults(self, defaults: BodyDefaults) -> Self:

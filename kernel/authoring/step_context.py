@@ -94,7 +94,7 @@ def step_context() -> StepContext:
     """Return the context of the step whose body calls this. RuntimeError outside of a step."""
     context = _here.get()
     if context is None:
-        raise RuntimeError("step_context() is for the bodies of steps that a workflow has called")
+        raise RuntimeError("step_context() works only in the body of a step that a workflow called")
     return context
 
 

@@ -156,7 +156,7 @@ class Step(Generic[P, Out]):
         given: object = undo
         made = cast("Step[Any, None]", given if isinstance(given, Step) else _make_step(given, {}))
         if self._undo.step is not None:
-            raise DefinitionError(f"step {self.name!r} is taken back by {self._undo.step.name!r} already")
+            raise DefinitionError(f"step {self.name!r} already has the compensation {self._undo.step.name!r}")
         self._undo.names = self._compensation_arguments(made.form)
         self._undo.takes_unknown = _takes_none(made.form)
         self._undo.step = made
@@ -166,14 +166,14 @@ class Step(Generic[P, Out]):
         names = tuple(form.signature.parameters)
         if not names:
             raise DefinitionError(
-                f"what takes back step {self.name!r} takes what that gave, as its first parameter"
+                f"the compensation of step {self.name!r} must take its result as the first parameter"
             )
         ours = self.form.hints
         for name in names[1:]:
             if name not in ours or form.hints[name] != ours[name]:
                 raise DefinitionError(
-                    f"what takes back step {self.name!r} takes {name!r}; beside the result it can take what that takes,"
-                    f" of the same name and type: {', '.join(ours) or 'nothing'}"
+                    f"the compensation of step {self.name!r} takes {name!r}; besides the result it can take the step's"
+                    f" parameters with the same name and type: {', '.join(ours) or 'nothing'}"
                 )
         return names[1:]
 
@@ -225,7 +225,7 @@ class Step(Generic[P, Out]):
         try:
             return cast("Out", decode(output, self.form.output))
         except Exception as error:  # noqa: BLE001  # a user's class may raise anything
-            loop.halt(f"what step {self.name!r} gave", row or None, error)
+            loop.halt(f"the result of step {self.name!r}", row or None, error)
         return await loop.never()
 
     async def run_as_compensation(
@@ -246,7 +246,7 @@ class Step(Generic[P, Out]):
         _check_queue(f"step {self.name!r}", changes)
         if self.queue is not None or "queue" in changes:
             raise DefinitionError(
-                f"step {self.name!r}: who does a step of a queue knows it by its name, and nothing of single calls; say"
+                f"step {self.name!r}: a worker finds a queued step by its name only; set"
                 " it in @step(...), or define another step"
             )
         return attrs.evolve(self, **cast("Any", changes))
@@ -275,13 +275,13 @@ class Step(Generic[P, Out]):
         try:  # inlined `_read`, because this runs for each row of a replay
             return cast("Out", decode(output, self.form.output))
         except Exception as error:  # noqa: BLE001  # a user's class may raise anything
-            loop.halt(f"what step {self.name!r} gave", loop.row, error)
+            loop.halt(f"the result of step {self.name!r}", loop.row, error)
         return await loop.never()
 
     async def _call_body(self, *args: P.args, **kwargs: P.kwargs) -> Out:
         if self.transaction is not None:
             raise NoTransactionError(
-                f"there is none outside of a workflow; call `{self.name}.body(connection, ...)` with one of your own"
+                f"outside of a workflow there is no transaction; call `{self.name}.body(connection, ...)` with your own"
             )
         result = self.body(*args, **kwargs)
         return cast("Out", await result if inspect.isawaitable(result) else result)
@@ -365,11 +365,11 @@ def _make_step(
     fn: object, step_options: dict[str, object], *, in_transaction: bool = False
 ) -> Step[Any, object]:
     if not inspect.isroutine(fn) or not callable(fn):
-        raise DefinitionError(f"a step is made of a function, or of a method of an object, not of {fn!r}")
+        raise DefinitionError(f"a step needs a function, or a method of an object, not {fn!r}")
     body = cast("Callable[..., object]", fn)
     if in_transaction and "queue" in step_options:
         raise DefinitionError(
-            f"step {body.__name__!r} has a queue: what is done in a transaction of the store is done where its function"
+            f"step {body.__name__!r} has a queue: what is done in a transaction of the store runs where its function"
             " is driven; leave one of the two out"
         )
     name = step_options.pop("name", body.__name__)
@@ -387,7 +387,7 @@ def _check_queue(what: str, options: Mapping[str, object]) -> None:
     only = [option for option in ("priority", "max_concurrency", "rate_limit") if option in options]
     if only and "queue" not in options:
         raise DefinitionError(
-            f"{what} has {only[0]}, and no queue: it is done at once, where its function is driven; give it a queue="
+            f"{what} has {only[0]}, and no queue: it runs at once, where its function is driven; set queue="
         )
     check_limits(what, options.get("max_concurrency"), cast("Rate | None", options.get("rate_limit")))
 

@@ -29,14 +29,14 @@ def read_transaction_form(body: Callable[..., object], what: str) -> tuple[CallF
     """
     if is_async_body(body):
         raise DefinitionError(
-            f"{what} is done in a transaction, in a thread; make it a plain function, not an async one"
+            f"{what} runs in a transaction, in a thread; make it a plain function, not an async one"
         )
     wanted: list[type] = []
 
     def check_first(name: str, form: Form) -> None:
         if not isinstance(form, type) or not issubclass(form, Statements):
             raise DefinitionError(
-                f"{what} is done in a transaction, which its first parameter stands for: annotate {name or 'it'!r} as"
+                f"{what} runs in a transaction, which is its first parameter: annotate {name or 'it'!r} as"
                 " sqlalchemy.Connection, or as sqlalchemy.orm.Session"
             )
         wanted.append(form)

@@ -16,7 +16,7 @@ def signature_of(function: Callable[..., object], what: str) -> inspect.Signatur
         return inspect.signature(function)
     except (TypeError, ValueError) as error:
         raise DefinitionError(
-            f"{what}: {error}, so it is not known what to call it with; write a function that calls it"
+            f"{what}: {error}, so its parameters are unknown; write a function that calls it"
         ) from None
 
 

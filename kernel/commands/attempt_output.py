@@ -53,9 +53,9 @@ def _json(_: object, field: "attrs.Attribute[Any]", value: str) -> None:
     try:
         parse(value)
     except (ValueError, RecursionError):
-        raise InvalidCommandError(f"{field.name} is {value!r:.50}, which is no JSON text") from None
+        raise InvalidCommandError(f"{field.name} is {value!r:.50}, which is not JSON") from None
     if not value.isascii():
-        raise InvalidCommandError(f"{field.name} is no canonical JSON text: that is ASCII only")
+        raise InvalidCommandError(f"{field.name} is not canonical JSON, which is ASCII only")
 
 
 def _actor(_: object, field: "attrs.Attribute[Any]", value: AnnotationAuthor) -> None:
@@ -80,7 +80,7 @@ def _several(_: object, field: "attrs.Attribute[Any]", value: tuple[NewAnnotatio
         raise InvalidCommandError(f"{field.name}: {len(value)} at once; {ANNOTATIONS_MAX} are possible")
     names = [one.name for one in value]
     if len(set(names)) < len(names):
-        raise InvalidCommandError(f"{field.name}: a name is there twice; a name has one value at a time")
+        raise InvalidCommandError(f"{field.name}: a name is repeated; a name has one value at a time")
 
 
 check_annotations: Final = _several
@@ -183,4 +183,4 @@ class AiCallOutput:
 
     def __attrs_post_init__(self) -> None:
         if (self.batch is None) != (self.batch_index is None):
-            raise InvalidCommandError("batch and batch_index go together")
+            raise InvalidCommandError("batch and batch_index must be set together")

@@ -75,7 +75,7 @@ def failed_decision(run: str, error: Exception) -> Unreadable:
     """Return the reason for blocking a run in which no unreadable column was found."""
     if isinstance(error, UnreadableRowError) and error.run == run:
         return Unreadable.of(error)
-    return Unreadable(_RUNS, run, "*", f"what is done about the run fails ({type(error).__name__}: {error})")
+    return Unreadable(_RUNS, run, "*", f"an operation on the run fails ({type(error).__name__}: {error})")
 
 
 def _plans(whole: Iterable[WholeRun]) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ def _misfits(one: WholeRun, body: str | None) -> Iterator[Unreadable]:
     try:
         plan = plan_from_json(body)
     except PARSE_ERRORS:
-        yield Unreadable("holdfast_plans", run.key, "body", f"it is {shown(body)}, and no plan")
+        yield Unreadable("holdfast_plans", run.key, "body", f"it is {shown(body)}, not a plan")
         return
     if run.status in TERMINAL:
         return

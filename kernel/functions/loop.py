@@ -89,7 +89,7 @@ CALLBACKS_MAX: Final = 100_000
 """Maximum number of callbacks in one turn."""
 TIMER_MAX: Final = 1_000 * 366 * 86_400
 """Maximum delay of a timer in seconds: a thousand years."""
-_OF_OTHERS: Final = "an asyncio object that was made outside of it"
+_OF_OTHERS: Final = "an asyncio object that was created outside of it"
 _SHARED: Final = "is shared by several runs, or with a step, and no replay could repeat what they do with it"
 _OWN: Final = "Make it in the function that uses it; between runs use messages"
 _NOTHING: Final[Mapping[str, str]] = {}
@@ -497,7 +497,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         After too many refusals it does nothing: code that catches everything is left waiting.
         """
         if self.is_queried:
-            raise RuntimeError("it calls or waits for something, and a query only looks; make it an update")
+            raise RuntimeError("it calls or waits for something, and a query only reads; make it an update")
         if self.is_evicted and self._refusals < _REFUSALS_MAX:
             self._refusals += 1
             raise Evicted
@@ -713,7 +713,7 @@ def loop_for(what: str) -> FunctionLoop:
     """Return the loop of the durable function that calls this. RuntimeError, naming `what`, outside of one."""
     loop = running_loop()
     if loop is None:
-        raise RuntimeError(f"{what} is for workflows: nothing outside of one is the same in every replay")
+        raise RuntimeError(f"{what} is for workflows: outside of a workflow there is no replay")
     return loop
 
 

@@ -465,7 +465,7 @@ class FunctionMachine:
         recorded = f"{event.what} ({row.site})" if row.site else event.what
         if known is not None:
             instead = (
-                f"the code asks for {known.what} ({known.site})" if known.site else f"it is {known.what}"
+                f"the code requests {known.what} ({known.site})" if known.site else f"it is {known.what}"
             )
         elif self._has_ended:
             instead = "the function has ended without it"
@@ -474,7 +474,7 @@ class FunctionMachine:
                 f"{one.what} ({one.site}) as {call}" if one.site else f"{one.what} as {call}"
                 for call, one in self._open.items()
             )
-            instead = f"the code has not asked for it by then; it waits for {others or 'nothing'}"
+            instead = f"the code has not requested it by then; it waits for {others or 'nothing'}"
         raise NondeterminismError(row=row.number, call=event.call, recorded=recorded, requested=instead)
 
     def _answer(self, request: Request, event: CallOutcome) -> None:

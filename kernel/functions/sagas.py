@@ -88,8 +88,8 @@ async def _has_happened(due: Compensation) -> bool:
         due.output = await due.future
     except _UNKNOWN as error:
         why = (
-            f"{_what_is_known(error)} ({type(error).__name__}), and what would do it can't do without what the step"
-            " gave; have it take None, too"
+            f"{_what_is_known(error)} ({type(error).__name__}), and the compensation needs the result of the"
+            " step; let it accept None"
         )
         raise CompensationError(due.what, why) from error
     except Exception:  # noqa: BLE001  # the step has failed, so there is nothing to undo
@@ -98,4 +98,4 @@ async def _has_happened(due: Compensation) -> bool:
 
 
 def _what_is_known(error: Exception) -> str:
-    return "it was done" if isinstance(error, StepResultError) else "nobody knows whether it happened"
+    return "it was done" if isinstance(error, StepResultError) else "it is unknown whether it happened"

@@ -13,7 +13,7 @@ from holdfast.ports.errors import InvalidValueError
 Handler: TypeAlias = Callable[[str], Coroutine[Any, Any, str]]
 """Carries out an update: takes its arguments by name as JSON text, and returns its reply as JSON text."""
 
-_NOWHERE: Final = "the function has exposed nothing that takes it"
+_NOWHERE: Final = "the function has exposed nothing with that name"
 
 
 class NowhereError(LookupError):

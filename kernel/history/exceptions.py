@@ -191,7 +191,7 @@ def error_from(raised: Raised) -> Exception:
     error = _error(raised.type, raised.message, holds)
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
-    what = "no future takes it" if isinstance(error, StopIteration) else "it is no Exception"
+    what = "no future accepts it" if isinstance(error, StopIteration) else "it is not an Exception"
     why = f"known, but {what}, so it is the __cause__ of this"
     stand_in = StepFailedError(raised.type, raised.message, why)
     stand_in.__cause__ = error
@@ -214,7 +214,7 @@ def _error(name: str, message: str, holds: Mapping[str, Any] | None) -> BaseExce
             _fill(error, holds)
     except Exception as why:  # noqa: BLE001  # the reason becomes part of the StepFailedError
         reason = (
-            f"known, but can't be made again: {why}" if holds else "known, but what it holds was not kept"
+            f"known, but can't be recreated: {why}" if holds else "known, but its attributes were not stored"
         )
         return StepFailedError(name, message, reason)
     return error

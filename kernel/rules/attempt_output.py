@@ -137,7 +137,7 @@ def output_changes(
 
 def _check_place(state: State, run: Run, command: RunAnnotate) -> None:
     if command.stage is None and command.item is not None:
-        raise InvalidCommandError("item goes with the stage that it is of")
+        raise InvalidCommandError("item needs a stage")
     if command.item is not None and command.item < 0:
         raise InvalidCommandError(f"item is {command.item}; items count from 0")
     if command.stage is not None and command.stage not in state.plan_of(run).nodes:
@@ -230,4 +230,4 @@ def _data(output: AttemptOutput, kind: type[T]) -> T:
     try:
         return from_data(parse(output.data), kind)
     except ValueError:
-        raise InvalidCommandError(f"what is said as {output.kind} has no JSON as its data") from None
+        raise InvalidCommandError(f"the data of {output.kind} is not JSON") from None

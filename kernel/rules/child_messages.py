@@ -31,7 +31,7 @@ def notify_child(
     if notice.signal is None:
         sent = Decision(()) if child is None else _cancelled(state, child, notice.reason, now)
     elif child is None:
-        facts["message"] = "it is not there any more"
+        facts["message"] = "it no longer exists"
     else:
         facts["channel"] = notice.signal.channel
         its = RunDraft(child, now)

@@ -41,7 +41,7 @@ def start_child(
     """
     known = state.tables.run_named(RunName(run.namespace, child.run_id))
     if known is not None and (known.parent is None or parse_job_id(known.parent).run != run.key):
-        message = f"there is a run {child.run_id!r} already, and it is none of this one's"
+        message = f"there is a run {child.run_id!r} already, and it is not a child of this run"
         return Failure(code="run_exists", message=message, retryable=False)
     made = _created(state, run, job, child, now, ids) if known is None else adopt_child(known, job.key)
     draft.append("stage.started", node=job.node, item=job.item, epoch=job.epoch, data={"run": child.run_id})
@@ -63,7 +63,7 @@ def start_child_of_function(
         facts["site"] = recorded.site
     known = state.tables.run_named(RunName(run.namespace, child.run_id))
     if known is not None and (known.parent is None or parse_job_id(known.parent).run != run.key):
-        message = f"there is a run {child.run_id!r} already, and it is none of this one's"
+        message = f"there is a run {child.run_id!r} already, and it is not a child of this run"
         draft.append("child.failed", node=job.node, data={**facts, "code": "run_exists", "message": message})
         return None
     draft.append("child.started", node=job.node, data=facts)
@@ -118,7 +118,7 @@ def decide_deliver(state: State, command: RunDeliver, now: Micros, _: Ids) -> De
         return Decision(RunDelivered(status="closed"))
     if delivery.input != canonical(command.parent):
         raise InvalidCommandError(
-            f"job {command.job} is owed to {parse(delivery.input)}, not to {command.parent}"
+            f"job {command.job} is to be delivered to {parse(delivery.input)}, not to {command.parent}"
         )
     closed = DeleteJob(delivery.key)
     if command.parent is None:

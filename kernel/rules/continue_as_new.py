@@ -37,7 +37,7 @@ def continue_run(
         error = UnknownWorkflowError(goes_on.workflow, goes_on.version)
         return block(state, run, job, Failure(code=error.code, message=str(error)), now, {})
     if known.function is None:
-        raise InvalidCommandError(f"{known.definition} is a pipeline: only as a function does a run go on")
+        raise InvalidCommandError(f"{known.definition} is a pipeline: only durable functions continue as new")
     former = state.plan_of(run)
     plan = former if former.base == known.fingerprint else known
     unseen = tuple(row for row in state.new_rows[run.key] if row.number > goes_on.seen)

@@ -44,7 +44,7 @@ def suspend_stage(
     if stage.check is None:
         raise InvalidCommandError(f"stage {job.node!r} has no check; it can't be suspended")
     if outcome.check_after <= 0 or not outcome.key:
-        raise InvalidCommandError("a suspension has a key, and a check_after of more than nothing")
+        raise InvalidCommandError("a suspension has a key, and a check_after of more than 0")
     # `stage.wake` sets `wake_at` on the job of a body that still runs.
     until = now if job.wake_at is not None else _next(now + outcome.check_after, outcome.give_up_at)
     facts: dict[str, object] = {

@@ -45,7 +45,7 @@ def _check(run: Run, left: RunRemains, state: State) -> None:
         names = ", ".join(repr(left.sinks.get(sink, sink)) for sink in late)
         raise RemoveRefusedError(
             run.id,
-            f"sinks have not got all its events: {names}; deliver or replay them, or remove the sink first",
+            f"sinks have not received all its events: {names}; deliver or replay them, or remove the sink first",
         )
 
 
@@ -53,5 +53,5 @@ def _why_pending(left: RunRemains, state: State) -> str:
     jobs = (job for key in left.runs for job in state.tables.jobs.get(key, {}).values())
     stages = sorted({job.node for job in jobs if job.kind is JobKind.CANCEL})
     if stages:
-        return f"external work is still to be cancelled that it has left, of {', '.join(stages)}"
-    return "others are still to be told of its end; workers do that within seconds"
+        return f"its external work must still be cancelled, of {', '.join(stages)}"
+    return "its end has not been delivered yet; workers deliver it within seconds"

@@ -132,12 +132,12 @@ def _repaired(
     stuck = [job for job in jobs if job not in extra and _is_stuck(state, run, job)]
     faults = find_cleanup_faults(state, run, plan, progress)
     causes = {
-        "the group was done and nothing had gone on": progress.is_done,
-        "its place in the plan was not where its history leads": progress != before,
+        "the group was complete, but the run had not advanced": progress.is_done,
+        "its place in the plan did not match its history": progress != before,
         "jobs were missing": bool(lacking or undone),
-        "jobs were there that nothing needs": bool(extra),
-        "jobs were where nobody would take them": bool(stuck),
-        "external work that is not waited for was not cancelled, or other work was": bool(faults),
+        "there were jobs that nothing needed": bool(extra),
+        "jobs were in a state in which no worker claims them": bool(stuck),
+        "abandoned external work was not cancelled, or other work was": bool(faults),
     }
     why = [cause for cause, is_true in causes.items() if is_true]
     if not why:

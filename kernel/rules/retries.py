@@ -101,9 +101,7 @@ def lost_worker_failure(job: Job) -> Failure:
     lost = f"the worker that held attempt {job.attempts} was lost"
     if job.lost_attempts > SUSPECT_AFTER:
         alone = job.lost_attempts - SUSPECT_AFTER
-        lost += (
-            f": {job.lost_attempts} were in all, the last {alone} beside nothing else that was lost before"
-        )
+        lost += f": {job.lost_attempts} attempts in all, the last {alone} without another quarantined job beside it"
     return Failure(code=LOST_WORKER, message=lost, retryable=False)
 
 

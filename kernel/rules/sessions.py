@@ -151,7 +151,7 @@ def free_lost_job(state: State, draft: RunDraft, run: Run, job: Job, now: Micros
         return free_lost_step(state, draft, run, job, now)
     plan = state.plan_of(run)
     if job.attempts >= job.max_attempts and job.kind is JobKind.WORKFLOW:
-        message = f"{job.attempts} workers in a row were lost with it, and it came no further"
+        message = f"{job.attempts} workers in a row were lost with it, and it made no progress"
         block_run(state, draft, job, Failure(code=LOST_WORKER, message=message), now, {})
         return False
     lost = evolve(job, lost_attempts=job.lost_attempts + 1)

@@ -170,7 +170,7 @@ def _check_events(command: JobSettle) -> None:
     for event in command.events:
         if not is_event_type(event.type):
             raise InvalidCommandError(
-                f"{event.type[:120]!r} is no type of event: use words of a-z 0-9 _ and dots"
+                f"{event.type[:120]!r} is not an event type: use words of a-z 0-9 _ and dots"
             )
         if len(event.payload.inline or "") > EVENT_BYTES_MAX or event.payload.inline is None:
             raise InvalidCommandError(
@@ -248,8 +248,8 @@ def _expanded(
     node = plan.node(job.node)
     assert isinstance(node, MapPlan)
     if node.enough is not None and node.enough.is_missed(total=len(items), failed=0):
-        wanted = f"at least {node.enough.at_least} must be done"
-        message = f"it goes over {len(items)} items, and {wanted}"
+        wanted = f"at least {node.enough.at_least} must complete"
+        message = f"it has {len(items)} items, and {wanted}"
         fail_stage(draft, plan, job, Failure(code="too_few_items", message=message), {})
         return _settled(state, run, draft)
     row = draft.append(STAGE_EXPANDED, node=job.node, epoch=job.epoch, data={"items": len(items)})

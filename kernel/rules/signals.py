@@ -48,7 +48,7 @@ def decide_signal(state: State, command: RunSignal, now: Micros, _: Ids) -> Deci
     if run is None:
         raise RunNotFoundError(command.run_id)
     if command.generation is not None and command.generation != run.generation:
-        why = f"generation {command.generation} was meant, and {run.generation} is the newest"
+        why = f"generation {command.generation} was requested, but {run.generation} is the newest"
         raise SignalRefusedError(run.id, why)
     draft = RunDraft(run, now)
     receive(state, draft, run, (command.signal,), now, key=command.idempotency_key)
@@ -87,7 +87,9 @@ def receive(
 def check_signals(plan: Plan, run_id: str, signals: Sequence[ChannelMessage]) -> None:
     """Raise SignalRefusedError if the plan is a pipeline, InvalidCommandError if a channel's name is not valid."""
     if plan.function is None:
-        raise SignalRefusedError(run_id, f"{plan.workflow!r} is a pipeline; only durable functions receive")
+        raise SignalRefusedError(
+            run_id, f"{plan.workflow!r} is a pipeline; only durable functions receive messages"
+        )
     for signal in signals:
         check_name("the channel", signal.channel)
         if not 1 <= len(signal.channel) <= CHANNEL_MAX:

@@ -25,7 +25,7 @@ def reads_of_named(command: SinkRegister | SinkRemove) -> Reads:
     """Lock the sink. Raises InvalidCommandError if its name is not valid."""
     if not _NAME.fullmatch(command.sink):
         raise InvalidCommandError(
-            f"{command.sink[:120]!r} is no name of a sink: use 1 to 100 of a-z 0-9 _ . -, the first a letter or a digit"
+            f"{command.sink[:120]!r} is not a sink name: use 1 to 100 of a-z 0-9 _ . -, the first a letter or a digit"
         )
     return Reads(sinks=(SinkName(command.namespace, command.sink),), locks_sinks=True)
 
@@ -37,14 +37,14 @@ def decide_register(state: State, command: SinkRegister, now: Micros, ids: Ids) 
     for pattern in command.types:
         if not _TYPE.fullmatch(pattern):
             raise InvalidCommandError(
-                f"{pattern[:120]!r} is no type of event: write run.failed, or run.* for all that begin so"
+                f"{pattern[:120]!r} is not an event type: write run.failed, or run.* for all types with that prefix"
             )
         if not is_possible(pattern):
             close = get_close_matches(pattern, EVENT_TYPES, n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
             raise InvalidCommandError(
                 f"there are no events of the type {pattern!r}{hint}; there are {', '.join(sorted(EVENT_TYPES))}, and "
-                "user.* for what stages publish"
+                "user.* for published events"
             )
     known = state.tables.sink_named(SinkName(command.namespace, command.sink))
     if known is not None and sorted(types_of(known)) != sorted(command.types):

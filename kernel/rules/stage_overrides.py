@@ -23,7 +23,9 @@ def overridden(plan: Plan, overrides: Sequence[StageOverride]) -> Plan:
             stages = ", ".join(plan.nodes)
             raise InvalidCommandError(f"overrides: {plan.definition} has no stage {name!r}; it has {stages}")
         if times > 1:
-            raise InvalidCommandError(f"overrides: stage {name!r} is named twice; say all of it in one")
+            raise InvalidCommandError(
+                f"overrides: stage {name!r} is repeated; combine its options in one override"
+            )
     by_stage = {override.stage: override for override in overrides}
     groups = tuple(
         attrs.evolve(group, nodes=tuple(_changed(node, by_stage.get(node.name)) for node in group.nodes))

@@ -32,7 +32,7 @@ def decide_update(state: State, command: RunUpdate, now: Micros, _: Ids) -> Deci
             f"an update's name has 1 to {UPDATE_MAX} characters, not {len(command.update)}"
         )
     if command.generation is not None and command.generation != run.generation:
-        why = f"generation {command.generation} was meant, and {run.generation} is the newest"
+        why = f"generation {command.generation} was requested, but {run.generation} is the newest"
         raise UpdateRefusedError(run.id, why)
     plan = state.plan_of(run)
     if plan.function is None:

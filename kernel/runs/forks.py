@@ -144,7 +144,7 @@ def plan_fork(
         at, label = _stopped_at(run, history, calls, end)
     if not 1 <= at <= end:
         raise RerunRefusedError(
-            run.id, f"its history has the rows 1 to {end - 1}: it can begin with row 1 to {end}"
+            run.id, f"its history has the rows 1 to {end - 1}: it can start from row 1 to {end}"
         )
     keeps = tuple(one for one in calls if one.first < at)
     before = history[: at - 1]
@@ -227,7 +227,7 @@ def _named(run: Run, calls: Sequence[RecordedCall], start: str) -> RecordedCall:
     known = ", ".join(dict.fromkeys(one.name for one in calls if one.name)) or "none"
     raise RerunRefusedError(
         run.id,
-        f"its history has no call {start!r}; name a step of which it tells ({known}), one of several as step#2,"
+        f"its history has no call {start!r}; name a step in it ({known}), one of several as step#2,"
         " a call as `holdfast run show` lists it, or the number of a row",
     )
 
@@ -298,7 +298,7 @@ def _check(run: Run, history: Sequence[HistoryRow], fork: Fork, children: Collec
     if cancelling < fork.row:
         raise RerunRefusedError(
             run.id,
-            f"it was told to end in row {cancelling}, and from row {fork.row} on it would only clean up; begin with row"
+            f"it was cancelled in row {cancelling}, and from row {fork.row} on it would only clean up; start from row"
             f" {cancelling} or before it",
         )
     _check_undone(run, history, fork)
@@ -307,7 +307,7 @@ def _check(run: Run, history: Sequence[HistoryRow], fork: Fork, children: Collec
             begun = next(one for one in fork.keeps if one.run == child)
             raise RerunRefusedError(
                 run.id,
-                f"run {child!r} is kept, and is not there any more; begin with row {begun.first} or before it",
+                f"run {child!r} is kept, but no longer exists; start from row {begun.first} or before it",
             )
 
 
@@ -323,16 +323,16 @@ def _check_undone(run: Run, history: Sequence[HistoryRow], fork: Fork) -> None:
     if kept and "" in undone:
         raise RerunRefusedError(
             run.id,
-            f"it took something back in row {undone['']}, and of what is not recorded; begin with row 1, the start",
+            f"it compensated a step in row {undone['']}, and which one is not recorded; start from row 1",
         )
     lost = [kept[call] for call in undone if call in kept]
     if lost:
         first = min(lost, key=lambda one: one.first)
         names = ", ".join(labels(sorted(lost, key=lambda one: one.first)))
-        what = f"{names} {'was' if len(lost) == 1 else 'were'} taken back"
+        what = f"{names} {'was' if len(lost) == 1 else 'were'} compensated"
         raise RerunRefusedError(
             run.id,
-            f"{what}, so that can't be kept; begin with {first.label} (row {first.first}) or before it",
+            f"{what}, so that can't be kept; start from {first.label} (row {first.first}) or before it",
         )
 
 

@@ -95,9 +95,9 @@ def choose_plan(
 def check_point(run: Run, before: Plan, plan: Plan, stage: str | None, row: int | None) -> None:
     """Refuse a starting point that does not exist in these plans. InvalidCommandError, RerunRefusedError."""
     if stage is not None and row is not None:
-        raise InvalidCommandError(f"stage is {stage!r} and row is {row}; a rerun begins with one of them")
+        raise InvalidCommandError(f"stage is {stage!r} and row is {row}; a rerun starts from one of them")
     if before.function is None and row is not None:
-        raise RerunRefusedError(run.id, "it is a pipeline; name the stage that it is to begin with")
+        raise RerunRefusedError(run.id, "it is a pipeline; name the stage to start from")
     if before.function is not None and plan.function is None and (row or 1) > 1:
         raise RerunRefusedError(run.id, f"{plan.definition} is a pipeline; it can only begin from the start")
 
@@ -224,7 +224,7 @@ def _output_shape(node: NodePlan) -> str:
 
 def _lacking(run: Run, node: NodePlan, start: str, *, known: bool) -> str:
     why = (
-        "was mapped then, or is now, so what it gave is of no use"
+        "was mapped then, or is now, so its output can't be used"
         if known
         else f"was not completed in generation {run.generation}"
     )

@@ -493,7 +493,9 @@ class KernelMachine(RuleBasedStateMachine):
                 if job.losses >= (1 if most == 1 else max(most, 5)):
                     message = f"the worker that held attempt {job.attempts} was lost"
                     if job.losses > 2:
-                        alone = f"the last {job.losses - 2} beside nothing else that was lost before"
+                        alone = (
+                            f"the last {job.losses - 2} without another quarantined job that was lost before"
+                        )
                         message += f": {job.losses} were in all, {alone}"
                     job.run.fail(job.task, message)
                     dead += 1
@@ -920,7 +922,7 @@ class KernelMachine(RuleBasedStateMachine):
         name = started.run_id
         known = self.model.runs.get(name)
         if known is not None and known.parent is None:
-            job.run.fail(job.task, f"there is a run {name!r} already, and it is none of this one's")
+            job.run.fail(job.task, f"there is a run {name!r} already, and it is not a child of this run")
             return
         event("a child was started")
         if known is None:

@@ -216,7 +216,7 @@ class PostgresLink:
         except psycopg.Error as error:
             if error.sqlstate in _UNPREPARED and self._statements.prepares:
                 self._is_spoilt = True
-                raise TransientError(f"a prepared statement is of no use any more: {error}") from error
+                raise TransientError(f"a prepared statement is no longer valid: {error}") from error
             raise from_sqlstate(error.sqlstate, f"{type(error).__name__}: {error}") from error
         except UnicodeError as error:  # a lone surrogate
             raise from_sqlstate("22021", str(error)) from error

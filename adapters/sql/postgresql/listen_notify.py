@@ -47,7 +47,7 @@ class PostgresTransport:
         An idle connection is checked every `liveness_seconds`.
         """
         if not (channel.isascii() and channel.isidentifier() and len(channel) < 64):
-            raise ValueError(f"{channel!r} is no channel: use letters, digits and _")
+            raise ValueError(f"{channel!r} is not a channel name: use letters, digits and _")
         self._url = url
         self._settings = connection_settings(url, session_settings=False)
         self._channel = channel

@@ -77,7 +77,7 @@ def _readable(found: Iterable[rows.Row]) -> Iterator[Run]:
         try:
             yield rows.run_from(row)
         except UnreadableRowError as error:
-            _log.error("a run is left out of a list: %s", error)
+            _log.error("a run is omitted from a list: %s", error)
 
 
 class Answers:

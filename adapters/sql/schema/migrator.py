@@ -45,12 +45,12 @@ class Refusal:
 
 
 def refusal_of(version: str) -> Refusal | None:
-    """Return why `migrate` refuses tables of this version; None if it brings them up to date."""
+    """Return why `migrate` refuses tables of this version; None if it upgrades them."""
     if _PRE_RELEASE.fullmatch(version):
         return Refusal(
-            "of a pre-release of Holdfast, which no release reads",
+            "of a pre-release of Holdfast, which no release can read",
             "export the histories that you need with that pre-release (`holdfast history export`), drop the tables "
-            "holdfast_*, or take another database, and begin anew",
+            "holdfast_*, or use another database, and start over",
         )
     if version not in _known_versions():
         return Refusal(

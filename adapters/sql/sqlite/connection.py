@@ -53,8 +53,8 @@ _SETTINGS_OF_BODIES: Final = (
 
 
 _IN_THE_MIDDLE: Final = (
-    "this process was forked in the middle of a transaction of its parent, by the body of a step, say: SQLite can't be"
-    " used in it; fork elsewhere, or begin another process as `subprocess` does"
+    "this process was forked in the middle of a transaction of its parent, for example by the body of a step: SQLite"
+    " can't be used in it; fork elsewhere, or start another process with `subprocess`"
 )
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 

@@ -51,7 +51,7 @@ class UnregisteredChildRule:
                 yield NodeFinding(
                     node,
                     UNREGISTERED,
-                    f"{written(node.func)}() is a run of a workflow that no engine here has",
+                    f"{written(node.func)}() starts a workflow that no engine here has",
                 )
 
     def _listed(self, call: ast.Call, module: Module) -> set[str] | None:

@@ -59,7 +59,7 @@ def unknown_codes(path: str, quiet: Mapping[int, Suppression]) -> Iterator[Findi
                 column=column,
                 end_line=line,
                 code=UNKNOWN_CODE,
-                text=f"there is no {code} among the codes of holdfast lint",
+                text=f"holdfast lint has no code {code}",
             )
 
 

@@ -9,7 +9,7 @@ from holdfast.hosts.devtools.lint.name_resolution import FunctionRole, Origins
 from holdfast.hosts.devtools.lint.rules import TOO_EARLY
 from holdfast.hosts.devtools.lint.scopes import nodes_of
 
-_WHY = "is read before updates that are being carried out have ended: what they change of it is lost"
+_WHY = "is read before running updates have ended: their changes to it are lost"
 
 
 def check_continuing(definition: Definition, origins: Origins) -> Iterator[NodeFinding]:

@@ -93,17 +93,19 @@ class UnusedResultRule:
             name = written(call.func)
             kind, definition = self._origins.called(origin)
             if kind is FunctionRole.WORKFLOW:
-                text = f"`{name}(...)` only says what to run, and is dropped: nothing runs"
+                text = f"`{name}(...)` only describes a run, and is not used: nothing runs"
                 yield NodeFinding(call, DROPPED_CALL, text, end)
             elif origin == "holdfast.Channel()":
-                text = f"`{name}(...)` only says what to send, and is dropped: nothing is sent"
+                text = f"`{name}(...)` only describes a message, and is not used: nothing is sent"
                 yield NodeFinding(call, DROPPED_CALL, text, end)
             elif kind is FunctionRole.STEP:
-                yield NodeFinding(call, UNAWAITED, f"step `{name}(...)` is not awaited, and is not done", end)
+                yield NodeFinding(
+                    call, UNAWAITED, f"step `{name}(...)` is not awaited, so it does not run", end
+                )
             elif is_workflow and (origin in _AWAITED or _is_coroutine(definition)):
-                yield NodeFinding(call, UNAWAITED, f"`{name}(...)` is not awaited, and is not done", end)
+                yield NodeFinding(call, UNAWAITED, f"`{name}(...)` is not awaited, so it does not run", end)
             elif is_workflow and origin in _TASKS:
-                text = f"what `{name}(...)` gives is dropped: nobody hears of its error, and it ends with the workflow"
+                text = f"the result of `{name}(...)` is not kept: its error is lost, and it ends with the workflow"
                 yield NodeFinding(call, DROPPED_TASK, text, end)
 
 

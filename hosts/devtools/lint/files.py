@@ -70,7 +70,7 @@ def _module_named(name: str) -> Path:
             if (file := place.with_name(place.name + ".py")).is_file():
                 return file
     raise InvalidArgumentError(
-        "what to lint", f"{name!r} is no file, no folder, and no module that can be found from here"
+        "what to lint", f"{name!r} is not a file, a folder, or a module that can be found from here"
     )
 
 

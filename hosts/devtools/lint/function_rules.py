@@ -181,7 +181,7 @@ class _FunctionVisitor:
                 origin = self._origins.of(inner, place.module, place.scope)
                 why = None if origin is None else why_not_mention(origin) or why_not_call(origin, 0)
                 if why is not None:
-                    by = f"makes `{written(field.target)}` by `{written(inner)}`, which {why.text}"
+                    by = f"creates `{written(field.target)}` with `{written(inner)}`, which {why.text}"
                     text = f"`{written(call.func)}(...)` {by}"
                     self.hits.append(NodeFinding(call, why.code, text))
 

@@ -46,20 +46,16 @@ def _of_loops(names: str) -> tuple[str, ...]:
     return tuple(name for loop in _LOOPS for name in _all(loop, names))
 
 
-_CLOCK: Final = NameProblem(CLOCK, "reads this machine's clock, and reads another time in a replay")
-_BLOCKING: Final = NameProblem(BLOCKING_SLEEP, "stops all that this worker runs, and begins anew in a replay")
-_CHANCE: Final = NameProblem(CHANCE, "draws something else in a replay")
-_ENVIRONMENT: Final = NameProblem(ENVIRONMENT, "may say something else where the run is replayed")
-_OUTSIDE: Final = NameProblem(
-    OUTSIDE, "reaches the world outside of the run, and does so again in each replay"
-)
-_THREADS: Final = NameProblem(
-    THREADS, "leaves the run's own event loop, where nothing has an order to repeat"
-)
-_EXITS: Final = NameProblem(EXITS, "ends the process in which many runs live")
-_ADDRESSES: Final = NameProblem(ADDRESSES, "gives something else in every process")
+_CLOCK: Final = NameProblem(CLOCK, "reads the machine's clock, which returns another time in a replay")
+_BLOCKING: Final = NameProblem(BLOCKING_SLEEP, "blocks all runs of this worker, and sleeps again in a replay")
+_CHANCE: Final = NameProblem(CHANCE, "returns another value in a replay")
+_ENVIRONMENT: Final = NameProblem(ENVIRONMENT, "may return another value where the run is replayed")
+_OUTSIDE: Final = NameProblem(OUTSIDE, "does I/O, and does it again in each replay")
+_THREADS: Final = NameProblem(THREADS, "leaves the run's event loop, and a replay can't repeat its order")
+_EXITS: Final = NameProblem(EXITS, "ends the process, with all of its runs")
+_ADDRESSES: Final = NameProblem(ADDRESSES, "returns another value in every process")
 _PRINTS: Final = NameProblem(PRINTS, "writes again in each replay")
-_SHARED: Final = NameProblem(SHARED, "is made once, and shared by all runs in this process")
+_SHARED: Final = NameProblem(SHARED, "is created once, and shared by all runs in this process")
 
 # Even a mention of these names is a finding: other code may call what it is handed.
 _NAMES: Final[Mapping[str, NameProblem]] = {

@@ -8,7 +8,7 @@ from holdfast.hosts.devtools.lint.module_state import CHANGES
 from holdfast.hosts.devtools.lint.modules import Definition
 from holdfast.hosts.devtools.lint.rules import IMPURE_QUERY
 
-_WHY = "is changed here, in the process that asks alone, and nowhere in the run"
+_WHY = "is changed here, only in the process that sends the query, and not in the run"
 
 
 def check_read_only(definition: Definition) -> Iterator[NodeFinding]:

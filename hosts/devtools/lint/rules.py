@@ -55,22 +55,22 @@ RULES: Final[Mapping[str, Rule]] = {
         ),
         Rule(
             code=BLOCKING_SLEEP,
-            title="Sleeps without letting others go on",
+            title="Blocks the event loop with a sleep",
             advice="write `await holdfast.sleep(...)` or `await asyncio.sleep(...)`, which are durable",
         ),
         Rule(
             code=CHANCE,
-            title="Draws at random",
-            advice="use holdfast.random() or holdfast.uuid4(), or draw it in a step",
+            title="Uses randomness",
+            advice="use holdfast.random() or holdfast.uuid4(), or generate it in a step",
         ),
         Rule(
             code=ENVIRONMENT,
-            title="Asks the machine or the process what it is like",
+            title="Reads the environment",
             advice="pass it to the workflow as an argument, or read it in a step",
         ),
         Rule(
             code=OUTSIDE,
-            title="Reaches the world outside",
+            title="Does I/O",
             advice="make it a step: a function with @step, and await that",
         ),
         Rule(
@@ -80,7 +80,7 @@ RULES: Final[Mapping[str, Rule]] = {
         ),
         Rule(
             code=SHARED,
-            title="Uses what other runs in the process change",
+            title="Uses shared mutable state",
             advice="keep it in a local variable, or pass it in as an argument",
         ),
         Rule(
@@ -91,22 +91,22 @@ RULES: Final[Mapping[str, Rule]] = {
         Rule(
             code=ADDRESSES,
             title="Depends on hash() or id()",
-            advice="use what the value says of itself, such as a key or a name of it",
+            advice="use an attribute of the value, such as its key or name",
         ),
         Rule(
             code=UNAWAITED,
-            title="Is not awaited, so it is not done",
-            advice="write `await`, or hand it to asyncio.gather or to a TaskGroup",
+            title="Calls without await",
+            advice="write `await`, or pass it to asyncio.gather or to a TaskGroup",
         ),
         Rule(
             code=DROPPED_TASK,
-            title="Makes a task that nobody waits for",
-            advice="keep it and await it, or make it with `create_task` of an asyncio.TaskGroup",
+            title="Creates a task without awaiting it",
+            advice="keep it and await it, or create it with `create_task` of an asyncio.TaskGroup",
         ),
         Rule(
             code=DROPPED_CALL,
-            title="Makes a call or a signal, and does nothing with it",
-            advice="hand it to whom it is for: `await` it in a workflow, or give it to engine.start or run.signal",
+            title="Creates a call or a signal without using it",
+            advice="use it: `await` it in a workflow, or pass it to engine.start or run.signal",
         ),
         Rule(
             code=SWALLOWED,
@@ -120,13 +120,13 @@ RULES: Final[Mapping[str, Rule]] = {
         ),
         Rule(
             code=IMPURE_QUERY,
-            title="A query or a validator that changes what it looks at",
+            title="A query or a validator changes its object",
             advice="make it an update: a method with @update, whose change is a row of the history",
         ),
         Rule(
             code=TOO_EARLY,
-            title="Goes on with what an update may still change",
-            advice="write `continue_as_new(lambda: ...)`: it is called when no update is being carried out any more",
+            title="Continues with arguments that an update may still change",
+            advice="write `continue_as_new(lambda: ...)`: it is called when no update is running",
         ),
         Rule(
             code=PRINTS,
@@ -136,13 +136,13 @@ RULES: Final[Mapping[str, Rule]] = {
         ),
         Rule(
             code=UNREGISTERED,
-            title="Starts a child that no engine has",
+            title="Starts a child run that no engine has",
             advice="add it to the `workflows` of Engine.open, if no other program has a worker for it",
             is_warning=True,
         ),
         Rule(
             code=UNKNOWN_CODE,
-            title="Quiets a code that there is not",
+            title="Silences an unknown code",
             advice="correct the comment",
         ),
     )

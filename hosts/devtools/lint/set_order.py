@@ -58,7 +58,7 @@ class SetOrderRule:
             case ast.Assign(targets=[ast.Tuple() | ast.List()], value=value):
                 yield from self._each(value, place)
             case ast.FormattedValue(value=value) if self._is_unordered(value, place):
-                yield _hit(value, "shows a set in the order that it has in this process")
+                yield _hit(value, "formats a set in an order that differs between processes")
             case _:
                 pass
 
@@ -70,13 +70,13 @@ class SetOrderRule:
         elif called in _IN_ORDER:
             for argument in node.args:
                 if called == _AS_COMPLETED and self._is_set(argument, place):
-                    yield _hit(argument, "gives asyncio.as_completed a set, which it refuses")
+                    yield _hit(argument, "passes a set to asyncio.as_completed, which refuses it")
                 else:
                     yield from self._each(argument, place)
         elif isinstance(node.func, ast.Attribute):
             of_what = node.func.value
             if node.func.attr == "pop" and not node.args and self._is_unordered(of_what, place):
-                yield _hit(of_what, f"takes any one of `{written(of_what)}`, which is a set")
+                yield _hit(of_what, f"takes an arbitrary item of `{written(of_what)}`, which is a set")
             if node.func.attr == "join" and isinstance(of_what, ast.Constant):
                 for argument in node.args:
                     yield from self._each(argument, place)
@@ -90,7 +90,7 @@ class SetOrderRule:
         if self._is_unordered(node, place):
             name = written(node)
             what = "a set" if name == "(...)" else f"`{name}`, which is a set"
-            yield _hit(node, f"goes through {what}, in an order that differs between processes")
+            yield _hit(node, f"iterates over {what}, in an order that differs between processes")
 
     def _is_free(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp) -> bool:
         """Return whether the result of a comprehension does not show the order of the set."""

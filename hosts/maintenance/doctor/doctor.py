@@ -170,9 +170,7 @@ class _Examination:
     def _judge(self, part: Part) -> None:
         for run in part.runs:
             if run.status is RunStatus.BLOCKED:
-                self._notebook.add(
-                    of_run("blocked", "it is blocked, until an operator has looked at it", run)
-                )
+                self._notebook.add(of_run("blocked", "it is blocked until an operator acts", run))
         first = _by_place(part.violations(late_before=self._late_before))
         if not first:
             return
@@ -224,7 +222,7 @@ class _Examination:
         for key, table in self._twice(query, lambda rows: rows):
             orphans.setdefault(key, []).append(table)
         for key, tables in orphans.items():
-            text = f"there is no run of the key {key}, and rows of one: {', '.join(tables)}"
+            text = f"there is no run with the key {key}, but rows of one: {', '.join(tables)}"
             self._notebook.add(DoctorFinding(code="orphan", text=text, advice=advice_for("orphan"), key=key))
 
     # Blobs --------------------------------------------------------------------------------------------------------
@@ -244,13 +242,13 @@ class _Examination:
             if blobs is not None:
                 blobs.get(blob)
                 return
-            problem = "can't be looked at, as this engine has no blob store"
+            problem = "can't be checked, because this engine has no blob store"
         except BlobMissingError:
             problem = "is not there"
         except BlobCorruptError:
             problem = "is not what was stored"
         except InvalidKeyError:
-            problem = "has a key that can't be"
+            problem = "has an invalid key"
         if not self._persistence.read(RunsByKey((run.key,))):
             return  # the run was removed in the meantime, and its blobs with it
         self._notebook.add(of_run("B1", f"the value of {what} is in the blob {blob}, which {problem}", run))
@@ -262,7 +260,7 @@ class _Examination:
             for over in self._twice(SlotsOverLimit(waiting), lambda rows: rows):
                 if not self._is_ours(over.place.namespace):
                     continue
-                what = f"{over.used} {waiting.value} have a slot of {over.place.key!r}, and at most {over.limit} may"
+                what = f"{over.used} {waiting.value} hold a slot of {over.place.key!r}, but at most {over.limit} may"
                 self._notebook.add(
                     DoctorFinding(
                         code="S10",
@@ -278,7 +276,7 @@ class _Examination:
         since = sink.succeeded_at or sink.created_at
         if late_before is not None and sink.failures and since < late_before:
             error = f": {sink.error}" if sink.error else ""
-            text = f"it has taken nothing since {instant(since)}, {sink.failures} times in a row{error}"
+            text = f"it has accepted nothing since {instant(since)}, {sink.failures} times in a row{error}"
             self._note_sink(sink, "sink", text)
         late = 0
         for places in self._stream_pages(sink):
@@ -288,7 +286,9 @@ class _Examination:
                 waiting = self._twice(places, lambda rows: _late_streams(rows, late_before))
                 late += len(waiting)
         if late:
-            self._note_sink(sink, "sink", f"events of {late} runs wait for it since before {LATE_AFTER} ago")
+            self._note_sink(
+                sink, "sink", f"events of {late} runs have waited for it for more than {LATE_AFTER}"
+            )
 
     def _stream_pages(self, sink: Sink) -> Iterator[StreamPlaces]:
         """Yield queries that together cover all streams of a sink."""
@@ -317,7 +317,7 @@ class _Examination:
         while page := self._persistence.read(query):
             for letter in page:
                 text = (
-                    f"sink {letter.sink!r} refuses its event {letter.number}, and those after it wait:"
+                    f"sink {letter.sink!r} refuses its event {letter.number}, and later events are held:"
                     f" {letter.error}"
                 )
                 finding = DoctorFinding(
@@ -374,7 +374,7 @@ def _schema_finding(core: Core) -> DoctorFinding | None:
     here = newest_schema()
     if there == here:
         return None
-    found = "there are no tables of Holdfast" if there is None else f"the tables have version {there}"
+    found = "the tables are missing" if there is None else f"the tables have version {there}"
     refusal = None if there is None else schema_refusal(there)
     advice = advice_for("schema") if refusal is None else f"{refusal.remedy[0].upper()}{refusal.remedy[1:]}."
     return DoctorFinding(code="schema", text=f"{found}, and this version needs {here}", advice=advice)
@@ -390,10 +390,10 @@ def _wrong_streams(places: Sequence[StreamPlace]) -> list[StreamPlace]:
 
 def _wrong_stream(place: StreamPlace) -> str:
     if place.last_row is None:
-        return f"it is to get events of the run of the key {place.run}, which is not there"
+        return f"it has pending events of the run with the key {place.run}, which does not exist"
     return (
-        f"of the run of the key {place.run} it knows {place.head_row} events and has got {place.delivered}, "
-        f"and there are {place.last_row}"
+        f"of the run with the key {place.run} it knows {place.head_row} events and has received {place.delivered}, "
+        f"but there are {place.last_row}"
     )
 
 

@@ -8,35 +8,35 @@ import attrs
 
 from holdfast.ports.records.run import Run
 
-REPAIR: Final = "`holdfast doctor --repair` puts it right."
+REPAIR: Final = "`holdfast doctor --repair` repairs it."
 RERUN: Final = (
-    "It can't be put right without guessing. `holdfast run show ID` tells what is there, `holdfast run rerun ID`"
-    " does the run again from a stage that is sound, `holdfast run terminate ID` ends it."
+    "It can't be repaired without guessing. `holdfast run show ID` shows what is stored, `holdfast run rerun ID`"
+    " runs it again from an intact stage, `holdfast run terminate ID` ends it."
 )
 _ADVICE: Final[Mapping[str, str]] = {
-    "O1": "Rows of its history are lost or are not its own, and nothing in the store can replace them: restore them"
+    "O1": "Rows of its history are lost or belong elsewhere, and nothing in the store can replace them: restore them"
     " from a backup. " + RERUN,
-    "S5": "Somebody wrote to the store beside Holdfast. `holdfast run terminate ID` ends a generation that should not"
+    "S5": "Another program wrote to the store. `holdfast run terminate ID` ends a generation that should not"
     " be active.",
-    "S6": "Somebody wrote to the store beside Holdfast: its history tells how it ended. " + RERUN,
-    "C1": "Somebody wrote to the store beside Holdfast: what came after its end does not count. " + RERUN,
-    "S10": "Nothing has to be done: until some of them end no more are let in. Lower limits of newer starts count from"
+    "S6": "Another program wrote to the store: the history shows how the run ended. " + RERUN,
+    "C1": "Another program wrote to the store: rows after the end of the run do not count. " + RERUN,
+    "S10": "No action is needed: no more are admitted until some of them end. Lower limits of newer starts apply from"
     " then on.",
-    "T1": "A clock was wrong when it began. Nothing has to be done about the run; look at the clocks of your hosts.",
-    "T3": "Workers do that every few seconds: look at their logs for errors of holdfast.maintenance, and at their"
+    "T1": "A clock was wrong when it began. The run needs no action; check the clocks of your hosts.",
+    "T3": "Workers do that every few seconds: check their logs for errors of holdfast.maintenance, and at their"
     " clocks. " + REPAIR,
-    "L1": "Workers do that every few seconds: look at their logs for errors of holdfast.maintenance. "
-    + REPAIR,
+    "L1": "Workers do that every few seconds: check their logs for errors of holdfast.maintenance. " + REPAIR,
     "B1": "Restore the blob from a backup of the blob store. If that can't be done, run the run again from the stage"
-    " that gave it, or one before: `holdfast run rerun ID`.",
-    "orphan": "The row of their run is lost: restore it from a backup. Until then nothing becomes of them, and they"
+    " that produced it, or an earlier one: `holdfast run rerun ID`.",
+    "orphan": "The row of their run is lost: restore it from a backup. Until then they have no effect and"
     " do no harm.",
-    "unreadable": "Deploy the version that has written it, or put the row right, and resume the run; `holdfast run"
-    " terminate ID` ends it whatever stands in its rows.",
-    "blocked": "`holdfast why ID` says what an operator has to look at.",
-    "dead_letter": "Mend the sink, then `holdfast dead-letter replay --run ID`; with --skip the event is left out.",
-    "sink": "Look at what takes its events, and whether workers are started with it; `holdfast sink list` tells more.",
-    "schema": "`holdfast db upgrade` brings the tables up to date. Nothing else was looked at.",
+    "unreadable": "Deploy the version that wrote it, or repair the row, and resume the run; `holdfast run"
+    " terminate ID` ends it in any case.",
+    "blocked": "`holdfast why ID` shows what an operator must do.",
+    "dead_letter": "Fix the sink, then `holdfast dead-letter replay --run ID`; --skip skips the event.",
+    "sink": "Check the receiver of its events, and whether workers are started with it; `holdfast sink list` shows"
+    " more.",
+    "schema": "`holdfast db upgrade` upgrades the tables. Nothing else was checked.",
 }
 REPAIRED_BY_COMMAND: Final = frozenset({"S4", "S5", "S7", "S9", "C2"})
 """Invariants that the command `run.repair` can restore from the plan and the history."""

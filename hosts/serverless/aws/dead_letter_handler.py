@@ -24,7 +24,7 @@ DEAD_LETTER: Final = "dead_letter"
 """The name of the annotation that a run gets."""
 _WAIT: Final = 60.0
 _REASON: Final = (
-    "its message was received as often as the queue allows and never dealt with: functions failed or were killed, or "
+    "its message was received as often as the queue allows and never handled: functions failed or were killed, or "
     "the store was away; their logs say which. The job itself is in the store, and is announced again"
 )
 
@@ -51,7 +51,7 @@ class DeadLetterHandler:
             try:
                 self._annotate(record)
             except HoldfastError as error:
-                _log.warning("dead letter %s comes again: %s", record.id, error)
+                _log.warning("dead letter %s is redelivered: %s", record.id, error)
                 failed.append(record)
         for source in dict.fromkeys(record.source for record in failed):
             self._messages.show_in(source, {one.receipt: _WAIT for one in failed if one.source == source})
@@ -69,9 +69,7 @@ class DeadLetterHandler:
         key = job_key(message.job_id).run
         found = self._core.stores.persistence.read(RunsByKey((key,)))
         if not found or found[0].namespace != self._core.namespace or found[0].status in TERMINAL:
-            _log.info(
-                "dead letter %s names job %s, with which nobody waits any more", record.id, message.job_id
-            )
+            _log.info("dead letter %s names job %s, which does not wait any more", record.id, message.job_id)
             return
         value = {"job": message.job_id, "epoch": message.epoch, "message": record.id}
         command = RunAnnotate(

@@ -89,7 +89,7 @@ def records_of(event: object) -> list[Record]:
     records = cast("Event", event).get("Records") if isinstance(event, Mapping) else None
     if not isinstance(records, Sequence) or isinstance(records, str):
         raise InvalidMessageError(
-            "the event is none of SQS: it has no `Records`; give the function to a queue"
+            "the event is not from SQS: it has no `Records`; connect the function to a queue"
         )
     return [record_of(one) for one in cast("Sequence[object]", records)]
 
@@ -110,4 +110,4 @@ def record_of(data: object) -> Record:
             queue=attributes["queue"].get("stringValue") if "queue" in attributes else None,
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InvalidMessageError(f"a record of the event is none of SQS: {error!r}") from None
+        raise InvalidMessageError(f"a record of the event is not from SQS: {error!r}") from None

@@ -96,16 +96,14 @@ class QueueHandler:
         deadline = Deadline(lambda_context, limit=self._limit, margin=self._margin)
         if deadline.seconds_left < self._margin:
             self._show((one,), {one.id: 0.0})
-            raise UnavailableError("the invocation is about to end: the message is given back")
+            raise UnavailableError("the invocation is about to end: the message is returned to the queue")
         with VisibilityExtender(self._messages, (one,), self._visibility):
             (wait,) = self._handle((one,), deadline, is_fresh=False)
         if wait is None:
             return
         self._show((one,), {one.id: wait})
         message_from(one.body)
-        raise UnavailableError(
-            f"job {one.body} can't be carried out yet; its message comes again in {wait} s"
-        )
+        raise UnavailableError(f"job {one.body} can't run yet; its message is redelivered in {wait} s")
 
     def _handle_in_order(
         self, records: Sequence[Record], deadline: Deadline, done: Callable[[Record, float | None], None]
@@ -157,7 +155,7 @@ class QueueHandler:
         except HoldfastError as error:
             return [error] * len(messages)
         except Exception as error:  # noqa: BLE001  # SQS needs an answer for each message
-            _log.exception("%s messages can't be handled, for a fault of Holdfast's", len(messages))
+            _log.exception("%s messages can't be handled because of an internal error", len(messages))
             return [error] * len(messages)
 
     def _reject(self, record: Record, reason: str) -> float | None:
@@ -176,7 +174,9 @@ class QueueHandler:
         try:
             self._messages.put_aside(self._rejected_queue, record.body, reason)
         except UnavailableError as error:
-            _log.warning("message %s could not be put aside: %s", record.id, error)
+            _log.warning(
+                "message %s could not be moved to the queue of rejected messages: %s", record.id, error
+            )
             return _backoff(record.receives)
         return None
 
@@ -243,7 +243,7 @@ def _wait(record: Record, outcome: JobOutcome | Exception) -> float | None:
     """Return the seconds after which a message is to be delivered again; None if it is handled."""
     if isinstance(outcome, Exception):
         wait = _backoff(record.receives)
-        _log.warning("message %s comes again in %s s: %s", record.id, wait, outcome)
+        _log.warning("message %s is redelivered in %s s: %s", record.id, wait, outcome)
         return wait
     # A job that becomes due is announced by a new message: delivering this one again only helps if that is soon.
     if outcome.acknowledge or record.receives >= AGAIN_MAX:

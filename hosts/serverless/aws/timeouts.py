@@ -35,9 +35,9 @@ def check_limit(engine: Engine, *, limit: Duration, queues: Iterable[str] | None
     ]
     if found:
         raise DefinitionError(
-            f"functions that end after {timedelta(seconds=seconds)} have {timedelta(seconds=most)} for a body, and "
-            f"{'; '.join(found)}: shorten the timeout, let the function last longer, or have a worker do it, with a "
-            "queue of its own that is none of the handler's `queues`"
+            f"functions with a timeout of {timedelta(seconds=seconds)} leave {timedelta(seconds=most)} for a body, and "
+            f"{'; '.join(found)}: shorten the timeout, raise the function's timeout, or let a worker run it, from a "
+            "queue that is not among the handler's `queues`"
         )
 
 

@@ -52,7 +52,7 @@ class UnreadableRuns(PersistenceCase):
             ("holdfast_map_items", a_key(1), "items"),
             ("holdfast_runs", a_key(1), "progress"),
         ]
-        assert found[-1] == Unreadable("holdfast_runs", a_key(1), "progress", "it is '[', and no JSON object")
+        assert found[-1] == Unreadable("holdfast_runs", a_key(1), "progress", "it is '[', not a JSON object")
 
     def test_jobs_without_a_run_are_found(self, store: Persistence) -> None:
         """By the column that refers to the run."""

@@ -144,7 +144,7 @@ def test_code_that_does_something_else_is_told_in_the_end(folder: Path) -> None:
     )
     done = debug(folder, "c\n")
     assert done.returncode == Exit.DIVERGED
-    assert "row 2 of the history is about step 'charge' (orders.py:12) as call 1" in done.stderr
+    assert "row 2 of the history records step 'charge' (orders.py:12) as call 1" in done.stderr
 
 
 def test_a_person_at_a_terminal_is_asked(folder: Path) -> None:

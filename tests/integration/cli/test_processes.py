@@ -215,7 +215,7 @@ def test_whoever_waits_can_leave(shop: Shop) -> None:
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
     assert re.search(r"later gate@1 running ", plain), plain
     assert "0/1" in plain
-    assert "waited no longer for run 'later'; it goes on" in plain
+    assert "stopped waiting for run 'later'; it continues" in plain
     assert "\x1b[?25h" in shown, "the cursor is back"
 
 

@@ -76,6 +76,6 @@ def test_work_that_kills_whoever_cancels_it_is_given_up_and_that_is_told(site: S
     (row,) = _paid(site, run)
     facts = parse(row.data or "")
     assert (row.type, facts["code"], facts["attempt"]) == ("stage.cancel_failed", "worker_lost", 5)
-    assert "left" in {reason.code for reason in site.engine.handle(ENDLESS, run).why()}
+    assert "cleanup_failed" in {reason.code for reason in site.engine.handle(ENDLESS, run).why()}
     assert site.run(run).status is RunStatus.CANCELLED
     assert check(site.snapshot()) == []

@@ -52,6 +52,6 @@ def test_what_reaches_out_is_refused(open_engine: OpenEngine, function: Workflow
     with (
         engine.sync as runs,
         Worker(engine),
-        pytest.raises(RunFailedError, match=r"reaches out of it.* Make it a step"),
+        pytest.raises(RunFailedError, match=r"has an outside effect.* Make it a step"),
     ):
         runs.start(function()).result(timeout=SOON)

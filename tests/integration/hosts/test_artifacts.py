@@ -51,7 +51,7 @@ async def test_artifacts_are_listed_and_read(open_engine: OpenEngine) -> None:
         listed = await run.artifacts()
         data = await run.artifact("report.txt")
         assert await run.artifact("size", stage="check") == b"5"
-        with pytest.raises(ArtifactMissingError, match="no stage of the run"):
+        with pytest.raises(ArtifactMissingError, match="no completed stage of the run"):
             await run.artifact("size", stage="draw")
         with pytest.raises(RunNotFoundError):
             await engine.handle(SIMPLE, "nobody").artifacts()

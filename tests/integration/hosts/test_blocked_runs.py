@@ -112,9 +112,7 @@ async def test_a_serverless_host_does_so_too(open_engine: OpenEngine) -> None:
 
 async def test_whoever_asks_is_told_that_it_goes_on(open_engine: OpenEngine) -> None:
     changed = await blocked(open_engine)
-    assert (
-        changed.sync.handle(sends, "x").why()[0].text.endswith("Once code is deployed that fits, it goes on.")
-    )
+    assert changed.sync.handle(sends, "x").why()[0].text.endswith("It resumes when fitting code is deployed.")
 
 
 async def test_code_that_does_not_fit_leaves_it_as_it_is_and_replays_it_once(

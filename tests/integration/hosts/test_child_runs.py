@@ -225,7 +225,7 @@ async def test_a_child_without_code_blocks_the_run_until_there_is_some(open_engi
 
 
 async def test_a_call_can_only_be_awaited_in_a_function() -> None:
-    with pytest.raises(RuntimeError, match="give it to an engine"):
+    with pytest.raises(RuntimeError, match="pass it to an engine"):
         await doubled(1)
     with pytest.raises(RuntimeError, match="is for workflows"):
         await start_child(doubled(1))

@@ -319,9 +319,9 @@ def _raises(number: int) -> bool:
 @pytest.mark.parametrize(
     ("test", "problem"),
     [
-        (_says(1), "what the test of 'double' said"),
-        (_says(None), "what the test of 'double' said"),
-        (_says("yes"), "what the test of 'double' said"),
+        (_says(1), "the result of the condition of 'double'"),
+        (_says(None), "the result of the condition of 'double'"),
+        (_says("yes"), "the result of the condition of 'double'"),
         (_raises, "no such thing"),
     ],
     ids=["a number", "nothing", "a text", "raises"],
@@ -373,6 +373,6 @@ async def test_why_says_that_nobody_has_the_code_of_a_child(open_engine: OpenEng
     run = open_engine(parent).sync.start(parent(1))
     old = open_engine(Pipeline("w", input=int).pipe(stage(WIDENS)).pipe(size))
     async with Worker(old):
-        await until(lambda: any(reason.code == "code" for reason in run.why()))
+        await until(lambda: any(reason.code == "no_code" for reason in run.why()))
 
     assert "widens@2" in run.why()[0].text

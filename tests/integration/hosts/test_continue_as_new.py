@@ -239,9 +239,9 @@ async def done() -> str:
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        ("step", "steps, or starts of runs, are under way (calls 1)"),
-        ("child", "runs that it has started would end with it (x/1)"),
-        ("compensation", "nobody could take back any more what was done (step 'charge')"),
+        ("step", "steps, or starts of child runs, are still running (calls 1)"),
+        ("child", "child runs would end with it (x/1)"),
+        ("compensation", "the compensations would be lost (step 'charge')"),
         ("cancelled", "the run is cancelled"),
         ("abandoned", "done"),
         ("forgotten", "done"),
@@ -401,7 +401,7 @@ async def test_an_update_can_not_have_it_go_on(open_engine: OpenEngine) -> None:
         run = await engine.start(shifts(), id="x")
         with anyio.fail_after(SOON):
             await until(lambda: bool(handle.published("shift")))
-            assert "an update has called it" in await run.update(Desk.go_on())
+            assert "an update called it" in await run.update(Desk.go_on())
             assert await run.update(Desk.weigh(1)) == 11
             assert (await run.info()).generation == 1
     sound(engine)

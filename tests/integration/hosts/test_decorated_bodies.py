@@ -157,7 +157,7 @@ def test_a_validator_whose_answer_would_have_to_be_awaited_says_no(open_engine: 
     engine = open_engine(counts)
     with engine.sync as runs, Worker(engine):
         run = runs.start(counts())
-        with pytest.raises(UpdateRejectedError, match="gave something to await"):
+        with pytest.raises(UpdateRejectedError, match="returned an awaitable"):
             run.update(Counter.add(1), timeout=SOON)
 
 

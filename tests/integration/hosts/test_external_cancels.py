@@ -252,7 +252,7 @@ async def test_what_can_not_be_cancelled_is_given_up_and_told(
     assert len(service.attempts) == attempts
     assert (types_of(run)[-1], run.info().status) == ("stage.cancel_failed", "cancelled")
     ended, left = run.why()
-    assert (ended.code, left.code, left.stage) == ("ended", "left", "hand_on")
+    assert (ended.code, left.code, left.stage) == ("ended", "cleanup_failed", "hand_on")
     assert "'job-4' of stage 'hand_on' could not be cancelled" in left.text
     sound(engine)
 
@@ -293,8 +293,8 @@ async def test_a_run_is_removed_once_its_work_is_cancelled(open_engine: OpenEngi
     async with Worker(engine):
         await until_suspended(run)
     run.cancel()
-    assert [reason.code for reason in run.why()] == ["ended", "cancel"]
-    with pytest.raises(RemoveRefusedError, match="external work is still to be cancelled"):
+    assert [reason.code for reason in run.why()] == ["ended", "external_cancel"]
+    with pytest.raises(RemoveRefusedError, match="external work must still be cancelled"):
         run.remove()
     async with Worker(engine):
         await until_paid(run)

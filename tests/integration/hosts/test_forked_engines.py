@@ -57,7 +57,7 @@ def test_children_use_the_engine_that_their_parent_goes_on_using(url: str, names
 
 
 def test_a_child_of_a_process_that_used_memory_is_refused() -> None:
-    assert "seen nowhere else" in _run("-c", REFUSED, "memory://", "-")
+    assert "visible nowhere else" in _run("-c", REFUSED, "memory://", "-")
 
 
 def test_a_child_that_was_forked_in_a_transaction_of_sqlite_is_refused(tmp_path: Path) -> None:

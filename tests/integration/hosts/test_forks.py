@@ -171,7 +171,7 @@ async def test_it_is_refused_after_it_was_cancelled_and_removed_with_what_it_kep
             with pytest.raises(RunCancelledError):
                 await run.result()
             end = (await run.history())[-1].number
-            with pytest.raises(RerunRefusedError, match="was told to end"):
+            with pytest.raises(RerunRefusedError, match="was cancelled in row"):
                 await run.rerun_from(row=end)
             await run.rerun_from()
             await run.signal(words("two"))

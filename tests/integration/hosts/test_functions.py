@@ -172,7 +172,7 @@ async def test_a_call_that_is_never_awaited_is_not_done_and_told_of(
     (said,) = [one.message for one in caplog.records if one.name == "holdfast.functions"]
     assert said.startswith("run x of forgets: step 'charge' (")
     assert "test_functions.py" in said
-    assert said.endswith("was called, never awaited, and so not done")
+    assert said.endswith("was called but never awaited, so it did not run")
 
 
 async def test_a_function_that_sleeps_is_parked_and_wakes_no_sooner(

@@ -122,10 +122,13 @@ async def test_why_says_that_it_waits_for_a_call_of_the_same_step(open_engine: O
         run = engine.sync.start(index(3))
         with anyio.fail_after(SOON):
             await until(
-                lambda: [reason.code for reason in run.why()] == ["waits", "limit", "worker", "worker"]
+                lambda: (
+                    [reason.code for reason in run.why()]
+                    == ["waiting", "concurrency_limit", "queued", "queued"]
+                )
             )
         text = run.why()[1].text
-    assert text == "Step 'embed', call 3, waits until fewer than 2 calls of this step are under way."
+    assert text == "Step 'embed', call 3, waits until fewer than 2 calls of this step are running."
 
 
 PERIOD = timedelta(seconds=1)

@@ -91,7 +91,7 @@ async def test_a_history_that_gets_long_is_marked_once(
     assert types.count("run.history_long") == 1
     assert types.index("run.history_long") == 6, "it comes right after the row that made it long"
     (warning,) = [one.getMessage() for one in caplog.records if "history" in one.getMessage()]
-    assert warning == "the history of run 'x' has 7 rows, and may have 10: each wake-up reads them all"
+    assert warning == "the history of run 'x' has 7 rows of at most 10: each wake-up reads all of them"
     sound(engine)
 
 

@@ -459,7 +459,7 @@ async def test_two_steps_of_queues_of_one_name_are_refused(open_engine: OpenEngi
     def other(text: str) -> str:
         return text
 
-    with pytest.raises(DefinitionError, match="two steps of queues are called 'embed'"):
+    with pytest.raises(DefinitionError, match="two queued steps are called 'embed'"):
         open_engine(index, steps=[other])
     with pytest.raises(DefinitionError, match="step 'add' has no queue"):
         open_engine(steps=[add])

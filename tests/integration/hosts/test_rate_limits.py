@@ -104,6 +104,6 @@ def test_who_waits_is_told_when_it_is_its_turn(open_engine: OpenEngine) -> None:
             time.sleep(0.05)
 
     asleep, waits = (run.why()[0] for run in runs[1:])
-    assert (asleep.code, waits.code) == ("rate", "rate")
-    assert re.search(r"under the rate limit of 1 in 1h: in (59m|1h)", asleep.text)
-    assert "the next turn is in " in waits.text
+    assert (asleep.code, waits.code) == ("rate_limit", "rate_limit")
+    assert re.search(r"the rate limit of 1 per 1h: it may start in (59m|1h)", asleep.text)
+    assert "the next attempt may start in " in waits.text

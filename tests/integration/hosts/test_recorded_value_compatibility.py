@@ -250,11 +250,11 @@ async def test_a_run_waits_for_code_that_reads_what_is_recorded(
     order = old[0][0]
     run = engine.sync.start(order(), id="x")
     async with Worker(engine):
-        await until(lambda: run.why()[0].code == "waits" and statuses(engine) is RunStatus.RUNNING)
+        await until(lambda: run.why()[0].code == "waiting" and statuses(engine) is RunStatus.RUNNING)
         await anyio.to_thread.run_sync(prepared, kind, run, Old)
         await until(lambda: kind is not of_child or "child.completed" in [one.type for one in run.history()])
         await until(lambda: run.info().generation == (2 if kind in (of_continued, of_message_kept) else 1))
-        await until(lambda: run.why()[0].code == "waits")
+        await until(lambda: run.why()[0].code == "waiting")
     run.signal(GO("on"))
     rows = len(list(run.history()))
 

@@ -252,7 +252,7 @@ def test_code_that_does_something_else_is_told_where_and_what(
     assert (error.row, error.call) == (row, call)
     assert recorded_as in error.recorded
     assert asked in error.requested
-    assert f"row {row} of the history is about {error.recorded}" in str(error)
+    assert f"row {row} of the history records {error.recorded}" in str(error)
     assert DONE == []
 
 
@@ -356,7 +356,7 @@ def test_open_runs_are_looked_at_and_those_that_have_ended_are_not(store: Stores
         "pipeline-1": "no_code",
     }
     assert [upgrade.is_compatible for upgrade in found] == [False, True, True, True]
-    assert "keep that version until no run of it is left" in found[0].message
+    assert "keep that version until all its runs have ended" in found[0].message
     assert DONE == []
 
 
@@ -378,9 +378,9 @@ async def shortened(order: str) -> str:
 @pytest.mark.parametrize(
     ("body", "verdict", "message"),
     [
-        (forgets_to_charge, UpgradeVerdict.DIVERGES, "row 2 of the history is about step 'charge'"),
+        (forgets_to_charge, UpgradeVerdict.DIVERGES, "row 2 of the history records step 'charge'"),
         (unable, UpgradeVerdict.FAILS, "it raises ValueError: receipt of 0"),
-        (stuck, UpgradeVerdict.BLOCKED, "it waits for nothing that could ever come"),
+        (stuck, UpgradeVerdict.BLOCKED, "it waits for something that can never happen"),
         (shortened, UpgradeVerdict.COMPATIBLE, 'it returns "receipt of 0"'),
     ],
 )

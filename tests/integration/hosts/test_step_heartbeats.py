@@ -112,7 +112,7 @@ async def test_a_step_that_is_lost_for_the_last_time_says_how(open_engine: OpenE
     engine = open_engine(count)
     async with Worker(engine):
         with anyio.fail_after(SOON.seconds):
-            assert "nothing was heard of it for 0:00:00.3" in await engine.run(count(8))
+            assert "it sent no heartbeat for 0:00:00.3" in await engine.run(count(8))
 
 
 async def test_a_step_that_is_heard_from_lives_for_as_long_as_it_likes(open_engine: OpenEngine) -> None:

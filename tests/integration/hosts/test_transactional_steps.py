@@ -327,7 +327,10 @@ async def test_a_store_in_memory_says_so_before_the_body_is_called(open_engine: 
         pytest.skip("it is a database")
     engine = open_engine(journey)
     async with Worker(engine):
-        with anyio.fail_after(SOON.seconds), pytest.raises(RunFailedError, match="no database, as SQLite"):
+        with (
+            anyio.fail_after(SOON.seconds),
+            pytest.raises(RunFailedError, match="no transactions to share; use SQLite"),
+        ):
             await engine.run(journey("nobody"))
     assert CALLS == []
 
@@ -359,7 +362,7 @@ async def test_something_else_than_the_store_gives_is_refused_before_the_body_is
     engine = open_engine(stranger)
     async with Worker(engine):
         with anyio.fail_after(SOON.seconds):
-            assert "gives a sqlalchemy.Connection or Session" in await engine.run(stranger())
+            assert "provides a sqlalchemy.Connection or Session" in await engine.run(stranger())
     assert CALLS == []
 
 

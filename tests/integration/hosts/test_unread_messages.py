@@ -142,10 +142,12 @@ async def test_a_sender_learns_that_nobody_has_received_its_message(
     async with Worker(engine):
         with suppress(RunFailedError):
             await finished(run)
-    assert (await run.message(sent)).state == "left"
-    assert [(one.channel, one.state, one.key) for one in await run.messages()] == [("letters", "left", "k")]
+    assert (await run.message(sent)).state == "never_received"
+    assert [(one.channel, one.state, one.key) for one in await run.messages()] == [
+        ("letters", "never_received", "k")
+    ]
     reasons = {reason.code: reason.text for reason in await run.why()}
-    assert reasons["unread"].startswith("1 message was never received (row 2 of its history)")
+    assert reasons["unread_messages"].startswith("1 message was never received (row 2 of its history)")
     await engine.start(busy(False), id="x", if_ended="rerun")
     assert [one.state for one in await run.messages(generation=1)] == ["handed_on"]
     followed = await run.message(sent)
@@ -328,6 +330,6 @@ async def test_a_message_is_not_lost_with_a_receiver_that_was_cancelled(open_eng
         got = await finished(run)
     states = [one.state for one in await run.messages()]
     assert got == list(range(states.count("received")))
-    assert states.count("received") + states.count("left") == 3
+    assert states.count("received") + states.count("never_received") == 3
     assert replay(await run.export_history(), gives_up).as_recorded
     sound(engine)

@@ -87,7 +87,7 @@ async def test_an_update_without_a_validator_replays_nothing_in_its_caller(open_
         run = await engine.start(account("plain"), id="plain")
         for number in range(10):
             assert await run.update(Account.deposit(1), timeout=SOON) == number + 1
-        with pytest.raises(NotExposedError, match="exposed nothing that takes it"):
+        with pytest.raises(NotExposedError, match="exposed nothing with that name"):
             await run.update(Other.move(), timeout=SOON)
         assert BEGUN["plain"] == 1
 

@@ -185,7 +185,7 @@ async def test_what_a_query_must_not_do(open_engine: OpenEngine) -> None:
     run = await engine.start(game(), id="x")
     with pytest.raises(QueryFailedError, match=r"'Board.cheat' of run 'x' .* changes what is exposed"):
         await run.query(Board.cheat())
-    with pytest.raises(QueryFailedError, match="a query only looks; make it an update"):
+    with pytest.raises(QueryFailedError, match="a query only reads; make it an update"):
         await run.query(Board.peek())
     with pytest.raises(QueryFailedError, match="ZeroDivisionError") as raised:
         await run.query(Board.divide(0))
@@ -220,7 +220,7 @@ async def test_who_can_be_asked_nothing(open_engine: OpenEngine) -> None:
         await engine.handle(game, "nobody").query(Board.status())
     with pytest.raises(NotExposedError, match=r"no 'Other.status': it exposes Board.break_it, Board.cheat"):
         await run.query(Other.status())
-    with pytest.raises(NotExposedError, match="it has not exposed anything by now"):
+    with pytest.raises(NotExposedError, match="it has not exposed anything yet"):
         await (await engine.start(silent())).query(Board.status())
     with pytest.raises(NotExposedError, match="'plain' is a pipeline"):
         await (await engine.start(pipeline("a"))).query(Board.status())
@@ -427,7 +427,7 @@ async def test_what_comes_before_anything_is_exposed_waits_for_that(open_engine:
     engine = open_engine(stepping)
     without = beside(engine)
     run = await engine.start(stepping(), id="x")
-    with pytest.raises(NotExposedError, match="not exposed anything by now"):
+    with pytest.raises(NotExposedError, match="not exposed anything yet"):
         await run.update(Board.move_to("e4"))
     reply = await anyio.to_thread.run_sync(
         without.sync.handle(stepping, "x").submit_update, Board.move_to("e4")
@@ -462,7 +462,7 @@ async def test_what_nothing_takes_is_rejected(open_engine: OpenEngine) -> None:
     ]
     async with Worker(engine):
         await until(lambda: engine.sync.handle(game, "x").row().last_row == 6)
-    with pytest.raises(NotExposedError, match="exposed nothing that takes it"):
+    with pytest.raises(NotExposedError, match="exposed nothing with that name"):
         replies[0].read_reply()
     with pytest.raises(UpdateRejectedError, match="InvalidValueError") as raised:
         replies[1].read_reply()

@@ -90,7 +90,7 @@ def test_postgres_has_the_very_tables_of_the_code(postgres_database: str, open_s
 
 
 @pytest.mark.parametrize(
-    ("version", "advice"), [("9999_12_31", "9999.*install"), ("0018", "pre-release.*begin anew")]
+    ("version", "advice"), [("9999_12_31", "9999.*install"), ("0018", "pre-release.*start over")]
 )
 def test_tables_of_a_version_that_is_not_known_are_refused(
     store: SqlPersistence, url: str, version: str, advice: str
@@ -108,7 +108,7 @@ def test_tables_of_a_version_that_is_not_known_are_refused(
 def test_setup_says_that_there_is_no_server(open_store: OpenStore) -> None:
     store = open_store("postgresql://nobody@127.0.0.1:1/nothing", deadline=0.3)
 
-    with pytest.raises(UnavailableError, match=r"could not be used for 0.3 seconds.*[Cc]onnection"):
+    with pytest.raises(UnavailableError, match=r"was unavailable for 0.3 seconds.*[Cc]onnection"):
         store.setup()
 
 

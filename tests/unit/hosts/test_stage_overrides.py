@@ -91,7 +91,7 @@ def test_how_patient_a_run_is_can_be_said() -> None:
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        (other_fill, "another one than that of this name"),
+        (other_fill, "differs from the stage of this name"),
         (fill.options(name="pour"), "'pour' is not in 'w'; it has dig, fill"),
         (dig.options(max_concurrency=3), "can't change max_concurrency for one run: all runs share it"),
         (dig.options(rate_limit=Rate(1, per=60)), "can't change rate_limit for one run: all runs share it"),
@@ -108,7 +108,7 @@ def test_what_can_not_be_said_of_one_run_is_refused(changed: Any, reason: str) -
 
 
 def test_a_stage_is_given_once() -> None:
-    with pytest.raises(InvalidOverrideError, match="given twice"):
+    with pytest.raises(InvalidOverrideError, match="is repeated"):
         overrides(fill.options(queue="a"), fill.options(priority=1))
 
 

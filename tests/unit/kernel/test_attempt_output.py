@@ -136,7 +136,7 @@ def test_nothing_can_be_said_of_what_is_not_there(world: World) -> None:
             world.do(RunAnnotate(run_id="y", annotations=values(n=1)))
         with pytest.raises(InvalidCommandError, match="no stage 'b'"):
             world.do(RunAnnotate(run_id="x", annotations=values(n=1), stage="b"))
-        with pytest.raises(InvalidCommandError, match="goes with the stage"):
+        with pytest.raises(InvalidCommandError, match="item needs a stage"):
             world.do(RunAnnotate(run_id="x", annotations=values(n=1), item=0))
         with pytest.raises(InvalidCommandError, match="count from 0"):
             world.do(RunAnnotate(run_id="x", annotations=values(n=1), stage="m", item=-1))
@@ -149,8 +149,8 @@ def test_nothing_can_be_said_of_what_is_not_there(world: World) -> None:
         ({"name": "n" * 201}, "200 are possible"),
         ({"name": "nul \0"}, "NUL"),
         ({"name": "half \ud800"}, "surrogate"),
-        ({"value": "{"}, "no JSON"),
-        ({"value": "[" * 10_000}, "no JSON"),
+        ({"value": "{"}, "not JSON"),
+        ({"value": "[" * 10_000}, "not JSON"),
         ({"value": '"é"'}, "ASCII"),
         ({"value": canonical("x" * VALUE_MAX)}, "at most"),
     ],
@@ -165,7 +165,7 @@ def test_a_command_has_so_many_annotations_each_of_another_name() -> None:
     many = tuple(NewAnnotation(name=str(n), value="1") for n in range(ANNOTATIONS_MAX + 1))
     with pytest.raises(InvalidCommandError, match="100 are possible"):
         RunAnnotate(run_id="x", annotations=many)
-    with pytest.raises(InvalidCommandError, match="twice"):
+    with pytest.raises(InvalidCommandError, match="repeated"):
         RunAnnotate(run_id="x", annotations=many[:1] * 2)
     with pytest.raises(InvalidCommandError, match=r"actor\.id"):
         RunAnnotate(run_id="x", annotations=many[:1], actor=AnnotationAuthor(id="\0"))

@@ -112,7 +112,7 @@ def test_of_a_run_that_is_gone_it_is_noted() -> None:
     world, attempt = family()
     gone = attrs.evolve(TOLD, child_message=ChildMessage(run_id="nobody", signal=SENT))
     record(world, attempt, gone, seen=2)
-    assert "it is not there any more" in (world.history()[-1].data or "")
+    assert "it no longer exists" in (world.history()[-1].data or "")
     record(world, attempt, attrs.evolve(CANCEL, child_message=ChildMessage(run_id="nobody")), seen=2)
     assert world.events()[-1] == "child.cancelling"
     world.settle(attempt, Completed(output=payload(1)))

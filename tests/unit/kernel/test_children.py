@@ -295,9 +295,9 @@ def test_nothing_is_told_to_others_than_those_who_wait() -> None:
     (owed,) = world.store.read(PendingDeliveries())
     other = f"{world.run('y').key}.1"
 
-    with world.unchanged(), pytest.raises(InvalidCommandError, match="is owed to"):
+    with world.unchanged(), pytest.raises(InvalidCommandError, match="is to be delivered to"):
         world.do(RunDeliver(job=owed.key.text, parent=other, output=payload(1)))
-    with world.unchanged(), pytest.raises(InvalidCommandError, match="is owed to"):
+    with world.unchanged(), pytest.raises(InvalidCommandError, match="is to be delivered to"):
         world.do(RunDeliver(job=owed.key.text))
     with world.unchanged(), pytest.raises(InvalidCommandError, match="output is missing"):
         world.do(RunDeliver(job=owed.key.text, parent=parse(owed.input)))

@@ -462,7 +462,7 @@ def test_work_that_was_left_is_not_woken() -> None:
 
 def test_a_run_is_not_removed_before_its_work_is_cancelled() -> None:
     world, _, attempt = _left()
-    with world.unchanged(), pytest.raises(RemoveRefusedError, match="external work is still to be cancelled"):
+    with world.unchanged(), pytest.raises(RemoveRefusedError, match="external work must still be cancelled"):
         world.do(RunRemove(run_id="x"))
     world.settle(attempt, Cancelled())
 

@@ -159,7 +159,7 @@ def test_a_map_over_too_few_items_fails_before_it_begins(items: int) -> None:
     assert world.run().status == "failed"
     error = parse(world.run().error or "")
     assert (error["code"], error["stage"]) == ("too_few_items", "m")
-    assert f"it goes over {items} items" in str(error["message"])
+    assert f"it has {items} items" in str(error["message"])
     assert world.claim(session) == ()
 
 

@@ -115,7 +115,7 @@ def test_a_child_is_not_removed_before_its_parent_has_heard_of_its_end() -> None
     world.start_child(world.claim_one(session), "x/k")
     world.complete(world.claim_one(session))
 
-    with world.unchanged(), pytest.raises(RemoveRefusedError, match="still to be told of its end"):
+    with world.unchanged(), pytest.raises(RemoveRefusedError, match="its end has not been delivered yet"):
         world.do(RunRemove(run_id="x/k"))
     world.deliver()
     assert world.do(RunRemove(run_id="x/k")).removed

@@ -98,7 +98,7 @@ def test_who_takes_no_update() -> None:
     for name in ("", "x" * 257):
         with pytest.raises(InvalidCommandError):
             ask(world, update=name)
-    with pytest.raises(UpdateRefusedError, match="generation 2 was meant, and 1 is the newest"):
+    with pytest.raises(UpdateRefusedError, match="generation 2 was requested, but 1 is the newest"):
         world.do(RunUpdate(run_id="x", update="u", arguments=payload({}), generation=2))
     world.do(RunTerminate(run_id="x"))
     rows = len(world.history())

@@ -19,5 +19,5 @@ def test_a_place_is_handed_on_as_a_text(at: int, id: str) -> None:
     ["", ".", "1", "1.", ".A", "x.A", "-1.A", "+1.A", " 1.A", "1.A ", "1.A.B", "².A", "1.é", "9" * 19 + ".A"],
 )
 def test_what_names_no_place_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no place"):
+    with pytest.raises(ValueError, match="is not a cursor"):
         list_place(text)

@@ -209,7 +209,7 @@ def test_a_url_names_a_bucket_and_a_prefix(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(InvalidUrlError, match="s3://bucket/prefix"):
         open_blobs("s3://")
     for prefix in ("a//b", "..", "/a", "é", "x" * (PREFIX_MAX + 1)):
-        with pytest.raises(InvalidUrlError, match="no prefix of blobs"):
+        with pytest.raises(InvalidUrlError, match="not a blob prefix"):
             S3BlobStore("bucket", prefix)
 
 
@@ -436,7 +436,7 @@ def test_a_sink_is_named_by_a_text_and_calls_the_region_of_its_name(monkeypatch:
     for text in ("eventbridge://", "sns://runs", "sns://"):
         with pytest.raises(InvalidArgumentError, match="it must be"):
             built_in_sink(text)
-    with pytest.raises(InvalidUrlError, match=r"ftp://\*\*\*@x.* is no sink"):
+    with pytest.raises(InvalidUrlError, match=r"ftp://\*\*\*@x.* is not a sink"):
         built_in_sink("ftp://me:s3cret@x")
     with pytest.raises(InvalidArgumentError, match=r"do not begin with `aws\.`"):
         EventBridgeSink("bus", source="aws.events")

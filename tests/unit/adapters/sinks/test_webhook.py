@@ -333,7 +333,7 @@ def test_a_name_of_an_internal_address_is_not_connected_to(receiver: Receiver, h
         return ["127.0.0.1"] if name == "hook.example" else addresses_of(name, port)
 
     sink = WebhookSink(url, resolve=resolve)
-    with pytest.raises(SinkUnavailableError, match="is an internal address; with allow_internal=True"):
+    with pytest.raises(SinkUnavailableError, match="is an internal address; pass allow_internal=True"):
         sink.emit([an_event()])
 
     assert receiver.connections == 0

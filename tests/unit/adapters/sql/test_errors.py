@@ -133,7 +133,7 @@ def test_patience_ends_with_the_deadline() -> None:
     patience = RetryBudget(0.05, lambda: 1.0)
 
     patience.after_failure(TransientError("first"))
-    with pytest.raises(UnavailableError, match=r"2 tries.*second") as caught:
+    with pytest.raises(UnavailableError, match=r"2 attempts.*second") as caught:
         for _ in range(10):
             patience.after_failure(TransientError("second"))
     assert UnavailableError is type(caught.value)
@@ -147,7 +147,7 @@ def test_who_has_waited_for_room_is_told_so() -> None:
 
     patience = RetryBudget(0.05, lambda: 1.0)
 
-    with pytest.raises(StorageFullError, match=r"full for 0.05 seconds and 2 tries; make room"):
+    with pytest.raises(StorageFullError, match=r"full for 0.05 seconds and 2 attempts; free space"):
         for _ in range(10):
             patience.after_failure(full)
 
@@ -160,8 +160,7 @@ def test_whoever_waits_for_long_is_told_once_for_what(caplog: pytest.LogCaptureF
 
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert (
-        "waiting for the database, for up to 60 more seconds: it can't be used now: no such host"
-        in caplog.text
+        "waiting for the database, for up to 60 more seconds: it is unavailable: no such host" in caplog.text
     )
 
 

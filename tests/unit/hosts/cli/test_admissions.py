@@ -20,7 +20,7 @@ def test_a_run_is_started_later_with_a_deadline(holdfast: CommandLine) -> None:
     assert shown["status"] == "pending"
     assert timedelta(minutes=119) < start_at - datetime.now(UTC) <= timedelta(hours=2)
     assert datetime.fromisoformat(shown["deadline"]) == start_at + timedelta(minutes=90)
-    assert "for its start at" in holdfast("run", "show", "shop:engine", "x").out
+    assert "its start at" in holdfast("run", "show", "shop:engine", "x").out
 
 
 def test_a_start_may_be_an_instant(holdfast: CommandLine) -> None:
@@ -38,7 +38,7 @@ def test_a_run_that_waits_for_a_slot_says_so(holdfast: CommandLine) -> None:
     second = holdfast("run", "show", "shop:engine", "second").out
     assert "running" in first
     assert "Waits" not in first
-    assert "for a slot of customer 7 (1 of 1 taken)" in second
+    assert "a slot of concurrency key customer 7 (1 of 1 in use)" in second
     assert holdfast("run", "cancel", "shop:engine", "first").code == 0
     assert holdfast("run", "show", "shop:engine", "second", "--json").json["status"] == "running"
 
@@ -64,8 +64,8 @@ def test_an_id_is_used_again_as_is_said(holdfast: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("said", "complaint"),
     [
-        (("--start-at", "soon"), "in how long, as 90m or 7d"),
-        (("--deadline", "2999-01-01"), "no length of time"),
+        (("--start-at", "soon"), "a delay such as 90m or 7d"),
+        (("--deadline", "2999-01-01"), "not a duration"),
         (("--concurrency-key", "k", "--concurrency-limit", "0"), "concurrency-limit"),
         (("--if-active", "rerun"), "if-active"),
     ],

@@ -63,7 +63,7 @@ def test_what_can_not_be_said_is_refused(holdfast: CommandLine, words: list[str]
 def test_a_word_without_an_equals_sign_is_named(holdfast: CommandLine, words: tuple[str, ...]) -> None:
     answer = holdfast("run", "annotate", *words)
     assert answer.code == 2
-    assert "'reviewed' says nothing: write NAME=TEXT" in answer.err
+    assert "'reviewed' is not an annotation: write NAME=TEXT" in answer.err
 
 
 def test_nothing_is_said_of_a_run_that_is_not_there(holdfast: CommandLine) -> None:
@@ -117,7 +117,7 @@ def test_how_far_stages_are_is_shown(holdfast: CommandLine) -> None:
 
 def test_artifacts_are_listed_and_saved(holdfast: CommandLine, tmp_path: Path) -> None:
     run = holdfast.start("a", id="one")
-    assert holdfast("run", "artifacts", "shop:engine", run).err == "There are no artifacts.\n"
+    assert holdfast("run", "artifacts", "shop:engine", run).err == "No artifacts.\n"
     url = _made(tmp_path)
     listed = holdfast("run", "artifacts", url, "x", "--json").json
     table = holdfast("run", "artifacts", url, "x").out

@@ -23,9 +23,9 @@ def test_a_sound_store_is_ok(holdfast: CommandLine) -> None:
     holdfast.start("a", id="x")
     answer = holdfast("doctor", ENGINE)
 
-    assert (answer.code, answer.out) == (Exit.OK, "1 runs: all is as it must be\n")
+    assert (answer.code, answer.out) == (Exit.OK, "1 runs: no findings\n")
     checked = holdfast("doctor", ENGINE, "--check-blobs", "--json")
-    assert (checked.code, checked.json["sound"], checked.json["blobs"]) == (Exit.OK, True, 0)
+    assert (checked.code, checked.json["healthy"], checked.json["blobs"]) == (Exit.OK, True, 0)
 
 
 def test_what_is_broken_is_told_and_repaired(holdfast: CommandLine) -> None:
@@ -38,11 +38,11 @@ def test_what_is_broken_is_told_and_repaired(holdfast: CommandLine) -> None:
     assert answer.code == Exit.UNHEALTHY
     assert answer.out.startswith("S7 run x")
     assert "\u202e" not in answer.out
-    assert answer.out.count("`holdfast doctor --repair` puts it right.") == 1
+    assert answer.out.count("`holdfast doctor --repair` repairs it.") == 1
     assert answer.out.endswith("2 runs: found 2 (2 S7), repaired 0\n")
 
     told = holdfast("doctor", ENGINE, "--json", "--limit", "1")
-    assert (told.code, told.json["sound"], told.json["found"]) == (Exit.UNHEALTHY, False, {"S7": 2})
+    assert (told.code, told.json["healthy"], told.json["found"]) == (Exit.UNHEALTHY, False, {"S7": 2})
     (finding,) = told.json["findings"]
     assert (finding["code"], finding["run_id"], finding["generation"]) == ("S7", "x\u202ed", 1)
     assert holdfast("doctor", ENGINE, "--limit", "1").err == "1 more are not listed.\n"

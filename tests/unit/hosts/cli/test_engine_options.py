@@ -25,8 +25,8 @@ def url(tmp_path: Path) -> str:
         ("shop", "write MODULE:ENGINE"),
         ("shop:", "write MODULE:ENGINE"),
         ("shop.py:engine", "names a file, not a module: shop:engine"),
-        ("no_such_module:engine", "there is no module 'no_such_module'"),
-        ("shop.inner:engine", "there is no module 'shop"),
+        ("no_such_module:engine", "no module 'no_such_module'"),
+        ("shop.inner:engine", "no module 'shop"),
         ("shop:engin", "'shop' has no 'engin'; its engines: engine"),
         ("shop:__name__", "is of type str, not Engine"),
     ],
@@ -101,13 +101,13 @@ def test_looking_at_a_database_that_is_not_there_makes_none(
 ) -> None:
     assert holdfast("run", "list", "--url", url).code == 8
     status = holdfast("db", "status", url, "--json")
-    assert (status.code, status.json["schema"]["there"], status.json["runs"]) == (8, None, None)
+    assert (status.code, status.json["schema"]["stored"], status.json["runs"]) == (8, None, None)
     assert not (tmp_path / "runs.db").exists()
 
 
 def test_upgrading_makes_the_tables_once(holdfast: CommandLine, url: str) -> None:
     first, second = holdfast("db", "upgrade", url), holdfast("db", "upgrade", url, "--json")
-    assert (first.code, first.out) == (0, f"Made the tables: version {newest_version()}\n")
+    assert (first.code, first.out) == (0, f"Created the tables: version {newest_version()}\n")
     assert second.json == {"before": newest_version(), "after": newest_version(), "changed": False}
     status = holdfast("db", "status", url)
     assert status.code == 0
@@ -164,12 +164,12 @@ def test_how_long_to_try_can_be_said_and_it_is_said_what_is_waited_for(
     answer = holdfast("run", "list", "--url", nobody, "--patience", "0.2")
     assert answer.code == 6
     assert "waiting for the database, for up to" in answer.err
-    assert "could not be used for 0.2 seconds" in answer.err
+    assert "was unavailable for 0.2 seconds" in answer.err
     assert holdfast("run", "list", "--url", nobody, "--patience", "0").code == 2
     assert holdfast("run", "list", "shop:engine", "--patience", "1").code == 2
 
 
 def test_an_engine_says_how_long_its_calls_try() -> None:
     engine = Engine.open("postgresql://ann@127.0.0.1:1/runs", patience=timedelta(seconds=0.2))
-    with pytest.raises(UnavailableError, match=r"could not be used for 0\.2 seconds"):
+    with pytest.raises(UnavailableError, match=r"was unavailable for 0\.2 seconds"):
         engine.sync.wake("x")

@@ -95,11 +95,11 @@ def test_it_is_replayed_with_what_it_keeps(shop: CommandLine) -> None:
 
 def test_it_is_checked_before_an_upgrade(shop: CommandLine) -> None:
     answer = shop("check-upgrade", "fork_before:engine")
-    assert (answer.code, answer.out) == (Exit.OK, "1 of 1 runs that have not ended: 1 compatible\n")
+    assert (answer.code, answer.out) == (Exit.OK, "1 of 1 open runs: 1 compatible\n")
     answer = shop("check-upgrade", "fork_after:engine")
     assert answer.code == Exit.DIVERGED
     assert answer.out.startswith(
-        "diverges at row 4 order-1 of fulfil@1, 4 rows: row 4 of the history is about"
+        "diverges at row 4 order-1 of fulfil@1, 4 rows: row 4 of the history records"
     )
 
 

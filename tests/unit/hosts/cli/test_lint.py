@@ -17,7 +17,7 @@ async def flow() -> None:
     time.time()
     hash("a,b%")
 """
-AT = "flows.py:6:5: HF001 `time.time` reads this machine's clock, and reads another time in a replay: use holdfast."
+AT = "flows.py:6:5: HF001 `time.time` reads the machine's clock, which returns another time in a replay: use holdfast."
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def test_where_nothing_is_found_the_code_is_0(holdfast: CommandLine, tmp_path: P
     (tmp_path / "fine.py").write_text("from holdfast import workflow\n")
     answer = holdfast("lint", "fine.py")
 
-    assert (answer.code, answer.out, answer.err) == (Exit.OK, "", "0 workflows in 1 file: nothing found\n")
+    assert (answer.code, answer.out, answer.err) == (Exit.OK, "", "0 workflows in 1 file: no findings\n")
 
 
 def test_findings_are_told_as_json(holdfast: CommandLine) -> None:
@@ -54,7 +54,7 @@ def test_findings_are_told_as_json(holdfast: CommandLine) -> None:
         "line": 6,
         "column": 5,
         "end_line": 6,
-        "message": "`time.time` reads this machine's clock, and reads another time in a replay: "
+        "message": "`time.time` reads the machine's clock, which returns another time in a replay: "
         "use holdfast.now(), or read it in a step",
         "workflow": "flow",
         "through": None,
@@ -70,7 +70,7 @@ def test_findings_are_told_as_annotations(holdfast: CommandLine, tmp_path: Path)
     assert answer.code == Exit.USAGE
     lines = answer.out.splitlines()
     assert lines[0].startswith(
-        "::error file=a%2Cb%25.py,line=6,col=5,endLine=6,title=HF001::`time.time` reads this machine's clock, and"
+        "::error file=a%2Cb%25.py,line=6,col=5,endLine=6,title=HF001::`time.time` reads the machine's clock, which"
     )
     assert lines[2] == "::error file=broken%3A.py::line 1: '(' was never closed"
 
@@ -99,7 +99,7 @@ def test_what_cannot_be_read_ends_with_code_2(holdfast: CommandLine, tmp_path: P
     (tmp_path / "broken.py").write_text("workflow = (\n")
     answer = holdfast("lint")
     assert (answer.code, len(answer.out.splitlines())) == (Exit.USAGE, 2)
-    assert "broken.py: can't be read: line 1: '(' was never closed" in answer.err
+    assert "broken.py: cannot be read: line 1: '(' was never closed" in answer.err
     told = holdfast("lint", "--json")
     assert (told.code, json.dumps(told.json["unreadable"])) == (
         Exit.USAGE,

@@ -103,7 +103,7 @@ def test_a_history_is_replayed_by_the_code_of_a_module(shop: CommandLine) -> Non
     differs, missing = other.json
     assert (differs["verdict"], differs["row"], differs["call"]) == ("diverges", 2, "1")
     assert differs["recorded"].startswith("step 'charge' (before.py:")
-    assert differs["asked"].startswith("the code asks for step 'pack' (after.py:")
+    assert differs["requested"].startswith("the code requests step 'pack' (after.py:")
     assert (missing["verdict"], missing["file"]) == ("no_code", "i.json")
     assert shop("replay", "i.json", "-m", "after:fulfil").code == Exit.NOT_FOUND
 
@@ -120,14 +120,14 @@ def test_the_code_is_that_of_the_environment_if_nothing_is_said(
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("none.json", "-m", "before"), "none.json can't be read: No such file"),
+        (("none.json", "-m", "before"), "none.json cannot be read: No such file"),
         (("before.py", "-m", "before"), "before.py: this history can't be used: it is not JSON"),
-        (("shop.db", "-m", "before"), "shop.db is no text"),
+        (("shop.db", "-m", "before"), "shop.db is not a text file"),
         (("none.json", "-m", "before.py"), "'before.py' names a file, not a module: before"),
-        (("none.json", "-m", "nowhere"), "there is no module 'nowhere'"),
+        (("none.json", "-m", "nowhere"), "no module 'nowhere'"),
         (("none.json", "-m", "before:nothing"), "'before' has no 'nothing'"),
         (("none.json", "-m", "before:charge"), "before:charge has no workflows, and no engine"),
-        (("none.json", "-m", "be fore"), "'be fore' is no module: write MODULE"),
+        (("none.json", "-m", "be fore"), "'be fore' is not a module: write MODULE"),
         (("-m", "before"), "Missing argument"),
     ],
 )
@@ -142,9 +142,9 @@ def test_what_can_not_be_replayed_is_wrong_usage(
 @pytest.mark.parametrize(
     ("words", "code", "problem"),
     [
-        (("-", "-m", "before"), Exit.USAGE, "what comes from stdin is for the debugger"),
-        (("h.json", "-m", "before:hurry"), Exit.NOT_FOUND, "'fulfil@1' is not known here"),
-        (("none.json", "-m", "before"), Exit.USAGE, "can't be read"),
+        (("-", "-m", "before"), Exit.USAGE, "the debugger reads stdin"),
+        (("h.json", "-m", "before:hurry"), Exit.NOT_FOUND, "'fulfil@1' is not registered"),
+        (("none.json", "-m", "before"), Exit.USAGE, "cannot be read"),
     ],
 )
 def test_what_can_not_be_stepped_through_is_told(
@@ -159,18 +159,16 @@ def test_what_can_not_be_stepped_through_is_told(
 def test_open_runs_are_checked_before_an_upgrade(shop: CommandLine) -> None:
     answer = shop("check-upgrade", "before:engine")
     assert answer.code == Exit.OK
-    assert answer.out == "1 of 1 runs that have not ended: 1 compatible\n"
+    assert answer.out == "1 of 1 open runs: 1 compatible\n"
 
     answer = shop("check-upgrade", "after:engine")
     assert answer.code == Exit.DIVERGED
     line, total = answer.out.splitlines()
-    assert line.startswith(
-        "diverges at row 2 order-1 of fulfil@1, 2 rows: row 2 of the history is about step"
-    )
-    assert total == "1 of 1 runs that have not ended: 1 diverges"
+    assert line.startswith("diverges at row 2 order-1 of fulfil@1, 2 rows: row 2 of the history records step")
+    assert total == "1 of 1 open runs: 1 diverges"
 
     found = shop("check-upgrade", "after:engine", "--json").json
-    assert (found["compatible"], found["runs"], found["looked_at"]) == (False, 1, 1)
+    assert (found["compatible"], found["runs"], found["checked"]) == (False, 1, 1)
     assert found["counts"] == {"diverges": 1}
     assert found["found"][0]["run_id"] == "order-1"
     assert shop("check-upgrade", "after:engine", "--workflow", "hurry").code == Exit.OK

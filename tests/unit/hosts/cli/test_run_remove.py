@@ -8,7 +8,7 @@ def test_a_run_is_removed(holdfast: CommandLine) -> None:
     holdfast.finish("order-1")
 
     answer = holdfast("run", "remove", "shop:engine", "order-1")
-    assert (answer.code, answer.out) == (0, "order-1 is removed\n")
+    assert (answer.code, answer.out) == (0, "order-1 was removed\n")
     assert holdfast("run", "show", "shop:engine", "order-1").code == 3
     assert holdfast("run", "remove", "shop:engine", "order-1").code == 3
 

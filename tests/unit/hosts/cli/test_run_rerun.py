@@ -25,8 +25,8 @@ def test_a_preview_says_what_would_be_and_changes_nothing(done: CommandLine) -> 
         [
             "order-1 would run again from pack, as generation 2",
             "Workflow order@1",
-            "Runs pack (was completed before), ship (was completed before)",
-            "Keeps check (of generation 1)",
+            "Runs pack (completed before), ship (completed before)",
+            "Keeps check (from generation 1)",
         ],
     )
     as_json = done("run", "rerun", "shop:engine", "order-1", "--preview", "--json").json
@@ -76,9 +76,9 @@ def test_each_generation_is_shown(done: CommandLine) -> None:
     done("run", "rerun", "shop:engine", "order-1", "--from", "ship", "--reason", "wet")
     done.finish("order-1")
     newest = done("run", "show", "shop:engine", "order-1", "--history")
-    assert "Generation 2, which runs generation 1 again from ship" in lines(newest.out)
-    assert "check kept of generation 1" in lines(newest.out)
-    assert "pack kept of generation 1" in lines(newest.out)
+    assert "Generation 2, a rerun of generation 1 from ship" in lines(newest.out)
+    assert "check kept from generation 1" in lines(newest.out)
+    assert "pack kept from generation 1" in lines(newest.out)
     assert "wet" in newest.out
     first = done("run", "show", "shop:engine", "order-1", "--generation", "1", "--json").json
     assert [(one["state"], one["kept_of"]) for one in first["stages"]] == [("done", None)] * 3
@@ -118,16 +118,16 @@ def test_a_function_is_run_again_from_a_step_or_a_row(holdfast: CommandLine) -> 
         [
             "bills-1 would run again from file_away#3, as generation 2",
             "Workflow bills@1",
-            "Runs file_away#3 (was completed before)",
-            "Keeps file_away#1 (of generation 1), file_away#2 (of generation 1)",
+            "Runs file_away#3 (completed before)",
+            "Keeps file_away#1 (from generation 1), file_away#2 (from generation 1)",
         ],
     )
     answer = done("run", "rerun", "shop:engine", "bills-1", "--from", "file_away#3")
     assert (answer.code, answer.out) == (0, "bills-1 runs again from file_away#3, as generation 2\n")
     wait(done)
     shown = lines(done("run", "show", "shop:engine", "bills-1").out)
-    assert "Generation 2, which runs generation 1 again from file_away#3" in shown
-    assert sum("of generation 1" in line for line in shown) == 2
+    assert "Generation 2, a rerun of generation 1 from file_away#3" in shown
+    assert sum("from generation 1" in line for line in shown) == 2
     steps = done("run", "show", "shop:engine", "bills-1", "--json").json["steps"]
     assert [one["kept_of"] for one in steps] == [1, 1, None]
     answer = done("run", "rerun", "shop:engine", "bills-1", "--row", "2", "--json")
@@ -144,4 +144,4 @@ def test_a_point_that_is_not_there_is_refused(holdfast: CommandLine) -> None:
     answer = done("run", "rerun", "shop:engine", "bills-1", "--row", "9")
     assert (answer.code, "its history has the rows 1 to 4" in " ".join(answer.err.split())) == (4, True)
     answer = done("run", "rerun", "shop:engine", "--all", "--row", "2")
-    assert (answer.code, "--row is of one run" in answer.err) == (2, True)
+    assert (answer.code, "--row needs one run" in answer.err) == (2, True)

@@ -85,7 +85,7 @@ def test_a_list_goes_on_where_the_last_one_ended(holdfast: CommandLine) -> None:
         holdfast.start("x", id=f"run-{number}")
     first = holdfast("run", "list", "shop:engine", "--limit", "2")
     assert [line.split()[0] for line in first.out.splitlines()[1:]] == ["run-4", "run-3"]
-    (cursor,) = re.findall("There are more: --after (.*)", first.err)
+    (cursor,) = re.findall("More runs: --after (.*)", first.err)
     holdfast.start("x", id="meanwhile")
     second = holdfast("run", "list", "shop:engine", "--limit", "3", "--after", cursor)
     assert [line.split()[0] for line in second.out.splitlines()[1:]] == ["run-2", "run-1", "run-0"]
@@ -192,7 +192,7 @@ def test_the_history_tells_all_that_happened(holdfast: CommandLine) -> None:
     assert rows[4]["payload"] == {"value": "FLAKY"}
     text = holdfast("run", "show", "shop:engine", "order-1", "--history").out
     assert re.search(
-        r"^4 +\S+ \S+ +stage.retrying +pack\[0\] +attempt 1, .*again in .*ValueError: flaky",
+        r"^4 +\S+ \S+ +stage.retrying +pack\[0\] +attempt 1, .*retry in .*ValueError: flaky",
         text,
         re.MULTILINE,
     )

@@ -47,7 +47,7 @@ def test_input_that_does_not_fit_gives_the_list_of_problems(holdfast: CommandLin
     answer = holdfast("run", "start", "shop:engine", "order", '{"customer": 3}')
     assert answer.code == 2
     assert answer.err.splitlines() == [
-        "holdfast: the value for Order does not fit",
+        "holdfast: the value for Order is invalid",
         "  - $.customer: a string is expected, not an integer",
         "  - $.items: it is missing, and Order requires it",
     ]
@@ -79,7 +79,7 @@ def test_a_workflow_may_be_named_with_its_version(holdfast: CommandLine) -> None
     assert holdfast("run", "start", "shop:engine", "nothing@2").code == 0
     answer = holdfast("run", "start", "shop:engine", "nothing@1")
     assert answer.code == 3
-    assert "'nothing@1' is not known" in answer.err
+    assert "'nothing@1' is not registered" in answer.err
 
 
 def test_the_engine_may_come_from_the_environment(
@@ -130,12 +130,12 @@ def test_waiting_gives_the_result_and_the_exit_code(holdfast: CommandLine) -> No
         (("shop:engine",), "WORKFLOW is missing"),
         (("nothing",), "HOLDFAST_ENGINE"),
         (("shop:engine", "order"), "takes an input, a Order"),
-        (("shop:engine", "order", "{}", "more"), "one word too many: 'more'"),
+        (("shop:engine", "order", "{}", "more"), "unexpected argument 'more'"),
         (("shop:engine", "order", "{}", "--input-file", "x"), "not both"),
         (("shop:engine", "order", "--input-file", "no-such-file"), "can't be read"),
         (("shop:engine", "nothing", "--attribute", "colour"), "write NAME=TEXT"),
-        (("shop:engine", "nothing", "--attribute", "a=1", "--attribute", "a=2"), "given before"),
-        (("shop:engine", "nothing", "--timeout", "1"), "--timeout goes with --wait"),
+        (("shop:engine", "nothing", "--attribute", "a=1", "--attribute", "a=2"), "is repeated"),
+        (("shop:engine", "nothing", "--timeout", "1"), "--timeout needs --wait"),
         (("shop:engine", "nothing", "--queue", "no queue"), "queue is 'no queue'"),
         (("shop:engine", "nothing", "--id", ""), "id is ''"),
         (("shop:engine", "nothing", "1"), "None"),

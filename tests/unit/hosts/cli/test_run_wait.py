@@ -97,7 +97,7 @@ def test_a_run_is_paused_and_resumed(holdfast: CommandLine) -> None:
     shown = holdfast("run", "show", "shop:engine", "order-1", "--history").out
     assert "run.paused" in shown
     assert "reason: look" in shown
-    assert "held" in shown
+    assert "paused" in shown
     resumed = holdfast("run", "resume", "shop:engine", "order-1", "--json")
     assert resumed.json == {"id": "order-1", "status": "running", "changed": True}
 

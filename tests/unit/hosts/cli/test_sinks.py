@@ -44,13 +44,18 @@ def _let_its_time_come(key: StreamKey, tx: Transaction) -> None:
 
 
 def test_sinks_are_added_listed_and_removed(holdfast: CommandLine) -> None:
-    assert "no sinks" in holdfast("sink", "list", ENGINE).err
+    assert "No sinks" in holdfast("sink", "list", ENGINE).err
     added = holdfast("sink", "add", ENGINE, "audit", "--type", "run.*", "--since", "7d")
-    assert (added.code, added.out.startswith("audit gets events from ")) == (Exit.OK, True)
+    assert (added.code, added.out.startswith("audit receives events from ")) == (Exit.OK, True)
     (sink,) = holdfast("sink", "list", ENGINE, "--json").json
-    assert (sink["name"], sink["types"], sink["failures"], sink["parked"]) == ("audit", ["run.*"], 0, 0)
+    assert (sink["name"], sink["types"], sink["failures"], sink["dead_lettered"]) == (
+        "audit",
+        ["run.*"],
+        0,
+        0,
+    )
     assert "audit" in holdfast("sink", "list", ENGINE).out
-    assert holdfast("sink", "remove", ENGINE, "audit").out == "audit is removed\n"
+    assert holdfast("sink", "remove", ENGINE, "audit").out == "audit was removed\n"
     again = holdfast("sink", "remove", ENGINE, "audit", "--json")
 
     assert (again.code, again.error["code"]) == (Exit.NOT_FOUND, "sink_not_found")
@@ -79,7 +84,7 @@ def test_a_sink_that_is_there_is_not_given_other_types(holdfast: CommandLine) ->
     everything = holdfast("sink", "add", ENGINE, "audit")
     assert again.code == Exit.OK
     assert (other.code, other.error["code"]) == (Exit.REFUSED, "sink_exists")
-    assert "for run.*, user.paid of events" in everything.err
+    assert "for run.*, user.paid" in everything.err
 
     (sink,) = holdfast("sink", "list", ENGINE, "--json").json
     assert sink["types"] == ["run.*", "user.paid"]
@@ -97,13 +102,16 @@ def test_letters_of_what_is_not_there_are_not_found(
 
 def test_a_replay_of_nothing_says_so(holdfast: CommandLine) -> None:
     holdfast("sink", "add", ENGINE, "audit")
-    assert holdfast("dead-letter", "replay", ENGINE, "--all").out == "nothing was parked there\n"
-    assert holdfast("dead-letter", "replay", ENGINE, "--sink", "audit").out == "nothing was parked there\n"
+    assert holdfast("dead-letter", "replay", ENGINE, "--all").out == "no dead-lettered streams matched\n"
+    assert (
+        holdfast("dead-letter", "replay", ENGINE, "--sink", "audit").out
+        == "no dead-lettered streams matched\n"
+    )
 
 
 def test_dead_letters_are_listed_and_replayed(holdfast: CommandLine) -> None:
     holdfast("sink", "add", ENGINE, "audit")
-    assert "no dead letters" in holdfast("dead-letter", "list", ENGINE).err
+    assert "No dead letters" in holdfast("dead-letter", "list", ENGINE).err
     park(holdfast, "order-1")
     park(holdfast, "order-2")
     letters = holdfast("dead-letter", "list", ENGINE, "--json").json
@@ -116,7 +124,7 @@ def test_dead_letters_are_listed_and_replayed(holdfast: CommandLine) -> None:
         "dead-letter", "replay", ENGINE, "--run", "order-2", "--skip", "--reason", "odd", "--json"
     )
     assert replayed.json == {"replayed": 1}
-    assert holdfast("dead-letter", "replay", ENGINE, "--all").out == "the events of 1 runs go on\n"
+    assert holdfast("dead-letter", "replay", ENGINE, "--all").out == "1 stream resumed\n"
 
     assert holdfast("dead-letter", "list", ENGINE, "--json").json == []
 

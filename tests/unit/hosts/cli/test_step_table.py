@@ -35,17 +35,17 @@ def has_ended(document: dict[str, Any]) -> bool:
 
 def test_a_function_is_shown_with_its_steps_their_tries_and_times(holdfast: CommandLine) -> None:
     start(holdfast, "bill", '{"order": "o-1"}')
-    assert "No step has begun yet." in holdfast("run", "show", "shop:engine", "a").out
+    assert "No step has started yet." in holdfast("run", "show", "shop:engine", "a").out
     document = shown_when(holdfast, has_ended)
     (step,) = document["steps"]
-    assert (step["call"], step["step"], step["state"], step["tries"]) == ("1", "charge", "done", 2)
+    assert (step["call"], step["step"], step["state"], step["attempts"]) == ("1", "charge", "done", 2)
     assert step["site"].startswith("conftest.py:")
     assert step["started_at"] <= step["ended_at"]
     assert step["duration_seconds"] >= 0
     assert "o-1 has no money" in step["error"]
     lines = holdfast("run", "show", "shop:engine", "a").out.splitlines()
     head = lines.index("Steps") + 1
-    assert lines[head].split() == ["CALL", "STEP", "STATE", "TRIES", "DURATION", "ENDED"]
+    assert lines[head].split() == ["CALL", "STEP", "STATE", "ATTEMPTS", "DURATION", "ENDED"]
     assert lines[head + 1].split()[:4] == ["1", "charge", "done", "2"]
     assert "no money" not in lines[head + 1], "a step that is done says nothing of a failure that was healed"
     assert "Stages" not in lines
@@ -57,11 +57,11 @@ def test_a_function_that_went_on_is_shown_by_generation(holdfast: CommandLine) -
         waited = holdfast("run", "wait", "shop:engine", "a", "--timeout", "20")
     assert (waited.code, waited.out) == (0, '"round and round"\n')
     newest = holdfast("run", "show", "shop:engine", "a").out
-    assert "3, as which generation 2 went on (--generation 2 shows that)" in newest
+    assert "3, continued from generation 2 (shown by --generation 2)" in newest
     document = holdfast("run", "show", "shop:engine", "a", "--json").json
     assert (document["generation"], document["is_continued"]) == (3, False)
     before = holdfast("run", "show", "shop:engine", "a", "--generation", "1", "--history").out
-    assert re.search(r"Went on +as generation 2", before)
+    assert re.search(r"Continued +as generation 2", before)
     assert "run.continued" in before
     assert "Generation" not in before
     refused = holdfast("run", "show", "shop:engine", "a", "--generation", "1", "--output", "--json")
@@ -79,7 +79,7 @@ def test_a_step_that_fails_for_good_is_told_with_where(holdfast: CommandLine) ->
     assert document["status"] == "failed"
     assert document["error"]["text"].startswith("ValueError: broke has no money")
     out = holdfast("run", "show", "shop:engine", "a", "--history").out
-    assert "Step 'charge', call 1, try 2:" in out
+    assert "Step 'charge', call 1, attempt 2:" in out
     assert "in charge" in out
     rows = [line for line in out.splitlines() if " step." in line]
     assert ["step.retrying" in rows[0], "step.failed" in rows[1]] == [True, True]
@@ -91,8 +91,8 @@ def test_a_function_that_sleeps_says_until_when(holdfast: CommandLine) -> None:
     start(holdfast, "bill", '{"order": "o-1", "naps": 1}')
     shown_when(holdfast, lambda document: any(job["state"] == "sleeping" for job in document["jobs"]))
     reasons = holdfast("why", "shop:engine", "a", "--json").json["reasons"]
-    assert [reason["code"] for reason in reasons] == ["waits"]
-    assert "it goes on in 59m" in reasons[0]["text"]
+    assert [reason["code"] for reason in reasons] == ["waiting"]
+    assert "it continues in 59m" in reasons[0]["text"]
     assert reasons[0]["until"] is not None
 
 
@@ -104,7 +104,7 @@ def test_a_function_that_is_blocked_says_why_and_what_to_do(holdfast: CommandLin
     assert document["blocked"] in holdfast("run", "show", "shop:engine", "a").out
     why = holdfast("why", "shop:engine", "a").out
     assert document["blocked"] in why
-    assert "Once code is deployed that fits, it goes on." in why
+    assert "It resumes when fitting code is deployed." in why
     assert holdfast("run", "resume", "shop:engine", "--all").out == "0 runs would be resumed\n"
     blocked = ("--all", "--status", "blocked", "--yes")
     assert holdfast("run", "resume", "shop:engine", *blocked).out == "1 run was resumed\n"
@@ -130,7 +130,7 @@ def test_steps_are_in_the_order_in_which_they_came_to_something_last() -> None:
         ("3", "done", None, None),
     ]
     add_step(steps, row(9, "step.completed", call="1", step="x", attempt=2, started_at=8 * SECOND))
-    assert [(one.call, one.state, one.tries, one.length) for one in steps.values()] == [
+    assert [(one.call, one.state, one.attempts, one.length) for one in steps.values()] == [
         ("3", "done", 1, SECOND),
         ("1", "done", 2, 9 * SECOND - 1),
     ]
@@ -140,6 +140,6 @@ def test_of_many_steps_the_last_are_shown(holdfast: CommandLine) -> None:
     start(holdfast, "bills", f'{{"orders": {STEPS_SHOWN + 3}}}')
     shown_when(holdfast, has_ended)
     out = holdfast("run", "show", "shop:engine", "a").out
-    assert "and 3 before them: --history shows all" in out
+    assert "and 3 earlier steps: --history shows all" in out
     calls = [line.split()[0] for line in out.splitlines() if " file_away " in line]
     assert calls == [str(number) for number in range(4, STEPS_SHOWN + 4)]

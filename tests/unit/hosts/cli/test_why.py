@@ -17,7 +17,7 @@ def test_it_says_what_a_run_waits_for(holdfast: CommandLine) -> None:
     assert any("waits for a worker" in line for line in rest)
     document = holdfast("why", "shop:engine", "a", "--json").json
     assert (document["id"], document["status"]) == ("a", "running")
-    assert [reason["code"] for reason in document["reasons"]] == ["worker"]
+    assert [reason["code"] for reason in document["reasons"]] == ["queued"]
 
 
 def test_times_are_shown_as_everywhere_and_programs_get_utc(

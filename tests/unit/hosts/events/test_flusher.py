@@ -292,7 +292,7 @@ def test_a_poisoned_event_parks_its_own_stream_loudly_and_no_other(
     assert {event.run_id for event in world.sink.events} >= {f"later{n}" for n in range(80)}
     assert len(world.sink.events) == 10 + 80
     (told,) = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert "event 2 of run r3 again and again" in told.getMessage()
+    assert "event 2 of run r3 repeatedly" in told.getMessage()
     assert letter.run not in told.getMessage()
 
 

@@ -78,42 +78,42 @@ def by_messages(call: Call[None]) -> None:
             pay(),
             [
                 (
-                    r"WARNING run r \(pay@1\), step 'charge', try 1 has failed, the next is in \S+:"
+                    r"WARNING run r \(pay@1\), step 'charge', attempt 1 failed, next attempt in \S+:"
                     " ValueError: 500 cents: card declined"
                 ),
-                "WARNING run r (pay@1), step 'charge', try 2 has failed for good: ValueError: 500 cents: card declined",
-                "ERROR run r (pay@1) has failed: ValueError: 500 cents: card declined",
+                "WARNING run r (pay@1), step 'charge', attempt 2 failed for good: ValueError: 500 cents: card declined",
+                "ERROR run r (pay@1) failed: ValueError: 500 cents: card declined",
             ],
         ),
         (
             pay_there(),
             [
                 (
-                    r"WARNING run r \(pay_there@1\), step 'charge_there', attempt 1 of 2 has failed,"
-                    r" the next is in \S+: ValueError: declined there"
+                    r"WARNING run r \(pay_there@1\), step 'charge_there', attempt 1 of 2 failed,"
+                    r" next attempt in \S+: ValueError: declined there"
                 ),
                 (
-                    "WARNING run r (pay_there@1), step 'charge_there', attempt 2 of 2 has failed for good:"
+                    "WARNING run r (pay_there@1), step 'charge_there', attempt 2 of 2 failed for good:"
                     " ValueError: declined there"
                 ),
-                "ERROR run r (pay_there@1) has failed: ValueError: declined there",
+                "ERROR run r (pay_there@1) failed: ValueError: declined there",
             ],
         ),
         (
             bills(1),
             [
                 (
-                    r"WARNING run r \(bills@1\), stage 'bill', attempt 1 of 2 has failed, the next is in \S+:"
+                    r"WARNING run r \(bills@1\), stage 'bill', attempt 1 of 2 failed, next attempt in \S+:"
                     " RuntimeError: no ink"
                 ),
-                "ERROR run r (bills@1) has failed: stage 'bill', attempt 2 of 2: RuntimeError: no ink",
+                "ERROR run r (bills@1) failed: stage 'bill', attempt 2 of 2: RuntimeError: no ink",
             ],
         ),
         (
             bills(-1),
             [
                 (
-                    "ERROR run r (bills@1) has failed: stage 'bill', attempt 1 of 2:"
+                    "ERROR run r (bills@1) failed: stage 'bill', attempt 1 of 2:"
                     " holdfast.ports.errors.GiveUp: no such order"
                 )
             ],

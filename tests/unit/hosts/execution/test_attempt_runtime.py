@@ -335,7 +335,7 @@ def test_of_a_long_log_the_last_lines_are_kept() -> None:
 
     lines = said_by(body)
     assert len(lines) == BUFFERED_LINES_MAX + 1
-    assert lines[0][1]["message"].startswith("5 lines before this one were not kept")
+    assert lines[0][1]["message"].startswith("5 lines before this one were dropped")
     assert [lines[1][1]["message"], lines[-1][1]["message"]] == ["5", str(BUFFERED_LINES_MAX + 4)]
 
 
@@ -370,7 +370,7 @@ def test_an_attempt_logs_so_many_lines_and_no_more() -> None:
     kept += [parse(one.data)["message"] for one in body.runtime.take_outputs()]
 
     assert kept[:LINES_MAX] == [str(number) for number in range(LINES_MAX)]
-    assert kept[LINES_MAX:] == [f"this attempt has logged {LINES_MAX} lines: no more are kept"]
+    assert kept[LINES_MAX:] == [f"this attempt has logged {LINES_MAX} lines: further lines are dropped"]
 
 
 def test_of_a_long_line_the_beginning_is_kept() -> None:

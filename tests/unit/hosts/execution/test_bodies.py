@@ -498,7 +498,7 @@ async def test_an_attempt_is_cut_to_what_is_left_of_the_time_for_all() -> None:
     error = parse(bench.row().error or "")
     assert (error["code"], error["message"]) == (
         "timeout_total",
-        "2 attempts were made within the 0:00:10 for all of them; the last of them was cut off then",
+        "2 attempts were made within the 0:00:10 for all of them; the last one was stopped then",
     )
 
 
@@ -522,7 +522,7 @@ async def test_no_attempt_begins_after_the_time_for_all() -> None:
     assert seen == [1]
     assert (error["code"], error["message"]) == (
         "timeout_total",
-        "1 attempt was made within the 0:00:10 for all of them; the next one was claimed too late to begin",
+        "1 attempt was made within the 0:00:10 for all of them; the next one was claimed too late to start",
     )
 
 

@@ -74,7 +74,7 @@ async def test_a_stage_fails_whose_child_has_lost_what_it_gave(loss: str) -> Non
     bench.client.deliver_child_results()
     error = parse(bench.row().error or "")
     assert (bench.row().status, error["stage"], error["code"]) == ("failed", "widens", f"blob_{loss}")
-    assert "'x/widens' completed; what it gave is lost" in error["message"]
+    assert "'x/widens' completed; its result is lost" in error["message"]
 
 
 class _AwayBlobs(MemoryBlobStore):

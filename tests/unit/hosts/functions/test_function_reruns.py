@@ -161,9 +161,9 @@ def test_a_point_is_a_step_a_call_or_a_row(point: Any, row: int | None, ran: lis
             None,
             r"'pack' was called 2 times; name one of pack#1 \(call 2, row 3\), pack#2 \(call 3, row 4\)",
         ),
-        ("ship", None, r"no call 'ship'; name a step of which it tells \(fetch, pack, charge\)"),
+        ("ship", None, r"no call 'ship'; name a step in it \(fetch, pack, charge\)"),
         ("pack#3", None, "no call 'pack#3'"),
-        (None, 7, "its history has the rows 1 to 5: it can begin with row 1 to 6"),
+        (None, 7, "its history has the rows 1 to 5: it can start from row 1 to 6"),
     ],
 )
 def test_where_there_is_nothing_it_says_what_there_is(
@@ -571,7 +571,7 @@ def test_a_run_that_is_not_there_any_more_can_not_be_kept() -> None:
         world.engine.sync.handle(child, "x/1").remove()
         for call in (run.rerun_from, run.preview_rerun):
             with pytest.raises(
-                RerunRefusedError, match=r"run 'x/1' is kept, .* begin with row 2 or before it"
+                RerunRefusedError, match=r"run 'x/1' is kept, .* start from row 2 or before it"
             ):
                 call(pack)
         run.rerun_from(row=2)
@@ -609,7 +609,7 @@ def test_one_that_was_cancelled_goes_on_before_it_heard_of_that() -> None:
         with pytest.raises(RunCancelledError):
             run.result()
         with pytest.raises(
-            RerunRefusedError, match="told to end in row 3, and from row 4 on it would only clean up"
+            RerunRefusedError, match="cancelled in row 3, and from row 4 on it would only clean up"
         ):
             run.rerun_from(row=4)
         assert run.rerun_from().row == 3
@@ -648,7 +648,7 @@ def test_what_was_taken_back_is_not_kept() -> None:
         assert done[-2:] == ["refund b", "refund a"]
         undone = [event.data["undoes"] for event in run.history() if "undoes" in event.data]
         assert undone == ["3", "2"]
-        message = r"reserve#1, reserve#2 were taken back, .*begin with reserve#1 \(row 3\) or before it"
+        message = r"reserve#1, reserve#2 were compensated, .*start from reserve#1 \(row 3\) or before it"
         for call in (run.rerun_from, run.preview_rerun):
             with pytest.raises(RerunRefusedError, match=message):
                 call()

@@ -239,7 +239,7 @@ def test_a_step_is_taken_back_with_the_arguments_that_it_was_called_with() -> No
 def test_nothing_is_taken_back_before_what_a_step_gave_can_be_read() -> None:
     drive = told(trip(500, str), BOOKED, FAILED, CHARGED)
     error = misread(drive)
-    assert (error.what, error.row) == ("what step 'charge' gave", 4)
+    assert (error.what, error.row) == ("the result of step 'charge'", 4)
     assert asked(drive) == []
 
 

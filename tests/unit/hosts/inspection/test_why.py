@@ -61,7 +61,7 @@ def run(**changes: Any) -> Run:
 
 def test_what_is_queued_waits_for_a_worker_with_its_code_and_its_queue() -> None:
     code, text = one(JOB)
-    assert code == "worker"
+    assert code == "queued"
     assert "orders@1" in text
     assert "'gpu'" in text
 
@@ -70,18 +70,18 @@ def test_a_body_that_runs_is_told_with_its_host_since_when_and_which_attempt() -
     held = job(state=JobState.LEASED, session="s", leased_at=NOW - 90 * SECOND, attempts=2, item=4)
     code, text = one(held, holders={"s": HOLDER})
     assert (code, text) == (
-        "body",
-        "Stage 'bill', item 4, runs on box:7, since 1m 30s ago (at 2025-12-31 23:58:30Z): attempt 2 of 3.",
+        "running",
+        "Stage 'bill', item 4, is running on box:7, started 1m 30s ago (at 2025-12-31 23:58:30Z): attempt 2 of 3.",
     )
 
 
 @pytest.mark.parametrize(
     ("changes", "how"),
     [
-        ({"state": SessionState.DEAD}, "which is not heard of any more"),
+        ({"state": SessionState.DEAD}, "but its session has ended."),
         (
             {"expires_at": NOW - 40 * SECOND},
-            "which was last heard of before its lease ran out, 40s ago (at 2025-12-31 23:59:20Z)",
+            "but its lease expired 40s ago (at 2025-12-31 23:59:20Z)",
         ),
     ],
     ids=["dead", "late"],
@@ -91,7 +91,7 @@ def test_a_worker_that_is_gone_is_named_with_when_it_was_last_heard_of(
 ) -> None:
     held = job(state=JobState.LEASED, session="s", leased_at=NOW, attempts=1)
     code, text = one(held, holders={"s": attrs.evolve(HOLDER, **changes)})
-    assert code == "lost"
+    assert code == "worker_lost"
     assert how in text
 
 
@@ -106,25 +106,25 @@ def drive_job(**changes: Any) -> Job:
         (
             OpenCalls(channels=("a", "b"), sites=("pay.py:3 in pay",)),
             NOW + 60 * SECOND,
-            "(at pay.py:3 in pay) waits for a message in one of the channels 'a', 'b'; without that it goes on in 1m",
+            "(at pay.py:3 in pay) waits for a message in one of the channels 'a', 'b'; otherwise it continues in 1m",
         ),
         (OpenCalls(children=("pay/1",)), None, "waits for the end of run 'pay/1', which is paused."),
         (
             OpenCalls(children=("1", "2", "3", "4", "5"), channels=("a",)),
             None,
-            "waits for a message in channel 'a', and for the ends of the runs '1', '2', '3' and 2 more.",
+            "waits for a message in channel 'a', and for the end of the runs '1', '2', '3' and 2 more.",
         ),
         (
             OpenCalls(has_timers=True, sites=("pay.py:9 in pay",)),
             NOW + 60 * SECOND,
-            "(at pay.py:9 in pay) sleeps: it goes",
+            "(at pay.py:9 in pay) sleeps: it continues",
         ),
         (
             OpenCalls(sites=("pay.py:9 in pay",)),
             None,
-            "(at pay.py:9 in pay) waits for what comes from outside: a message",
+            "(at pay.py:9 in pay) waits for an outside event: a message",
         ),
-        (None, NOW + 60 * SECOND, "sleeps, or waits no longer than so for a message: it goes on in 1m"),
+        (None, NOW + 60 * SECOND, "sleeps or waits for a message with a timeout: it continues in 1m"),
     ],
 )
 def test_a_parked_function_names_what_it_waits_for_and_where(
@@ -133,7 +133,7 @@ def test_a_parked_function_names_what_it_waits_for_and_where(
     asleep = drive_job(state=JobState.SLEEPING, wake_at=wake_at)
     children = {"pay/1": run(id="pay/1", status=RunStatus.PAUSED)}
     code, text = one(asleep, waits=waits, children=children)
-    assert code == "waits"
+    assert code == "waiting"
     assert f"Function 'pay' {expected}" in text
 
 
@@ -145,11 +145,11 @@ def test_the_steps_that_a_worker_does_are_named_with_their_tries() -> None:
     later = attrs.evolve(charge, call="2", retry_at=NOW + 1)
     more = [attrs.evolve(charge, call=str(call)) for call in range(3, 7)]
     reasons_ = told(held, holders={"s": HOLDER}, waits=OpenCalls(steps=(charge, later, *more)))
-    assert [reason.code for reason in reasons_] == ["body", "step", "step", "step", "step"]
+    assert [reason.code for reason in reasons_] == ["running", *["step_running"] * 4]
     assert reasons_[1].text == (
-        "Step 'charge' (call 1, pay.py:3) has been under way for 30s or longer: try 2 of 5."
+        "Step 'charge' (call 1, pay.py:3) has been running for 30s or longer: attempt 2 of 5."
     )
-    assert reasons_[-1].text == "So have 2 more steps."
+    assert reasons_[-1].text == "2 more steps are running."
 
 
 def test_the_steps_of_a_worker_that_is_gone_were_under_way() -> None:
@@ -157,7 +157,7 @@ def test_the_steps_of_a_worker_that_is_gone_were_under_way() -> None:
     charge = OpenStep(call="1", step="charge", site="", attempt=1, attempts=3, since=NOW - 90 * SECOND)
     gone = attrs.evolve(HOLDER, expires_at=NOW - 1)
     _, step = told(held, holders={"s": gone}, waits=OpenCalls(steps=(charge,)))
-    assert step.text == "Step 'charge' (call 1) was under way there: try 1 of 3."
+    assert step.text == "Step 'charge' (call 1) was running there: attempt 1 of 3."
 
 
 def test_a_retry_is_told_with_its_time_and_the_last_error() -> None:
@@ -179,7 +179,7 @@ def test_external_work_is_told_by_its_key_and_its_times() -> None:
         waiting_for="batch-9",
     )
     code, text = one(check)
-    assert code == "check"
+    assert code == "external_work"
     assert all(part in text for part in ("'batch-9'", "in 1m", "gives up in 1h"))
 
 
@@ -187,7 +187,7 @@ def test_a_child_is_told_by_its_id_and_its_status() -> None:
     waiting = job(kind=JobKind.CHILD, state=JobState.SLEEPING, waiting_for="order-7/bill", attempts=1)
     child = run(id="order-7/bill", status=RunStatus.PAUSED)
     assert one(waiting, children={"order-7/bill": child}) == (
-        "child",
+        "child_run",
         "Stage 'bill' waits for the end of run 'order-7/bill', which is paused.",
     )
 
@@ -196,10 +196,10 @@ def test_a_child_that_nobody_can_start_is_told_with_the_code_that_is_missing() -
     """As far as the store knows: the log of the worker that released it has the error."""
     asleep = job(kind=JobKind.CHILD, state=JobState.SLEEPING, wake_at=NOW + 20 * SECOND, epoch=3)
     code, text = one(asleep, starts={"bill": "bills@2"})
-    assert code == "code"
-    assert "taken 3 times and given back: it starts a run of bills@2" in text
+    assert code == "no_code"
+    assert "claimed 3 times and released: it starts a run of bills@2" in text
     assert "again in 20s" in text
-    assert "taken once" in one(attrs.evolve(asleep, attempts=2), starts={})[1]
+    assert "claimed once" in one(attrs.evolve(asleep, attempts=2), starts={})[1]
 
     failed = attrs.evolve(asleep, attempts=1)
     assert one(failed, errors={("bill", None): "ValueError: no"})[0] == "retry"
@@ -209,7 +209,7 @@ def test_a_child_that_nobody_can_start_is_told_with_the_code_that_is_missing() -
 
 def test_a_limited_stage_is_told_with_its_limit() -> None:
     code, text = one(job(state=JobState.LIMITED, concurrency_key="k", concurrency_limit=2))
-    assert (code, "fewer than 2" in text) == ("limit", True)
+    assert (code, "fewer than 2" in text) == ("concurrency_limit", True)
 
 
 def test_a_rate_limit_is_told_with_the_next_turn() -> None:
@@ -217,15 +217,17 @@ def test_a_rate_limit_is_told_with_the_next_turn() -> None:
     window = RateWindow(namespace="default", name="k", wakes_at=NOW + 5 * SECOND, updated_at=NOW)
     waits = job(state=JobState.LIMITED, **rated)
     code, text = one(waits, rates={"k": window})
-    assert (code, "the rate limit of 60 in 1m: the next turn is in 5.0s" in text) == ("rate", True)
-    assert "next turn is soon" in one(waits)[1]
+    assert (code, "the rate limit of 60 per 1m: the next attempt may start in 5.0s" in text) == (
+        "rate_limit",
+        True,
+    )
+    assert "the next attempt may start soon" in one(waits)[1]
     assert "fewer than 3" in one(job(state=JobState.LIMITED, concurrency_limit=3, **rated))[1]
 
     (asleep,) = told(job(state=JobState.SLEEPING, wake_at=window.wakes_at, **rated), rates={"k": window})
-    assert asleep.code == "rate"
+    assert asleep.code == "rate_limit"
     assert (
-        "waits for its turn under the rate limit of 60 in 1m: in 5.0s (at 2026-01-01 00:00:05Z)"
-        in asleep.text
+        "waits for the rate limit of 60 per 1m: it may start in 5.0s (at 2026-01-01 00:00:05Z)" in asleep.text
     )
     assert asleep.until is not None
     tried = job(state=JobState.SLEEPING, wake_at=NOW + SECOND, **rated)
@@ -239,17 +241,17 @@ def function(**changes: Any) -> Job:
 def test_a_function_is_told_as_one() -> None:
     held = function(state=JobState.LEASED, session="s", leased_at=NOW - SECOND)
     assert one(held, holders={"s": HOLDER}) == (
-        "body",
-        "Function 'bill' runs on box:7, since 1.0s ago (at 2025-12-31 23:59:59Z).",
+        "running",
+        "Function 'bill' is running on box:7, started 1.0s ago (at 2025-12-31 23:59:59Z).",
     )
     asleep = function(state=JobState.SLEEPING, wake_at=NOW + SECOND)
-    assert one(asleep)[0] == "waits"
-    code, text = one(asleep, retries={NOW + SECOND: "step 'pay', whose try 1 failed by E: busy,"})
+    assert one(asleep)[0] == "waiting"
+    code, text = one(asleep, retries={NOW + SECOND: "step 'pay' (attempt 1 failed: E: busy)"})
     assert (code, text) == (
         "retry",
-        "Function 'bill' tries step 'pay', whose try 1 failed by E: busy, again in 1.0s (at 2026-01-01 00:00:01Z).",
+        "Function 'bill' retries step 'pay' (attempt 1 failed: E: busy) in 1.0s (at 2026-01-01 00:00:01Z).",
     )
-    assert "from outside" in one(function(state=JobState.SLEEPING))[1]
+    assert "an outside event" in one(function(state=JobState.SLEEPING))[1]
 
 
 def test_a_blocked_run_is_told_with_the_reason() -> None:
@@ -273,16 +275,16 @@ def test_a_paused_run_is_told_with_who_can_let_it_go_on() -> None:
 def test_pending_runs_are_told_what_they_wait_for() -> None:
     start = one(run=run(status=RunStatus.PENDING, start_at=NOW + 60 * SECOND))
     slot = one(run=run(status=RunStatus.PENDING, concurrency_key="customer-1", concurrency_limit=1))
-    assert (start[0], "in 1m" in start[1]) == ("start", True)
-    assert (slot[0], "'customer-1'" in slot[1]) == ("slot", True)
+    assert (start[0], "in 1m" in start[1]) == ("delayed_start", True)
+    assert (slot[0], "'customer-1'" in slot[1]) == ("concurrency_key", True)
 
 
 def test_many_items_are_told_of_together() -> None:
     jobs = [job(number=number, item=number) for number in range(500)]
     found = told(*jobs, totals={"bill": (1_000, 400, 2)})
     assert len(found) == 5
-    assert found[0].text == "Of stage 'bill' 400 of 1,000 items are done, and 2 failed."
-    assert found[-1].text == "The same is true of 497 more items of stage 'bill'."
+    assert found[0].text == "In stage 'bill', 400 of 1,000 items are done, and 2 failed."
+    assert found[-1].text == "The same applies to 497 more items of stage 'bill'."
 
 
 def test_ends_are_told_with_their_cause() -> None:
@@ -302,7 +304,7 @@ def test_ends_are_told_with_their_cause() -> None:
 def test_deadlines_debts_and_missing_code_are_told_beside() -> None:
     owed = job(kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY, node="", input="null")
     codes = [reason.code for reason in told(JOB, owed, run=run(deadline=NOW + SECOND), has_code=False)]
-    assert codes == ["deadline", "worker", "told", "code"]
+    assert codes == ["deadline", "queued", "delivering", "no_code"]
 
 
 def test_a_run_without_a_job_is_told_of() -> None:
@@ -325,9 +327,9 @@ def _left(number: int, item: int | None = None) -> HistoryRow:
 def test_external_work_that_an_ended_run_has_left_is_told_after_the_end() -> None:
     ended, waits = told(CANCEL, run=CANCELLED)
     assert ended.code == "ended"
-    assert (waits.code, waits.stage) == ("cancel", "bill")
+    assert (waits.code, waits.stage) == ("external_cancel", "bill")
     assert waits.text == (
-        "Cancelling the external work 'batch-9' of stage 'bill' waits for a worker that has the code of orders@1"
+        "The cancellation of external work 'batch-9' of stage 'bill' waits for a worker that has the code of orders@1"
         " and serves the queue 'gpu'."
     )
 
@@ -337,34 +339,35 @@ def test_what_is_tried_again_to_cancel_is_told_with_when() -> None:
     _, waits = told(asleep, run=CANCELLED)
     assert waits.until is not None
     assert waits.text.startswith(
-        "Cancelling the external work 'batch-9' of stage 'bill', item 4, is tried again in"
+        "The cancellation of external work 'batch-9' of stage 'bill', item 4, is retried in"
     )
-    assert waits.text.endswith("for the attempt 3 of 10.")
+    assert waits.text.endswith(": attempt 3 of 10.")
 
 
 def test_many_that_are_cancelled_are_told_in_few_lines() -> None:
     cancels = [attrs.evolve(CANCEL, number=number, item=number) for number in range(9)]
     reasons_ = told(*cancels, run=CANCELLED)
-    assert [reason.code for reason in reasons_] == ["ended", "cancel", "cancel", "cancel", "cancel"]
+    assert [reason.code for reason in reasons_] == ["ended", *["external_cancel"] * 4]
     assert "6 more items of stage 'bill'" in reasons_[-1].text
 
 
 def test_who_lacks_the_code_of_what_cancels_is_told_so() -> None:
     codes = [reason.code for reason in told(CANCEL, run=CANCELLED, has_code=False)]
-    assert codes == ["ended", "cancel", "code"]
+    assert codes == ["ended", "external_cancel", "no_code"]
     assert [reason.code for reason in told(run=CANCELLED, has_code=False)] == ["ended"]
 
 
 def test_what_a_map_has_left_is_told_beside_what_its_run_waits_for() -> None:
     codes = [reason.code for reason in told(CANCEL, job(number=2, node="ship"))]
-    assert codes == ["worker", "cancel"]
+    assert codes == ["queued", "external_cancel"]
 
 
 def test_work_that_could_not_be_cancelled_is_told_for_ever() -> None:
     _, left = told(run=CANCELLED, left=[_left(5)])
-    assert (left.code, left.stage) == ("left", "bill")
+    assert (left.code, left.stage) == ("cleanup_failed", "bill")
     assert left.text == (
-        "The external work 'batch-9' of stage 'bill' could not be cancelled, and may go on: the service is down."
+        "The external work 'batch-9' of stage 'bill' could not be cancelled and may still be running:"
+        " the service is down."
     )
 
 

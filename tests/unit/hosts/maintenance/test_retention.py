@@ -114,7 +114,7 @@ async def test_a_run_is_removed_though_its_blobs_can_not_be(caplog: pytest.LogCa
     with caplog.at_level(logging.WARNING, "holdfast"):
         assert bench.engine.sync.handle(WIDE, "a").remove()
 
-    assert "are left: read only" in caplog.text
+    assert "could not be deleted: read only" in caplog.text
     assert list(bench.engine.sync.runs()) == []
 
 

@@ -233,8 +233,8 @@ def test_only_what_is_in_a_batch_can_be_refused_and_only_before_it_is_carried_ou
     batch = CommandBatch([command])
     with pytest.raises(ValueError, match="of this batch"):
         batch.refuse(SessionOpen(host="h", lease=1), CommandError())
-    with pytest.raises(RuntimeError, match="no answers"):
+    with pytest.raises(RuntimeError, match="no replies"):
         _ = batch.answers
     batch.carry_out(lambda commands: [None for _ in commands])
-    with pytest.raises(ValueError, match="before it is carried out"):
+    with pytest.raises(ValueError, match="before the batch is executed"):
         batch.refuse(command, CommandError())

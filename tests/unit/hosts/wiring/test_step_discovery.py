@@ -131,8 +131,8 @@ def test_a_worker_says_which_children_its_engine_lacks(caplog: pytest.LogCapture
     Worker(Engine.open("memory://", workflows=[sell, parcel]))
     assert [one.getMessage() for one in caplog.records] == [
         (
-            "sell@1 mentions ship@1, which this engine does not have: its runs wait for a worker that has it; add it to"
-            " Engine.open(..., workflows=[...]) if that is to be this one"
+            "sell@1 uses ship@1, which this engine does not have: its runs wait for a worker that has it; add it to"
+            " Engine.open(..., workflows=[...]) if this worker should run it"
         )
     ]
 

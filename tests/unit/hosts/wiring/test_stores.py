@@ -101,7 +101,7 @@ def test_a_transport_is_named_by_a_url(url: str, shown: str, monkeypatch: pytest
     "url", ["", "nats", "nats://", "redis://u:hunter2@h/0", "https://example.com", "sqs://jobs", "sqs:///a/b"]
 )
 def test_a_transport_of_no_known_form_is_refused_without_its_secrets(url: str) -> None:
-    with pytest.raises(InvalidUrlError, match="is no transport's URL") as raised:
+    with pytest.raises(InvalidUrlError, match="is not the URL of a transport") as raised:
         open_stores("memory://", transport=url)
     assert "hunter2" not in str(raised.value)
 
@@ -127,7 +127,7 @@ def test_a_scheduler_is_named_by_a_url_and_sends_to_the_queue_of_the_transport(
     ],
 )
 def test_a_scheduler_of_no_known_form_is_refused(url: str) -> None:
-    with pytest.raises(InvalidUrlError, match="is no scheduler's URL"):
+    with pytest.raises(InvalidUrlError, match="is not the URL of a scheduler"):
         open_stores("memory://", scheduler=url)
 
 

@@ -174,7 +174,7 @@ def test_a_scheduler_that_fails_is_left_alone_for_a_while_and_nobody_suffers(
             sleep()
             now[0] += PAUSE_SECONDS
     assert len(scheduler.asked) == 2
-    assert caplog.text.count("left to maintenance") == 2
+    assert caplog.text.count("maintenance wakes the jobs") == 2
     scheduler.error = None
     sleep()
     assert len(scheduler.pending) == 1

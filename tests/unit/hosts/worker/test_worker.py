@@ -604,7 +604,7 @@ async def test_an_error_that_ends_it_later_cancels_the_block_is_logged_and_raise
             await anyio.sleep_forever()
 
     assert raised.group_contains(RuntimeError, match="a bug")
-    assert "an error has ended the worker" in caplog.text
+    assert "the worker stopped with an error" in caplog.text
 
 
 async def test_an_error_of_the_block_is_raised_rather_than_its_own(caplog: pytest.LogCaptureFixture) -> None:
@@ -615,7 +615,7 @@ async def test_an_error_of_the_block_is_raised_rather_than_its_own(caplog: pytes
             clock.breaks_in = threading.get_ident()
             raise KeyError
 
-    assert "an error has ended the worker" in caplog.text
+    assert "the worker stopped with an error" in caplog.text
 
 
 @pytest.mark.parametrize("error", [None, KeyError()])
@@ -635,7 +635,7 @@ async def test_an_error_that_ends_it_later_is_raised_when_a_sync_block_ends_unle
         await to_thread.run_sync(program)
 
     assert raised.value is error or raised.group_contains(RuntimeError, match="a bug")
-    assert "an error has ended the worker" in caplog.text
+    assert "the worker stopped with an error" in caplog.text
 
 
 # The end --------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def test_running_a_call_as_a_task_says_to_give_it_to_an_engine() -> None:
     async def program() -> tuple[int, int]:
         return await asyncio.gather(doubled(3), doubled(4))
 
-    with pytest.raises(RuntimeError, match="give it to an engine"):
+    with pytest.raises(RuntimeError, match="pass it to an engine"):
         asyncio.run(program())
 
 

@@ -97,7 +97,7 @@ def test_a_close_policy_is_for_pipelines() -> None:
 
 
 def test_what_it_is_fed_must_fit() -> None:
-    with pytest.raises(DefinitionError, match="stage 'inner' takes str, but it is given int"):
+    with pytest.raises(DefinitionError, match="stage 'inner' takes str, but the pipeline's input is int"):
         Pipeline("p", input=int).pipe(stage(inner))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 

@@ -178,7 +178,7 @@ def test_a_name_is_taken_once_also_in_what_may_not_be_done(add: Callable[[], obj
     ],
 )
 def test_both_must_take_what_comes_in(add: Callable[[], object]) -> None:
-    with pytest.raises(DefinitionError, match="stage 'size' takes str, but it is given"):
+    with pytest.raises(DefinitionError, match="stage 'size' takes str, but the pipeline's input is"):
         add()
 
 
@@ -187,7 +187,7 @@ def test_no_map_goes_over_what_may_not_be_done() -> None:
     second = pages.when(is_long, number, otherwise=words)
 
     for pipeline in (first, second):
-        with pytest.raises(DefinitionError, match="goes over 'words', which is not always done"):
+        with pytest.raises(DefinitionError, match="maps over 'words', which does not always run"):
             pipeline.map(size, over=words)
 
 
@@ -196,5 +196,5 @@ def test_values_that_can_not_be_told_apart_are_refused() -> None:
     def as_list(page: Page) -> list[int]:
         return []
 
-    with pytest.raises(DefinitionError, match="what comes out of `when` can't be kept"):
+    with pytest.raises(DefinitionError, match="the output of `when` can't be stored"):
         pages.when(is_long, words, otherwise=as_list)

@@ -208,13 +208,13 @@ def _result_of_no_value(ctx: StageContext, video: Video) -> Suspended[str, Unsto
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        (_gives_its_result, r"gives str; an external stage gives Suspended\[State, Result\]"),
-        (_gives_a_bare_one, r"an external stage gives Suspended\[State, Result\]"),
-        (_does_not_say, "does not say what it gives"),
-        (_state_of_no_value, "is suspended with what can't be kept: .*Unstorable"),
-        (_result_of_no_value, "gives what can't be kept: .*Unstorable"),
-        (Video, "an external stage is made of a function, not of"),
-        (3, "an external stage is made of a function, not of 3"),
+        (_gives_its_result, r"returns str; an external stage returns Suspended\[State, Result\]"),
+        (_gives_a_bare_one, r"an external stage returns Suspended\[State, Result\]"),
+        (_does_not_say, "has no return annotation"),
+        (_state_of_no_value, "is suspended with a state that can't be stored: .*Unstorable"),
+        (_result_of_no_value, "returns a type that can't be stored: .*Unstorable"),
+        (Video, "an external stage needs a function, not"),
+        (3, "an external stage needs a function, not 3"),
     ],
 )
 def test_what_is_no_external_stage_is_refused(body: Any, problem: str) -> None:
@@ -226,7 +226,7 @@ def test_a_stage_that_suspends_must_say_that_it_is_external() -> None:
     def hand_on(ctx: StageContext, video: Video) -> Suspended[str, str]:
         return suspend("x", check_after=SOON)
 
-    with pytest.raises(DefinitionError, match=r"made with @stage\.external"):
+    with pytest.raises(DefinitionError, match=r"use @stage\.external"):
         stage(hand_on)
 
 
@@ -260,13 +260,13 @@ del _has_no_annotation.__annotations__["ticket"]
 @pytest.mark.parametrize(
     ("check", "problem"),
     [
-        (_never_says_not_yet, r"check of stage 'transcode' gives str; it must be able to say NotReady"),
-        (_gives_another_type, "check of stage 'transcode' gives int, but the stage gives str"),
-        (_gives_more, "gives int, but the stage gives str"),
+        (_never_says_not_yet, r"check of stage 'transcode' returns str; it must be able to return NotReady"),
+        (_gives_another_type, "check of stage 'transcode' returns int, but the stage returns str"),
+        (_gives_more, "returns int, but the stage returns str"),
         (_takes_another_state, "takes str, but the stage is suspended with .*Ticket"),
         (_takes_too_much, "takes tuple.*, but the stage is suspended with .*Ticket"),
         (_has_no_annotation, "'ticket' has no annotation"),
-        (3, "is made of a function, not of 3"),
+        (3, "needs a function, not 3"),
     ],
 )
 def test_a_check_that_does_not_belong_to_the_stage_is_refused(check: Any, problem: str) -> None:
@@ -453,11 +453,11 @@ def _cancels_too_much(ctx: StageContext[Quality], ticket: Ticket, video: Video) 
 @pytest.mark.parametrize(
     ("cancel", "problem"),
     [
-        (_gives_something, "what cancels the work of stage 'transcode' gives bool, .* write -> None"),
-        (_says_nothing_of_it, "does not say what it gives"),
+        (_gives_something, "what cancels the work of stage 'transcode' returns bool, .* write -> None"),
+        (_says_nothing_of_it, "has no return annotation"),
         (_cancels_another_state, "takes str, but the stage is suspended with .*Ticket"),
         (_cancels_too_much, "takes tuple.*, but the stage is suspended with .*Ticket"),
-        (3, "is made of a function, not of 3"),
+        (3, "needs a function, not 3"),
     ],
 )
 def test_what_cancels_and_does_not_belong_to_the_stage_is_refused(cancel: Any, problem: str) -> None:

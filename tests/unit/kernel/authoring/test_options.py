@@ -46,7 +46,7 @@ from holdfast.ports.errors import DefinitionError, InvalidArgumentError
             {"by_error": {ValueError: Retry(by_error={KeyError: Retry()})}},
             r"by_error\[ValueError\] has by_error or give_up_on itself",
         ),
-        ({"by_error": {ValueError: Retry(give_up_on=(KeyError,))}}, "say these in the outer Retry"),
+        ({"by_error": {ValueError: Retry(give_up_on=(KeyError,))}}, "set these in the outer Retry"),
         (
             {"give_up_on": (ValueError,), "by_error": {ValueError: Retry()}},
             "ValueError is in give_up_on and in by_error",
@@ -120,7 +120,7 @@ def test_the_value_of_a_body_option_is_checked(said: dict[str, object], message:
     [
         ({"id": ""}, "id is ''; it must be a string of 1 to 256 characters"),
         ({"idempotency_key": 3}, "idempotency_key is 3"),
-        ({"attributes": {"a": 1}}, "attributes is .*; it must be a dict of strings by strings"),
+        ({"attributes": {"a": 1}}, "attributes is .*; it must be a dict of strings to strings"),
         ({"attributes": "a"}, "attributes is 'a'"),
         ({"if_exists": "replace"}, "if_exists is 'replace'; it must be 'error' or 'return'"),
         (

@@ -213,27 +213,27 @@ unchecked_each: Any = each
     [
         (
             lambda: unchecked_documents.pipe(count),
-            "'p': stage 'count' takes list[Page], but it is given Document",
+            "'p': stage 'count' takes list[Page], but the pipeline's input is Document",
         ),
         (
             lambda: unchecked_pages.pipe(translate),
-            "'p': stage 'translate' takes Page, but what comes before gives list[Page]",
+            "'p': stage 'translate' takes Page, but the stage before it returns list[Page]",
         ),
         (
             lambda: unchecked_pages.parallel(count, translate),
-            "stage 'translate' takes Page, but what comes before gives list[Page]",
+            "stage 'translate' takes Page, but the stage before it returns list[Page]",
         ),
         (
             lambda: unchecked_pages.parallel(head, count, each(translate)).pipe(publish),
-            "takes tuple[int, str, list[Page]], but what comes before gives tuple[str, int, list[Page]]",
+            "takes tuple[int, str, list[Page]], but the stage before it returns tuple[str, int, list[Page]]",
         ),
         (
             lambda: unchecked_documents.map(translate),
-            "going over it with 'translate' takes Sequence[Page], but it is given Document",
+            "mapping 'translate' over it takes Sequence[Page], but the pipeline's input is Document",
         ),
         (
             lambda: unchecked_pages.pipe(head).map(letter),
-            "but what comes before gives str; a string is not gone over letter by letter",
+            "but the stage before it returns str; a string is not mapped letter by letter",
         ),
         (
             lambda: unchecked_pages.pipe(count).map(translate, over=head),
@@ -257,7 +257,7 @@ unchecked_each: Any = each
                 .pipe(discover.options(name="again"))
                 .map(translate, over=extract)
             ),
-            "'translate' goes over 'extract', which is not an earlier stage; there are discover, again",
+            "'translate' maps over 'extract', which is not an earlier stage; there are discover, again",
         ),
         (
             lambda: unchecked_pages.parallel(head, unchecked_each(translate, over=words)),
@@ -265,23 +265,23 @@ unchecked_each: Any = each
         ),
         (
             lambda: unchecked_pages.parallel(count, each(letter, over=words)),
-            "'letter' goes over 'words', which is not an earlier stage; there are extract",
+            "'letter' maps over 'words', which is not an earlier stage; there are extract",
         ),
         (
             lambda: unchecked_pages.map(words).map(letter, over=words),
-            "'letter' goes over 'words', which is mapped itself; pipe a stage between them",
+            "'letter' maps over 'words', which is mapped itself; pipe a stage between them",
         ),
         (
             lambda: unchecked_pages.pipe(count.options(name="words")).map(letter, over=words),
-            "'letter' goes over 'words', but the earlier stage of that name is another one",
+            "'letter' maps over 'words', but the earlier stage of that name is a different one",
         ),
         (
             lambda: unchecked_documents.pipe(len),
-            "is made of stages, not of <built-in function len>; make it one with @stage",
+            "takes stages, not <built-in function len>; make it one with @stage",
         ),
         (
             lambda: unchecked_documents.pipe(pages),
-            "is made of stages, not of <pipeline p: Document -> list[Page]>",
+            "takes stages, not <pipeline p: Document -> list[Page]>",
         ),
     ],
 )
@@ -293,7 +293,7 @@ def test_what_does_not_go_together_is_refused(build: Callable[[], object], messa
 
 
 def test_a_parallel_group_cannot_go_over_its_own_member() -> None:
-    with pytest.raises(DefinitionError, match="'letter' goes over 'split', which is not an earlier stage"):
+    with pytest.raises(DefinitionError, match="'letter' maps over 'split', which is not an earlier stage"):
         Pipeline("p", input=Page).parallel(
             words.options(name="split"), each(letter, over=words.options(name="split"))
         )
@@ -311,7 +311,9 @@ def test_two_types_of_one_name_are_told_apart() -> None:
 
         return number
 
-    with pytest.raises(DefinitionError, match="takes Page, but it is given Page; two types of one name"):
+    with pytest.raises(
+        DefinitionError, match="takes Page, but the pipeline's input is Page; two types of one name"
+    ):
         Pipeline("p", input=Page).pipe(make())
 
 
@@ -358,7 +360,7 @@ def test_a_pipeline_without_input_is_called_without() -> None:
 
 
 def test_a_pipeline_with_input_is_not_called_without() -> None:
-    with pytest.raises(TypeError, match="pipeline 'p' is called with its input, a Document"):
+    with pytest.raises(TypeError, match="pipeline 'p' needs its input, a Document"):
         pages()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 

@@ -270,7 +270,7 @@ def test_a_sync_body_learns_that_it_is_to_stop() -> None:
     runtime.cancelled = True
 
     assert ctx.cancelled
-    with pytest.raises(StageCancelledError, match="stage 'publish' of run 'r1' is to stop"):
+    with pytest.raises(StageCancelledError, match="stage 'publish' of run 'r1' must stop"):
         ctx.check_cancelled()
 
 

@@ -172,7 +172,7 @@ def test_a_misspelt_option_of_a_stage_is_named() -> None:
 
 @pytest.mark.parametrize("thing", [3, int, double, functools.partial(lambda_free, 1)])
 def test_only_a_function_becomes_a_stage(thing: Any) -> None:
-    with pytest.raises(DefinitionError, match="a stage is made of a function, not of"):
+    with pytest.raises(DefinitionError, match="a stage needs a function, not"):
         stage(thing)
 
 

@@ -95,19 +95,19 @@ def test_a_row_about_another_step_is_refused_with_both_sides() -> None:
     with pytest.raises(NondeterminismError) as caught:
         machine.feed(row(StepCompleted(call="1", step="charge", output="1"), number=5))
     said = str(caught.value)
-    assert "row 5 of the history is about step 'charge' (old.py:7) as call 1" in said
-    assert "the code asks for step 'double' (corpus.py:" in said
+    assert "row 5 of the history records step 'charge' (old.py:7) as call 1" in said
+    assert "the code requests step 'double' (corpus.py:" in said
 
 
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        (TimerFired(call="1"), "about a timer .* as call 1, but the code asks for step 'double'"),
+        (TimerFired(call="1"), "records a timer .* as call 1, but the code requests step 'double'"),
         (
             StepCompleted(call="2", step="double", output="1"),
             r"it waits for step 'double' \(corpus.py:\d+\) as 1",
         ),
-        (StepCompleted(call="1.1", step="double", output="1"), "has not asked for it"),
+        (StepCompleted(call="1.1", step="double", output="1"), "has not requested it"),
     ],
 )
 def test_a_row_about_what_was_not_asked_for_is_refused(told: HistoryEvent, said: str) -> None:

@@ -348,7 +348,7 @@ def test_what_can_not_be_made_again_says_so() -> None:
 
     assert str(error_from(gone)) == "shop.gone.NoSuchError: x"
     assert str(error_from(bare)) == (
-        "ExceptionGroup: ValueError: x (1 of 1 in group 'g') (known, but what it holds was not kept)"
+        "ExceptionGroup: ValueError: x (1 of 1 in group 'g') (known, but its attributes were not stored)"
     )
 
 

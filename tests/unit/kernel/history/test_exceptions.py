@@ -109,7 +109,7 @@ def test_an_error_of_a_group_is_caught_by_its_class() -> None:
 
 def test_what_can_not_be_raised_is_told_by_its_name_and_is_the_cause() -> None:
     assert play(told_of_an_iteration()).ended == FunctionReturned(
-        '"StopIteration (known, but no future takes it, so it is the __cause__ of this);'
+        '"StopIteration (known, but no future accepts it, so it is the __cause__ of this);'
         ' StopIteration, StopIteration()"'
     )
 
@@ -169,5 +169,5 @@ async def order_that_goes_on() -> None:
 
 @pytest.mark.parametrize("call", [order(), order_that_goes_on()], ids=["at once", "later"])
 def test_what_timed_out_and_can_not_be_taken_back_without_its_result_is_told_so(call: Call[None]) -> None:
-    with pytest.raises(CompensationError, match="nobody knows whether it happened"):
+    with pytest.raises(CompensationError, match="it is unknown whether it happened"):
         play(call)

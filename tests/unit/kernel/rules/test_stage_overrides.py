@@ -123,7 +123,7 @@ def test_a_field_that_is_new_to_a_command_does_not_make_it_another() -> None:
     ("overrides", "message"),
     [
         ((StageOverride(stage="b"),), "w@1 has no stage 'b'; it has a, m"),
-        ((GPU, StageOverride(stage="a")), "stage 'a' is named twice"),
+        ((GPU, StageOverride(stage="a")), "stage 'a' is repeated"),
         (
             (StageOverride(stage="a", retry=RetryPolicy(attempts=0)),),
             "'a': attempts is 0; it must be from 1 to 10,000",

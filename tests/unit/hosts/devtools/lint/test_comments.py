@@ -52,4 +52,4 @@ def test_codes_that_there_are_not_are_told(lint_body: Lint) -> None:
     report = lint_body("print(1)  # noqa: HF001, HF999\nprint(2)  # holdfast: noqa: E501, HF100")
 
     assert [(one.code, one.column) for one in report.findings] == [("HF100", 30), ("HF100", 33)]
-    assert [one.text.split()[3] for one in report.findings] == ["HF999", "E501"]
+    assert [one.text.split()[5] for one in report.findings] == ["HF999", "E501"]

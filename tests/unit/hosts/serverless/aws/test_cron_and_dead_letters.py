@@ -135,7 +135,7 @@ def test_stages_that_may_take_longer_than_a_function_lasts_are_named() -> None:
     with pytest.raises(DefinitionError) as caught:
         check_limit(engine, limit=60)
     said = str(caught.value)
-    assert "have 0:00:54 for a body" in said
+    assert "leave 0:00:54 for a body" in said
     assert "the check of 'hand_on' of long@1 may take 0:11:40" in said
     assert "'bounded'" not in said
     assert "'unbounded'" not in said

@@ -234,7 +234,7 @@ WRONG: list[Any] = [
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_events_of_others_are_refused(make: Make, wrong: Any) -> None:
-    with pytest.raises(InvalidMessageError, match="none of SQS"):
+    with pytest.raises(InvalidMessageError, match="not from SQS"):
         make()(wrong, FakeContext())
 
 
