@@ -130,7 +130,7 @@ def test_an_engine_without_blobs_can_not_say_that_they_are_there(scene: Scene) -
 
 
 @pytest.mark.parametrize(
-    ("version", "what"), [("0001", "begin anew"), ("2026_01_01", "newer"), ("9999", "newer")]
+    ("version", "what"), [("0001", "start over"), ("2026_01_01", "newer"), ("9999", "newer")]
 )
 def test_tables_of_another_version_are_all_that_is_told(scene: Scene, version: str, what: str) -> None:
     """Nothing is read from them, and they are not upgraded: other processes may use them."""

@@ -585,7 +585,7 @@ def test_tables_are_not_made_by_an_engine_that_is_told_not_to(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("version", "advice"),
     [
-        ("0018", "pre-release.*begin anew"),
+        ("0018", "pre-release.*start over"),
         ("2026_01_01", "does not know.*install the version"),
         ("9999_12_31", "install the version"),
     ],

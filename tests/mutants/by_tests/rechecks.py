@@ -76,8 +76,8 @@ RECHECKS: Final[tuple[Mutant, ...]] = (
         "newer-tables-migrated",
         "tables of a newer version are not refused",
         "adapters/sql/schema/migrator.py",
-        "if current is not None and current not in known:",
-        "if current is not None and not current:",
+        "    if version not in _known_versions():\n",
+        "    if not version:\n",
         "tests/integration/sql/test_schema.py",
     ),
     one_edit(

