@@ -103,7 +103,7 @@ _MODULES: Final = {
         "holdfast.kernel.authoring.external": (
             "NotReady",
             "Suspended",
-            "finished",
+            "completed",
             "suspend",
         ),
         "holdfast.kernel.authoring.functions": (

@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("adapters", "hosts", "kernel", "ports", "testing")
+PUBLIC_MODULES = ("client", "errors", "plugins", "serverless", "workflows")
 OPTIONAL = ("alembic", "click", "hypothesis", "psycopg", "pydantic", "pytest", "rich")
 IMPORT_SECONDS_MAX = 0.5
 """An upper bound for any machine; the exact test is on the imported modules."""
@@ -66,8 +67,8 @@ def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(dist: Path)
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert names == {f"holdfast/{name}" for name in _package_files()} | {
         "holdfast/__init__.py",
-        "holdfast/errors.py",
         "holdfast/py.typed",
+        *(f"holdfast/{name}.py" for name in PUBLIC_MODULES),
     }
 
 
@@ -78,8 +79,8 @@ def test_the_sdist_holds_what_the_wheel_is_built_from_and_the_tests(dist: Path) 
     assert {
         *_package_files(),
         "src/holdfast/__init__.py",
-        "src/holdfast/errors.py",
         "src/holdfast/py.typed",
+        *(f"src/holdfast/{name}.py" for name in PUBLIC_MODULES),
     } <= names
     assert {"pyproject.toml", "README.md", "LICENSE", "PKG-INFO"} <= names
     assert {"tests/conftest.py", "tools/purity.py"} <= names
