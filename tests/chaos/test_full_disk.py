@@ -58,7 +58,7 @@ def test_workers_wait_for_room_and_clients_are_told(small_disk: SmallDisk, open_
         f"{len(acknowledged) - RUNS}, work went on after {took:.1f} s, {audit}"
     )
     assert {error.code for error in errors} == {"storage_full"}
-    assert all("full" in str(error) and "make room" in str(error) for error in errors)
+    assert all("full" in str(error) and "free space" in str(error) for error in errors)
     assert sum("disk is full" in worker.log or "disk has been full" in worker.log for worker in workers) >= 1
     assert took <= GO_ON_WITHIN
 
