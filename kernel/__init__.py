@@ -9,7 +9,7 @@ reply, a list of row changes and hints. `kernel/dispatch` reads and locks the ro
 changes, in one transaction for a batch of commands. It is the only package here that writes to the store, through
 the protocols of `ports/`. `history/reader.py` and `runs/rerun_preview.py` read snapshots, which no decision depends on.
 
-Why pure: any decision can be repeated from a JSON file (`dispatch/decision_recording.py`), a test or the simulator
+Why pure: any decision can be repeated from a JSON file (`dispatch/decision_records.py`), a test or the simulator
 drives the same code as a worker does, and a transaction can be retried at any time. No rule decodes a payload or
 calls user code. Only `authoring/` and `functions/` do, where a host drives a durable function.
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.hosts.worker.gc_tuning import YOUNG_MAX
+from holdfast.hosts.worker.garbage_collection import YOUNG_MAX
 from tests.postgres import PrivatePostgres, fresh_database, plain_url
 
 # A busy machine is no finding. Every day there are few examples; `make test-slow` asks for more of them. hypothesis has

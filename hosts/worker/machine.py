@@ -89,7 +89,7 @@ from holdfast.hosts.worker.machine_protocol import (
 )
 from holdfast.hosts.worker.running_attempts import JobSeries, RunningAttempts
 from holdfast.hosts.worker.settings import Settings
-from holdfast.hosts.worker.sink_polling import SinkPoller
+from holdfast.hosts.worker.sink_poller import SinkPoller
 from holdfast.kernel.commands import Attempt, JobAdmit, JobSettle, RunClaimPending
 
 BACKOFF_MIN: Final = 0.05

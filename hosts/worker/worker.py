@@ -21,7 +21,7 @@ from holdfast.hosts.execution.function_cache import FUNCTIONS_KEPT
 from holdfast.hosts.execution.threads import in_thread
 from holdfast.hosts.maintenance.retention import checked_retention
 from holdfast.hosts.worker import machine_protocol as p
-from holdfast.hosts.worker.gc_tuning import collecting_seldom
+from holdfast.hosts.worker.garbage_collection import collecting_seldom
 from holdfast.hosts.worker.runner import WorkerRunner
 from holdfast.hosts.worker.settings import MAINTENANCE_INTERVAL, Settings
 from holdfast.kernel.authoring.options import QUEUE_NAME

@@ -73,7 +73,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.dispatch.command_batches import batches_of
 from holdfast.kernel.dispatch.command_bounds import check_texts
-from holdfast.kernel.dispatch.decision_recording import Recording, recorded
+from holdfast.kernel.dispatch.decision_records import Recording, recorded
 from holdfast.kernel.dispatch.idempotency import check_key, reply_of, stored_reply
 from holdfast.kernel.dispatch.job_execution import BLOCKED_CLAIM, executed, ignored
 from holdfast.kernel.dispatch.loader import load

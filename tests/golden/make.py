@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.kernel.dispatch.decision_recording import Recording
+from holdfast.kernel.dispatch.decision_records import Recording
 from tests.golden.scenario import play
 
 FOLDER: Final = Path(__file__).parent / "decisions"

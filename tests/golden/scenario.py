@@ -56,7 +56,7 @@ from holdfast.kernel.commands import (
     StreamFailure,
     StreamProgress,
 )
-from holdfast.kernel.dispatch.decision_recording import Recording
+from holdfast.kernel.dispatch.decision_records import Recording
 from holdfast.kernel.pipelines.plan import Enough, RetryPolicy, RetryRule, StagePlan
 from holdfast.ports.attempt_output import AnnotationAuthor
 from holdfast.ports.changes import DeleteJobs, UpdateRun

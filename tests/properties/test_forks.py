@@ -50,7 +50,7 @@ def test_a_fork_of_forks_ends_as_it_did(call: Call[Any], points: list[float]) ->
         for point in points:
             before = run.export_history()
             row = 1 + int(point * len(before.rows))
-            preview, answer = asked(run.preview_rerun, row), asked(run.rerun_from, row)
+            preview, answer = plan_or_refusal(run.preview_rerun, row), plan_or_refusal(run.rerun_from, row)
             if isinstance(answer, RerunRefusedError):
                 assert str(preview) == str(answer)
                 event("a fork was refused")
@@ -76,7 +76,7 @@ def test_a_fork_of_forks_ends_as_it_did(call: Call[Any], points: list[float]) ->
         assert check(snapshot_of(world.store)) == []
 
 
-def asked(ask: Callable[..., R], row: int) -> R | RerunRefusedError:
+def plan_or_refusal(ask: Callable[..., R], row: int) -> R | RerunRefusedError:
     try:
         return ask(row=row)
     except RerunRefusedError as error:

@@ -77,7 +77,7 @@ from holdfast.kernel.commands import (
 )
 from holdfast.kernel.commands.codec import reply_json, to_data
 from holdfast.kernel.commands.jobs import OutputKind
-from holdfast.kernel.dispatch.decision_recording import Recording
+from holdfast.kernel.dispatch.decision_records import Recording
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.invariants import Snapshot, check
 from holdfast.kernel.pipelines.plan import Plan, stage_of

@@ -14,8 +14,8 @@ SOURCE = """class Lease:
     def __init__(self, given):
         self._held = given
 
-def settle(told, *rest):
-    for one in told:
+def settle(rows, *rest):
+    for one in rows:
         until = one
     return until
 """
@@ -29,7 +29,7 @@ def settle(told, *rest):
         ("Lease.__init__.given", 3, 23),
         ("Lease._held", 4, 13),
         ("settle", 6, 4),
-        ("settle.told", 6, 11),
+        ("settle.rows", 6, 11),
         ("settle.one", 7, 8),
         ("settle.until", 8, 8),
     ],

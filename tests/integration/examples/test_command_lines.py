@@ -91,9 +91,9 @@ def test_a_command_in_the_prose_has_a_name_and_options_that_exist(page: Path) ->
     for command in mentioned_commands(page):
         try:
             check(command, whole=False)
-        except click.BadOptionUsage:
-            pass  # an option is named without its value
         except click.UsageError as error:
+            if isinstance(error, click.BadOptionUsage) and "requires an argument" in error.message:
+                continue  # the page names an option, without a value
             pytest.fail(f"holdfast {command}: {error.format_message()}")
 
 

@@ -299,7 +299,7 @@ async def test_what_has_become_wrong_meanwhile_is_rejected_when_it_is_carried_ou
     engine = open_engine(game)
     run = await engine.start(game(), id="x")
     without = beside(engine)  # nothing is checked there
-    replies = [await asked(without, run, Board.move_to("e4")) for _ in range(2)]
+    replies = [await submit_update(without, run, Board.move_to("e4")) for _ in range(2)]
     with pytest.raises(UpdateRejectedError, match="it is at e4 already"):
         await run.update(Board.move_to("e4"))  # it is to be there by then
     async with Worker(engine):
@@ -310,7 +310,9 @@ async def test_what_has_become_wrong_meanwhile_is_rejected_when_it_is_carried_ou
     sound(engine)
 
 
-async def asked(engine: Engine, run: RunHandle[object], call: UpdateCall[object]) -> UpdateReplyReader:
+async def submit_update(
+    engine: Engine, run: RunHandle[object], call: UpdateCall[object]
+) -> UpdateReplyReader:
     """Send an update without waiting for the reply."""
     return await anyio.to_thread.run_sync(engine.sync.handle(game, run.id).submit_update, call)
 
@@ -373,7 +375,7 @@ async def test_an_update_that_a_run_is_not_done_with_when_it_ends_is_lost_and_do
     engine = open_engine(game)
     async with Worker(engine):
         run = await engine.start(game(), id="x")
-        reply = await asked(engine, run, Board.slow())
+        reply = await submit_update(engine, run, Board.slow())
         await until(lambda: is_parked(engine, run))
         assert reply.read_reply() is None
         await run.update(Board.stop(), timeout=SOON)

@@ -35,8 +35,8 @@ def world() -> World:
     return World(pipeline(stage("a"), each("m")))
 
 
-def values(**said: object) -> tuple[NewAnnotation, ...]:
-    return tuple(NewAnnotation(name=name, value=canonical(value)) for name, value in said.items())
+def values(**annotations: object) -> tuple[NewAnnotation, ...]:
+    return tuple(NewAnnotation(name=name, value=canonical(value)) for name, value in annotations.items())
 
 
 def annotations(world: World, run: str = "x") -> list[Annotation]:

@@ -15,7 +15,7 @@ from holdfast.kernel.commands import (
     RowToRecord,
     RunTerminate,
 )
-from holdfast.kernel.dispatch.decision_recording import Recording, decided_again
+from holdfast.kernel.dispatch.decision_records import Recording, decided_again
 from holdfast.ports.records.job import JobState
 from holdfast.ports.records.run import RunStatus
 from tests.unit.kernel.world import World, payload, pipeline, stage

@@ -28,7 +28,7 @@ from holdfast.kernel.commands import (
     RunTerminate,
     RunUpdate,
 )
-from holdfast.kernel.dispatch.decision_recording import Recording, decided_again
+from holdfast.kernel.dispatch.decision_records import Recording, decided_again
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.queries.run_output import AnnotationFilter, AnnotationsOf

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.kernel.commands import RunCancel
 from holdfast.kernel.commands.codec import from_data, reply_from, to_data
-from holdfast.kernel.dispatch.decision_recording import (
+from holdfast.kernel.dispatch.decision_records import (
     Recording,
     decided_again,
     recording_from,

@@ -44,7 +44,7 @@ def call(number: int, how: QueuedStepJob, step: str = "embed") -> RowToRecord:
     return RowToRecord(type="step.queued", call=str(number), step=step, site="a.py:3", queued=how)
 
 
-def asked(*hows: QueuedStepJob, step: str = "embed") -> World:
+def world_with_queued_steps(*hows: QueuedStepJob, step: str = "embed") -> World:
     """A sleeping function with these queued steps."""
     world = function()
     attempt = driven(world)
@@ -92,7 +92,7 @@ def test_so_many_calls_are_under_way_at_a_time() -> None:
 
 
 def test_calls_of_all_runs_of_all_workflows_share_the_limit() -> None:
-    world = asked(ALONE)
+    world = world_with_queued_steps(ALONE)
     world.do(RunCreate(workflow="w", id="y", input=payload(0)))
     other = world.claim_one(world.open())
     record(world, other, call(1, ALONE))
@@ -102,7 +102,7 @@ def test_calls_of_all_runs_of_all_workflows_share_the_limit() -> None:
 
 
 def test_one_that_sleeps_before_a_retry_gives_its_slot_back() -> None:
-    world = asked(ALONE, ALONE)
+    world = world_with_queued_steps(ALONE, ALONE)
     admit(world)
     (first,) = claim(world)
     reply = world.settle(first, QueuedStepFailed(error=ERROR, retry_at=world.now + 5 * SECOND))
@@ -128,7 +128,7 @@ def test_one_that_is_dropped_gives_its_slot_back() -> None:
 
 
 def test_a_loss_keeps_the_slot_for_the_next_attempt() -> None:
-    world = asked(ALONE, ALONE)
+    world = world_with_queued_steps(ALONE, ALONE)
     admit(world)
     claim(world)
     world.lose()
@@ -138,7 +138,7 @@ def test_a_loss_keeps_the_slot_for_the_next_attempt() -> None:
 
 
 def test_the_last_attempt_that_is_lost_gives_the_slot_back() -> None:
-    world = asked(attrs.evolve(ALONE, attempts=1), ALONE)
+    world = world_with_queued_steps(attrs.evolve(ALONE, attempts=1), ALONE)
     admit(world)
     claim(world)
     world.lose()
@@ -147,7 +147,7 @@ def test_the_last_attempt_that_is_lost_gives_the_slot_back() -> None:
 
 
 def test_a_paused_run_holds_what_waits_and_takes_no_slot() -> None:
-    world = asked(ALONE, ALONE)
+    world = world_with_queued_steps(ALONE, ALONE)
     admit(world)
     world.do(RunPause(run_id="x"))
     assert states(world) == ["paused", "paused"]
@@ -159,7 +159,7 @@ def test_a_paused_run_holds_what_waits_and_takes_no_slot() -> None:
 
 
 def test_the_end_of_a_run_frees_what_its_steps_had() -> None:
-    world = asked(ALONE)
+    world = world_with_queued_steps(ALONE)
     world.do(RunCreate(workflow="w", id="y", input=payload(0)))
     other = world.claim_one(world.open())
     record(world, other, call(1, ALONE))
@@ -172,7 +172,7 @@ def test_the_end_of_a_run_frees_what_its_steps_had() -> None:
 
 def test_no_more_start_in_a_time_than_the_rate_says() -> None:
     rate = RatePlan(limit=2, per_us=MINUTE)
-    world = asked(*[attrs.evolve(GPU, rate=rate)] * 3)
+    world = world_with_queued_steps(*[attrs.evolve(GPU, rate=rate)] * 3)
     assert admit(world) == 2
     session = world.open()
     lanes = (QueueClaim(queue="gpu", definitions=(LINE,), limit=10),)
@@ -190,7 +190,7 @@ def test_no_more_start_in_a_time_than_the_rate_says() -> None:
 
 
 def test_an_attempt_that_is_given_back_was_a_start() -> None:
-    world = asked(attrs.evolve(GPU, rate=RatePlan(limit=1, per_us=MINUTE)))
+    world = world_with_queued_steps(attrs.evolve(GPU, rate=RatePlan(limit=1, per_us=MINUTE)))
     admit(world)
     (held,) = claim(world)
     assert world.do(JobRelease(job=held.job, epoch=held.epoch)).admits_jobs == (LINE,)
@@ -219,7 +219,7 @@ def test_starts_count_with_those_of_the_name_and_of_the_attribute(rate: RatePlan
 
 
 def test_one_of_higher_priority_is_claimed_first_and_says_nothing_of_its_run() -> None:
-    world = asked(GPU, attrs.evolve(GPU, priority=1))
+    world = world_with_queued_steps(GPU, attrs.evolve(GPU, priority=1))
     assert [job.queue_position for job in steps(world)] == [
         world.run().queue_position,
         world.run().queue_position - MINUTE,
@@ -231,7 +231,7 @@ def test_one_of_higher_priority_is_claimed_first_and_says_nothing_of_its_run() -
 
 def test_repair_gives_it_a_job_with_the_same_limits() -> None:
     how = attrs.evolve(ALONE, priority=2, rate=RatePlan(limit=5, per_us=MINUTE))
-    world = asked(how)
+    world = world_with_queued_steps(how)
     (before,) = steps(world)
     world.put(DeleteJob(before.key))
     world.do(RunRepair(run=world.run().key))
@@ -247,7 +247,7 @@ def test_repair_gives_it_a_job_with_the_same_limits() -> None:
     "fields", [{"concurrency_limit": 2}, {"rate_limit": 9}, {"rate_period": 7}, {"concurrency_limit": None}]
 )
 def test_the_checker_sees_a_limit_that_its_row_does_not_say(fields: dict[str, Any]) -> None:
-    world = asked(attrs.evolve(ALONE, rate=RatePlan(limit=5, per_us=MINUTE)))
+    world = world_with_queued_steps(attrs.evolve(ALONE, rate=RatePlan(limit=5, per_us=MINUTE)))
     tables = world.tables()
     assert check(tables) == []
     (job,) = steps(world)
@@ -256,7 +256,7 @@ def test_the_checker_sees_a_limit_that_its_row_does_not_say(fields: dict[str, An
 
 
 def test_many_that_end_in_one_batch_name_the_line_once() -> None:
-    world = asked(*[attrs.evolve(GPU, max_concurrency=2)] * 4)
+    world = world_with_queued_steps(*[attrs.evolve(GPU, max_concurrency=2)] * 4)
     assert admit(world) == 2
     answers = world.send(*(settling(one, QueuedStepCompleted(output=payload(7))) for one in claim(world)))
     (command,) = admissions("default", answers)

@@ -36,7 +36,7 @@ from holdfast.kernel.commands import (
     SessionReap,
     StageSuspended,
 )
-from holdfast.kernel.dispatch.decision_recording import Recording
+from holdfast.kernel.dispatch.decision_records import Recording
 from holdfast.kernel.dispatch.kernel import Executor, Kernel
 from holdfast.kernel.invariants import check, check_step
 from holdfast.kernel.pipelines.plan import (

@@ -46,7 +46,7 @@ def row(number: int, kind: str, payload: str | None = None, **facts: object) -> 
     )
 
 
-def told(call: Any, *rows: HistoryRow) -> FunctionReplay:
+def replay_of(call: Any, *rows: HistoryRow) -> FunctionReplay:
     def text(payload: Payload) -> str:
         assert payload.inline is not None
         return payload.inline
@@ -57,7 +57,7 @@ def told(call: Any, *rows: HistoryRow) -> FunctionReplay:
     return drive
 
 
-def asked(drive: FunctionReplay) -> list[tuple[str, str]]:
+def requested_steps(drive: FunctionReplay) -> list[tuple[str, str]]:
     return [(one.request.step, one.request.arguments) for one in drive.tries()]
 
 
@@ -84,7 +84,7 @@ NUMBER = row(3, "signal.received", "5", channel="go", checked=True)
 
 
 def test_a_message_that_nobody_checked_is_passed_over_with_a_row() -> None:
-    drive = told(receives(int), UNCHECKED)
+    drive = replay_of(receives(int), UNCHECKED)
     assert drive.fault is None
     assert drive.ended is None
     (note,) = drive.notes()
@@ -93,24 +93,24 @@ def test_a_message_that_nobody_checked_is_passed_over_with_a_row() -> None:
 
 
 def test_the_next_message_is_received_then() -> None:
-    drive = told(receives(int), UNCHECKED, NUMBER)
+    drive = replay_of(receives(int), UNCHECKED, NUMBER)
     assert drive.ended == FunctionReturned('["5"]')
     assert [one.type for one in drive.notes()] == ["signal.refused"]
 
 
 def test_once_that_is_recorded_code_that_could_read_it_does_not_get_it_either() -> None:
     refused = row(4, "signal.refused", row=2, channel="go", message="it is no int")
-    drive = told(receives(object), UNCHECKED, NUMBER, refused)
+    drive = replay_of(receives(object), UNCHECKED, NUMBER, refused)
     assert drive.ended == FunctionReturned('["5"]')
     assert drive.notes() == []
 
 
 def test_a_message_that_was_right_when_it_was_sent_halts_code_that_cannot_read_it() -> None:
     checked = row(2, "signal.received", '"five"', channel="go", checked=True)
-    error = misread(told(receives(int), checked, NUMBER))
+    error = misread(replay_of(receives(int), checked, NUMBER))
     assert (error.what, error.row) == ("a message for the channel 'go'", 2)
     assert error.problems == ("$: an integer is expected, not a string",)
-    assert told(receives(object, 2), checked, NUMBER).ended == FunctionReturned('["five","5"]')
+    assert replay_of(receives(object, 2), checked, NUMBER).ended == FunctionReturned('["five","5"]')
 
 
 def test_what_is_passed_over_leaves_those_who_wait_in_their_order() -> None:
@@ -128,7 +128,10 @@ def test_what_is_passed_over_leaves_those_who_wait_in_their_order() -> None:
 
     more = row(4, "signal.received", "6", channel="go", checked=True)
     refused = row(5, "signal.refused", row=2, channel="go", message="it is no int")
-    live, replayed = told(two(), UNCHECKED, NUMBER, more), told(two(), UNCHECKED, NUMBER, more, refused)
+    live, replayed = (
+        replay_of(two(), UNCHECKED, NUMBER, more),
+        replay_of(two(), UNCHECKED, NUMBER, more, refused),
+    )
     assert live.ended == replayed.ended == FunctionReturned('{"a":5,"b":6}')
 
 
@@ -162,7 +165,7 @@ OVER = row(3, "signal.received", '"over"', channel="over", checked=True)
 
 
 def test_an_update_that_nobody_checked_is_rejected() -> None:
-    drive = told(takes(int), WRONG)
+    drive = replay_of(takes(int), WRONG)
     (answer,) = drive.answers()
     assert answer.rejected is not None
     assert answer.rejected.code == "invalid_value"
@@ -173,13 +176,13 @@ def test_it_stays_so_for_code_that_could_carry_it_out() -> None:
     error = {"type": "holdfast.ports.errors.InvalidValueError", "message": "no int", "code": "invalid_value"}
     rejected = row(3, "update.rejected", call="update2", error=error)
     over = row(4, "signal.received", '"over"', channel="over", checked=True)
-    drive = told(takes(object), WRONG, rejected, over)
+    drive = replay_of(takes(object), WRONG, rejected, over)
     assert drive.ended == FunctionReturned("[]")
 
 
 def test_one_that_was_right_when_it_was_asked_for_halts_code_that_cannot_read_it() -> None:
     checked = row(2, "update.received", '{"to":"e4"}', update="Board.move", checked=True)
-    error = misread(told(takes(int), checked, OVER))
+    error = misread(replay_of(takes(int), checked, OVER))
     assert (error.what, error.row) == ("the arguments of update 'Board.move'", 2)
     assert error.problems == ("$.to: an integer is expected, not a string",)
 
@@ -229,23 +232,23 @@ CHARGED = row(4, "step.completed", "500", call="2", step="charge", attempt=1, gi
 
 
 def test_a_step_is_taken_back_with_the_arguments_that_it_was_called_with() -> None:
-    drive = told(trip(700), BOOKED, FAILED)
+    drive = replay_of(trip(700), BOOKED, FAILED)
     assert drive.fault is None
-    drive = told(trip(700), BOOKED, FAILED, CHARGED)
+    drive = replay_of(trip(700), BOOKED, FAILED, CHARGED)
     assert drive.fault is None
-    assert asked(drive) == [("refund", '{"charged":500,"cents":500}')]
+    assert requested_steps(drive) == [("refund", '{"charged":500,"cents":500}')]
 
 
 def test_nothing_is_taken_back_before_what_a_step_gave_can_be_read() -> None:
-    drive = told(trip(500, str), BOOKED, FAILED, CHARGED)
+    drive = replay_of(trip(500, str), BOOKED, FAILED, CHARGED)
     error = misread(drive)
     assert (error.what, error.row) == ("the result of step 'charge'", 4)
-    assert asked(drive) == []
+    assert requested_steps(drive) == []
 
 
 def test_so_it_is_with_the_arguments_of_the_step() -> None:
     renamed = row(4, "step.completed", "500", call="2", step="charge", attempt=1, given='{"amount":500}')
-    error = misread(told(trip(500), BOOKED, FAILED, renamed))
+    error = misread(replay_of(trip(500), BOOKED, FAILED, renamed))
     assert error.what == "the arguments of step 'charge'"
     assert len(error.problems) == 1
     assert error.problems[0].startswith("$.amount:")
@@ -267,7 +270,7 @@ def test_no_code_of_the_function_runs_that_waits_for_what_cannot_be_read() -> No
             raise
 
     started = row(2, "child.started", call="1", workflow="child", run="r/1")
-    error = misread(told(parent(), started, row(3, "child.completed", '"one"', run="r/1")))
+    error = misread(replay_of(parent(), started, row(3, "child.completed", '"one"', run="r/1")))
     assert (error.what, error.row) == ("what the run 'r/1' of 'child' gave", 3)
     assert ran == []
 

@@ -42,12 +42,12 @@ JOB = Job(
 HOLDER = Session(id="s", host="box:7", state=SessionState.OPEN, opened_at=NOW, expires_at=NOW + 60 * SECOND)
 
 
-def told(*jobs: Job, run: Run = RUN, **facts: Any) -> list[WaitReason]:
+def reasons_of(*jobs: Job, run: Run = RUN, **facts: Any) -> list[WaitReason]:
     return list(reasons(WhyFacts(run=run, now=NOW, jobs=jobs, **facts)))
 
 
 def one(*jobs: Job, run: Run = RUN, **facts: Any) -> tuple[str, str]:
-    (reason,) = told(*jobs, run=run, **facts)
+    (reason,) = reasons_of(*jobs, run=run, **facts)
     return reason.code, reason.text
 
 
@@ -144,7 +144,7 @@ def test_the_steps_that_a_worker_does_are_named_with_their_tries() -> None:
     )
     later = attrs.evolve(charge, call="2", retry_at=NOW + 1)
     more = [attrs.evolve(charge, call=str(call)) for call in range(3, 7)]
-    reasons_ = told(held, holders={"s": HOLDER}, waits=OpenCalls(steps=(charge, later, *more)))
+    reasons_ = reasons_of(held, holders={"s": HOLDER}, waits=OpenCalls(steps=(charge, later, *more)))
     assert [reason.code for reason in reasons_] == ["running", *["step_running"] * 4]
     assert reasons_[1].text == (
         "Step 'charge' (call 1, pay.py:3) has been running for 30s or longer: attempt 2 of 5."
@@ -156,13 +156,13 @@ def test_the_steps_of_a_worker_that_is_gone_were_under_way() -> None:
     held = drive_job(state=JobState.LEASED, session="s", leased_at=NOW - 90 * SECOND)
     charge = OpenStep(call="1", step="charge", site="", attempt=1, attempts=3, since=NOW - 90 * SECOND)
     gone = attrs.evolve(HOLDER, expires_at=NOW - 1)
-    _, step = told(held, holders={"s": gone}, waits=OpenCalls(steps=(charge,)))
+    _, step = reasons_of(held, holders={"s": gone}, waits=OpenCalls(steps=(charge,)))
     assert step.text == "Step 'charge' (call 1) was running there: attempt 1 of 3."
 
 
 def test_a_retry_is_told_with_its_time_and_the_last_error() -> None:
     asleep = job(state=JobState.SLEEPING, wake_at=NOW + 30 * SECOND, attempts=1)
-    (reason,) = told(asleep, errors={("bill", None): "ValueError: no"})
+    (reason,) = reasons_of(asleep, errors={("bill", None): "ValueError: no"})
     assert reason.code == "retry"
     assert "in 30s" in reason.text
     assert "attempt 2 of 3" in reason.text
@@ -224,7 +224,9 @@ def test_a_rate_limit_is_told_with_the_next_turn() -> None:
     assert "the next attempt may start soon" in one(waits)[1]
     assert "fewer than 3" in one(job(state=JobState.LIMITED, concurrency_limit=3, **rated))[1]
 
-    (asleep,) = told(job(state=JobState.SLEEPING, wake_at=window.wakes_at, **rated), rates={"k": window})
+    (asleep,) = reasons_of(
+        job(state=JobState.SLEEPING, wake_at=window.wakes_at, **rated), rates={"k": window}
+    )
     assert asleep.code == "rate_limit"
     assert (
         "waits for the rate limit of 60 per 1m: it may start in 5.0s (at 2026-01-01 00:00:05Z)" in asleep.text
@@ -256,7 +258,7 @@ def test_a_function_is_told_as_one() -> None:
 
 def test_a_blocked_run_is_told_with_the_reason() -> None:
     row = HistoryRow(run="r", number=3, type="run.blocked", at=NOW - SECOND, data='{"message":"two sides"}')
-    whole, held = told(function(state=JobState.PAUSED), run=run(status=RunStatus.BLOCKED), blocked=row)
+    whole, held = reasons_of(function(state=JobState.PAUSED), run=run(status=RunStatus.BLOCKED), blocked=row)
     assert (whole.code, held.code) == ("blocked", "paused")
     assert "two sides" in whole.text
     assert "holdfast run resume" in whole.text
@@ -266,7 +268,7 @@ def test_a_paused_run_is_told_with_who_can_let_it_go_on() -> None:
     paused = HistoryRow(
         run="r", number=3, type="run.paused", at=NOW - SECOND, data='{"reason":"stocktaking"}'
     )
-    whole, held = told(job(state=JobState.PAUSED), run=run(status=RunStatus.PAUSED), paused=paused)
+    whole, held = reasons_of(job(state=JobState.PAUSED), run=run(status=RunStatus.PAUSED), paused=paused)
     assert (whole.code, held.code) == ("paused", "paused")
     assert "'stocktaking'" in whole.text
     assert "holdfast run resume" in whole.text
@@ -281,7 +283,7 @@ def test_pending_runs_are_told_what_they_wait_for() -> None:
 
 def test_many_items_are_told_of_together() -> None:
     jobs = [job(number=number, item=number) for number in range(500)]
-    found = told(*jobs, totals={"bill": (1_000, 400, 2)})
+    found = reasons_of(*jobs, totals={"bill": (1_000, 400, 2)})
     assert len(found) == 5
     assert found[0].text == "In stage 'bill', 400 of 1,000 items are done, and 2 failed."
     assert found[-1].text == "The same applies to 497 more items of stage 'bill'."
@@ -303,7 +305,7 @@ def test_ends_are_told_with_their_cause() -> None:
 
 def test_deadlines_debts_and_missing_code_are_told_beside() -> None:
     owed = job(kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY, node="", input="null")
-    codes = [reason.code for reason in told(JOB, owed, run=run(deadline=NOW + SECOND), has_code=False)]
+    codes = [reason.code for reason in reasons_of(JOB, owed, run=run(deadline=NOW + SECOND), has_code=False)]
     assert codes == ["deadline", "queued", "delivering", "no_code"]
 
 
@@ -325,7 +327,7 @@ def _left(number: int, item: int | None = None) -> HistoryRow:
 
 
 def test_external_work_that_an_ended_run_has_left_is_told_after_the_end() -> None:
-    ended, waits = told(CANCEL, run=CANCELLED)
+    ended, waits = reasons_of(CANCEL, run=CANCELLED)
     assert ended.code == "ended"
     assert (waits.code, waits.stage) == ("external_cancel", "bill")
     assert waits.text == (
@@ -336,7 +338,7 @@ def test_external_work_that_an_ended_run_has_left_is_told_after_the_end() -> Non
 
 def test_what_is_tried_again_to_cancel_is_told_with_when() -> None:
     asleep = attrs.evolve(CANCEL, state=JobState.SLEEPING, wake_at=NOW + 60 * SECOND, attempts=2, item=4)
-    _, waits = told(asleep, run=CANCELLED)
+    _, waits = reasons_of(asleep, run=CANCELLED)
     assert waits.until is not None
     assert waits.text.startswith(
         "The cancellation of external work 'batch-9' of stage 'bill', item 4, is retried in"
@@ -346,24 +348,24 @@ def test_what_is_tried_again_to_cancel_is_told_with_when() -> None:
 
 def test_many_that_are_cancelled_are_told_in_few_lines() -> None:
     cancels = [attrs.evolve(CANCEL, number=number, item=number) for number in range(9)]
-    reasons_ = told(*cancels, run=CANCELLED)
+    reasons_ = reasons_of(*cancels, run=CANCELLED)
     assert [reason.code for reason in reasons_] == ["ended", *["external_cancel"] * 4]
     assert "6 more items of stage 'bill'" in reasons_[-1].text
 
 
 def test_who_lacks_the_code_of_what_cancels_is_told_so() -> None:
-    codes = [reason.code for reason in told(CANCEL, run=CANCELLED, has_code=False)]
+    codes = [reason.code for reason in reasons_of(CANCEL, run=CANCELLED, has_code=False)]
     assert codes == ["ended", "external_cancel", "no_code"]
-    assert [reason.code for reason in told(run=CANCELLED, has_code=False)] == ["ended"]
+    assert [reason.code for reason in reasons_of(run=CANCELLED, has_code=False)] == ["ended"]
 
 
 def test_what_a_map_has_left_is_told_beside_what_its_run_waits_for() -> None:
-    codes = [reason.code for reason in told(CANCEL, job(number=2, node="ship"))]
+    codes = [reason.code for reason in reasons_of(CANCEL, job(number=2, node="ship"))]
     assert codes == ["queued", "external_cancel"]
 
 
 def test_work_that_could_not_be_cancelled_is_told_for_ever() -> None:
-    _, left = told(run=CANCELLED, left=[_left(5)])
+    _, left = reasons_of(run=CANCELLED, left=[_left(5)])
     assert (left.code, left.stage) == ("cleanup_failed", "bill")
     assert left.text == (
         "The external work 'batch-9' of stage 'bill' could not be cancelled and may still be running:"
@@ -372,6 +374,6 @@ def test_work_that_could_not_be_cancelled_is_told_for_ever() -> None:
 
 
 def test_much_that_could_not_be_cancelled_is_told_in_few_lines() -> None:
-    _, *left = told(run=CANCELLED, left=[_left(number, number) for number in range(5)])
+    _, *left = reasons_of(run=CANCELLED, left=[_left(number, number) for number in range(5)])
     assert len(left) == 4
     assert "2 more" in left[-1].text

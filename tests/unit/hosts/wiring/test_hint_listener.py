@@ -347,7 +347,7 @@ def test_what_goes_to_one_receiver_is_taken_only_where_there_is_a_worker(
 # Faults ---------------------------------------------------------------------------------------------------------
 
 
-def told_in_the_end(world: World, listener: ThreadedHintListener) -> None:
+def wait_until_notified(world: World, listener: ThreadedHintListener) -> None:
     world.create(1)
     waiting = listener.when_ended(a_key(1))
     world.end(1)
@@ -359,7 +359,7 @@ def told_in_the_end(world: World, listener: ThreadedHintListener) -> None:
 def test_a_store_that_does_not_answer_is_asked_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener_module, "POLL_FLOOR", 0.01)
     plan = FaultPlan([Fault.FAILS_BEFORE])
-    told_in_the_end(world, world.open(persistence=FaultyPersistence(world.store, plan)))
+    wait_until_notified(world, world.open(persistence=FaultyPersistence(world.store, plan)))
 
     assert plan.fired == {Fault.FAILS_BEFORE: 1}
 
@@ -371,7 +371,7 @@ def test_a_carrier_that_fails_is_listened_to_again(
     monkeypatch.setattr(listener_module, "POLL_FLOOR", 0.01)
     world.transport.fail(error)
 
-    told_in_the_end(world, world.listener)
+    wait_until_notified(world, world.listener)
 
 
 @pytest.mark.parametrize("error", [UnavailableError("away"), RuntimeError("a bug")])

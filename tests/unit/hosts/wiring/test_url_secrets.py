@@ -127,7 +127,7 @@ def leaks(text: str) -> bool:
     return PART in text
 
 
-def told(error: BaseException | None) -> str:
+def message_chain(error: BaseException | None) -> str:
     """Return all readable text of an error and its causes, which a traceback may or may not show."""
     said: list[str] = []
     while error is not None:
@@ -206,9 +206,9 @@ def test_no_error_and_nothing_that_is_opened_shows_a_secret(
         try:
             found = repr(OPENERS[opener](url))
         except HoldfastError as error:
-            found = told(error)
+            found = message_chain(error)
         except ValueError as error:
-            found = told(error)
+            found = message_chain(error)
             if opener != "SqlPersistence":  # whose callers say what kind of URL it was to be
                 untyped.append(f"{url!r}: {error!r}")
         if leaks(found):
@@ -226,8 +226,8 @@ def test_what_can_not_be_reached_is_named_without_its_secrets(use: Callable[[str
         try:
             use(url)
         except HoldfastError as error:
-            if leaks(told(error)):
-                shown.append(f"{url!r}: {told(error)}")
+            if leaks(message_chain(error)):
+                shown.append(f"{url!r}: {message_chain(error)}")
 
     assert shown == []
 
@@ -313,5 +313,5 @@ def test_s3_urls_with_credentials_are_refused_and_say_what_to_do() -> None:
     for url in ("s3://KEY:SECRET@bucket/prefix", "s3://bucket/prefix?aws_secret_access_key=x"):
         with pytest.raises(InvalidUrlError, match="leave them out") as caught:
             open_blobs(url)
-        assert "SECRET" not in told(caught.value)
+        assert "SECRET" not in message_chain(caught.value)
         assert not isinstance(caught.value, InvalidArgumentError)

@@ -3,7 +3,7 @@
 import attrs
 
 from holdfast.hosts.worker.machine_protocol import Action, FindEvents, Flush
-from holdfast.hosts.worker.sink_polling import SinkPoller
+from holdfast.hosts.worker.sink_poller import SinkPoller
 from tests.unit.hosts.worker.test_machine import SETTINGS
 
 WITH_SINKS = attrs.evolve(SETTINGS, sinks=("audit",))

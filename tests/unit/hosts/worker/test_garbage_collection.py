@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.worker.gc_tuning import YOUNG_MAX, collecting_seldom
+from holdfast.hosts.worker.garbage_collection import YOUNG_MAX, collecting_seldom
 from holdfast.hosts.worker.worker import Worker
 
 pytestmark = pytest.mark.slow
