@@ -82,9 +82,7 @@ def filter_options(body: Callable[..., None]) -> Callable[..., None]:
                 multiple=True,
                 help="Only runs of this status. May be repeated.",
             ),
-            click.option(
-                "--waiting", is_flag=True, help="Only running runs of which no job is queued or running."
-            ),
+            click.option("--waiting", is_flag=True, help="Only running runs with no queued or running jobs."),
             click.option("--workflow", metavar="NAME", help="Only runs of this workflow."),
             click.option(
                 "--attribute",

@@ -105,7 +105,9 @@ def run_filter(namespace: str, options: CountOptions | FilterOptions, where: str
         raise InvalidFilterError("until", "is not after `since`, so no run can be between them")
     statuses, waiting = _statuses(given.get("status")), truth_option(given, "waiting")
     if waiting and statuses and RunStatus.RUNNING not in statuses:
-        raise InvalidFilterError("waiting", "goes with no status but `running`: only running runs wait")
+        raise InvalidFilterError(
+            "waiting", "can only be combined with the status `running`; leave one of the two out"
+        )
     return RunFilter(
         namespace=namespace,
         workflow=_workflow(given.get("workflow")),

@@ -93,6 +93,13 @@ def blocked_lines(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
     return [line for line in lines if f"run {name} " in line]
 
 
+@pytest.fixture
+def no_resuming(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep runs blocked: to block a run replaces some damaged columns, and then a worker may resume it at once."""
+    monkeypatch.setattr(BlockedRunResumer, "round", lambda _: ())
+
+
+@pytest.mark.usefixtures("no_resuming")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_worker_blocks_the_run_and_goes_on_with_the_others(
     kind: str, open_engine: OpenEngine, damage: Callable[[Run, str], None], caplog: pytest.LogCaptureFixture
@@ -152,6 +159,7 @@ def message_of(engine: Engine, run: Run) -> JobMessage:
     return JobMessage(job_id=job.key.text, epoch=job.epoch)
 
 
+@pytest.mark.usefixtures("no_resuming")
 @pytest.mark.parametrize("kind", ["kind", "plan", "progress"])
 def test_maintenance_wakes_the_others(
     kind: str, open_engine: OpenEngine, damage: Callable[[Run, str], None]

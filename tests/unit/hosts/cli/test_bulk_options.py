@@ -34,6 +34,14 @@ def test_without_yes_runs_are_counted_and_nothing_is_changed(three: CommandLine)
     assert statuses(three) == before
 
 
+def test_runs_with_queued_jobs_are_not_waiting(three: CommandLine) -> None:
+    assert three("run", "list", "shop:engine", "--waiting", "--json").json == []
+    assert three("run", "cancel", "shop:engine", "--all", "--waiting").out == "0 runs would be cancelled\n"
+    refused = three("run", "list", "shop:engine", "--waiting", "--status", "failed")
+    assert refused.code == 2
+    assert "only be combined with the status `running`" in refused.err
+
+
 def test_many_runs_are_paused_resumed_and_cancelled(three: CommandLine) -> None:
     paused = three("run", "pause", "shop:engine", "--all", "--workflow", "order", "--yes")
     assert (paused.code, paused.out) == (0, "3 runs were paused\n")

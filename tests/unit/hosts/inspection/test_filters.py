@@ -124,6 +124,21 @@ def test_what_can_not_be_is_refused_before_the_store_is_asked(option: str, value
         assert raised.value.option == option
 
 
+def test_waiting_asks_for_running_runs_only() -> None:
+    for status in (None, "running", ["running", "paused"]):
+        which = run_filter("n", {"waiting": True, "status": status}, "runs")
+        assert which == RunFilter(
+            namespace="n", statuses=frozenset({RunStatus.RUNNING}), waiting=True, newest=True
+        )
+    assert not run_filter("n", {"waiting": False}, "runs").waiting
+
+
+@pytest.mark.parametrize("options", [{"waiting": True, "status": "failed"}, {"waiting": "yes"}])
+def test_waiting_with_other_statuses_or_of_another_kind_is_refused(options: Any) -> None:
+    with pytest.raises(InvalidFilterError, match="waiting"):
+        run_filter("n", options, "runs")
+
+
 def test_a_span_of_no_time_is_refused() -> None:
     for until in (WHEN, WHEN - timedelta(days=1)):
         with pytest.raises(InvalidFilterError, match="until is not after `since`"):
