@@ -117,7 +117,7 @@ class Body:
     place: BlobOwner
     started_at: Micros
     host: str
-    parts: "Parts"
+    parts: Parts
     interceptors: tuple[BodyInterceptor, ...] = ()
     ends_at: Micros | None = None
     """When the process that runs it must be done, because it may end soon after. None: no limit."""
@@ -327,7 +327,7 @@ class Body:
 
     def _external_result(self, stage: External, value: object) -> BodyResult:
         if not isinstance(value, Suspended):
-            problem = f"$: it is {type(value).__name__}, and neither suspend(...) nor finished(...)"
+            problem = f"$: it is {type(value).__name__}, and neither suspend(...) nor completed(...)"
             raise InvalidValueError(f"the output of {stage.name!r}", (problem,))
         suspended = cast("Suspended[object, object]", value)
         if suspended.is_finished:
@@ -441,9 +441,9 @@ def unchanged(body: Body) -> Body:
 class Bodies:
     """Prepares the bodies of attempts."""
 
-    def __init__(self, core: Core, *, substitute: "Substitute | None" = None) -> None:
+    def __init__(self, core: Core, *, substitute: Substitute = unchanged) -> None:
         self._core = core
-        self._substitute: Substitute = substitute or unchanged
+        self._substitute = substitute
         self._interceptors = around_bodies(core.interceptors)
         self._parts: Parts | None = None
         renew_in_forks(self)

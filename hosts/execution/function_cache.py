@@ -62,7 +62,8 @@ class FunctionCache:
 
     def reopen(self) -> None:
         """Accept functions again, after `close`."""
-        self.renew()
+        with self._lock:
+            self._is_closed = False
 
     def __len__(self) -> int:
         """Return the number of functions."""

@@ -19,7 +19,7 @@ A round of `_drive_on` does the first of these that applies:
 - return the outcome of a function that waits with nothing running: parked, blocked or stuck;
 - wait for a step, a hint or the alarm.
 
-Before it looks for rows, a round starts the steps that are due. While there are notes (`Drive.notes`) nothing new is
+Before it looks for rows, a round starts the steps that are due. While there are `FunctionReplay.notes`, nothing new is
 started: the function relies on them, so they must be stored first.
 
 Steps continue without these rounds. While the function waits only for inline steps, a step that ends sends its own

@@ -72,7 +72,8 @@ class ReplayCache:
 
     def reopen(self) -> None:
         """Accept functions again, after `close`."""
-        self.renew()
+        with self._lock:
+            self._is_closed = False
 
     def take(self, run: str, workflow: Workflow[..., object]) -> CachedReplay | None:
         """Remove and return the follower of a run; None without one of this code."""

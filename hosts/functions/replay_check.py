@@ -1,6 +1,6 @@
 """Replay of a recorded history with the current code. Without a store, without effects.
 
-The rows reach the function through the same `Drive` as in live runs, so code that replays here continues there.
+The rows reach the function through `FunctionReplay`, as in live runs, so code that replays here continues there.
 """
 
 import os

@@ -121,8 +121,7 @@ class AttemptExecutor:
 
         Returns:
             The outcome of each attempt, by job; an error if it could not be stored. The job is then free when the
-                session
-            has expired.
+                session has expired.
         """
         bodies, unknown = prepare(self._core, self._bodies, attempts)
         bodies = [attrs.evolve(body, ends_at=ends_at) for body in bodies]

@@ -108,6 +108,11 @@ class Core:
         self._parts.append(part)
         return part
 
+    def disown(self, part: object) -> None:
+        """Forget a part of a host that has ended and closed it: an engine may outlive many workers."""
+        with suppress(ValueError):
+            self._parts.remove(part)
+
     def renew(self) -> None:
         """Start anew in a forked child: threads, sessions and functions in memory are those of the parent."""
         self._lock = threading.Lock()
@@ -166,7 +171,7 @@ class Core:
         transport.reopen()
         if isinstance(self.listener, Renewable):
             self.listener.renew()
-        for part in self._parts:
+        for part in tuple(self._parts):
             if isinstance(part, Reopenable):
                 part.reopen()
 
@@ -221,7 +226,7 @@ class Core:
 
     def _close(self) -> None:
         self._ready = False
-        for part in self._parts:
+        for part in tuple(self._parts):
             if isinstance(part, Closable):
                 part.close()
         self.listener.close()

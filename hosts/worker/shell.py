@@ -37,6 +37,7 @@ class WorkerShell:
     def __init__(
         self, core: Core, bodies: Bodies, settings: Settings, *, lease: float, sinks: Mapping[str, EventSink]
     ) -> None:
+        self._core = core
         self.machine = WorkerMachine(attrs.evolve(settings, sinks=tuple(sinks)))
         self._cache = core.own(FunctionCache(settings.function_cache))
         self.calls = StoreCalls(
@@ -147,6 +148,7 @@ class WorkerShell:
     def close(self) -> None:
         """Evict the cached functions of a worker that ends. In any thread."""
         self._cache.close()
+        self._core.disown(self._cache)
 
     def last(self, now: float) -> tuple[tuple[JobSettle, ...], tuple[Attempt, ...]]:
         """Return the results to settle and the attempts to release for a worker that ends now.

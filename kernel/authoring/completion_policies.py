@@ -1,4 +1,4 @@
-"""Completion policies of maps: how many items may fail, and the `Partial` output of the others."""
+"""Completion policies of maps: how many items may fail, and the `PartialResults` output of the others."""
 
 from typing import Generic
 

@@ -96,7 +96,7 @@ class StageDecorator:
     def external(self, fn: object, /) -> object:
         """Make an external stage: its body submits work elsewhere, and a check polls for the result.
 
-        The body returns `suspend(...)`, or `finished(...)` if it has the result already. If its worker is lost before
+        The body returns `suspend(...)`, or `completed(...)` if it has the result already. If its worker is lost before
         the suspension is stored, it is called again with the same `ctx.idempotency_key`. Pass the key to the service,
         or use it to find work that was already submitted. After the suspension is stored, the body is never called
         again.
@@ -151,7 +151,7 @@ def each(
 def each(node: object, /, *, over: object = None, limit: int | None = None, enough: object = None) -> object:
     """Map a stage: run it once for each item of its input, or of the output of the earlier stage `over`.
 
-    The output is the list of the results in the order of the items, or a `Partial` if `enough` is set.
+    The output is the list of the results in the order of the items, or `PartialResults` if `enough` is set.
 
     Args:
         node: The stage.
@@ -192,7 +192,7 @@ def each(node: object, /, *, over: object = None, limit: int | None = None, enou
 
 
 def partial_of(item: object) -> object:
-    """Return the type `Partial[item]`."""
+    """Return the type `PartialResults[item]`."""
     return cast("Any", PartialResults)[item]
 
 

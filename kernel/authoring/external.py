@@ -282,7 +282,7 @@ def suspended_types(form: Form, name: str) -> tuple[Form, Form]:
     if origin_of(form) is not Suspended or len(types) != 2:
         raise DefinitionError(
             f"stage {name!r} returns {show(form)}; an external stage returns Suspended[State, Result],"
-            " which suspend() and finished() make"
+            " which suspend() and completed() make"
         )
     state, result = types
     try:

@@ -1,13 +1,13 @@
 """Deterministic simulation testing: the real kernel and hosts in one thread and virtual time, with seeded faults.
 
     def make(random: Random) -> tuple[Scenario, Sizes]:
-        start = Deed(at=0, what="start", do=lambda engine: engine.start(fulfil(order), id="x").id)
+        start = ClientAction(at=0, what="start", do=lambda engine: engine.start(fulfil(order), id="x").id)
         return Scenario(workflows=[fulfil], clients=[[start]]), Sizes(workers=2, functions=1)
 
     outcome = simulate_seed(1, make)
     assert outcome.exit is Exit.FINE, outcome.found
 
-A `Scenario` holds the workflows and the actions of the clients (`Deed`s, in virtual microseconds since the start).
+A `Scenario` holds the workflows, and the `ClientAction`s of each client, in virtual microseconds since the start.
 `expected` checks the result of a run, `at_end` the final state. `Sizes` sets the number of processes and their options.
 
 `simulate_seed` draws a probability for each kind of fault, unless `strengths` is passed. It has three phases: faults;

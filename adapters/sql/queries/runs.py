@@ -2,7 +2,7 @@
 
 Runs are listed by time of creation, then by key. Each statement reads an index in this order and stops at its limit.
 The indexes by workflow and by status have the status before that order, so they are read once for each requested
-status, nine times at most, and the results are merged.
+status, eight times at most, and the results are merged.
 
 Usually only the newest generation of a run is wanted. A list checks each of its runs for a newer one. A count would
 have to check every run, so it counts all of them by a narrow index, and subtracts those with a newer generation:

@@ -13,7 +13,7 @@ from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.runs import CountRuns, ListRuns, RunFilter
 from holdfast.ports.records.job import JobState
 from holdfast.ports.records.run import Run, RunStatus
-from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_job, a_key, a_run
+from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_job, a_key, a_leased_job, a_run
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put
 from holdfast.testing.conformance.persistence.values import TEXTS
 
@@ -263,11 +263,31 @@ class RunSearch(PersistenceCase):
             put(store, CreateRun(a_run(number)), AddJob(a_job(number, state=state)))
         put(store, CreateRun(a_run(4)), CreateRun(a_run(5, status=RunStatus.PAUSED)))
         put(store, AddJob(a_job(4, 1, state=JobState.SLEEPING)), AddJob(a_job(4, 2)))
-        waiting = attrs.evolve(EVERYTHING, statuses=frozenset({RunStatus.RUNNING}), waiting=True)
+        put(store, CreateRun(a_run(6)), AddJob(a_leased_job(6, session="s")))
+        put(store, CreateRun(a_run(7)))
+        waiting = attrs.evolve(EVERYTHING, waiting=True)
 
-        assert [a_key(2), a_key(1)] == keys(store, ListRuns(waiting))
-        assert store.read(CountRuns(waiting)) == {RunStatus.RUNNING: 2}
-        assert store.read(CountRuns(attrs.evolve(waiting, newest=True))) == {RunStatus.RUNNING: 2}
+        for which in (waiting, attrs.evolve(waiting, statuses=frozenset({RunStatus.RUNNING}))):
+            assert [a_key(7), a_key(2), a_key(1)] == keys(store, ListRuns(which))
+            assert store.read(CountRuns(which)) == {RunStatus.RUNNING: 3}
+
+    def test_a_waiting_run_with_a_newer_generation_is_not_counted_if_only_the_newest_are(
+        self, store: Persistence
+    ) -> None:
+        """A count subtracts older generations: only those that it has counted before."""
+        put(
+            store,
+            CreateRun(a_run(1, id="a")),
+            CreateRun(a_run(2, id="a", generation=2)),
+            CreateRun(a_run(3, id="b")),
+            CreateRun(a_run(4, id="b", generation=2)),
+            CreateRun(a_run(5, id="c")),
+        )
+        put(store, AddJob(a_job(3)), AddJob(a_job(4)))
+        newest = attrs.evolve(EVERYTHING, waiting=True, newest=True)
+
+        assert [a_key(5), a_key(2)] == keys(store, ListRuns(newest))
+        assert store.read(CountRuns(newest)) == {RunStatus.RUNNING: 2}
 
     def test_only_newest_generations_are_found_if_asked(self, store: Persistence) -> None:
         """An older one is not found even if the newest does not match: all filters apply to the newest."""

@@ -3,13 +3,14 @@
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import psycopg
 import pytest
 
 from holdfast.adapters.sql import persistence
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.postgresql.connection import ANSWER_SECONDS, PostgresDatabase
+from holdfast.adapters.sql.postgresql.connection import ANSWER_SECONDS, PostgresDatabase, PostgresLink
 from holdfast.adapters.sql.pruning import RECEIPT_AGE
 from holdfast.ports.changes import AppendHistory, CreateRun
 from holdfast.ports.errors import UnavailableError
@@ -167,6 +168,30 @@ def test_the_time_in_which_a_machine_was_suspended_counts(
     proxy.fail("cut after commit")
     with pytest.raises(UnavailableError, match="whether it took place"):
         store.transact(put_off)
+    assert numbers_of(store) == [1]
+
+
+def test_the_time_that_it_takes_to_get_a_connection_counts(
+    proxy: Proxy, store: SqlPersistence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Appending()
+    now = (0.0, 0.0)
+    writer = PostgresDatabase.writer
+    taken: list[float] = []
+
+    def taken_late(database: PostgresDatabase, seconds: float) -> AbstractContextManager[PostgresLink]:
+        nonlocal now
+        taken.append(seconds)
+        if work.tries:
+            now = (3600.0, 3600.0)
+        return writer(database, seconds)
+
+    monkeypatch.setattr(persistence, "clocks", lambda: now)
+    monkeypatch.setattr(PostgresDatabase, "writer", taken_late)
+    proxy.fail("cut after commit")
+    with pytest.raises(UnavailableError, match="whether it took place"):
+        store.transact(work)
+    assert (work.tries, len(taken)) == (1, 2)
     assert numbers_of(store) == [1]
 
 

@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from holdfast.hosts.execution.function_cache import FunctionCache, IdleFunction
 from holdfast.kernel.commands import Attempt
+from holdfast.ports import process_forks
 from holdfast.ports.records.job import JobKind
 
 CODE, OTHER_CODE = object(), object()
@@ -152,3 +153,17 @@ def test_it_is_closed_wherever_that_is_called() -> None:
     cache.keep(IdleFunction(job="a.1", epoch=1, code=CODE, drive=cast("Any", drive)))
     asyncio.run(_closed_in_a_loop(cache))
     assert drive.is_closed
+
+
+def test_a_cache_that_is_opened_again_keeps_functions_and_leaves_nothing_behind() -> None:
+    cache = FunctionCache(2)
+    inherited = cast("list[object]", process_forks.inherited())
+    before = len(inherited)
+    for _ in range(3):
+        cache.close()
+        cache.keep(rested("a.1")[0])
+        assert len(cache) == 0
+        cache.reopen()
+        cache.keep(rested("a.1")[0])
+        assert len(cache) == 1
+    assert len(inherited) == before

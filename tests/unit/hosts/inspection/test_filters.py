@@ -96,6 +96,7 @@ def test_nothing_said_asks_for_all() -> None:
         ("limit", True),
         ("limit", "3"),
         ("oldest_first", "no"),
+        ("waiting", "yes"),
         ("after", "run-1"),
         ("after", 7),
         ("after", ""),
@@ -143,6 +144,21 @@ def test_a_span_of_no_time_is_refused() -> None:
     for until in (WHEN, WHEN - timedelta(days=1)):
         with pytest.raises(InvalidFilterError, match="until is not after `since`"):
             run_filter("n", {"since": WHEN, "until": until}, "count")
+
+
+@pytest.mark.parametrize("status", [None, "running", ["running", "failed"]])
+def test_only_running_runs_wait(status: str | list[str] | None) -> None:
+    wanted = run_filter("n", {"waiting": True, "status": status}, "count")
+    assert wanted == RunFilter(
+        namespace="n", statuses=frozenset({RunStatus.RUNNING}), waiting=True, newest=True
+    )
+
+
+def test_runs_of_another_status_do_not_wait() -> None:
+    with pytest.raises(InvalidFilterError, match="goes with no status but `running`"):
+        run_filter("n", {"waiting": True, "status": ["failed", "paused"]}, "count")
+    paused = run_filter("n", {"waiting": False, "status": "paused"}, "count")
+    assert paused.statuses == {RunStatus.PAUSED}
 
 
 def test_an_option_that_there_is_not_is_a_type_error() -> None:

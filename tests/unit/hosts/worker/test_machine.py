@@ -823,6 +823,53 @@ def test_flushes_that_fail_make_no_claim_wait_longer() -> None:
     assert waits[-1] == pytest.approx(BACKOFF_MAX)
 
 
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [
+        (Settle, Settled(opened=False)),
+        (Heartbeat, HeartbeatAnswered(())),
+        (Sweep, SweepDone(more=True)),
+        (WakeDue, WokeDue(more=True)),
+        (FindEvents, EventsFound(())),
+    ],
+)
+def test_the_wait_of_each_kind_of_call_is_short_again_after_its_answer(
+    kind: type[Action], answer: Input
+) -> None:
+    driven = Driven(sinks=("audit",))
+
+    def until_call(actions: list[Action]) -> Action:
+        while kind not in kinds(actions):
+            actions = driven.until_next()
+        return only(actions, kind)
+
+    actions = [*driven.step(), *driven.step(SessionReady())]
+    limit = only(actions, Claim).limit
+    actions += driven.step(Claimed(attempts(1, 2, 3), limit), Admitted(opened=False, wakes_in=(0.5,)))
+    call = until_call([*actions, *driven.step(*ended(attempt(1)))])
+    for _ in range(8):
+        call = until_call(driven.step(CallFailed(call)))
+    call = until_call(driven.step(answer, *ended(attempt(2))))
+    before = driven.now
+    until_call(driven.step(CallFailed(call)))
+
+    assert driven.now - before == pytest.approx(2 * BACKOFF_MIN)
+
+
+def test_the_wait_after_a_flush_is_short_again_after_one_that_did_not_fail() -> None:
+    driven = Driven(sinks=("audit",), maintenance_interval=100.0)
+    driven.ready()
+    for _ in range(8):
+        driven.step(EventsFound(("audit",)))
+        driven.step(CallFailed(Flush("audit")))
+    driven.step(EventsFound(("audit",)))
+    driven.step(SinkFlushed("audit", more=False))
+    driven.step(EventsFound(("audit",)))
+    driven.step(CallFailed(Flush("audit")))
+
+    assert FindEvents in kinds(driven.step(after=2 * BACKOFF_MIN))
+
+
 # The end --------------------------------------------------------------------------------------------------------
 
 

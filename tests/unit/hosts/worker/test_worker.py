@@ -1,8 +1,10 @@
 """The worker on an in-memory store, on both kinds of event loop."""
 
 import asyncio
+import gc
 import logging
 import threading
+import weakref
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -132,6 +134,26 @@ async def test_a_run_is_carried_out() -> None:
     assert stats.claimed == stats.started == stats.settled == 1 + 1 + 30 + 1 + 1
     assert (stats.failed, stats.fenced, stats.released, stats.store_errors) == (0, 0, 0, 0)
     assert check(snapshot_of(engine.core.adapters.persistence, [engine.core.namespace])) == []
+
+
+async def test_an_open_engine_keeps_nothing_of_workers_that_have_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = engine_on(SIMPLE)
+    own = engine.core.own
+    owned: list[weakref.ref[object]] = []
+
+    def noted(part: R) -> R:
+        owned.append(weakref.ref(part))
+        return own(part)
+
+    monkeypatch.setattr(engine.core, "own", noted)
+    async with engine:
+        for _ in range(2):
+            async with at_work(engine):
+                assert owned[-1]() is not None
+        gc.collect()
+        assert [one() for one in owned] == [None, None]
 
 
 async def test_what_was_stored_before_it_began_is_carried_out() -> None:
