@@ -140,7 +140,7 @@ class World:
 
     def close(self) -> None:
         """Cancel tasks that bodies have left on their event loop, and evict cached functions."""
-        self._engine.client.followers.close()
+        self._engine.client.replays.close()
         self._bodies.close()
 
     @property

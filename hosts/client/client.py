@@ -31,7 +31,7 @@ class Client(Dispatcher):
 
     def __init__(self, core: Core) -> None:
         super().__init__(core)
-        self.followers = core.own(ReplayCache())
+        self.replays = core.own(ReplayCache())
         """Replayed functions that answer queries and check updates."""
         self._starting = StartCommandBuilder(core.namespace, core.registry, self.stored)
         self._batcher = core.own(GroupCommit(self._dispatch_many))

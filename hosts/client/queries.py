@@ -17,7 +17,7 @@ from holdfast.hosts.functions.function_events import call_of_update, raised_from
 from holdfast.hosts.functions.history_document import RunHistory, read_history, rows_since, text_of
 from holdfast.hosts.functions.object_state import holdings, is_same, shape
 from holdfast.hosts.functions.replay import FunctionReplay
-from holdfast.hosts.functions.replay_cache import CachedReplay, new_follower
+from holdfast.hosts.functions.replay_cache import CachedReplay, new_replay
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.queries import (
@@ -265,16 +265,16 @@ def _check(
 
     The replayed function is cached, so the next check only applies the new history rows.
     """
-    follower = _current_replay(client, run, workflow)
+    replay = _current_replay(client, run, workflow)
     is_kept = False
     try:
-        if idempotency_key is not None and idempotency_key in follower.keys:
+        if idempotency_key is not None and idempotency_key in replay.keys:
             is_kept = True  # the first call with this key was validated, and the state may have changed since
             return call.arguments
-        state, update = _exposed_method(run.id, follower.machine, call.update, update_of)
+        state, update = _exposed_method(run.id, replay.machine, call.update, update_of)
         before = holdings(state)
         try:
-            follower.machine.looked_at(lambda: update.check(state, call.arguments))
+            replay.machine.looked_at(lambda: update.check(state, call.arguments))
         except RejectedError as error:
             _reject(run.id, update.named, error.reason)
         finally:  # if the validator changed the state, this replay is no longer valid
@@ -282,41 +282,41 @@ def _check(
         return update.recoded(call.arguments)
     finally:
         if is_kept:
-            client.followers.keep(follower)
+            client.replays.keep(replay)
         else:
-            follower.drive.close()
+            replay.drive.close()
 
 
 def _current_replay(client: Client, run: Run, workflow: Workflow[..., object]) -> CachedReplay:
     """Return the replayed function of a run up to its last row, from the cache if possible."""
-    follower = client.followers.take(run.key, workflow)
+    replay = client.replays.take(run.key, workflow)
     new_rows: Sequence[HistoryRow] = ()
-    if follower is not None:
+    if replay is not None:
         try:
-            new_rows = rows_since(client.core, run, follower.drive.seen)
-            is_applied = follower.follow(new_rows)
+            new_rows = rows_since(client.core, run, replay.drive.seen)
+            is_applied = replay.follow(new_rows)
         except BaseException:
-            follower.drive.close()
+            replay.drive.close()
             raise
         if not is_applied:
-            follower.drive.close()
-            follower = None
-    if follower is None:
+            replay.drive.close()
+            replay = None
+    if replay is None:
         history = read_history(client.core, run)
         new_rows = history.rows
         machine = workflow.machine(history.input, began_at=history.began_at, seed=history.key)
-        follower = new_follower(run.key, workflow, machine, text_of)
+        replay = new_replay(run.key, workflow, machine, text_of)
         try:
-            follower.drive.open(new_rows)
-            if follower.drive.fault is not None:
-                raise follower.drive.fault
+            replay.drive.open(new_rows)
+            if replay.drive.fault is not None:
+                raise replay.drive.fault
         except BaseException:
-            follower.drive.close()
+            replay.drive.close()
             raise
     received = (row.data for row in new_rows if row.type == "update.received")
     facts = (cast("Mapping[str, object]", parse(data or "{}")) for data in received)
-    follower.keys.update(str(one["key"]) for one in facts if "key" in one)
-    return follower
+    replay.keys.update(str(one["key"]) for one in facts if "key" in one)
+    return replay
 
 
 def _reject(run_id: str, update: str, reason: Exception) -> NoReturn:

@@ -25,7 +25,7 @@ class Dispatcher:
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        self._endings = RunEndDelivery(core.inputs, core.payloads)
+        self._run_ends = RunEndDelivery(core.inputs, core.payloads)
 
     def dispatch(self, command: Command[R]) -> R:
         """Dispatch a command, and carry out what follows. Raises what `Kernel.dispatch` raises."""
@@ -76,7 +76,7 @@ class Dispatcher:
 
     def deliver_child_results(self) -> int:
         """Deliver the ends of runs to parent and child runs. Return how many were delivered."""
-        return self._endings.deliver_all(self.core.kernel)
+        return self._run_ends.deliver_all(self.core.kernel)
 
     def _forget(self, removed: RunRemoved) -> None:
         core = self.core

@@ -16,7 +16,7 @@ from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.ports.process_forks import leave_alone
 from holdfast.ports.records.history import RESULT_REFUSED, HistoryRow
 
-FOLLOWERS_KEPT: Final = 50
+REPLAYS_KEPT: Final = 50
 """How many such functions a process keeps."""
 _READ_FIRST: Final = NOTES | {RESULT_REFUSED, "run.created"}
 """Types of rows that must be known before earlier rows are fed: these require a replay."""
@@ -44,10 +44,10 @@ class CachedReplay:
         return drive.fault is None
 
 
-def new_follower(
+def new_replay(
     run: str, workflow: Workflow[..., object], machine: FunctionMachine, text: Texts
 ) -> CachedReplay:
-    """Return a follower without any rows. `text` returns the JSON text of a payload."""
+    """Return a replay without any rows. `text` returns the JSON text of a payload."""
     return CachedReplay(run=run, workflow=workflow, drive=FunctionReplay(machine, text), machine=machine)
 
 
@@ -57,7 +57,7 @@ class ReplayCache:
     Safe from any thread. Nothing is lost with an evicted one: the history is replayed.
     """
 
-    def __init__(self, size: int = FOLLOWERS_KEPT) -> None:
+    def __init__(self, size: int = REPLAYS_KEPT) -> None:
         self._size = size
         self._is_closed = False
         self._kept: OrderedDict[str, CachedReplay] = OrderedDict()
@@ -76,19 +76,19 @@ class ReplayCache:
             self._is_closed = False
 
     def take(self, run: str, workflow: Workflow[..., object]) -> CachedReplay | None:
-        """Remove and return the follower of a run; None without one of this code."""
+        """Remove and return the replay of a run; None without one of this code."""
         with self._lock:
-            follower = self._kept.pop(run, None)
-        if follower is not None and follower.workflow is not workflow:
-            follower.drive.close()
+            replay = self._kept.pop(run, None)
+        if replay is not None and replay.workflow is not workflow:
+            replay.drive.close()
             return None
-        return follower
+        return replay
 
-    def keep(self, follower: CachedReplay) -> None:
-        """Keep a follower for the next caller. Evicts the least recently used one if there are too many."""
+    def keep(self, replay: CachedReplay) -> None:
+        """Keep a replay for the next caller. Evicts the least recently used one if there are too many."""
         with self._lock:
-            out = [former] if (former := self._kept.pop(follower.run, None)) else []
-            self._kept[follower.run] = follower
+            out = [former] if (former := self._kept.pop(replay.run, None)) else []
+            self._kept[replay.run] = replay
             while len(self._kept) > (0 if self._is_closed else self._size):
                 out.append(self._kept.popitem(last=False)[1])
         for one in out:

@@ -145,22 +145,14 @@ _PUBLIC_MODULES: Final = ("client", "workflows", "plugins", "serverless", "error
 def __getattr__(name: str) -> object:
     if name in _PUBLIC_MODULES:
         return import_module(f"{__name__}.{name}")
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_hint(name)}")
-    value: object = getattr(import_module(module), name)
+    home = _MODULES.get(name)
+    if home is None:
+        others = ", ".join(f"{__name__}.{module}" for module in _PUBLIC_MODULES)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; more names are in {others}")
+    value: object = getattr(import_module(home), name)
     globals()[name] = value
     return value
 
 
-def _hint(name: str) -> str:
-    if name.startswith("_"):
-        return ""
-    for module in _PUBLIC_MODULES:
-        if name in getattr(import_module(f"{__name__}.{module}"), "__all__", ()):
-            return f"; it is in {__name__}.{module}"
-    return ""
-
-
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_PUBLIC_MODULES})

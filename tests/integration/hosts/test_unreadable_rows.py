@@ -96,7 +96,11 @@ def blocked_lines(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
 @pytest.fixture
 def no_resuming(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep runs blocked: to block a run replaces some damaged columns, and then a worker may resume it at once."""
-    monkeypatch.setattr(BlockedRunResumer, "round", lambda _: ())
+
+    def resume_none(_: BlockedRunResumer) -> tuple[str, ...]:
+        return ()
+
+    monkeypatch.setattr(BlockedRunResumer, "round", resume_none)
 
 
 @pytest.mark.usefixtures("no_resuming")
