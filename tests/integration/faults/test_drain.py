@@ -34,7 +34,11 @@ def test_what_ends_within_the_grace_is_settled_and_the_rest_costs_no_attempt(sit
     assert site.job(later).epoch == 0, "it has claimed while it drained"
     stats = worker.said
     assert (stats["settled"], stats["released"], stats["fenced"], stats["failed"]) == (2, 2, 0, 0)
-    assert {told.run for told in site.book.entries("told")} == set(slow)
+    # The worker waits for the cancelled async body. A thread cannot be stopped, so the process may end before the sync
+    # body looks at `ctx.cancelled` again.
+    told = {told.run for told in site.book.entries("told")}
+    assert slow[1] in told
+    assert told <= set(slow)
 
     site.open_gate()
     site.worker("next")
