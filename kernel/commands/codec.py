@@ -1,14 +1,15 @@
 """Conversion of commands, replies and decisions to and from JSON. The JSON of commands and replies is public."""
 
-from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, TypeVar, cast, get_origin
+from typing import Any, Final, TypeVar, cast
 
 import attrs
 import cattrs
 from cattrs.strategies import configure_tagged_union
 
-from holdfast.kernel.commands import Command, Outcome
+from holdfast.kernel.commands import Command, FunctionRecord, Outcome
+from holdfast.kernel.converters import strict_converter
+from holdfast.kernel.history.events import EVENTS, DriverEvent, HistoryEvent
 from holdfast.ports.changes import Change
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import canonical, parse
@@ -21,36 +22,28 @@ R = TypeVar("R")
 @cache
 def _converter() -> cattrs.Converter:
     """Return the converter. Lazy: building it takes as long as defining all of our classes."""
-    converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=True)
-    for kind in (str, int, bool):
-        converter.register_structure_hook(kind, _exactly(kind))
-    tuple_of_anything = converter.get_structure_hook(tuple[object, ...])
-
-    def structure_list(value: object, wanted: type) -> object:
-        """Accept a JSON list only, not other iterables: a string, an object's keys."""
-        if not isinstance(value, list | tuple):
-            raise TypeError(f"expected a list, got {value!r:.80}")
-        return tuple_of_anything(value, wanted)
-
-    converter.register_structure_hook_func(_is_tuple, structure_list)
-    for union, tag in ((Outcome, "kind"), (Change, "change"), (Hint, "hint")):
+    converter = strict_converter(forbid_extra_keys=True, detailed_validation=True)
+    converter.register_structure_hook_func(_is_event, _event_from)
+    converter.register_unstructure_hook_func(_is_event, _event_data)
+    unions = ((Outcome, "kind"), (Change, "change"), (Hint, "hint"), (FunctionRecord, "record"))
+    for union, tag in unions:
         configure_tagged_union(union, converter, tag_name=tag, tag_generator=_tag_of)
     return converter
 
 
-def _exactly(kind: type) -> Callable[[object, type], object]:
-    """Accept values of exactly this type: `5` is no name, and `true` no number."""
-
-    def structure(value: object, wanted: type) -> object:
-        if type(value) is not kind:
-            raise TypeError(f"expected {kind.__name__}, got {value!r:.80}")
-        return value if wanted is kind else wanted(value)  # the string enums are strings too
-
-    return structure
+def _is_event(kind: Any) -> bool:
+    return kind is DriverEvent or (isinstance(kind, type) and issubclass(kind, HistoryEvent))
 
 
-def _is_tuple(kind: Any) -> bool:
-    return get_origin(kind) is tuple
+def _event_data(event: HistoryEvent) -> dict[str, object]:
+    return {"type": event.type, "data": event.facts}
+
+
+def _event_from(data: object, _: object) -> HistoryEvent:
+    if not isinstance(data, dict):
+        raise TypeError(f"expected an object with the type and the data of an event, got {data!r:.80}")
+    event = cast("dict[str, Any]", data)
+    return EVENTS[event["type"]].from_facts(event["data"])
 
 
 def _tag_of(kind: Any) -> str:

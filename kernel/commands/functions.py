@@ -1,52 +1,18 @@
 """Commands on durable functions and their replies: record history rows, send signals, request updates."""
 
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from holdfast.kernel.commands.command import Command
 from holdfast.kernel.commands.jobs import ChannelMessage, ChildRunStarted
+from holdfast.kernel.history.events import DriverEvent
 from holdfast.kernel.pipelines.plan import RatePlan
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import RunStatus
 from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import frozen
 
-RecordedType = Literal[
-    "step.completed",
-    "step.failed",
-    "step.retrying",
-    "step.started",
-    "step.queued",
-    "step.cancelled",
-    "timer.fired",
-    "patch.marked",
-    "child.started",
-    "child.signalled",
-    "child.cancelling",
-    "update.completed",
-    "update.failed",
-    "update.rejected",
-    "value.published",
-    "clock.read",
-    "channel.closed",
-    "function.began",
-    "signal.refused",
-]
-"""Types of history rows that the driver of a durable function records with `JobRecord`."""
-UPDATE_ANSWERS: Final = frozenset({"update.completed", "update.failed", "update.rejected"})
-"""Types of the rows that end an update: its reply, its error, or why it was not carried out."""
 SIGNALS_MAX: Final = 100
 """Most signals in one `RunCreate`."""
-
-
-@frozen(kw_only=True)
-class ChildMessage:
-    """A signal or a cancellation that a durable function sends to its child run."""
-
-    run_id: str
-    signal: ChannelMessage | None = None
-    """The signal to send; None: cancel the child run."""
-    reason: str = ""
-    """Why the child run is cancelled, for people."""
 
 
 @frozen(kw_only=True)
@@ -67,48 +33,101 @@ class QueuedStepJob:
 
 
 @frozen(kw_only=True)
-class RowToRecord:
-    """One history row that the driver of a durable function records. Which fields count depends on `type`."""
+class EventAppend:
+    """Record: append an event as it is. The result of a step, for example."""
 
-    type: RecordedType
+    tag: ClassVar[str] = "event"
+    event: DriverEvent
+    payload: Payload | None = None
+    """Result of the step or update, or the published value."""
+
+
+@frozen(kw_only=True)
+class TimerFire:
+    """Record: a timer is due. Left out if the store's clock has not reached it."""
+
+    tag: ClassVar[str] = "timer_fire"
     call: str
-    """Name of the call or of the patch. `value.published`: name of the value. `clock.read`: number of the last row that
-    the function had received, 0 at its beginning. `function.began`: number of the last row that existed then.
-    `signal.refused`: number of the skipped message."""
-    step: str | None = None
-    """Name of the called step."""
+    due: Micros
     site: str = ""
     """File and line of the call."""
-    output: Payload | None = None
-    """Result of the step or update, or the published value."""
-    error: str | None = None
-    """JSON text of the raised error. `signal.refused`: the `channel` and the reason."""
+
+
+@frozen(kw_only=True)
+class StepQueue:
+    """Record: put a step into a queue."""
+
+    tag: ClassVar[str] = "step_queue"
+    call: str
+    step: str
+    queued: QueuedStepJob
     attempt: int = 1
-    """Number of the attempt, from 1. `step.queued`: how many times the step has been queued. `value.published`: how
-    many values the function has published under this name."""
-    retry_at: Micros | None = None
-    """Instant of the next attempt; None: no more attempts."""
-    due: Micros | None = None
-    """Instant of a timer. The row is left out if the store's clock has not reached it."""
-    started_at: Micros | None = None
-    """Start of the attempt. `clock.read`: the time that the function read."""
-    child: ChildRunStarted | None = None
-    """Child run to create in the same transaction. If its id belongs to another run, a `child.failed` row is recorded
-    instead."""
-    child_message: ChildMessage | None = None
-    """Signal or cancellation to send to a child run in the same transaction."""
+    """How many times the step has been queued."""
+    site: str = ""
     undoes: str | None = None
     """The call that a compensation undoes."""
-    queued: QueuedStepJob | None = None
-    """Job to add for a queued step."""
-    job: int | None = None
-    """`step.cancelled`: number of the job to delete, because the function no longer waits for its step."""
-    lost_attempts: int = 0
-    """How often the step was lost with its worker, this attempt included; 0 if this attempt was not lost."""
-    channel: str | None = None
-    """Channel to close. The row is left out if a message for the channel arrived after `JobRecord.seen`."""
-    given: str | None = None
-    """JSON text of the step's arguments, if its compensation receives them."""
+
+
+@frozen(kw_only=True)
+class StepCancel:
+    """Record: delete the job of a queued step, because the function no longer waits for it."""
+
+    tag: ClassVar[str] = "step_cancel"
+    call: str
+    job: int
+    """Number of the job."""
+
+
+@frozen(kw_only=True)
+class ChildStart:
+    """Record: create a child run in the same transaction.
+
+    If its id belongs to another run, a `child.failed` row is recorded instead.
+    """
+
+    tag: ClassVar[str] = "child_start"
+    call: str
+    child: ChildRunStarted
+    site: str = ""
+
+
+@frozen(kw_only=True)
+class ChildSignal:
+    """Record: send a message to a child run in the same transaction."""
+
+    tag: ClassVar[str] = "child_signal"
+    call: str
+    run_id: str
+    signal: ChannelMessage
+    site: str = ""
+
+
+@frozen(kw_only=True)
+class ChildCancel:
+    """Record: cancel a child run in the same transaction."""
+
+    tag: ClassVar[str] = "child_cancel"
+    call: str
+    run_id: str
+    reason: str = ""
+    """Why, for people."""
+    site: str = ""
+
+
+@frozen(kw_only=True)
+class ChannelClose:
+    """Record: close a channel. Left out if a message for it arrived after `JobRecord.seen`."""
+
+    tag: ClassVar[str] = "channel_close"
+    call: str
+    channel: str
+    site: str = ""
+
+
+FunctionRecord: TypeAlias = (
+    EventAppend | TimerFire | StepQueue | StepCancel | ChildStart | ChildSignal | ChildCancel | ChannelClose
+)
+"""What the driver of a durable function records with one `JobRecord`, besides other such records."""
 
 
 @frozen(kw_only=True)
@@ -129,7 +148,7 @@ class JobRecorded:
 class JobRecord(Command[JobRecorded]):
     """Command to append history rows of a durable function while its attempt continues.
 
-    A late command is no error: its reply is `fenced`. Rows that an earlier try of the command has stored are skipped.
+    A late command is no error: its reply is `fenced`. Records that an earlier try of the command has stored are skipped.
     """
 
     type: ClassVar[Literal["job.record"]] = "job.record"
@@ -139,9 +158,7 @@ class JobRecord(Command[JobRecorded]):
     """Epoch under which the job was claimed."""
     seen: int
     """Number of the last history row that the driver has."""
-    rows: tuple[RowToRecord, ...] = ()
-    host: str = ""
-    """Name of the worker's process and machine, for the history."""
+    records: tuple[FunctionRecord, ...] = ()
     lost_attempts: int = 0
     """Most losses of any step that is in progress after this command. The job's own count is lowered to it."""
     received: tuple[int, ...] = ()
@@ -178,8 +195,8 @@ class RunSignal(Command[RunSignalled]):
 class RunUpdated:
     """Reply to `RunUpdate`: the request is stored.
 
-    Its result is a later row, with `update<number>` as its `call` and one of the types `UPDATE_ANSWERS`. There is none
-    if the run ends first.
+    Its result is a later row, with `update<number>` as its `call`: `update.completed`, `update.failed` or
+    `update.rejected`. There is none if the run ends first.
     """
 
     run: str

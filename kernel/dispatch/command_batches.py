@@ -7,10 +7,13 @@ from holdfast.kernel.commands import (
     Blocked,
     Cancelled,
     ChildRunStarted,
+    ChildSignal,
+    ChildStart,
     Command,
     Completed,
     ConditionEvaluated,
     ContinuedAsNew,
+    EventAppend,
     Failed,
     FunctionWaiting,
     JobExecute,
@@ -22,7 +25,9 @@ from holdfast.kernel.commands import (
     QueuedStepFailed,
     RunCreate,
     StageSuspended,
+    StepQueue,
 )
+from holdfast.kernel.history import events
 from holdfast.ports.records.values import Payload
 
 BATCH_COMMANDS_MAX: Final = 500
@@ -55,10 +60,20 @@ def _weight(command: Command[Any]) -> int:
     """Return roughly how many bytes of values a command carries."""
     if isinstance(command, JobRecord):
         weight = 0
-        for row in command.rows:
-            weight += 0 if row.output is None else _size(row.output)
-            weight += len(row.given or "")
-            weight += 0 if row.queued is None else _size(row.queued.input)
+        for record in command.records:
+            match record:
+                case EventAppend(event=event, payload=payload):
+                    weight += 0 if payload is None else _size(payload)
+                    if isinstance(event, events.StepCompleted | events.StepFailed):
+                        weight += len(event.given or "")
+                case StepQueue(queued=queued):
+                    weight += _size(queued.input)
+                case ChildStart(child=child):
+                    weight += _size(child.input)
+                case ChildSignal(signal=signal):
+                    weight += _size(signal.payload)
+                case _:
+                    pass
         return weight
     if isinstance(command, JobSettle):
         reported_size = sum(len(one.data) for one in command.outputs)

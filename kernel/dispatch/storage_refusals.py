@@ -7,19 +7,21 @@ import attrs
 from holdfast.kernel.commands import (
     Command,
     Completed,
+    EventAppend,
     Failed,
     Failure,
+    FunctionRecord,
     JobRecord,
     JobSettle,
     QueuedStepCompleted,
     QueuedStepFailed,
     RunDeliver,
+    StepQueue,
 )
 from holdfast.kernel.commands.jobs import ResultRefused
+from holdfast.kernel.history import events
 from holdfast.kernel.history.exceptions import raised_from
 from holdfast.ports.errors import RefusedError, StepResultError, StorageRefusedError
-from holdfast.ports.json import canonical
-from holdfast.ports.records.history import STEP_COMPLETED, STEP_FAILED
 
 
 def without_value(command: Command[Any], error: RefusedError) -> Command[Any] | None:
@@ -27,7 +29,7 @@ def without_value(command: Command[Any], error: RefusedError) -> Command[Any] | 
     failure = Failure(code=StorageRefusedError.code, message=str(error)[:500], retryable=False)
     match command:
         case JobSettle(outcome=QueuedStepCompleted()):
-            raised = QueuedStepFailed(error=_error_text(StepResultError(failure.message)))
+            raised = QueuedStepFailed(error=_recorded(StepResultError(failure.message)).text)
             return attrs.evolve(command, outcome=raised, outputs=(), events=())
         case JobSettle(outcome=outcome) if not isinstance(outcome, Failed):
             kind = ResultRefused if isinstance(outcome, Completed) else Failed
@@ -38,27 +40,48 @@ def without_value(command: Command[Any], error: RefusedError) -> Command[Any] | 
                 outcome=kind(failure=failure),
                 received=command.received,
             )
-        case JobRecord(rows=(row,)) if row.output is not None or row.queued is not None:
-            was_done = row.type == STEP_COMPLETED
-            step_error = (
-                StepResultError(failure.message) if was_done else StorageRefusedError(failure.message)
-            )
-            failed = attrs.evolve(
-                row, type=STEP_FAILED, output=None, queued=None, error=_error_text(step_error)
-            )
-            return attrs.evolve(command, rows=(failed,))
+        case JobRecord(records=(record,)):
+            refused = _refused(record, failure.message)
+            return None if refused is None else attrs.evolve(command, records=(refused,))
         case RunDeliver(parent=parent, output=output) if parent is not None and output is not None:
             return RunDeliver(namespace=command.namespace, job=command.job, parent=parent, failure=failure)
         case _:
             return None
 
 
-def _error_text(error: Exception) -> str:
+def _refused(record: FunctionRecord, why: str) -> EventAppend | None:
+    """Return the record of an error in place of the value that the store refused; None if there is none."""
+    match record:
+        case EventAppend(event=events.StepCompleted() as done):
+            event: events.DriverEvent = events.StepFailed(
+                call=done.call,
+                step=done.step,
+                attempt=done.attempt,
+                error=_recorded(StepResultError(why)),
+                host=done.host,
+                site=done.site,
+                started_at=done.started_at,
+                undoes=done.undoes,
+                given=done.given,
+            )
+        case EventAppend(event=events.UpdateCompleted() as done):
+            event = events.UpdateFailed(call=done.call, error=_recorded(StorageRefusedError(why)))
+        case StepQueue():
+            event = events.StepFailed(
+                call=record.call,
+                step=record.step,
+                attempt=record.attempt,
+                error=_recorded(StorageRefusedError(why)),
+                site=record.site,
+                undoes=record.undoes,
+            )
+        case _:
+            return None
+    return EventAppend(event=event)
+
+
+def _recorded(error: Exception) -> events.RecordedError:
     raised = raised_from(error)
-    facts = {
-        "type": raised.type,
-        "message": raised.message,
-        "code": raised.code,
-        "arguments": raised.arguments,
-    }
-    return canonical(facts)
+    return events.RecordedError(
+        type=raised.type, message=raised.message, code=raised.code, arguments=raised.arguments
+    )

@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from holdfast.kernel.commands import Command
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan, plan_from_json
 from holdfast.kernel.pipelines.progress import Progress, progress_from
 from holdfast.kernel.state import State
 from holdfast.ports.changes import AppendHistory, BlockRun, Change
 from holdfast.ports.errors import UnreadableRowError
-from holdfast.ports.json import canonical
 from holdfast.ports.persistence import Persistence, Transaction
 from holdfast.ports.queries.audit import UnreadableRows, WholeRun, WholeRuns
 from holdfast.ports.queries.history import HistoryOf
@@ -157,9 +157,9 @@ def block(tx: Transaction, found: Sequence[Unreadable], now: Micros) -> list[Blo
         row = HistoryRow(
             run=key,
             number=outline.last_row + 1,
-            type="run.blocked",
+            type=events.RunBlocked.type,
             at=now,
-            data=canonical({"code": error.code, "message": str(error), "status": outline.status}),
+            data=events.RunBlocked(code=error.code, message=str(error), status=outline.status).data,
         )
         changes += [AppendHistory(row), BlockRun(key, now, row.number)]
         blocked.append(BlockedRun(outline, error))

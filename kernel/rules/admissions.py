@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Final
 
 from holdfast.kernel.commands import JobAdmit, JobsAdmitted, RunClaimPending, RunsAdmitted
+from holdfast.kernel.history import events
 from holdfast.kernel.limits.concurrency import count_used_slots, stage_limit_key
 from holdfast.kernel.limits.rates import Rates, queued_rates
 from holdfast.kernel.pipelines.plan import Plan
@@ -140,7 +141,7 @@ def decide_claim_pending(
         elif slots.take(run):
             draft = RunDraft(run, now)
             draft.admit()
-            draft.append("run.admitted")
+            draft.append(events.RunAdmitted())
             begin_run(draft, state.plan_of(run), run)
             changes.extend(draft.changes())
             hints.extend(draft.hints)

@@ -1,20 +1,22 @@
 """Rules for child runs: how a parent run starts them, and how their results are delivered to it."""
 
+from collections.abc import Mapping
 from typing import cast
 
 from holdfast.kernel.commands import (
     ChildRunStarted,
+    ChildStart,
     Failure,
-    RowToRecord,
     RunCreate,
     RunDeliver,
     RunDelivered,
 )
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.kernel.rules.admissions import admits_jobs
 from holdfast.kernel.rules.leases import parse_job_id
-from holdfast.kernel.rules.retries import fail_stage
+from holdfast.kernel.rules.retries import AttemptDetails, fail_stage
 from holdfast.kernel.rules.runs import new_child
 from holdfast.kernel.rules.signals import wake_driver
 from holdfast.kernel.runs.builder import RunDraft
@@ -24,7 +26,6 @@ from holdfast.ports.changes import DeleteJob, UpdateRun
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.records.history import STAGE_COMPLETED
 from holdfast.ports.records.job import Job, JobKey, JobState
 from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
 from holdfast.ports.records.values import Micros
@@ -44,29 +45,36 @@ def start_child(
         message = f"there is a run {child.run_id!r} already, and it is not a child of this run"
         return Failure(code="run_exists", message=message, retryable=False)
     made = _created(state, run, job, child, now, ids) if known is None else adopt_child(known, job.key)
-    draft.append("stage.started", node=job.node, item=job.item, epoch=job.epoch, data={"run": child.run_id})
+    draft.append_of(job, events.StageStarted(run=child.run_id))
     draft.wait_for_child(job, child.run_id)
     return made
 
 
 def start_child_of_function(
-    state: State, draft: RunDraft, run: Run, job: Job, recorded: RowToRecord, now: Micros, ids: Ids
+    state: State, draft: RunDraft, run: Run, job: Job, record: ChildStart, now: Micros, ids: Ids
 ) -> Decision[tuple[str, ...]] | None:
     """Create a child run of a durable function and append the row; if the id is taken, append `child.failed`.
 
     Returns None if no run is created. The reply is the concurrency keys for `job.admit`.
     """
-    child = recorded.child
-    assert child is not None
-    facts: dict[str, object] = {"call": recorded.call, "run": child.run_id, "workflow": child.workflow}
-    if recorded.site:
-        facts["site"] = recorded.site
+    child = record.child
     known = state.tables.run_named(RunName(run.namespace, child.run_id))
     if known is not None and (known.parent is None or parse_job_id(known.parent).run != run.key):
         message = f"there is a run {child.run_id!r} already, and it is not a child of this run"
-        draft.append("child.failed", node=job.node, data={**facts, "code": "run_exists", "message": message})
+        failed = events.ChildFailed(
+            call=record.call,
+            run=child.run_id,
+            workflow=child.workflow,
+            site=record.site,
+            code="run_exists",
+            message=message,
+        )
+        draft.append(failed, node=job.node)
         return None
-    draft.append("child.started", node=job.node, data=facts)
+    started = events.ChildStarted(
+        call=record.call, run=child.run_id, workflow=child.workflow, site=record.site
+    )
+    draft.append(started, node=job.node)
     if known is not None:
         return None
     draft.count_child()
@@ -148,40 +156,41 @@ def decide_deliver(state: State, command: RunDeliver, now: Micros, _: Ids) -> De
 
 
 def _append_child_end(draft: RunDraft, node: str, child: Run, command: RunDeliver) -> None:
-    facts: dict[str, object] = {"run": child.id}
     if child.status is RunStatus.COMPLETED and command.failure is None:
-        draft.append("child.completed", node=node, payload=command.output, data=facts)
+        draft.append(events.ChildCompleted(run=child.id), node=node, payload=command.output)
         return
     if command.failure is not None:
-        details = {**facts, "code": command.failure.code, "message": command.failure.message}
+        failure = command.failure
+        failed = events.ChildFailed(run=child.id, code=failure.code, message=failure.message)
     else:
-        error = cast("dict[str, object]", parse(child.error or "{}"))
-        details = {
-            **facts,
-            "code": f"child_{child.status}",
-            "message": error.get("message") or error.get("code"),
-        }
-        if "arguments" in error:
-            kept = ("type", "message", "code", "arguments")
-            details["error"] = {name: one for name, one in error.items() if name in kept}
-    draft.append("child.failed", node=node, data=details)
+        error = cast("dict[str, str]", parse(child.error or "{}"))
+        failed = events.ChildFailed(
+            run=child.id,
+            code=f"child_{child.status}",
+            message=error.get("message") or error.get("code"),
+            error=_error_to_raise(error),
+        )
+    draft.append(failed, node=node)
+
+
+def _error_to_raise(error: Mapping[str, str]) -> events.RecordedError | None:
+    """Return the error of a child run with which its parent can make the exception again, if it is recorded."""
+    if "arguments" not in error:
+        return None
+    return events.RecordedError(
+        type=error["type"], message=error["message"], code=error["code"], arguments=error["arguments"]
+    )
 
 
 def _end_stage(draft: RunDraft, plan: Plan, waiting: Job, child: Run, command: RunDeliver) -> None:
-    facts: dict[str, object] = {"run": child.id}
     if child.status is RunStatus.COMPLETED and command.failure is None:
-        row = draft.append(
-            STAGE_COMPLETED,
-            node=waiting.node,
-            item=waiting.item,
-            epoch=waiting.epoch,
-            payload=command.output,
-            data={"attempt": waiting.attempts, "job": waiting.number, **facts},
-        )
+        completed = events.StageCompleted(attempt=waiting.attempts, job=waiting.number, run=child.id)
+        row = draft.append_of(waiting, completed, payload=command.output)
         draft.close_job(waiting)
         stage_completed(draft, plan, progress_from(draft.progress), waiting, row)
         return
-    fail_stage(draft, plan, waiting, command.failure or _failure_of(child), facts)
+    failure = command.failure or _failure_of(child)
+    fail_stage(draft, plan, waiting, failure, AttemptDetails(child_run=child.id))
 
 
 def _failure_of(child: Run) -> Failure:

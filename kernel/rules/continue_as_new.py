@@ -4,13 +4,14 @@ Unread messages, updates that were not started, published values, annotations an
 docs/decisions/0030.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import cast
+from collections.abc import Iterator
 
 from holdfast.kernel.commands import CarriedUpdate, ContinuedAsNew, Failure, JobSettled
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.rules.admissions import INPUT_ROW, begin_run
 from holdfast.kernel.rules.function_history import block
+from holdfast.kernel.rules.retries import NO_DETAILS
 from holdfast.kernel.rules.runs import store_plan
 from holdfast.kernel.rules.unread_messages import count_forwarded, forward_unread
 from holdfast.kernel.runs.builder import RunDraft
@@ -21,7 +22,7 @@ from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, UnknownWorkflowError
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
-from holdfast.ports.records.history import PUBLISHED, HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, rank_of
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.records.values import Micros
@@ -35,7 +36,7 @@ def continue_run(
     known = state.workflows.get((goes_on.workflow, goes_on.version))
     if known is None:
         error = UnknownWorkflowError(goes_on.workflow, goes_on.version)
-        return block(state, run, job, Failure(code=error.code, message=str(error)), now, {})
+        return block(state, run, job, Failure(code=error.code, message=str(error)), now, NO_DETAILS)
     if known.function is None:
         raise InvalidCommandError(f"{known.definition} is a pipeline: only durable functions continue as new")
     former = state.plan_of(run)
@@ -61,8 +62,8 @@ def continue_run(
 def _ended(run: Run, goes_on: ContinuedAsNew, plan: Plan, now: Micros) -> RunDraft:
     """End the generation. Its parent waits for the next one instead."""
     draft = RunDraft(evolve(run, parent=None), now)
-    facts: dict[str, object] = {"generation": run.generation + 1, "definition": plan.definition}
-    draft.append("run.continued", payload=goes_on.input, data=facts)
+    continued = events.RunContinued(generation=run.generation + 1, definition=plan.definition)
+    draft.append(continued, payload=goes_on.input)
     draft.end(RunStatus.COMPLETED, cancels={})
     return draft
 
@@ -101,49 +102,49 @@ def _begun(
     )
     draft = RunDraft(following, now, is_new=True)
     unread, updates = mailbox_from(run.mailbox), (*goes_on.updates, *_updates_since(unseen))
-    facts: dict[str, object] = {"definition": plan.definition, "continues": run.generation}
-    if rows := count_forwarded(unread) + len(updates):
-        facts["inbox"] = INPUT_ROW + rows
-    row = draft.append("run.created", payload=goes_on.input, data=facts)
+    rows = count_forwarded(unread) + len(updates)
+    created = events.RunCreated(
+        definition=plan.definition, continues=run.generation, inbox=INPUT_ROW + rows if rows else None
+    )
+    row = draft.append(created, payload=goes_on.input)
     assert row == INPUT_ROW
     forward_unread(state, draft, run, unread)
     for update in updates:
-        update_facts: dict[str, object] = {"update": update.update, "again": update.again}
-        update_facts |= {} if update.key is None else {"key": update.key}
-        update_facts |= {"checked": True} if update.checked else {}
-        draft.append("update.received", payload=update.arguments, data=update_facts)
+        received = events.UpdateReceived(
+            update=update.update, again=update.again, key=update.key, checked=update.checked
+        )
+        draft.append(received, payload=update.arguments)
     function = plan.function
     for shown in goes_on.published:
         # The function numbers its values from 1, so a recorded value never looks like this one.
-        draft.append(PUBLISHED, node=function, payload=shown.value, data={"name": shown.name, "number": 0})
+        draft.append(events.ValuePublished(name=shown.name, number=0), node=function, payload=shown.value)
     if run.status is RunStatus.PAUSED:
-        draft.append("run.paused")
+        draft.append(events.RunPaused())
         draft.pause()
     begin_run(draft, plan, following)
     if run.is_ending and run.error is not None:  # the function has not received it yet
-        cancelling = next((row for row in unseen if row.type == "run.cancelling"), None)
+        cancelling = next((row for row in unseen if row.type == events.RunCancelling.type), None)
         draft.append(
-            "run.cancelling", data=parse(cancelling.data) if cancelling and cancelling.data else None
+            events.RunCancelling() if cancelling is None else events.RunCancelling.from_row(cancelling)
         )
         draft.cancel(parse(run.error))
     return draft
 
 
 def _updates_since(unseen: tuple[HistoryRow, ...]) -> Iterator[CarriedUpdate]:
-    return (carried_update(row) for row in unseen if row.type == "update.received")
+    return (carried_update(row) for row in unseen if row.type == events.UpdateReceived.type)
 
 
 def carried_update(row: HistoryRow) -> CarriedUpdate:
     """Return the update of a row in the form for the next generation."""
-    facts = cast("Mapping[str, object]", parse(row.data or "{}"))
+    received = events.UpdateReceived.from_row(row)
     assert row.payload is not None
-    key = facts.get("key")
     return CarriedUpdate(
-        update=str(facts["update"]),
+        update=received.update,
         arguments=row.payload,
         again=row.number,
-        key=None if key is None else str(key),
-        checked="checked" in facts,
+        key=received.key,
+        checked=received.checked,
     )
 
 

@@ -1,6 +1,9 @@
 """Rules for deadlines: runs past their deadline fail; durable functions clean up first."""
 
+from typing import Final
+
 from holdfast.kernel.commands import RunExpire, RunsExpired
+from holdfast.kernel.history import events
 from holdfast.kernel.rules.admissions import admits_jobs
 from holdfast.kernel.rules.signals import start_cancelling
 from holdfast.kernel.rules.successors import start_successor
@@ -12,6 +15,8 @@ from holdfast.ports.clock import Ids
 from holdfast.ports.records.run import TERMINAL, RunStatus
 from holdfast.ports.records.values import Micros
 from holdfast.ports.transport import Hint
+
+_MESSAGE: Final = "the run had not ended when its deadline passed"
 
 
 def reads_of_expire(command: RunExpire) -> Reads:
@@ -35,15 +40,12 @@ def decide_expire(state: State, command: RunExpire, now: Micros, ids: Ids) -> De
             continue
         state.current_run = run.key
         draft = RunDraft(run, now)
-        error: dict[str, object] = {
-            "code": DEADLINE_EXCEEDED,
-            "message": "the run had not ended when its deadline passed",
-        }
+        error: dict[str, object] = {"code": DEADLINE_EXCEEDED, "message": _MESSAGE}
         if run.is_admitted and state.plan_of(run).function is not None:
-            facts = {"reason": "its deadline has passed", "deadline": run.deadline}
-            start_cancelling(state, draft, run, facts, error, now)
+            cancelling = events.RunCancelling(reason="its deadline has passed", deadline=run.deadline)
+            start_cancelling(state, draft, cancelling, run, error, now)
         else:
-            draft.append("run.failed", data={**error, "deadline": run.deadline})
+            draft.append(events.RunFailed(code=DEADLINE_EXCEEDED, message=_MESSAGE, deadline=run.deadline))
             draft.end(RunStatus.FAILED, cancels=state.cancels_of(run), error=error)
         begun = start_successor(state, run, draft, now, ids)
         changes += (*draft.changes(), *begun.changes)

@@ -3,37 +3,45 @@
 They never change the status or result of the run.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from holdfast.kernel.commands import Failure, JobSettled
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.rules.leases import job_hints
-from holdfast.kernel.rules.retries import failure_facts, lost_worker_failure, policy_of, retry_wait
+from holdfast.kernel.rules.retries import (
+    NO_DETAILS,
+    AttemptDetails,
+    lost_worker_failure,
+    policy_of,
+    retry_wait,
+)
 from holdfast.kernel.runs.builder import RunDraft, rescheduled
 from holdfast.kernel.state import Decision
 from holdfast.ports.changes import UpdateJob
-from holdfast.ports.records.history import STAGE_CANCEL_FAILED, STAGE_CANCELLED
 from holdfast.ports.records.job import Job, losses_max
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import evolve
 
 
-def record_cancelled(
-    run: Run, job: Job, circumstances: Mapping[str, object], now: Micros
-) -> Decision[JobSettled]:
+def record_cancelled(run: Run, job: Job, details: AttemptDetails, now: Micros) -> Decision[JobSettled]:
     """Record that the external work is cancelled."""
     draft = RunDraft(run, now)
-    facts: dict[str, object] = {"attempt": job.attempts, "job": job.number, "key": job.waiting_for}
-    draft.append(
-        STAGE_CANCELLED, node=job.node, item=job.item, epoch=job.epoch, data={**facts, **circumstances}
+    cancelled = events.StageCancelled(
+        attempt=job.attempts,
+        job=job.number,
+        key=job.waiting_for,
+        started_at=details.started_at,
+        host=details.host,
     )
+    draft.append_of(job, cancelled)
     draft.delete_outliving_job(job)
     return Decision(JobSettled(status="settled", run_status=run.status), draft.changes())
 
 
 def retry_cancel(
-    run: Run, plan: Plan, job: Job, failure: Failure, circumstances: Mapping[str, object], now: Micros
+    run: Run, plan: Plan, job: Job, failure: Failure, details: AttemptDetails, now: Micros
 ) -> Decision[JobSettled]:
     """Schedule another attempt, which changes only the job; or record that the cancellation is given up."""
     if failure.retryable and job.tries < job.max_attempts:
@@ -42,7 +50,7 @@ def retry_cancel(
         reply = JobSettled(status="settled", run_status=run.status, retry_at=retry_at)
         return Decision(reply, (UpdateJob(retried),), job_hints(retried))
     draft = RunDraft(run, now)
-    _append_cancel_failed(draft, job, failure, circumstances)
+    _append_cancel_failed(draft, job, failure, details)
     return Decision(JobSettled(status="settled", run_status=run.status), draft.changes())
 
 
@@ -54,15 +62,22 @@ def free_lost_cancel(draft: RunDraft, job: Job, now: Micros) -> Sequence[UpdateJ
     lost = evolve(job, lost_attempts=job.lost_attempts + 1)
     if lost.lost_attempts < losses_max(job.max_attempts):
         return (UpdateJob(rescheduled(lost, now, now, draft.status)),)
-    _append_cancel_failed(draft, lost, lost_worker_failure(lost), {})
+    _append_cancel_failed(draft, lost, lost_worker_failure(lost), NO_DETAILS)
     return ()
 
 
-def _append_cancel_failed(
-    draft: RunDraft, job: Job, failure: Failure, circumstances: Mapping[str, object]
-) -> None:
-    facts = {**failure_facts(job, failure), "key": job.waiting_for, **circumstances}
-    if job.lost_attempts:
-        facts["lost_attempts"] = job.lost_attempts
-    draft.append(STAGE_CANCEL_FAILED, node=job.node, item=job.item, epoch=job.epoch, data=facts)
+def _append_cancel_failed(draft: RunDraft, job: Job, failure: Failure, details: AttemptDetails) -> None:
+    failed = events.StageCancelFailed(
+        code=failure.code,
+        message=failure.message,
+        error_type=failure.type,
+        attempt=job.attempts,
+        job=job.number,
+        key=job.waiting_for,
+        lost_attempts=job.lost_attempts,
+        started_at=details.started_at,
+        host=details.host,
+        traceback=details.traceback,
+    )
+    draft.append_of(job, failed)
     draft.delete_outliving_job(job)

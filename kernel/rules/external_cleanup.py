@@ -1,17 +1,17 @@
 """Repair of cancel jobs: abandoned external work without one, and cancel jobs without such work. Only after faults."""
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import attrs
 
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan, stage_of
 from holdfast.kernel.pipelines.progress import Progress
 from holdfast.kernel.runs.builder import RunDraft, rescheduled
 from holdfast.kernel.runs.external_work import has_external_work_ended
 from holdfast.kernel.state import State
 from holdfast.ports.changes import Change, DeleteJob, UpdateJob
-from holdfast.ports.json import parse
 from holdfast.ports.persistence import CompletedRow
 from holdfast.ports.records.history import (
     CANCELLATION_OUTCOMES,
@@ -101,18 +101,14 @@ def _is_waited_for(item: Item, progress: Progress | None, rows: Sequence[Complet
 def _code(state: State, run: Run, number: int) -> str:
     """Return the error code of a failed stage."""
     row = state.suspensions.get((run.key, number))
-    return "" if row is None else str(_facts(row.data).get("code") or "")
+    return "" if row is None else events.StageFailed.from_row(row).code
 
 
 def _key(state: State, run: Run, name: str, item: int | None, row: int) -> str:
     suspension = state.suspensions.get((run.key, row))
-    recorded_key = None if suspension is None else _facts(suspension.data).get("key")
-    named = f"{run.key}/{name}" if item is None else f"{run.key}/{name}/{item}"
-    return recorded_key if isinstance(recorded_key, str) else named
-
-
-def _facts(data: str | None) -> dict[str, object]:
-    return cast("dict[str, object]", parse(data or "{}"))
+    if suspension is not None:
+        return events.StageSuspended.from_row(suspension).key
+    return f"{run.key}/{name}" if item is None else f"{run.key}/{name}/{item}"
 
 
 def _is_stuck(state: State, job: Job) -> bool:

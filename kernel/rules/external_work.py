@@ -1,6 +1,6 @@
 """Rules for external stages: suspend, poll and wake. See docs/decisions/0015."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from holdfast.kernel.commands import (
     Failure,
@@ -10,11 +10,12 @@ from holdfast.kernel.commands import (
     StagesWoken,
     StageWake,
 )
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan, stage_of
 from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.kernel.rules.claims import wake_due_jobs
 from holdfast.kernel.rules.leases import job_hints
-from holdfast.kernel.rules.retries import policy_of, retry_wait
+from holdfast.kernel.rules.retries import AttemptDetails, policy_of, retry_wait
 from holdfast.kernel.runs.builder import PollSchedule, RunDraft, rescheduled
 from holdfast.kernel.runs.external_work import POLLING_EXPIRED
 from holdfast.kernel.runs.plan_interpreter import stage_suspended
@@ -22,7 +23,6 @@ from holdfast.kernel.state import Decision, DueJobs, Reads, State, WakeableJobs
 from holdfast.ports.changes import Change, UpdateJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, NothingToWakeError
-from holdfast.ports.records.history import STAGE_SUSPENDED
 from holdfast.ports.records.job import Job, JobKind, JobState
 from holdfast.ports.records.run import Run, RunName
 from holdfast.ports.records.values import Micros
@@ -37,7 +37,7 @@ def suspend_stage(
     job: Job,
     outcome: StageSuspended,
     now: Micros,
-    circumstances: Mapping[str, object],
+    details: AttemptDetails,
 ) -> Micros:
     """Replace a job whose body submitted external work by a poll job; return the instant of its first check."""
     stage = stage_of(plan.node(job.node))
@@ -47,17 +47,16 @@ def suspend_stage(
         raise InvalidCommandError("a suspension has a key, and a check_after of more than 0")
     # `stage.wake` sets `wake_at` on the job of a body that still runs.
     until = now if job.wake_at is not None else _next(now + outcome.check_after, outcome.give_up_at)
-    facts: dict[str, object] = {
-        "attempt": job.attempts,
-        "job": job.number,
-        "check_after": outcome.check_after,
-        "give_up_at": outcome.give_up_at,
-        "key": outcome.key,
-        **circumstances,
-    }
-    row = draft.append(
-        STAGE_SUSPENDED, node=job.node, item=job.item, epoch=job.epoch, payload=outcome.state, data=facts
+    suspended = events.StageSuspended(
+        attempt=job.attempts,
+        job=job.number,
+        check_after=outcome.check_after,
+        give_up_at=outcome.give_up_at,
+        key=outcome.key,
+        started_at=details.started_at,
+        host=details.host,
     )
+    row = draft.append_of(job, suspended, payload=outcome.state)
     draft.close_job(job)
     waits = PollSchedule(
         until=until, check_after=outcome.check_after, give_up_at=outcome.give_up_at, key=outcome.key

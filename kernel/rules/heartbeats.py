@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import Final
 
 from holdfast.kernel.commands import Failure, JobReapUnresponsive, UnresponsiveReaped
-from holdfast.kernel.rules.retries import fail_attempt
+from holdfast.kernel.rules.retries import NO_DETAILS, fail_attempt
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.state import Decision, JobsWithOverdueHeartbeats, Reads, State
 from holdfast.ports.changes import Change
@@ -48,7 +48,7 @@ def decide_reap_unresponsive(
             if job is None or draft.status in TERMINAL or not _is_overdue(job, now - command.grace):
                 continue
             touched = True
-            retry_at = fail_attempt(draft, plan, job, _heartbeat_failure(job), now, {})
+            retry_at = fail_attempt(draft, plan, job, _heartbeat_failure(job), now, NO_DETAILS)
             freed, dead = (freed, dead + 1) if retry_at is None else (freed + 1, dead)
         if touched:
             changes.extend(draft.changes())

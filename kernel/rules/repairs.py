@@ -4,9 +4,10 @@ What should be there is computed from the run's progress and history. See docs/d
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, cast
+from typing import Final
 
 from holdfast.kernel.commands import RunRepair, RunRepaired
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import MapPlan, NodePlan, Plan, StagePlan, stage_of
 from holdfast.kernel.pipelines.progress import (
     MapProgress,
@@ -24,7 +25,7 @@ from holdfast.kernel.runs.plan_interpreter import advance, body_kind, open_node
 from holdfast.kernel.state import Decision, Reads, RunsMissingJobs, State
 from holdfast.ports.changes import AddJob, Change, DeleteJob
 from holdfast.ports.clock import Ids
-from holdfast.ports.json import canonical, parse
+from holdfast.ports.json import canonical
 from holdfast.ports.persistence import CompletedRow
 from holdfast.ports.records.history import (
     STAGE_COMPLETED,
@@ -142,7 +143,6 @@ def _repaired(
     why = [cause for cause, is_true in causes.items() if is_true]
     if not why:
         return draft.changes() if run.open_jobs != len(jobs) else ()
-    facts: dict[str, object] = {"cause": ", ".join(why)}
     for job in extra:
         draft.close_job(job)
     if any(job.waits_for_child for job in extra):
@@ -153,7 +153,7 @@ def _repaired(
         queue_again(draft, row)
     paid = repair_cancel_jobs(draft, state, run, plan, faults, now)
     added = len(lacking) + len(undone)
-    draft.append("run.repaired", data={**facts, "jobs": added} if added else facts)
+    draft.append(events.RunRepaired(cause=", ".join(why), jobs=added))
     # Last, as these may end the run, and no row may follow that.
     if not advance(draft, plan, progress):
         _put_right(draft, state, run, stuck, now)
@@ -286,15 +286,11 @@ def _reopen(
 def _waits(state: State, run: Run, stage: StagePlan, row: int, item: int | None) -> PollSchedule:
     """Return the schedule of a new poll job: the first check now, later ones as the suspension set them."""
     suspension = state.suspensions.get((run.key, row))
-    facts = cast("dict[str, object]", parse(suspension.data or "{}")) if suspension is not None else {}
-    check_after, give_up_at, key = facts.get("check_after"), facts.get("give_up_at"), facts.get("key")
-    named = f"{run.key}/{stage.name}" if item is None else f"{run.key}/{stage.name}/{item}"
-    return PollSchedule(
-        until=0,
-        check_after=check_after if isinstance(check_after, int) else CHECK_AFTER,
-        give_up_at=give_up_at if isinstance(give_up_at, int) else None,
-        key=key if isinstance(key, str) else named,
-    )
+    if suspension is None:
+        named = f"{run.key}/{stage.name}" if item is None else f"{run.key}/{stage.name}/{item}"
+        return PollSchedule(until=0, check_after=CHECK_AFTER, give_up_at=None, key=named)
+    event = events.StageSuspended.from_row(suspension)
+    return PollSchedule(until=0, check_after=event.check_after, give_up_at=event.give_up_at, key=event.key)
 
 
 def _is_stuck(state: State, run: Run, job: Job) -> bool:

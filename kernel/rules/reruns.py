@@ -3,11 +3,10 @@
 See docs/decisions/0013.
 """
 
-from typing import cast
-
 from attrs import frozen
 
 from holdfast.kernel.commands import RunRerun, RunRerunFrom
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.rules.admissions import admits_jobs, begin_run
 from holdfast.kernel.rules.children import adopt_child
@@ -19,9 +18,8 @@ from holdfast.kernel.runs.rerun_plan import Rerun, check_point, choose_plan, pla
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
-from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import Mailbox, mailbox_from
-from holdfast.ports.records.history import SIGNAL_RECEIVED
+from holdfast.ports.records.history import SIGNAL_RECEIVED, HistoryRow
 from holdfast.ports.records.job import JobKey, rank_of
 from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
 from holdfast.ports.records.values import Micros
@@ -62,13 +60,20 @@ def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> 
     )
     run = _next_generation(before, plan, begins, ids.new(), now)
     draft = RunDraft(run, now, is_new=True)
-    facts = {"definition": plan.definition, "rerun_of": before.generation, **begins.facts}
-    if begins.fork is not None and begins.fork.begins_anew:
-        facts["inbox"] = run.first_row + len(begins.fork.redelivered) + _later_starts(before, begins.fork)
-    if command.reason:
-        facts["reason"] = command.reason
+    fork = begins.fork
+    created = events.RunCreated(
+        definition=plan.definition,
+        rerun_of=before.generation,
+        from_=begins.start,
+        keeps=None if fork is not None else begins.keeps,
+        row=None if fork is None else fork.row,
+        inbox=None
+        if fork is None or not fork.begins_anew
+        else run.first_row + len(fork.redelivered) + _later_starts(before, fork),
+        reason=command.reason,
+    )
     # The input is copied: the first own row of every generation has its input.
-    row = draft.append("run.created", payload=past.input, data=facts)
+    row = draft.append(created, payload=past.input)
     assert row == run.first_row
     children: tuple[Change, ...] = ()
     if begins.fork is not None:
@@ -107,8 +112,6 @@ class _Begins:
     """Stage or call at which it starts; None: from the start."""
     kept: str | None
     """Text for `Run.inherited`: references to outputs, or the kept rows."""
-    facts: dict[str, object]
-    """Facts for its `run.created` row."""
     runs: tuple[str, ...] = ()
     """Stages that it runs."""
     keeps: tuple[str, ...] = ()
@@ -121,7 +124,6 @@ def _stage(rerun: Rerun) -> _Begins:
     return _Begins(
         start=rerun.stage,
         kept=references_text(rerun.keeps),
-        facts={"from": rerun.stage, "keeps": list(rerun.keeps)},
         runs=rerun.runs,
         keeps=tuple(rerun.keeps),
     )
@@ -131,7 +133,6 @@ def _call(fork: Fork) -> _Begins:
     return _Begins(
         start=fork.start,
         kept=kept_rows_text(fork.kept),
-        facts={"from": fork.start, "row": fork.row},
         fork=fork,
     )
 
@@ -166,8 +167,7 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
                 known[start] = append_start(draft, history[start - 1])
             append_again(draft, row, start=None if start is None else known[start])
             continue
-        facts: dict[str, object] = {**cast("dict[str, object]", parse(row.data or "{}")), "again": row.number}
-        draft.append(row.type, node=row.node, payload=row.payload, data=facts)
+        draft.append(_again(row), node=row.node, payload=row.payload)
     changes: tuple[Change, ...] = ()
     for child in (state.tables.run_named(RunName(run.namespace, one)) for one in fork.children):
         assert child is not None
@@ -175,6 +175,22 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
             draft.count_child()
         changes += adopt_child(child, JobKey(run.key, 1)).changes
     return changes
+
+
+def _again(row: HistoryRow) -> events.HistoryEvent:
+    """Return the event of a redelivered row with the number that it had."""
+    match events.event_of(row):
+        case (
+            events.UpdateReceived()
+            | events.FunctionBegan()
+            | events.ClockRead()
+            | events.PatchMarked()
+            | events.ChildCompleted()
+            | events.ChildFailed()
+        ) as event:
+            return evolve(event, again=row.number)
+        case event:
+            raise AssertionError(f"{event.type} is not delivered again")
 
 
 def _later_starts(before: Run, fork: Fork) -> int:
@@ -217,10 +233,7 @@ def _next_generation(before: Run, plan: Plan, begins: _Begins, key: str, now: Mi
 def _ended(state: State, before: Run, command: RunRerunFrom, generation: int, now: Micros) -> RunDraft:
     """Terminate the previous generation, which is active. Its attempts are fenced."""
     draft = RunDraft(evolve(before, parent=None), now)
-    facts: dict[str, object] = {"rerun": generation}
-    if command.reason:
-        facts["reason"] = command.reason
-    draft.append("run.terminated", data=facts)
+    draft.append(events.RunTerminated(rerun=generation, reason=command.reason))
     message = f"it is run again as generation {generation}" + (
         f": {command.reason}" if command.reason else ""
     )

@@ -41,12 +41,12 @@ That is ugly: one question, and answers in hosts and kernel. It stays because th
 code, as its body does. To decide it here, each error would have to be sent with the policy that it falls under.
 """
 
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 from zlib import crc32
 
 from holdfast.kernel.commands import Failure
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Enough, MapPlan, Plan, RetryPolicy, StagePlan, stage_of
 from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.kernel.runs.builder import RunDraft
@@ -54,11 +54,10 @@ from holdfast.kernel.runs.external_work import LOST_WORKER
 from holdfast.kernel.runs.external_work import has_external_work_ended as is_work_over
 from holdfast.kernel.runs.plan_interpreter import item_failed, open_map
 from holdfast.ports.json import canonical
-from holdfast.ports.records.history import STAGE_FAILED
 from holdfast.ports.records.job import SUSPECT_AFTER, Job, JobKey, JobKind
 from holdfast.ports.records.run import RunStatus
 from holdfast.ports.records.values import Micros, Payload
-from holdfast.ports.structs import evolve
+from holdfast.ports.structs import evolve, frozen
 
 TIMEOUT_TOTAL: Final = "timeout_total"
 """Code of the failure of a job whose attempts took too long together."""
@@ -69,29 +68,57 @@ RETRY_AFTER_MAX: Final[Micros] = 7 * 86_400_000_000
 _EXPONENT_MAX: Final = 64
 
 
+@frozen(kw_only=True)
+class AttemptDetails:
+    """What the history row of an attempt says about the body beside its outcome."""
+
+    started_at: Micros | None = None
+    """When the body began, by the clock of its host."""
+    host: str | None = None
+    """The worker's process and machine."""
+    traceback: str | None = None
+    child_run: str | None = None
+    """The id of the child run, if the stage is another pipeline."""
+
+
+NO_DETAILS: Final = AttemptDetails()
+
+
 def fail_attempt(
     draft: RunDraft,
     plan: Plan,
     job: Job,
     failure: Failure,
     now: Micros,
-    circumstances: Mapping[str, object],
+    details: AttemptDetails,
 ) -> Micros | None:
     """Schedule the next attempt of a job and return its instant, or fail its stage and return None.
 
     All attempts that were not lost count, whichever error they had. The policy that matches this failure decides
-    whether another one follows. `circumstances` go into the history row.
+    whether another one follows. The history row has the details.
     """
     policy = policy_of(plan, job, failure.rule)
     if not failure.retryable or job.tries >= min(policy.attempts, job.max_attempts):
-        fail_stage(draft, plan, job, failure, circumstances)
+        fail_stage(draft, plan, job, failure, details)
         return None
     retry_at = now + retry_wait(policy, job, failure)
     if exceeds_total_timeout(job, retry_at):
-        fail_stage(draft, plan, job, total_timeout_failure(job, failure), circumstances)
+        fail_stage(draft, plan, job, total_timeout_failure(job, failure), details)
         return None
-    details = {**failure_facts(job, failure), **circumstances, "retry_at": retry_at}
-    draft.append("stage.retrying", node=job.node, item=job.item, epoch=job.epoch, data=details)
+    draft.append_of(
+        job,
+        events.StageRetrying(
+            code=failure.code,
+            message=failure.message,
+            error_type=failure.type,
+            attempt=job.attempts,
+            job=job.number,
+            retry_at=retry_at,
+            started_at=details.started_at,
+            host=details.host,
+            traceback=details.traceback,
+        ),
+    )
     draft.reschedule_job(job, retry_at)
     return retry_at
 
@@ -127,25 +154,26 @@ def retry_wait(policy: RetryPolicy, job: Job, failure: Failure) -> Micros:
     return min(max(failure.retry_after, 0), RETRY_AFTER_MAX)
 
 
-def fail_stage(
-    draft: RunDraft, plan: Plan, job: Job, failure: Failure, circumstances: Mapping[str, object]
-) -> None:
+def fail_stage(draft: RunDraft, plan: Plan, job: Job, failure: Failure, details: AttemptDetails) -> None:
     """Fail the stage of a job for good: fail its run or, in a map that tolerates it, give up the item.
 
     External work that the stage waited for is cancelled, unless it is over.
     """
-    facts = failure_facts(job, failure)
     node = plan.node(job.node)
     enough = node.enough if isinstance(node, MapPlan) and job.item is not None else None
     what = None if enough is None else _failed_item_output(job, failure)
-    row = draft.append(
-        STAGE_FAILED,
-        node=job.node,
-        item=job.item,
-        epoch=job.epoch,
-        payload=what,
-        data={**facts, **circumstances},
+    failed = events.StageFailed(
+        code=failure.code,
+        message=failure.message,
+        error_type=failure.type,
+        attempt=job.attempts,
+        job=job.number,
+        started_at=details.started_at,
+        host=details.host,
+        traceback=details.traceback,
+        run=details.child_run,
     )
+    row = draft.append_of(job, failed, payload=what)
     goes_on = job.kind is JobKind.POLL and not is_work_over(failure.code)
     if enough is not None and not _is_missed(draft, enough, job):
         if goes_on:
@@ -156,27 +184,21 @@ def fail_stage(
         return
     if job.kind is JobKind.POLL and not goes_on and stage_of(node).cancel is not None:
         draft.close_job(job)  # its work is over: ending the run must not cancel it
-    where: dict[str, object] = (
-        {"stage": job.node} if job.item is None else {"stage": job.node, "item": job.item}
+    run_failed = events.RunFailed(
+        code=failure.code,
+        message=failure.message,
+        error_type=failure.type,
+        attempt=job.attempts,
+        job=job.number,
+        stage=job.node,
+        item=job.item,
+        function=job.kind is JobKind.WORKFLOW,
     )
-    if job.kind is JobKind.WORKFLOW:
-        where["function"] = True
-    error = {**facts, **where}
-    draft.append("run.failed", data=error)
+    draft.append(run_failed)
+    error = run_failed.facts
     if failure.arguments is not None:
         error["arguments"] = failure.arguments
     draft.end(RunStatus.FAILED, cancels=plan.cancels, error=error)
-
-
-def failure_facts(job: Job, failure: Failure) -> dict[str, object]:
-    """Return the facts about a failed attempt for its history row."""
-    return {
-        "code": failure.code,
-        "message": failure.message,
-        "type": failure.type,
-        "attempt": job.attempts,
-        "job": job.number,
-    }
 
 
 def policy_of(plan: Plan, job: Job, rule: int | None) -> RetryPolicy:

@@ -1,6 +1,7 @@
-"""Rows of a new run: the run itself and the facts of its `run.created` row."""
+"""Rows of a new run: the run itself and its `run.created` event."""
 
 from holdfast.kernel.commands import RunCreate
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE, Plan
 from holdfast.kernel.rules.admissions import INPUT_ROW
 from holdfast.kernel.rules.start_template import NOT_BEGUN, StartTemplate
@@ -56,16 +57,16 @@ def new_run(
     )
 
 
-def created_facts(command: RunCreate, plan: Plan, run: Run, *, messages: int = 0) -> dict[str, object]:
-    """Return the facts for a `run.created` row that `messages` rows with messages and starts follow."""
-    optional_facts = {
-        "start_at": command.start_at,
-        "deadline": run.deadline,
-        "concurrency_key": run.concurrency_key,
-        "concurrency_limit": run.concurrency_limit,
-        "inbox": INPUT_ROW + messages if messages else None,
-    }
-    return {
-        "definition": plan.definition,
-        **{name: value for name, value in optional_facts.items() if value is not None},
-    }
+def created_event(
+    command: RunCreate, plan: Plan, run: Run, *, messages: int = 0, parent: str | None = None
+) -> events.RunCreated:
+    """Return the `run.created` event of a run that `messages` rows with messages and starts follow."""
+    return events.RunCreated(
+        definition=plan.definition,
+        parent=parent,
+        start_at=command.start_at,
+        deadline=run.deadline,
+        concurrency_key=run.concurrency_key,
+        concurrency_limit=run.concurrency_limit,
+        inbox=INPUT_ROW + messages if messages else None,
+    )

@@ -18,11 +18,12 @@ from holdfast.kernel.commands import (
     RunTransitioned,
 )
 from holdfast.kernel.commands.names import check_name
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.kernel.rules.admissions import INPUT_ROW, admits_jobs
 from holdfast.kernel.rules.attempt_output import annotations_at_start
-from holdfast.kernel.rules.run_creation import created_facts, new_run
+from holdfast.kernel.rules.run_creation import created_event, new_run
 from holdfast.kernel.rules.signals import (
     StartToKeep,
     append_signals,
@@ -35,12 +36,11 @@ from holdfast.kernel.rules.start_template import start_template_of
 from holdfast.kernel.rules.unread_messages import count_forwarded, forward_unread
 from holdfast.kernel.runs.builder import RunDraft, hint_of
 from holdfast.kernel.runs.plan_interpreter import advance, begin
-from holdfast.kernel.runs.stored_starts import is_kept, start_facts
+from holdfast.kernel.runs.stored_starts import is_kept, start_event
 from holdfast.kernel.state import NOTHING, Decision, Reads, State
 from holdfast.ports.changes import AddJob, AppendHistory, Change, CreateRun, StorePlan
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, RunExistsError, RunNotFoundError, UnknownWorkflowError
-from holdfast.ports.json import canonical
 from holdfast.ports.mailboxes import EMPTY, mailbox_from
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import JobState
@@ -87,8 +87,8 @@ def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> De
     run = new_run(command, plan, known, now, ids)
     draft = RunDraft(run, now, is_new=True)
     unread = EMPTY if known is None or plan.function is None else mailbox_from(known.mailbox)
-    facts = created_facts(command, plan, run, messages=count_forwarded(unread) + len(command.signals))
-    row = draft.append("run.created", payload=command.input, data=facts)
+    created = created_event(command, plan, run, messages=count_forwarded(unread) + len(command.signals))
+    row = draft.append(created, payload=command.input)
     assert row == INPUT_ROW
     if known is not None:
         forward_unread(state, draft, known, unread)
@@ -123,7 +123,7 @@ def _return_existing(
     if not command.signals:
         return Decision(reply)
     draft = RunDraft(known, now)
-    start = StartToKeep(command.input, start_facts(command, plan)) if is_kept(command) else None
+    start = StartToKeep(command.input, start_event(command, plan)) if is_kept(command) else None
     messages = receive(state, draft, known, command.signals, now, key=command.idempotency_key, start=start)
     stored = () if start is None else store_plan(state, plan)
     return Decision(evolve(reply, messages=messages), (*stored, *draft.changes()), tuple(draft.hints))
@@ -145,9 +145,7 @@ def new_child(
         return Decision((), (*store_plan(state, plan), *begun[1]), begun[2])
     run = new_run(command, plan, None, now, ids, parent=parent, close_policy=close_policy)
     draft = RunDraft(run, now, is_new=True)
-    row = draft.append(
-        "run.created", payload=command.input, data={**created_facts(command, plan, run), "parent": parent}
-    )
+    row = draft.append(created_event(command, plan, run, parent=parent), payload=command.input)
     assert row == INPUT_ROW
     begin(draft, plan, row)
     changes = (*store_plan(state, plan), *draft.changes())
@@ -173,12 +171,11 @@ def _create_from_template(
     if opening is None:
         return None
     run = new_run(command, plan, None, now, ids, opening=opening, parent=parent, close_policy=close_policy)
-    facts = opening.facts
+    data = opening.data
     if parent is not None or run.deadline is not None:
-        own_facts = created_facts(command, plan, run)
-        facts = canonical(own_facts if parent is None else {**own_facts, "parent": parent})
+        data = evolve(opening.created, parent=parent, deadline=run.deadline).data
     row = HistoryRow(
-        run=run.key, number=INPUT_ROW, type="run.created", at=now, payload=command.input, data=facts
+        run=run.key, number=INPUT_ROW, type=opening.created.type, at=now, payload=command.input, data=data
     )
     jobs = opening.jobs_of(run)
     changes: tuple[Change, ...] = (CreateRun(run), AppendHistory(row), *(AddJob(job) for job in jobs))
@@ -225,7 +222,7 @@ def _returns_existing(command: RunCreate, known: Run) -> bool:
 def _replaced(state: State, run: Run, now: Micros) -> RunDraft:
     draft = RunDraft(run, now)
     reason = f"generation {run.generation + 1} took its place"
-    draft.append("run.terminated", data={"reason": reason})
+    draft.append(events.RunTerminated(reason=reason))
     error: dict[str, object] = {"code": "terminated", "message": reason}
     draft.end(RunStatus.CANCELLED, cancels=state.cancels_of(run), error=error)
     return draft
@@ -251,7 +248,7 @@ def decide_cancel(state: State, command: RunCancel, now: Micros, _: Ids) -> Deci
     has_code_under_way = run.status not in TERMINAL and run.is_admitted
     if has_code_under_way and not is_older(run, command) and state.plan_of(run).function is not None:
         return request_cancel(state, run, command.reason, now)
-    return _end(state, command, "run.cancelled", now)
+    return _end(state, command, events.RunCancelled(reason=command.reason), now)
 
 
 def decide_terminate(state: State, command: RunTerminate, now: Micros, _: Ids) -> Decision[RunEnded]:
@@ -259,7 +256,7 @@ def decide_terminate(state: State, command: RunTerminate, now: Micros, _: Ids) -
 
     A run whose plan cannot be read is ended too, without cancelling its external work, which only the plan names.
     """
-    return _end(state, command, "run.terminated", now)
+    return _end(state, command, events.RunTerminated(reason=command.reason), now)
 
 
 def reads_of_whole(command: RunPause | RunResume) -> Reads:
@@ -276,7 +273,7 @@ def decide_pause(state: State, command: RunPause, now: Micros, _: Ids) -> Decisi
     if run.status not in (RunStatus.RUNNING, RunStatus.PENDING) or is_older(run, command):
         return Decision(RunPaused(status=run.status, changed=False))
     draft = RunDraft(run, now)
-    draft.append("run.paused", data=_reason(command.reason))
+    draft.append(events.RunPaused(reason=command.reason))
     draft.pause()
     return _reschedule_jobs(state, draft, run, (JobState.QUEUED, JobState.SLEEPING, JobState.LIMITED), now)
 
@@ -287,7 +284,7 @@ def decide_resume(state: State, command: RunResume, now: Micros, _: Ids) -> Deci
     if run.status not in HELD or is_older(run, command) or command.row not in {None, run.last_row}:
         return Decision(RunPaused(status=run.status, changed=False))
     draft = RunDraft(run, now)
-    draft.append("run.resumed", data=_reason(command.reason))
+    draft.append(events.RunResumed(reason=command.reason))
     draft.resume()
     return _reschedule_jobs(state, draft, run, (JobState.PAUSED,), now)
 
@@ -304,10 +301,6 @@ def _reschedule_jobs(
     return Decision(reply, draft.changes(), tuple(draft.hints))
 
 
-def _reason(reason: str) -> dict[str, object] | None:
-    return {"reason": reason} if reason else None
-
-
 def decide_transition(state: State, command: RunTransition, now: Micros, _: Ids) -> Decision[RunTransitioned]:
     """Continue the run if its current stages are done. Never needed after a settle. Raises RunNotFoundError."""
     run = named_run(state, command)
@@ -321,14 +314,19 @@ def decide_transition(state: State, command: RunTransition, now: Micros, _: Ids)
     return Decision(reply, draft.changes(), tuple(draft.hints))
 
 
-def _end(state: State, command: RunCancel | RunTerminate, kind: str, now: Micros) -> Decision[RunEnded]:
+def _end(
+    state: State,
+    command: RunCancel | RunTerminate,
+    event: events.RunCancelled | events.RunTerminated,
+    now: Micros,
+) -> Decision[RunEnded]:
     run = named_run(state, command)
     if run.status in TERMINAL or is_older(run, command):
         return Decision(RunEnded(status=run.status, changed=False))
     draft = RunDraft(run, now)
     draft.keep_mailbox(draft.mailbox.without_starts())
-    draft.append(kind, data=_reason(command.reason))
-    error: dict[str, object] = {"code": kind.removeprefix("run."), "message": command.reason}
+    draft.append(event)
+    error: dict[str, object] = {"code": event.type.removeprefix("run."), "message": command.reason}
     has_plan = isinstance(command, RunCancel) or state.has_plan(run)
     draft.end(RunStatus.CANCELLED, cancels=state.cancels_of(run) if has_plan else {}, error=error)
     reply = RunEnded(

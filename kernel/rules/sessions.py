@@ -15,11 +15,13 @@ from holdfast.kernel.commands import (
     SessionRenew,
     SessionRenewed,
 )
+from holdfast.kernel.history import events
 from holdfast.kernel.rules.external_cancels import free_lost_cancel
 from holdfast.kernel.rules.function_history import block_run
 from holdfast.kernel.rules.leases import job_hints
 from holdfast.kernel.rules.queued_steps import free_lost_step
 from holdfast.kernel.rules.retries import (
+    NO_DETAILS,
     exceeds_total_timeout,
     fail_stage,
     lost_worker_failure,
@@ -152,20 +154,18 @@ def free_lost_job(state: State, draft: RunDraft, run: Run, job: Job, now: Micros
     plan = state.plan_of(run)
     if job.attempts >= job.max_attempts and job.kind is JobKind.WORKFLOW:
         message = f"{job.attempts} workers in a row were lost with it, and it made no progress"
-        block_run(state, draft, job, Failure(code=LOST_WORKER, message=message), now, {})
+        block_run(state, draft, job, Failure(code=LOST_WORKER, message=message), now, NO_DETAILS)
         return False
     lost = evolve(job, lost_attempts=job.lost_attempts + 1)
     if job.kind is not JobKind.WORKFLOW and lost.lost_attempts >= losses_max(job.max_attempts):
-        fail_stage(draft, plan, lost, lost_worker_failure(lost), {})
+        fail_stage(draft, plan, lost, lost_worker_failure(lost), NO_DETAILS)
         return False
     if exceeds_total_timeout(job, now):
         message = f"the worker that held attempt {job.attempts} was lost"
-        fail_stage(
-            draft, plan, job, total_timeout_failure(job, Failure(code=LOST_WORKER, message=message)), {}
-        )
+        failure = total_timeout_failure(job, Failure(code=LOST_WORKER, message=message))
+        fail_stage(draft, plan, job, failure, NO_DETAILS)
         return False
-    facts: dict[str, object] = {"attempt": job.attempts, "lost_attempts": lost.lost_attempts}
-    draft.append("stage.lost", node=job.node, item=job.item, epoch=job.epoch, data=facts)
+    draft.append_of(job, events.StageLost(attempt=job.attempts, lost_attempts=lost.lost_attempts))
     draft.reschedule_job(lost, now)
     return True
 

@@ -63,6 +63,7 @@ from holdfast.kernel.commands import (
     StageSuspended,
 )
 from holdfast.kernel.commands.jobs import ResultRefused
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import MapPlan
 from holdfast.kernel.pipelines.progress import MapProgress, progress_from
 from holdfast.kernel.rules.admissions import admits_jobs
@@ -80,7 +81,7 @@ from holdfast.kernel.rules.function_history import (
 )
 from holdfast.kernel.rules.leases import attempt_of, find_leased_job, job_hints, parse_job_id
 from holdfast.kernel.rules.queued_steps import settle_step
-from holdfast.kernel.rules.retries import fail_attempt, fail_stage
+from holdfast.kernel.rules.retries import NO_DETAILS, AttemptDetails, fail_attempt, fail_stage
 from holdfast.kernel.rules.successors import start_successor
 from holdfast.kernel.runs.builder import NextClaim, RunDraft
 from holdfast.kernel.runs.plan_interpreter import condition_evaluated, map_expanded, stage_completed
@@ -88,9 +89,8 @@ from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import AddMapItems, Change, UpdateJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
-from holdfast.ports.events import EVENT_BYTES_MAX, USER_EVENTS, is_event_type
+from holdfast.ports.events import EVENT_BYTES_MAX, is_event_type
 from holdfast.ports.json import compact
-from holdfast.ports.records.history import STAGE_COMPLETED, STAGE_EXPANDED, STAGE_TESTED
 from holdfast.ports.records.job import Job, JobKind
 from holdfast.ports.records.run import Run, RunName
 from holdfast.ports.records.session import SessionState
@@ -195,9 +195,7 @@ def _apply_outcome(
             return _record_condition(state, command, run, job, passed, now)
         case StageSuspended():
             draft = RunDraft(run, now)
-            retry_at = suspend_stage(
-                draft, state.plan_of(run), job, command.outcome, now, _attempt_facts(command)
-            )
+            retry_at = suspend_stage(draft, state.plan_of(run), job, command.outcome, now, _details(command))
             return _settled(state, run, draft, retry_at=retry_at)
         case PollNotReady(check_after=check_after):
             return _schedule_check(state, command, run, job, None, check_after, now)
@@ -205,7 +203,7 @@ def _apply_outcome(
             draft = function_cancelled(state, run, reason, now)
             return _with_successor(state, run, draft, _settled(state, run, draft), now, ids)
         case Cancelled():
-            return record_cancelled(run, job, _attempt_facts(command), now)
+            return record_cancelled(run, job, _details(command), now)
         case ChildRunStarted():
             return _started(state, command, run, job, command.outcome, now, ids)
         case FunctionWaiting():
@@ -213,27 +211,21 @@ def _apply_outcome(
         case ContinuedAsNew():
             return continue_run(state, run, job, command.outcome, now, ids)
         case QueuedStepCompleted() | QueuedStepFailed():
-            return settle_step(state, command, run, job, _attempt_facts(command), now)
+            return settle_step(state, command, run, job, _details(command), now)
         case Blocked(failure=failure):
-            return block(state, run, job, failure, now, _failure_circumstances(command, failure))
+            return block(state, run, job, failure, now, _failure_details(command, failure))
 
 
 def _completed(
     state: State, command: JobSettle, run: Run, job: Job, output: Payload, now: Micros, ids: Ids
 ) -> Decision[JobSettled]:
     draft = RunDraft(run, now, taker=_taker(state, command, job))
-    facts: dict[str, object] = {"attempt": job.attempts, "job": job.number, **_attempt_facts(command)}
     for event in command.events:
-        draft.append(
-            f"{USER_EVENTS}{event.type}",
-            node=job.node,
-            item=job.item,
-            epoch=job.epoch,
-            payload=event.payload,
-        )
-    row = draft.append(
-        STAGE_COMPLETED, node=job.node, item=job.item, epoch=job.epoch, payload=output, data=facts
+        draft.append_user_event(job, event.type, event.payload)
+    completed = events.StageCompleted(
+        attempt=job.attempts, job=job.number, started_at=command.started_at, host=command.host or None
     )
+    row = draft.append_of(job, completed, payload=output)
     draft.close_job(job)
     stage_completed(draft, state.plan_of(run), progress_from(run.progress), job, row)
     return _with_successor(state, run, draft, _settled(state, run, draft, row=row), now, ids)
@@ -250,9 +242,9 @@ def _expanded(
     if node.enough is not None and node.enough.is_missed(total=len(items), failed=0):
         wanted = f"at least {node.enough.at_least} must complete"
         message = f"it has {len(items)} items, and {wanted}"
-        fail_stage(draft, plan, job, Failure(code="too_few_items", message=message), {})
+        fail_stage(draft, plan, job, Failure(code="too_few_items", message=message), NO_DETAILS)
         return _settled(state, run, draft)
-    row = draft.append(STAGE_EXPANDED, node=job.node, epoch=job.epoch, data={"items": len(items)})
+    row = draft.append(events.StageExpanded(items=len(items)), node=job.node, epoch=job.epoch)
     draft.close_job(job)
     counters = MapProgress(total=len(items), next=0, done=0, page_size=size, first_row=row)
     map_expanded(draft, plan, progress_from(run.progress), job.node, counters)
@@ -270,9 +262,15 @@ def _record_condition(
 ) -> Decision[JobSettled]:
     draft = RunDraft(run, now, taker=_taker(state, command, job))
     plan, progress = state.plan_of(run), progress_from(run.progress)
-    facts: dict[str, object] = {"test": plan.groups[progress.group].test, "passed": passed}
-    facts |= {"attempt": job.attempts, "job": job.number, **_attempt_facts(command)}
-    draft.append(STAGE_TESTED, node=job.node, epoch=job.epoch, data=facts)
+    tested = events.StageTested(
+        test=plan.groups[progress.group].test,
+        passed=passed,
+        attempt=job.attempts,
+        job=job.number,
+        started_at=command.started_at,
+        host=command.host or None,
+    )
+    draft.append(tested, node=job.node, epoch=job.epoch)
     draft.close_job(job)
     condition_evaluated(draft, plan, progress, passed=passed)
     return _settled(state, run, draft)
@@ -284,7 +282,7 @@ def _started(
     draft = RunDraft(run, now)
     created = start_child(state, draft, run, job, child, now, ids)
     if isinstance(created, Failure):
-        fail_attempt(draft, state.plan_of(run), job, created, now, _attempt_facts(command))
+        fail_attempt(draft, state.plan_of(run), job, created, now, _details(command))
         return _settled(state, run, draft)
     decision = _settled(state, run, draft)
     admits = dict.fromkeys((*decision.reply.admits_jobs, *created.reply))
@@ -301,13 +299,9 @@ def _failed(
     if job.kind is JobKind.POLL and failure.retryable:
         return _schedule_check(state, command, run, job, failure, None, now)
     if job.kind is JobKind.CANCEL:
-        return retry_cancel(
-            run, state.plan_of(run), job, failure, _failure_circumstances(command, failure), now
-        )
+        return retry_cancel(run, state.plan_of(run), job, failure, _failure_details(command, failure), now)
     draft = RunDraft(run, now)
-    retry_at = fail_attempt(
-        draft, state.plan_of(run), job, failure, now, _failure_circumstances(command, failure)
-    )
+    retry_at = fail_attempt(draft, state.plan_of(run), job, failure, now, _failure_details(command, failure))
     return _with_successor(state, run, draft, _settled(state, run, draft, retry_at=retry_at), now, ids)
 
 
@@ -322,25 +316,25 @@ def _schedule_check(
 ) -> Decision[JobSettled]:
     """Schedule the next check of unfinished external work, or fail the stage. Usually writes only the job."""
     plan = state.plan_of(run)
-    facts = _attempt_facts(command) if failure is None else _failure_circumstances(command, failure)
+    details = _details(command) if failure is None else _failure_details(command, failure)
     found = schedule_next_check(plan, run, job, failure, check_after, now)
     if isinstance(found, Failure):
         draft = RunDraft(run, now)
-        fail_stage(draft, plan, job, found, facts)
+        fail_stage(draft, plan, job, found, details)
         return _settled(state, run, draft)
     reply = JobSettled(status="settled", run_status=run.status, retry_at=found.wake_at or now)
     return Decision(reply, (UpdateJob(found),), job_hints(found))
 
 
-def _failure_circumstances(command: JobSettle, failure: Failure) -> dict[str, object]:
-    facts = _attempt_facts(command)
-    return {**facts, "traceback": failure.traceback} if failure.traceback else facts
+def _failure_details(command: JobSettle, failure: Failure) -> AttemptDetails:
+    return AttemptDetails(
+        started_at=command.started_at, host=command.host or None, traceback=failure.traceback or None
+    )
 
 
-def _attempt_facts(command: JobSettle) -> dict[str, object]:
+def _details(command: JobSettle) -> AttemptDetails:
     """Return the start and the host of the body, for the row, as far as the command has them."""
-    facts = {"started_at": command.started_at, "host": command.host or None}
-    return {name: value for name, value in facts.items() if value is not None}
+    return AttemptDetails(started_at=command.started_at, host=command.host or None)
 
 
 def _taker(state: State, command: JobSettle, job: Job) -> NextClaim | None:

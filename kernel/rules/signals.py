@@ -1,10 +1,11 @@
 """Rules for signals and cancellation requests of durable functions: both are history rows that wake the function."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from holdfast.kernel.commands import ChannelMessage, RunEnded, RunSignal, RunSignalled
 from holdfast.kernel.commands.names import check_name
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.pipelines.progress import driver_of
 from holdfast.kernel.runs.builder import RunDraft
@@ -16,7 +17,6 @@ from holdfast.ports.errors import (
     RunNotFoundError,
     SignalRefusedError,
 )
-from holdfast.ports.records.history import START_RECEIVED
 from holdfast.ports.records.job import JobKind, JobState
 from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
 from holdfast.ports.records.values import Micros, Payload
@@ -33,8 +33,8 @@ class StartToKeep:
 
     payload: Payload
     """Its input."""
-    facts: Mapping[str, object]
-    """Its other fields, for the `start.received` row."""
+    event: events.StartReceived
+    """Its other fields."""
 
 
 def reads_of_signal(command: RunSignal) -> Reads:
@@ -78,7 +78,7 @@ def receive(
     closed = draft.mailbox.closed
     if start is None and (refused := next((one for one in signals if one.channel in closed), None)):
         raise ChannelClosedError(run.id, refused.channel)
-    row = None if start is None else draft.append(START_RECEIVED, payload=start.payload, data=start.facts)
+    row = None if start is None else draft.append(start.event, payload=start.payload)
     numbers = append_signals(draft, signals, key=key, start=row)
     wake_driver(state, draft, run, now)
     return numbers
@@ -102,16 +102,13 @@ def append_signals(
     draft: RunDraft, signals: Sequence[ChannelMessage], *, key: str | None = None, start: int | None = None
 ) -> tuple[int, ...]:
     """Append messages to the history and return the numbers of their rows. `start` is the row of their start."""
-    return tuple(draft.append_message(one.payload, _facts_of(one, key), start=start) for one in signals)
-
-
-def _facts_of(signal: ChannelMessage, key: str | None) -> dict[str, object]:
-    facts: dict[str, object] = {"channel": signal.channel}
-    if signal.checked:
-        facts["checked"] = True
-    if key is not None:
-        facts["key"] = key
-    return facts
+    return tuple(
+        draft.append_message(
+            one.payload,
+            events.SignalReceived(channel=one.channel, checked=one.checked, key=key, start=start),
+        )
+        for one in signals
+    )
 
 
 def wake_driver(state: State, draft: RunDraft, run: Run, now: Micros) -> None:
@@ -139,21 +136,21 @@ def request_cancel(state: State, run: Run, reason: str, now: Micros) -> Decision
         return Decision(RunEnded(status=run.status, changed=False))
     draft = RunDraft(run, now)
     draft.keep_mailbox(draft.mailbox.without_starts())
-    facts = {"reason": reason} if reason else None
-    start_cancelling(state, draft, run, facts, {"code": "cancelled", "message": reason}, now)
+    error: dict[str, object] = {"code": "cancelled", "message": reason}
+    start_cancelling(state, draft, events.RunCancelling(reason=reason), run, error, now)
     return Decision(RunEnded(status=draft.status, changed=True), draft.changes(), tuple(draft.hints))
 
 
 def start_cancelling(
     state: State,
     draft: RunDraft,
+    event: events.RunCancelling,
     run: Run,
-    facts: Mapping[str, object] | None,
     error: dict[str, object],
     now: Micros,
 ) -> None:
     """Make a run `cancelling` and wake its function. `error` becomes the run's error when the function has ended."""
-    draft.append("run.cancelling", data=facts)
+    draft.append(event)
     draft.cancel(error)
     wake_driver(state, draft, run, now)
     for job in state.tables.jobs.get(run.key, {}).values():  # all jobs were read if the run was held

@@ -7,12 +7,12 @@ start (docs/decisions/0039).
 from functools import lru_cache
 from typing import Final
 
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan, stage_of
 from holdfast.kernel.rules.admissions import INPUT_ROW
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.plan_interpreter import begin
 from holdfast.ports.changes import AddJob, CreateRun
-from holdfast.ports.json import canonical
 from holdfast.ports.records.job import Job, rank_of
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.structs import frozen
@@ -24,8 +24,10 @@ class StartTemplate:
 
     progress: str
     """`Run.progress` after the start."""
-    facts: str
-    """JSON text of the `run.created` row."""
+    created: events.RunCreated
+    """The first event of a run without a deadline and a parent."""
+    data: str | None
+    """The data of its row: as JSON text, made once."""
     rows: int
     """How many history rows the start appends."""
     jobs: tuple[tuple[Job, int | None], ...]
@@ -54,23 +56,27 @@ def start_template_of(plan: Plan) -> StartTemplate | None:
         updated_at=0,
     )
     draft = RunDraft(run, 0, is_new=True)
-    draft.append("run.created")
+    opening = events.RunCreated(definition=plan.definition)
+    draft.append(opening)
     begin(draft, plan, INPUT_ROW)
     created, _, *added = draft.changes()
     jobs = [change.job for change in added if isinstance(change, AddJob)]
     if draft.admits_jobs or not isinstance(created, CreateRun) or len(jobs) < len(added):
         return None
     with_priorities = ((job, stage_of(plan.node(job.node)).priority) for job in jobs)
-    opening = StartTemplate(
+    template = StartTemplate(
         progress=created.run.progress,
-        facts=canonical({"definition": plan.definition}),
+        created=opening,
+        data=opening.data,
         rows=created.run.last_row,
         jobs=tuple(with_priorities),
     )
-    return opening if opening.jobs_of(run) == tuple(jobs) else None
+    return template if template.jobs_of(run) == tuple(jobs) else None
 
 
-NOT_BEGUN: Final = StartTemplate(progress="{}", facts="{}", rows=0, jobs=())
+NOT_BEGUN: Final = StartTemplate(
+    progress="{}", created=events.RunCreated(definition=""), data=None, rows=0, jobs=()
+)
 """Template of a run that has not started."""
 
 

@@ -4,7 +4,7 @@ See docs/decisions/0061.
 """
 
 from holdfast.kernel.rules.attempt_output import annotations_at_start
-from holdfast.kernel.rules.run_creation import created_facts, new_run
+from holdfast.kernel.rules.run_creation import created_event, new_run
 from holdfast.kernel.rules.unread_messages import count_forwarded, forward_unread
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.plan_interpreter import begin
@@ -13,7 +13,7 @@ from holdfast.kernel.state import Decision, State
 from holdfast.ports.clock import Ids
 from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 from holdfast.ports.records.values import Micros
-from holdfast.ports.structs import frozen
+from holdfast.ports.structs import evolve, frozen
 from holdfast.ports.transport import Hint
 
 
@@ -47,11 +47,8 @@ def start_successor(
     plan = state.plan_named(start.plan)
     following = new_run(start.command, plan, run, now, ids)
     draft = RunDraft(following, now, is_new=True)
-    facts = {
-        **created_facts(start.command, plan, following, messages=count_forwarded(mailbox, row)),
-        "start": row,
-    }
-    first = draft.append("run.created", payload=start.command.input, data=facts)
+    created = created_event(start.command, plan, following, messages=count_forwarded(mailbox, row))
+    first = draft.append(evolve(created, start=row), payload=start.command.input)
     forward_unread(state, draft, run, mailbox, row)
     if following.status is not RunStatus.PENDING:
         begin(draft, plan, first)

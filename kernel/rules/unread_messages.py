@@ -1,14 +1,12 @@
 """The rule for unread messages: the commit that starts the next generation moves them there, in their order."""
 
-from collections.abc import Mapping
-from typing import cast
-
+from holdfast.kernel.history import events
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.state import State
-from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import Mailbox
-from holdfast.ports.records.history import START_RECEIVED, HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import Run
+from holdfast.ports.structs import evolve
 
 
 def count_forwarded(mailbox: Mailbox, used: int | None = None) -> int:
@@ -35,15 +33,11 @@ def forward_unread(
 
 def append_start(draft: RunDraft, row: HistoryRow) -> int:
     """Append a start of another generation; return the number of the new row."""
-    return draft.append(START_RECEIVED, payload=row.payload, data=_facts(row))
+    return draft.append(events.StartReceived.from_row(row), payload=row.payload)
 
 
 def append_again(draft: RunDraft, row: HistoryRow, *, start: int | None) -> int:
     """Append a message of another generation, with its number there as `again`; return the number of the new row."""
     assert row.payload is not None
-    facts = {name: value for name, value in _facts(row).items() if name != "start"}
-    return draft.append_message(row.payload, {**facts, "again": row.number}, start=start)
-
-
-def _facts(row: HistoryRow) -> Mapping[str, object]:
-    return cast("Mapping[str, object]", parse(row.data or "{}"))
+    message = evolve(events.SignalReceived.from_row(row), again=row.number, start=start)
+    return draft.append_message(row.payload, message)

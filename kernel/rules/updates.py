@@ -4,6 +4,7 @@ from typing import Final
 
 from holdfast.kernel.commands import RunUpdate, RunUpdated
 from holdfast.kernel.commands.names import check_name
+from holdfast.kernel.history import events
 from holdfast.kernel.rules.signals import wake_driver
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.state import Decision, Reads, State
@@ -41,12 +42,10 @@ def decide_update(state: State, command: RunUpdate, now: Micros, _: Ids) -> Deci
     if run.status in TERMINAL:
         raise UpdateRefusedError(run.id, f"it has ended, as {run.status}")
     draft = RunDraft(run, now)
-    facts: dict[str, object] = {"update": command.update}
-    if command.idempotency_key is not None:
-        facts["key"] = command.idempotency_key
-    if command.checked:
-        facts["checked"] = True
-    number = draft.append("update.received", payload=command.arguments, data=facts)
+    received = events.UpdateReceived(
+        update=command.update, key=command.idempotency_key, checked=command.checked
+    )
+    number = draft.append(received, payload=command.arguments)
     wake_driver(state, draft, run, now)
     reply = RunUpdated(run=run.key, number=number, status=run.status)
     return Decision(reply, draft.changes(), tuple(draft.hints))

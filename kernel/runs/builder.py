@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from holdfast.kernel.commands import QueuedStepJob
+from holdfast.kernel.history.events import HistoryEvent, SignalReceived
 from holdfast.kernel.limits.concurrency import stage_limit_key, step_limit_key
 from holdfast.kernel.pipelines.plan import RatePlan, StagePlan
 from holdfast.kernel.runs.transitions import check_transition
@@ -20,9 +21,10 @@ from holdfast.ports.changes import (
     UpdateJob,
     UpdateRun,
 )
+from holdfast.ports.events import USER_EVENTS
 from holdfast.ports.json import canonical
 from holdfast.ports.mailboxes import Mailbox, mailbox_from
-from holdfast.ports.records.history import SIGNAL_RECEIVED, HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKind, JobState, cancelling, rank_of, step_definition
 from holdfast.ports.records.run import HELD, TERMINAL, Run, RunStatus
 from holdfast.ports.records.values import Micros, Payload
@@ -124,15 +126,33 @@ class RunDraft:
 
     def append(
         self,
-        kind: str,
+        event: HistoryEvent,
         *,
         node: str | None = None,
         item: int | None = None,
         epoch: int | None = None,
         payload: Payload | None = None,
-        data: Mapping[str, object] | None = None,
     ) -> int:
-        """Append a history row and return its number."""
+        """Append an event to the history and return the number of its row."""
+        return self._append_row(event.type, event.data, node, item, epoch, payload)
+
+    def append_of(self, job: Job, event: HistoryEvent, *, payload: Payload | None = None) -> int:
+        """Append an event of an attempt of a job, at its stage and map item; return the number of its row."""
+        return self._append_row(event.type, event.data, job.node, job.item, job.epoch, payload)
+
+    def append_user_event(self, job: Job, name: str, payload: Payload) -> int:
+        """Append an event that the body of a stage published; return the number of its row."""
+        return self._append_row(f"{USER_EVENTS}{name}", None, job.node, job.item, job.epoch, payload)
+
+    def _append_row(
+        self,
+        kind: str,
+        data: str | None,
+        node: str | None,
+        item: int | None,
+        epoch: int | None,
+        payload: Payload | None,
+    ) -> int:
         self._last_row += 1
         row = HistoryRow(
             run=self._before.key,
@@ -143,7 +163,7 @@ class RunDraft:
             item=item,
             epoch=epoch,
             payload=payload,
-            data=canonical(data) if data else None,
+            data=data,
         )
         self._changes.append(AppendHistory(row))
         self.rows.append(row)
@@ -158,13 +178,10 @@ class RunDraft:
         """Set the unread messages of the run."""
         self._mailbox = mailbox.to_text()
 
-    def append_message(
-        self, payload: Payload, data: Mapping[str, object], *, start: int | None = None
-    ) -> int:
-        """Append a message and return its row number. `start` is the row of the start that came with it, if any."""
-        facts = data if start is None else {**data, "start": start}
-        number = self.append(SIGNAL_RECEIVED, payload=payload, data=facts)
-        self.keep_mailbox(self.mailbox.put(number, start))
+    def append_message(self, payload: Payload, message: SignalReceived) -> int:
+        """Append a message, put it into the mailbox, and return its row number."""
+        number = self.append(message, payload=payload)
+        self.keep_mailbox(self.mailbox.put(number, message.start))
         return number
 
     def open_job(self, stage: StagePlan, kind: JobKind, gets: Reference, *, item: int | None = None) -> int:

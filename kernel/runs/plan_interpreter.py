@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import MapPlan, NodePlan, Plan, StagePlan, stage_of
 from holdfast.kernel.pipelines.progress import MapProgress, NodeProgress, Progress, finished_map, item_input
 from holdfast.kernel.runs.builder import RunDraft
-from holdfast.ports.records.history import STAGE_SKIPPED
 from holdfast.ports.records.job import Job, JobKind
 from holdfast.ports.records.run import RunStatus
 from holdfast.ports.references import Reference, list_reference, reference_text
@@ -80,7 +80,7 @@ def condition_evaluated(draft: RunDraft, plan: Plan, progress: Progress, *, pass
     chosen = [node for place, node in enumerate(group.nodes) if place in places]
     for node in group.nodes:
         if node not in chosen:
-            draft.append(STAGE_SKIPPED, node=node.name)
+            draft.append(events.StageSkipped(), node=node.name)
     if chosen:
         nodes = {node.name: open_node(draft, node, progress) for node in chosen}
     else:  # no other branch: the input is passed on
@@ -142,7 +142,7 @@ def _go_on(draft: RunDraft, plan: Plan, progress: Progress) -> None:
         progress = _leave_group(plan, progress)
         if progress.group == len(plan.groups):
             result = reference_text(progress.input)
-            draft.append("run.completed")
+            draft.append(events.RunCompleted())
             draft.keep_progress(progress.to_json())
             draft.end(RunStatus.COMPLETED, cancels=plan.cancels, result=result)
             return

@@ -1,11 +1,11 @@
 """Starts stored with their messages: they start the next generation if the run ends with the messages unread."""
 
-from typing import Any, Final, cast
+from typing import Final
 
 from holdfast.kernel.commands import RunCreate
 from holdfast.kernel.commands.codec import command_data, from_data, to_data
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan
-from holdfast.ports.json import parse
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import RunStatus
 from holdfast.ports.records.values import Payload
@@ -32,8 +32,8 @@ def is_kept(command: RunCreate) -> bool:
     return bool(command.signals) and command.if_ended in ("rerun", "rerun_failed")
 
 
-def start_facts(command: RunCreate, plan: Plan) -> dict[str, object]:
-    """Return the data of the row that stores a start. The row's payload is the start's input."""
+def start_event(command: RunCreate, plan: Plan) -> events.StartReceived:
+    """Return the event that stores a start. The payload of its row is the start's input."""
     bare = evolve(command, input=_NOTHING, signals=(), idempotency_key=None)
     usual = command_data(RunCreate(namespace="", workflow="", input=_NOTHING))
     fields = {
@@ -41,21 +41,16 @@ def start_facts(command: RunCreate, plan: Plan) -> dict[str, object]:
         for name, value in command_data(bare).items()
         if name in _REQUIRED or value != usual.get(name)
     }
-    return {"definition": plan.definition, "plan": plan.fingerprint, "start": fields}
+    return events.StartReceived(definition=plan.definition, plan=plan.fingerprint, start=fields)
 
 
 def plan_of_start(row: HistoryRow) -> str:
     """Return the fingerprint of the plan of a stored start."""
-    return str(_facts(row)["plan"])
+    return events.StartReceived.from_row(row).plan
 
 
 def kept_start(row: HistoryRow) -> KeptStart:
     """Return the start that a row stores."""
-    facts = _facts(row)
-    fields = cast("dict[str, object]", facts["start"])
-    command = from_data({**fields, "input": to_data(row.payload)}, RunCreate)
-    return KeptStart(command, str(facts["plan"]))
-
-
-def _facts(row: HistoryRow) -> dict[str, Any]:
-    return cast("dict[str, Any]", parse(row.data or "{}"))
+    event = events.StartReceived.from_row(row)
+    command = from_data({**event.start, "input": to_data(row.payload)}, RunCreate)
+    return KeptStart(command, event.plan)

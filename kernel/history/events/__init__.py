@@ -1,0 +1,254 @@
+"""Events of a run's history: one class for each type of history row, and the registry of them.
+
+`event_of(row)` returns the event of a row. Write `from holdfast.kernel.history import events` and match on classes:
+
+    match events.event_of(row):
+        case events.StepCompleted(step=step, attempt=attempt):
+            ...
+
+Decoding is lazy: a `HistoryRow` is read from a store as it is, and only who needs its fields makes the event.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Final, TypeAlias
+
+from holdfast.kernel.history.events.child_events import (
+    ChildCancelling,
+    ChildCompleted,
+    ChildFailed,
+    ChildSignalled,
+    ChildStarted,
+)
+from holdfast.kernel.history.events.event import Facts, HistoryEvent, RecordedError
+from holdfast.kernel.history.events.message_events import (
+    ChannelClosed,
+    SignalReceived,
+    SignalRefused,
+    StartReceived,
+    UpdateCompleted,
+    UpdateFailed,
+    UpdateReceived,
+    UpdateRejected,
+    ValuePublished,
+)
+from holdfast.kernel.history.events.replay_events import (
+    ClockRead,
+    FunctionBegan,
+    HistoryLong,
+    PatchMarked,
+    ResultRefused,
+    TimerFired,
+)
+from holdfast.kernel.history.events.run_events import (
+    RunAdmitted,
+    RunBlocked,
+    RunCancelled,
+    RunCancelling,
+    RunCompleted,
+    RunContinued,
+    RunCreated,
+    RunFailed,
+    RunPaused,
+    RunRepaired,
+    RunResumed,
+    RunTerminated,
+)
+from holdfast.kernel.history.events.stage_events import (
+    StageCancelFailed,
+    StageCancelled,
+    StageCompleted,
+    StageExpanded,
+    StageFailed,
+    StageLost,
+    StageRetrying,
+    StageSkipped,
+    StageStarted,
+    StageSuspended,
+    StageTested,
+)
+from holdfast.kernel.history.events.step_events import (
+    StepCancelled,
+    StepCompleted,
+    StepFailed,
+    StepQueued,
+    StepRetrying,
+    StepStarted,
+)
+from holdfast.ports.events import USER_EVENTS
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.structs import frozen
+
+EVENTS: Final[Mapping[str, type[HistoryEvent]]] = {
+    event.type: event
+    for event in (
+        RunCreated,
+        RunAdmitted,
+        RunPaused,
+        RunResumed,
+        RunBlocked,
+        RunRepaired,
+        RunCancelling,
+        RunCompleted,
+        RunContinued,
+        RunFailed,
+        RunCancelled,
+        RunTerminated,
+        StageStarted,
+        StageTested,
+        StageSkipped,
+        StageExpanded,
+        StageSuspended,
+        StageCompleted,
+        StageRetrying,
+        StageFailed,
+        StageLost,
+        StageCancelled,
+        StageCancelFailed,
+        StepQueued,
+        StepStarted,
+        StepRetrying,
+        StepCompleted,
+        StepFailed,
+        StepCancelled,
+        ChildStarted,
+        ChildSignalled,
+        ChildCancelling,
+        ChildCompleted,
+        ChildFailed,
+        SignalReceived,
+        SignalRefused,
+        StartReceived,
+        ChannelClosed,
+        UpdateReceived,
+        UpdateCompleted,
+        UpdateFailed,
+        UpdateRejected,
+        ValuePublished,
+        FunctionBegan,
+        ClockRead,
+        PatchMarked,
+        TimerFired,
+        ResultRefused,
+        HistoryLong,
+    )
+}
+"""The class of each type of event, by type; all but `user.*`."""
+
+
+@frozen(kw_only=True)
+class UserEvent(HistoryEvent):
+    """An event that a stage published. Its rows have the type `user.<name>`."""
+
+    type: ClassVar[str] = f"{USER_EVENTS}*"
+    payload: ClassVar[str | None] = "the published data"
+
+
+@frozen(kw_only=True)
+class UnknownEvent(HistoryEvent):
+    """An event of a newer version, of a type that this version does not know."""
+
+    type: ClassVar[str] = "*"
+
+
+def event_of(row: HistoryRow) -> HistoryEvent:
+    """Return the event of a row. UnreadableRowError if its data is damaged."""
+    return class_of(row.type).from_row(row)
+
+
+def class_of(kind: str) -> type[HistoryEvent]:
+    """Return the class of events of a type; `UnknownEvent` if this version does not know the type."""
+    known = EVENTS.get(kind)
+    if known is None:
+        return UserEvent if kind.startswith(USER_EVENTS) else UnknownEvent
+    return known
+
+
+def types_where(condition: Callable[[type[HistoryEvent]], bool]) -> frozenset[str]:
+    """Return the types of the events whose class fulfils a condition."""
+    return frozenset(kind for kind, event in EVENTS.items() if condition(event))
+
+
+DriverEvent: TypeAlias = (
+    StepCompleted
+    | StepFailed
+    | StepRetrying
+    | StepStarted
+    | PatchMarked
+    | UpdateCompleted
+    | UpdateFailed
+    | UpdateRejected
+    | ValuePublished
+    | ClockRead
+    | FunctionBegan
+    | SignalRefused
+)
+"""The events that the driver of a durable function records as they are."""
+
+RUN_ENDS: Final = types_where(lambda event: event.ends_run)
+"""The types of events that end a generation of a run."""
+UPDATE_ANSWERS: Final = types_where(lambda event: event.answers_update)
+"""The types of events that end an update."""
+
+__all__ = [
+    "EVENTS",
+    "RUN_ENDS",
+    "UPDATE_ANSWERS",
+    "ChannelClosed",
+    "ChildCancelling",
+    "ChildCompleted",
+    "ChildFailed",
+    "ChildSignalled",
+    "ChildStarted",
+    "ClockRead",
+    "DriverEvent",
+    "Facts",
+    "FunctionBegan",
+    "HistoryEvent",
+    "HistoryLong",
+    "PatchMarked",
+    "RecordedError",
+    "ResultRefused",
+    "RunAdmitted",
+    "RunBlocked",
+    "RunCancelled",
+    "RunCancelling",
+    "RunCompleted",
+    "RunContinued",
+    "RunCreated",
+    "RunFailed",
+    "RunPaused",
+    "RunRepaired",
+    "RunResumed",
+    "RunTerminated",
+    "SignalReceived",
+    "SignalRefused",
+    "StageCancelFailed",
+    "StageCancelled",
+    "StageCompleted",
+    "StageExpanded",
+    "StageFailed",
+    "StageLost",
+    "StageRetrying",
+    "StageSkipped",
+    "StageStarted",
+    "StageSuspended",
+    "StageTested",
+    "StartReceived",
+    "StepCancelled",
+    "StepCompleted",
+    "StepFailed",
+    "StepQueued",
+    "StepRetrying",
+    "StepStarted",
+    "TimerFired",
+    "UnknownEvent",
+    "UpdateCompleted",
+    "UpdateFailed",
+    "UpdateReceived",
+    "UpdateRejected",
+    "UserEvent",
+    "ValuePublished",
+    "class_of",
+    "event_of",
+    "types_where",
+]

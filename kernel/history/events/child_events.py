@@ -1,0 +1,81 @@
+"""Events of child runs that a durable function starts, signals and cancels."""
+
+from typing import ClassVar
+
+from holdfast.kernel.history.events.event import HistoryEvent, RecordedError
+from holdfast.ports.structs import frozen
+
+
+@frozen(kw_only=True)
+class ChildStarted(HistoryEvent):
+    """A durable function started a child run."""
+
+    type: ClassVar[str] = "child.started"
+    reaches_function: ClassVar[bool] = True
+    requested_by_code: ClassVar[bool] = True
+    call: str
+    run: str
+    """The id of the child run."""
+    workflow: str
+    site: str = ""
+    """File and line of the call."""
+
+
+@frozen(kw_only=True)
+class ChildCompleted(HistoryEvent):
+    """The child run has a result."""
+
+    type: ClassVar[str] = "child.completed"
+    payload: ClassVar[str | None] = "the result"
+    reaches_function: ClassVar[bool] = True
+    run: str
+    again: int | None = None
+    """The number of the row that this one repeats, in a rerun."""
+
+
+@frozen(kw_only=True)
+class ChildFailed(HistoryEvent):
+    """The child run has no result: it failed, was cancelled, or could not be started."""
+
+    type: ClassVar[str] = "child.failed"
+    reaches_function: ClassVar[bool] = True
+    run: str
+    code: str
+    message: str | None
+    call: str | None = None
+    """The call that could not start it; None: it was started, and ended without a result."""
+    workflow: str | None = None
+    """The workflow that could not be started."""
+    site: str = ""
+    error: RecordedError | None = None
+    """The error of the child run, if it can be raised again in the parent."""
+    again: int | None = None
+    """The number of the row that this one repeats, in a rerun."""
+
+
+@frozen(kw_only=True)
+class ChildSignalled(HistoryEvent):
+    """A durable function sent a message to a child run, or could not."""
+
+    type: ClassVar[str] = "child.signalled"
+    reaches_function: ClassVar[bool] = True
+    call: str
+    run: str
+    channel: str | None = None
+    """The channel of the message; None: the child run no longer exists."""
+    message: str | None = None
+    """Why the message could not be sent."""
+    closed: bool = False
+    """Whether the child run has closed the channel."""
+    site: str = ""
+
+
+@frozen(kw_only=True)
+class ChildCancelling(HistoryEvent):
+    """A durable function cancelled a child run."""
+
+    type: ClassVar[str] = "child.cancelling"
+    reaches_function: ClassVar[bool] = True
+    call: str
+    run: str
+    site: str = ""

@@ -1,0 +1,136 @@
+"""The base class of history events, and their conversion to and from history rows.
+
+An event is what one history row says: `type` names its class, and the row's `data` holds its fields as JSON. A field
+that has its default is left out of the row, so a new field with a default changes no row that is stored. A field that
+this version does not know is ignored, so an older version can read rows of a newer one.
+
+The other columns of a row say where the event belongs: its run and number, the stage or call (`node`), the map item,
+and the epoch of the attempt. A value, such as a result, is the row's `payload`: it may be large, and is then in a blob
+store.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, ClassVar, Self, TypeAlias, cast, get_origin
+
+import attrs
+import cattrs
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
+
+from holdfast.kernel.converters import strict_converter
+from holdfast.ports.errors import InvalidCommandError, UnreadableRowError
+from holdfast.ports.json import canonical, parse
+from holdfast.ports.records.history import HistoryRow
+from holdfast.ports.structs import frozen
+
+Facts: TypeAlias = Mapping[str, object]
+"""The parsed `data` of a history row."""
+
+
+@frozen(kw_only=True)
+class HistoryEvent:
+    """An event in the history of a run. Each type of event is a subclass."""
+
+    type: ClassVar[str]
+    """The type of its history rows."""
+    json_names: ClassVar[Mapping[str, str]] = {}
+    """Fields that have another name in the row's data."""
+    payload: ClassVar[str | None] = None
+    """What the payload of its rows is; None: they have none."""
+    ends_run: ClassVar[bool] = False
+    """Whether it is the last event of a generation of a run, apart from cancellations of external work."""
+    reaches_function: ClassVar[bool] = False
+    """Whether a durable function receives it. Others, such as pauses, do not concern the function's code."""
+    answers_update: ClassVar[bool] = False
+    """Whether it ends an update: with its result, its error, or why it was not carried out."""
+    requested_by_code: ClassVar[bool] = False
+    """Whether it exists only because the code of a durable function requested something."""
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """The fields for the row's `data`, without those that have their default."""
+        return cast("dict[str, object]", _converter().unstructure(self))
+
+    @property
+    def data(self) -> str | None:
+        """The row's `data`: the fields as canonical JSON; None if all have their defaults."""
+        facts = self.facts
+        return canonical(facts) if facts else None
+
+    @classmethod
+    def from_facts(cls, facts: Facts) -> Self:
+        """Return the event with these fields. Raises ValueError, TypeError or KeyError if they are not valid."""
+        return _converter().structure(facts, cls)
+
+    @classmethod
+    def from_row(cls, row: HistoryRow) -> Self:
+        """Return the event of a row of this type. UnreadableRowError if its data is damaged."""
+        try:
+            return cls.from_facts(parse(row.data) if row.data else {})
+        except Exception as error:  # cattrs raises whatever a field's hook raises
+            why = f"row {row.number} is no valid {row.type}: {error}"
+            raise UnreadableRowError("holdfast_history", row.run, "data", why) from error
+
+
+@frozen(kw_only=True)
+class RecordedError:
+    """An error as an event records it."""
+
+    type: str
+    """The class of the exception; "" if there was none."""
+    message: str
+    code: str
+    """A stable code, such as `body_error`."""
+    arguments: str | None = None
+    """JSON text of the exception's arguments, from which it can be made again."""
+    traceback: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The error as canonical JSON, without fields that have their default."""
+        return canonical(_converter().unstructure(self))
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Return the error of a JSON text. InvalidCommandError if it has not the form of one."""
+        try:
+            return _converter().structure(parse(text), cls)
+        except Exception as error:  # cattrs raises whatever a hook raises
+            raise InvalidCommandError(
+                f"an error is a JSON object with its type, message and code, not {text:.80}: {error}"
+            ) from error
+
+
+@cache
+def _converter() -> cattrs.Converter:
+    """Return the converter of events."""
+    converter = strict_converter(forbid_extra_keys=False, detailed_validation=False)
+    converter.register_structure_hook_func(_is_mapping, _structure_object)
+    converter.register_unstructure_hook_func(_is_mapping, _same)
+    converter.register_structure_hook_factory(
+        attrs.has, lambda cls: make_dict_structure_fn(cls, converter, **_renames(cls))
+    )
+    converter.register_unstructure_hook_factory(
+        attrs.has,
+        lambda cls: make_dict_unstructure_fn(cls, converter, _cattrs_omit_if_default=True, **_renames(cls)),
+    )
+    return converter
+
+
+def _renames(cls: type[Any]) -> dict[str, Any]:
+    names: Mapping[str, str] = getattr(cls, "json_names", {})
+    return {field: override(rename=name) for field, name in names.items()}
+
+
+def _is_mapping(kind: Any) -> bool:
+    return get_origin(kind) is Mapping
+
+
+def _structure_object(value: object, _: object) -> object:
+    if not isinstance(value, dict):
+        raise TypeError(f"expected a JSON object, got {value!r:.80}")
+    return cast("dict[str, object]", value)
+
+
+def _same(value: object) -> object:
+    return value

@@ -1,0 +1,130 @@
+"""Events of what comes to a durable function from outside and what it publishes: signals, updates, channels, values."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from holdfast.kernel.history.events.event import HistoryEvent, RecordedError
+from holdfast.ports.structs import frozen
+
+
+@frozen(kw_only=True)
+class SignalReceived(HistoryEvent):
+    """A message for a durable function was stored."""
+
+    type: ClassVar[str] = "signal.received"
+    payload: ClassVar[str | None] = "the message"
+    reaches_function: ClassVar[bool] = True
+    channel: str
+    checked: bool = False
+    """Whether the sender validated the message."""
+    key: str | None = None
+    """The idempotency key that it was sent with."""
+    start: int | None = None
+    """The row with the start that it came with."""
+    again: int | None = None
+    """Its number in the previous generation, which did not receive it."""
+
+
+@frozen(kw_only=True)
+class SignalRefused(HistoryEvent):
+    """An unvalidated message does not have the type of its channel: it is skipped, and the function keeps waiting."""
+
+    type: ClassVar[str] = "signal.refused"
+    requested_by_code: ClassVar[bool] = True
+    row: int
+    """The number of the message's row."""
+    channel: str
+    message: str
+    """What is wrong with it."""
+
+
+@frozen(kw_only=True)
+class StartReceived(HistoryEvent):
+    """A start found the run active and is kept with its messages: it may start the next generation."""
+
+    type: ClassVar[str] = "start.received"
+    payload: ClassVar[str | None] = "the input of the start"
+    definition: str
+    plan: str
+    """The fingerprint of the start's plan."""
+    start: Mapping[str, object]
+    """The `run.create` command without its input, its signals, and the fields that have their defaults."""
+
+
+@frozen(kw_only=True)
+class ChannelClosed(HistoryEvent):
+    """A durable function closed a channel."""
+
+    type: ClassVar[str] = "channel.closed"
+    reaches_function: ClassVar[bool] = True
+    requested_by_code: ClassVar[bool] = True
+    call: str
+    channel: str
+    site: str = ""
+    """File and line of the call."""
+
+
+@frozen(kw_only=True)
+class UpdateReceived(HistoryEvent):
+    """A durable function was asked for an update. The name of its call is `update` and the number of this row."""
+
+    type: ClassVar[str] = "update.received"
+    payload: ClassVar[str | None] = "the arguments"
+    reaches_function: ClassVar[bool] = True
+    update: str
+    """Class and method of the exposed object, such as `Board.move_to`."""
+    key: str | None = None
+    """The idempotency key of the request."""
+    checked: bool = False
+    """Whether the sender validated the arguments."""
+    again: int | None = None
+    """Its number in the previous generation, if the run continued as new or was run again."""
+
+
+@frozen(kw_only=True)
+class UpdateCompleted(HistoryEvent):
+    """The update was carried out."""
+
+    type: ClassVar[str] = "update.completed"
+    payload: ClassVar[str | None] = "the result"
+    answers_update: ClassVar[bool] = True
+    requested_by_code: ClassVar[bool] = True
+    call: str
+    """`update` and the number of the row that requested it."""
+
+
+@frozen(kw_only=True)
+class UpdateFailed(HistoryEvent):
+    """The update was carried out and raised an error."""
+
+    type: ClassVar[str] = "update.failed"
+    answers_update: ClassVar[bool] = True
+    requested_by_code: ClassVar[bool] = True
+    call: str
+    error: RecordedError
+
+
+@frozen(kw_only=True)
+class UpdateRejected(HistoryEvent):
+    """The update was not carried out.
+
+    Its validator rejected it, the function does not expose it, or its unvalidated arguments have the wrong types.
+    """
+
+    type: ClassVar[str] = "update.rejected"
+    answers_update: ClassVar[bool] = True
+    requested_by_code: ClassVar[bool] = True
+    call: str
+    error: RecordedError
+
+
+@frozen(kw_only=True)
+class ValuePublished(HistoryEvent):
+    """A durable function publishes a value."""
+
+    type: ClassVar[str] = "value.published"
+    payload: ClassVar[str | None] = "the value"
+    requested_by_code: ClassVar[bool] = True
+    name: str
+    number: int
+    """How many values it has published under this name; 0: a previous generation published it."""

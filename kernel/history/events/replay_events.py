@@ -1,0 +1,79 @@
+"""Events that a replay of a durable function needs: what its timers, its clock and its code did."""
+
+from typing import ClassVar
+
+from holdfast.kernel.history.events.event import HistoryEvent
+from holdfast.ports.records.values import Micros
+from holdfast.ports.structs import frozen
+
+
+@frozen(kw_only=True)
+class FunctionBegan(HistoryEvent):
+    """A durable function started after messages or updates had arrived that were not stored with the run."""
+
+    type: ClassVar[str] = "function.began"
+    row: int
+    """The number of the last of them."""
+    again: int | None = None
+    """The number of the row that this one repeats, in a rerun."""
+
+
+@frozen(kw_only=True)
+class ClockRead(HistoryEvent):
+    """A durable function read its clock.
+
+    Recorded if it had received a row more than a second late, or is suspended with nothing else recorded.
+    """
+
+    type: ClassVar[str] = "clock.read"
+    row: int
+    """The number of the last row that the function had received; 0: the start of the run."""
+    shown: Micros | None
+    """What its clock showed."""
+    again: int | None = None
+    """The number of the row that this one repeats, in a rerun."""
+
+
+@frozen(kw_only=True)
+class PatchMarked(HistoryEvent):
+    """A durable function reached a change of its code, through `holdfast.patched`, and uses it from here on."""
+
+    type: ClassVar[str] = "patch.marked"
+    call: str
+    """The name of the patch."""
+    again: int | None = None
+    """The number of the row that this one repeats, in a rerun."""
+
+
+@frozen(kw_only=True)
+class TimerFired(HistoryEvent):
+    """A sleep or timeout of a durable function is over."""
+
+    type: ClassVar[str] = "timer.fired"
+    reaches_function: ClassVar[bool] = True
+    requested_by_code: ClassVar[bool] = True
+    call: str
+    site: str = ""
+    """File and line of the call."""
+
+
+@frozen(kw_only=True)
+class ResultRefused(HistoryEvent):
+    """A durable function ended, and the store will never accept its result.
+
+    The function is driven again and fails, so that it compensates.
+    """
+
+    type: ClassVar[str] = "result.refused"
+    requested_by_code: ClassVar[bool] = True
+    message: str
+    """Why the store refuses it."""
+
+
+@frozen(kw_only=True)
+class HistoryLong(HistoryEvent):
+    """The history of a durable function is long: the function should end or continue as new."""
+
+    type: ClassVar[str] = "run.history_long"
+    most: int
+    """The maximum number of rows."""

@@ -1,0 +1,185 @@
+"""Events of a run as a whole: its start, its end, and what operators do with it."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from typing_extensions import override
+
+from holdfast.kernel.history.events.event import HistoryEvent
+from holdfast.ports.records.values import Micros
+from holdfast.ports.structs import frozen
+
+
+@frozen(kw_only=True)
+class RunCreated(HistoryEvent):
+    """A generation of the run was stored: by a start, a rerun, or a function that continued as new."""
+
+    type: ClassVar[str] = "run.created"
+    payload: ClassVar[str | None] = "the input"
+    json_names: ClassVar[Mapping[str, str]] = {"from_": "from"}
+    definition: str
+    """The workflow and its version, `order@3`."""
+    parent: str | None = None
+    """The job of the parent run that waits for it, if it is a stage of another run."""
+    start_at: Micros | None = None
+    """When it may start at the earliest."""
+    deadline: Micros | None = None
+    concurrency_key: str | None = None
+    concurrency_limit: int | None = None
+    inbox: int | None = None
+    """The number of the last row of the messages and updates that were stored with it."""
+    start: int | None = None
+    """The row in the previous generation with the start that caused this one."""
+    continues: int | None = None
+    """The generation that it continues as new."""
+    rerun_of: int | None = None
+    """The generation that it reruns."""
+    from_: str | None = None
+    """The stage or the call that a rerun starts at; None: the start."""
+    keeps: tuple[str, ...] | None = None
+    """The stages whose outputs a rerun of a pipeline keeps."""
+    row: int | None = None
+    """The number of this row, in a rerun of a durable function: the rows before it are kept."""
+    reason: str = ""
+    """Why it was run again."""
+
+    @property
+    @override
+    def facts(self) -> dict[str, object]:
+        facts = super().facts
+        if self.rerun_of is not None:
+            facts["from"] = self.from_  # a rerun from the start says so
+        return facts
+
+
+@frozen(kw_only=True)
+class RunAdmitted(HistoryEvent):
+    """A pending run was admitted: its start time has come, and it has a slot of its concurrency limit."""
+
+    type: ClassVar[str] = "run.admitted"
+
+
+@frozen(kw_only=True)
+class RunPaused(HistoryEvent):
+    """The run was paused; nothing new starts."""
+
+    type: ClassVar[str] = "run.paused"
+    reason: str = ""
+
+
+@frozen(kw_only=True)
+class RunResumed(HistoryEvent):
+    """The run was resumed."""
+
+    type: ClassVar[str] = "run.resumed"
+    reason: str = ""
+
+
+@frozen(kw_only=True)
+class RunRepaired(HistoryEvent):
+    """Jobs were missing after a fault, or the run otherwise did not match its history, and this was repaired."""
+
+    type: ClassVar[str] = "run.repaired"
+    cause: str
+    jobs: int = 0
+    """How many jobs were added."""
+
+
+@frozen(kw_only=True)
+class RunCompleted(HistoryEvent):
+    """The run has a result."""
+
+    type: ClassVar[str] = "run.completed"
+    ends_run: ClassVar[bool] = True
+
+
+@frozen(kw_only=True)
+class RunContinued(HistoryEvent):
+    """The function continues as a new generation with an empty history."""
+
+    type: ClassVar[str] = "run.continued"
+    payload: ClassVar[str | None] = "the input of the next generation"
+    ends_run: ClassVar[bool] = True
+    generation: int
+    """The number of the next generation."""
+    definition: str
+    """The workflow and version of the next generation."""
+
+
+@frozen(kw_only=True)
+class RunFailed(HistoryEvent):
+    """A stage or function failed for good, or the deadline passed."""
+
+    type: ClassVar[str] = "run.failed"
+    json_names: ClassVar[Mapping[str, str]] = {"error_type": "type"}
+    ends_run: ClassVar[bool] = True
+    code: str
+    message: str
+    deadline: Micros | None = None
+    """The deadline that passed; None: a stage or function failed."""
+    error_type: str | None = None
+    """The class of the exception; "" if there was none; None: the deadline passed."""
+    attempt: int | None = None
+    """The number of the attempt that failed."""
+    job: int | None = None
+    """The number of the job that failed."""
+    stage: str | None = None
+    """The stage, or the function, that failed."""
+    item: int | None = None
+    """The index of the map item that failed."""
+    function: bool = False
+    """Whether it is the function itself that failed."""
+
+
+@frozen(kw_only=True)
+class RunBlocked(HistoryEvent):
+    """The run cannot continue, and an operator must look at it; or a row of it cannot be read."""
+
+    type: ClassVar[str] = "run.blocked"
+    json_names: ClassVar[Mapping[str, str]] = {"error_type": "type"}
+    code: str
+    message: str
+    error_type: str | None = None
+    """The class of the exception; "" if there was none; None: a row cannot be read."""
+    attempt: int | None = None
+    job: int | None = None
+    """The number of the job that cannot continue."""
+    status: str | None = None
+    """The status of the run before, if a row of it cannot be read."""
+    started_at: Micros | None = None
+    host: str | None = None
+    """The worker's process and machine."""
+    traceback: str | None = None
+
+
+@frozen(kw_only=True)
+class RunCancelling(HistoryEvent):
+    """A durable function was cancelled, by a request or its deadline, and cleans up first."""
+
+    type: ClassVar[str] = "run.cancelling"
+    reaches_function: ClassVar[bool] = True
+    reason: str = ""
+    deadline: Micros | None = None
+    """The deadline that passed; None: somebody asked for it."""
+
+
+@frozen(kw_only=True)
+class RunCancelled(HistoryEvent):
+    """The run was cancelled, or its function raised `asyncio.CancelledError` itself."""
+
+    type: ClassVar[str] = "run.cancelled"
+    ends_run: ClassVar[bool] = True
+    reason: str = ""
+    raised: bool = False
+    """Whether the function raised the cancellation itself."""
+
+
+@frozen(kw_only=True)
+class RunTerminated(HistoryEvent):
+    """The run was terminated, or run again as another generation."""
+
+    type: ClassVar[str] = "run.terminated"
+    ends_run: ClassVar[bool] = True
+    reason: str = ""
+    rerun: int | None = None
+    """The generation that replaces it."""

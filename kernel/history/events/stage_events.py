@@ -1,0 +1,167 @@
+"""Events of the stages of a pipeline, and of the items of a mapped stage. The row names the stage and the item."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from holdfast.kernel.history.events.event import HistoryEvent
+from holdfast.ports.records.values import Micros
+from holdfast.ports.structs import frozen
+
+
+@frozen(kw_only=True)
+class StageStarted(HistoryEvent):
+    """The run of a stage that is another pipeline was created."""
+
+    type: ClassVar[str] = "stage.started"
+    run: str
+    """The id of the child run."""
+
+
+@frozen(kw_only=True)
+class StageTested(HistoryEvent):
+    """The condition of a `when` decided. The row names the first of its two stages."""
+
+    type: ClassVar[str] = "stage.tested"
+    test: str | None
+    """The name of the condition."""
+    passed: bool
+    """Whether the first of the two stages runs."""
+    attempt: int
+    job: int
+    started_at: Micros | None = None
+    host: str | None = None
+    """The worker's process and machine."""
+
+
+@frozen(kw_only=True)
+class StageSkipped(HistoryEvent):
+    """The condition of a `when` decided against this stage."""
+
+    type: ClassVar[str] = "stage.skipped"
+
+
+@frozen(kw_only=True)
+class StageExpanded(HistoryEvent):
+    """The list of a mapped stage is known."""
+
+    type: ClassVar[str] = "stage.expanded"
+    items: int
+    """How many items the list has."""
+
+
+@frozen(kw_only=True)
+class StageSuspended(HistoryEvent):
+    """The stage's external work was submitted. Checks that find it unfinished are not events."""
+
+    type: ClassVar[str] = "stage.suspended"
+    payload: ClassVar[str | None] = "the state of the external work"
+    attempt: int
+    job: int
+    check_after: Micros
+    """The time between checks, in microseconds."""
+    give_up_at: Micros | None
+    """When the stage stops waiting and fails; None: never."""
+    key: str
+    """The key that wakes it early."""
+    started_at: Micros | None = None
+    host: str | None = None
+    """The worker's process and machine."""
+
+
+@frozen(kw_only=True)
+class StageCompleted(HistoryEvent):
+    """A stage, or an item of a mapped stage, has an output."""
+
+    type: ClassVar[str] = "stage.completed"
+    payload: ClassVar[str | None] = "the output"
+    attempt: int
+    """The number of the attempt that completed, from 1."""
+    job: int
+    """The number of its job in the run."""
+    started_at: Micros | None = None
+    host: str | None = None
+    """The worker's process and machine."""
+    run: str | None = None
+    """The id of the child run, if the stage is another pipeline."""
+
+
+@frozen(kw_only=True)
+class StageRetrying(HistoryEvent):
+    """A body failed and will be tried again."""
+
+    type: ClassVar[str] = "stage.retrying"
+    json_names: ClassVar[Mapping[str, str]] = {"error_type": "type"}
+    code: str
+    message: str
+    error_type: str
+    """The class of the exception; "" if there was none."""
+    attempt: int
+    job: int
+    retry_at: Micros
+    """When the next attempt is due."""
+    started_at: Micros | None = None
+    host: str | None = None
+    traceback: str | None = None
+
+
+@frozen(kw_only=True)
+class StageFailed(HistoryEvent):
+    """A body failed and will not be tried again. In a map that tolerates failures, the run continues."""
+
+    type: ClassVar[str] = "stage.failed"
+    json_names: ClassVar[Mapping[str, str]] = {"error_type": "type"}
+    payload: ClassVar[str | None] = "the `ItemFailure`, in a map that tolerates failures"
+    code: str
+    message: str
+    error_type: str
+    """The class of the exception; "" if there was none."""
+    attempt: int
+    job: int
+    started_at: Micros | None = None
+    host: str | None = None
+    traceback: str | None = None
+    run: str | None = None
+    """The id of the child run, if the stage is another pipeline."""
+
+
+@frozen(kw_only=True)
+class StageLost(HistoryEvent):
+    """The worker was lost, and another may claim the job."""
+
+    type: ClassVar[str] = "stage.lost"
+    attempt: int
+    """The number of the attempt that was lost."""
+    lost_attempts: int
+    """How many attempts of the job were lost so far."""
+
+
+@frozen(kw_only=True)
+class StageCancelled(HistoryEvent):
+    """Abandoned external work was cancelled. May follow the end of the run."""
+
+    type: ClassVar[str] = "stage.cancelled"
+    attempt: int
+    job: int
+    key: str | None
+    """The key of the external work."""
+    started_at: Micros | None = None
+    host: str | None = None
+
+
+@frozen(kw_only=True)
+class StageCancelFailed(HistoryEvent):
+    """Abandoned external work could not be cancelled and may still run; this is not retried. May follow the end."""
+
+    type: ClassVar[str] = "stage.cancel_failed"
+    json_names: ClassVar[Mapping[str, str]] = {"error_type": "type"}
+    code: str
+    message: str
+    error_type: str
+    attempt: int
+    job: int
+    key: str | None
+    """The key of the external work."""
+    lost_attempts: int = 0
+    started_at: Micros | None = None
+    host: str | None = None
+    traceback: str | None = None

@@ -1,0 +1,131 @@
+"""Events of the steps of a durable function. `call` is the name of the call, such as `3.1`; replays keep it."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from holdfast.kernel.history.events.event import HistoryEvent, RecordedError
+from holdfast.ports.records.values import Micros
+from holdfast.ports.structs import frozen
+
+
+@frozen(kw_only=True)
+class StepQueued(HistoryEvent):
+    """A durable function put a step into a queue."""
+
+    type: ClassVar[str] = "step.queued"
+    payload: ClassVar[str | None] = "the arguments"
+    reaches_function: ClassVar[bool] = True
+    requested_by_code: ClassVar[bool] = True
+    call: str
+    step: str
+    """The name of the step."""
+    queue: str
+    job: int
+    """The number of its job in the run."""
+    attempt: int
+    """How many times the step has been queued."""
+    max_attempts: int
+    site: str = ""
+    """File and line of the call."""
+    undoes: str | None = None
+    """The call that a compensation undoes."""
+    priority: int | None = None
+    """The priority of the job; None: that of the run."""
+    max_concurrency: int | None = None
+    rate: Mapping[str, object] | None = None
+    """The rate limit: the fields of a `RatePlan` that are set."""
+
+
+@frozen(kw_only=True)
+class StepCompleted(HistoryEvent):
+    """A step has a result."""
+
+    type: ClassVar[str] = "step.completed"
+    payload: ClassVar[str | None] = "the result"
+    reaches_function: ClassVar[bool] = True
+    call: str
+    step: str
+    attempt: int
+    """The number of the attempt that completed, from 1."""
+    job: int | None = None
+    """The number of its job, if it was queued."""
+    host: str | None = None
+    """The worker's process and machine."""
+    site: str = ""
+    started_at: Micros | None = None
+    undoes: str | None = None
+    given: str | None = None
+    """JSON text of the arguments, if a compensation receives them. Left out of what is shown and sent to sinks."""
+
+
+@frozen(kw_only=True)
+class StepStarted(HistoryEvent):
+    """A step that was lost with its worker starts again. Other starts are not recorded."""
+
+    type: ClassVar[str] = "step.started"
+    call: str
+    step: str
+    attempt: int
+    host: str | None = None
+    site: str = ""
+    started_at: Micros | None = None
+    undoes: str | None = None
+
+
+@frozen(kw_only=True)
+class StepRetrying(HistoryEvent):
+    """A step failed, or its worker was lost, and will be tried again."""
+
+    type: ClassVar[str] = "step.retrying"
+    call: str
+    step: str
+    attempt: int
+    error: RecordedError
+    job: int | None = None
+    """The number of its job, if it was queued."""
+    retry_at: Micros | None = None
+    """When the next attempt is due."""
+    host: str | None = None
+    site: str = ""
+    started_at: Micros | None = None
+    undoes: str | None = None
+    lost: bool = False
+    """Whether its worker was lost."""
+    lost_attempts: int = 0
+    """How often the step was lost with its worker so far."""
+
+
+@frozen(kw_only=True)
+class StepFailed(HistoryEvent):
+    """A step failed and will not be tried again: its error is raised where the function awaits it."""
+
+    type: ClassVar[str] = "step.failed"
+    reaches_function: ClassVar[bool] = True
+    call: str
+    step: str
+    attempt: int
+    error: RecordedError
+    job: int | None = None
+    """The number of its job, if it was queued."""
+    host: str | None = None
+    site: str = ""
+    started_at: Micros | None = None
+    undoes: str | None = None
+    given: str | None = None
+    """JSON text of the arguments, if a compensation receives them. Left out of what is shown and sent to sinks."""
+    lost: bool = False
+    """Whether its worker was lost."""
+    lost_attempts: int = 0
+    """How often the step was lost with its worker so far."""
+
+
+@frozen(kw_only=True)
+class StepCancelled(HistoryEvent):
+    """A step left its queue, because its function no longer waits for it."""
+
+    type: ClassVar[str] = "step.cancelled"
+    requested_by_code: ClassVar[bool] = True
+    call: str
+    step: str | None
+    job: int
+    """The number of the job that was deleted."""
