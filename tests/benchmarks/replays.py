@@ -9,7 +9,8 @@ from holdfast.hosts.functions.replay_check import replay_here
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.commands import JobClaim, JobRecord, RowToRecord, SessionOpen
+from holdfast.kernel.commands import EventAppend, JobClaim, JobRecord, SessionOpen
+from holdfast.kernel.history import events
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.queries.runs import FindRun
@@ -67,13 +68,11 @@ def _record(engine: SyncEngine, steps: int) -> None:
     seen = 1
     for first in range(0, steps, _BATCH):
         rows = tuple(
-            RowToRecord(
-                type="step.completed",
-                call=str(number + 1),
-                step="one",
-                output=Payload(inline=canonical(number)),
-                site="replays.py:38",
-                started_at=0,
+            EventAppend(
+                event=events.StepCompleted(
+                    call=str(number + 1), step="one", attempt=1, site="replays.py:38", started_at=0
+                ),
+                payload=Payload(inline=canonical(number)),
             )
             for number in range(first, min(first + _BATCH, steps))
         )
@@ -82,8 +81,7 @@ def _record(engine: SyncEngine, steps: int) -> None:
             job=attempt.job,
             epoch=attempt.epoch,
             seen=seen,
-            rows=rows,
-            host="bench",
+            records=rows,
         )
         stored = kernel.dispatch(command).rows
         check(len(stored) >= len(rows), "not all is recorded")  # a mark that it gets long may be among them

@@ -13,8 +13,10 @@ from holdfast.kernel.commands import (
     ConditionEvaluated,
     ContinuedAsNew,
     DeadLetterReplay,
+    EventAppend,
     Failed,
     Failure,
+    FunctionRecord,
     FunctionWaiting,
     JobAdmit,
     JobClaim,
@@ -32,7 +34,6 @@ from holdfast.kernel.commands import (
     QueuedStepCompleted,
     QueuedStepFailed,
     QueuedStepJob,
-    RowToRecord,
     RunAnnotate,
     RunCancel,
     RunClaimPending,
@@ -53,10 +54,14 @@ from holdfast.kernel.commands import (
     SinkRemove,
     StagePollSuspended,
     StageWake,
+    StepCancel,
+    StepQueue,
     StreamFailure,
     StreamProgress,
+    TimerFire,
 )
 from holdfast.kernel.dispatch.decision_records import Recording
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Enough, RetryPolicy, RetryRule, StagePlan
 from holdfast.ports.attempt_output import AnnotationAuthor
 from holdfast.ports.changes import DeleteJobs, UpdateRun
@@ -256,14 +261,28 @@ def _a_function_is_driven(recordings: list[Recording]) -> None:
     session = world.open()
     driven = world.claim_one(session)
     rows = (
-        RowToRecord(type="step.completed", call="1", step="charge", site="a.py:1", output=payload(3)),
-        RowToRecord(
-            type="step.failed", call="2", step="pack", error='{"message":"no","type":"E"}', attempt=3
+        EventAppend(
+            event=events.StepCompleted(call="1", step="charge", attempt=1, host="here", site="a.py:1"),
+            payload=payload(3),
         ),
-        RowToRecord(type="timer.fired", call="3", due=world.now),
-        RowToRecord(type="timer.fired", call="4", due=world.now + SECOND),
+        EventAppend(
+            event=events.StepFailed(
+                call="2",
+                step="pack",
+                attempt=3,
+                host="here",
+                error=events.RecordedError(type="E", message="no", code="body_error"),
+            )
+        ),
+        TimerFire(call="3", due=world.now),
+        TimerFire(call="4", due=world.now + SECOND),
     )
-    record = JobRecord(job=driven.job, epoch=driven.epoch, seen=1, rows=rows, host="here")
+    record = JobRecord(
+        job=driven.job,
+        epoch=driven.epoch,
+        seen=1,
+        records=rows,
+    )
     world.do(record)
     world.do(attrs.evolve(record, epoch=9))
     parked = FunctionWaiting(seen=4, wake_at=world.now + SECOND)
@@ -300,8 +319,8 @@ def _a_function_is_asked(world: World, session: str) -> None:
     world.settle(drive, FunctionWaiting(seen=1))
     world.do(RunUpdate(run_id="u", update="Board.move_to", arguments=payload({"field": "e4"})))
     again = world.claim_one(session)
-    answer = RowToRecord(type="update.completed", call="update2", output=payload("a1"))
-    world.do(JobRecord(job=again.job, epoch=again.epoch, seen=2, rows=(answer,)))
+    answer = EventAppend(event=events.UpdateCompleted(call="update2"), payload=payload("a1"))
+    world.do(JobRecord(job=again.job, epoch=again.epoch, seen=2, records=(answer,)))
     world.complete(again, 5)
 
 
@@ -313,11 +332,11 @@ def _steps_are_in_queues(recordings: list[Recording]) -> None:
     )
     world.create("q", workflow="f")
     driven = world.claim_one(world.open())
-    record = JobRecord(job=driven.job, epoch=driven.epoch, seen=1, rows=tuple(map(_queued, "123")))
+    record = JobRecord(job=driven.job, epoch=driven.epoch, seen=1, records=tuple(map(_queued, "123")))
     dropped = world.do(record).rows[-1]
     number = parse(dropped.data or "{}")["job"]
-    out = RowToRecord(type="step.cancelled", call="3", job=number)
-    world.do(attrs.evolve(record, seen=4, rows=(out,)))
+    out = StepCancel(call="3", job=number)
+    world.do(attrs.evolve(record, seen=4, records=(out,)))
     world.settle(driven, FunctionWaiting(seen=5))
     lanes = (QueueClaim(queue="gpu", definitions=("step:embed",), limit=10),)
     first, second = world.do(JobClaim(session=world.open(), queue_claims=lanes, limit=10)).attempts
@@ -334,9 +353,9 @@ def _steps_are_in_queues(recordings: list[Recording]) -> None:
     assert world.run("q").kept_rows
 
 
-def _queued(call: str) -> RowToRecord:
+def _queued(call: str) -> FunctionRecord:
     how = QueuedStepJob(queue="gpu", input=payload({"text": call}), attempts=3)
-    return RowToRecord(type="step.queued", call=call, step="embed", site="a.py:3", queued=how)
+    return StepQueue(call=call, step="embed", site="a.py:3", queued=how)
 
 
 def _gave(attempt: Attempt) -> Completed:

@@ -12,16 +12,17 @@ from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import (
     Attempt,
     ChannelMessage,
+    EventAppend,
     FunctionWaiting,
     JobClaim,
     JobRecord,
     JobSettle,
-    RowToRecord,
     RunCreate,
     RunSignal,
     SessionOpen,
 )
 from holdfast.kernel.dispatch.kernel import Kernel
+from holdfast.kernel.history import events
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import QueueClaim
@@ -136,9 +137,11 @@ class Driven:
         assert len(self.attempts) == runs
 
     def record(self, call: str) -> None:
-        row = RowToRecord(type="step.completed", call=call, step="add", output=Payload(inline="1"))
+        row = EventAppend(
+            event=events.StepCompleted(call=call, step="add", attempt=1), payload=Payload(inline="1")
+        )
         commands = [
-            JobRecord(namespace=self.namespace, job=one.job, epoch=one.epoch, seen=int(call), rows=(row,))
+            JobRecord(namespace=self.namespace, job=one.job, epoch=one.epoch, seen=int(call), records=(row,))
             for one in self.attempts
         ]
         answers = self.kernel.dispatch_many(commands)

@@ -10,7 +10,8 @@ from holdfast.hosts.execution.bodies import Bodies, Body
 from holdfast.hosts.functions.driver import drive
 from holdfast.kernel.authoring.functions import sleep, workflow
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.commands import Attempt, FunctionWaiting, JobRecord, Outcome, RowToRecord
+from holdfast.kernel.commands import Attempt, EventAppend, FunctionWaiting, JobRecord, Outcome
+from holdfast.kernel.history import events
 from holdfast.ports.json import canonical
 from holdfast.ports.records.values import Payload
 from tests.integration.counts.conftest import OpenEngine
@@ -40,16 +41,14 @@ def recorded(worked: Worked, length: int) -> Attempt:
     (attempt,) = worked.claim(1)
     for first in range(0, length, BATCH):
         rows = tuple(
-            RowToRecord(
-                type="step.completed",
-                call=str(number + 1),
-                step="one",
-                output=Payload(inline=canonical(number)),
+            EventAppend(
+                event=events.StepCompleted(call=str(number + 1), step="one", attempt=1),
+                payload=Payload(inline=canonical(number)),
             )
             for number in range(first, min(first + BATCH, length))
         )
         command = JobRecord(
-            namespace=worked.namespace, job=attempt.job, epoch=attempt.epoch, seen=first + 1, rows=rows
+            namespace=worked.namespace, job=attempt.job, epoch=attempt.epoch, seen=first + 1, records=rows
         )
         assert len(worked.kernel.dispatch(command).rows) == len(rows)
     return attempt

@@ -6,13 +6,15 @@ import pytest
 from holdfast.kernel.commands import (
     Attempt,
     ChannelMessage,
-    ChildMessage,
+    ChildCancel,
     ChildRunStarted,
+    ChildSignal,
+    ChildStart,
     Completed,
+    FunctionRecord,
     FunctionWaiting,
     JobRecord,
     JobRecorded,
-    RowToRecord,
     RunTerminate,
 )
 from holdfast.kernel.dispatch.decision_records import Recording, decided_again
@@ -21,12 +23,8 @@ from holdfast.ports.records.run import RunStatus
 from tests.unit.kernel.world import World, payload, pipeline, stage
 
 SENT = ChannelMessage(channel="c", payload=payload("go"))
-TOLD = RowToRecord(
-    type="child.signalled", call="2", site="a.py:7", child_message=ChildMessage(run_id="x/1", signal=SENT)
-)
-CANCEL = RowToRecord(
-    type="child.cancelling", call="3", child_message=ChildMessage(run_id="x/1", reason="enough")
-)
+TOLD = ChildSignal(call="2", site="a.py:7", run_id="x/1", signal=SENT)
+CANCEL = ChildCancel(call="3", run_id="x/1", reason="enough")
 
 
 def family(kind: str = "function", recordings: list[Recording] | None = None) -> tuple[World, Attempt]:
@@ -40,12 +38,12 @@ def family(kind: str = "function", recordings: list[Recording] | None = None) ->
     world.create()
     attempt = world.claim_one(world.open())
     child = ChildRunStarted(run_id="x/1", workflow="c", version="1", input=payload(1))
-    record(world, attempt, RowToRecord(type="child.started", call="1", child=child))
+    record(world, attempt, ChildStart(call="1", child=child))
     return world, attempt
 
 
-def record(world: World, attempt: Attempt, *rows: RowToRecord, seen: int = 1) -> JobRecorded:
-    return world.do(JobRecord(job=attempt.job, epoch=attempt.epoch, seen=seen, rows=rows))
+def record(world: World, attempt: Attempt, *rows: FunctionRecord, seen: int = 1) -> JobRecorded:
+    return world.do(JobRecord(job=attempt.job, epoch=attempt.epoch, seen=seen, records=rows))
 
 
 def test_a_message_is_a_row_of_both_runs_and_wakes_the_child() -> None:
@@ -110,10 +108,10 @@ def test_what_can_not_be_told_is_noted(kind: str, why: str) -> None:
 
 def test_of_a_run_that_is_gone_it_is_noted() -> None:
     world, attempt = family()
-    gone = attrs.evolve(TOLD, child_message=ChildMessage(run_id="nobody", signal=SENT))
+    gone = attrs.evolve(TOLD, run_id="nobody")
     record(world, attempt, gone, seen=2)
     assert "it no longer exists" in (world.history()[-1].data or "")
-    record(world, attempt, attrs.evolve(CANCEL, child_message=ChildMessage(run_id="nobody")), seen=2)
+    record(world, attempt, attrs.evolve(CANCEL, run_id="nobody"), seen=2)
     assert world.events()[-1] == "child.cancelling"
     world.settle(attempt, Completed(output=payload(1)))
 

@@ -8,12 +8,13 @@ from holdfast.kernel.commands import (
     Blocked,
     Cancelled,
     ChannelMessage,
+    EventAppend,
     Failure,
+    FunctionRecord,
     FunctionWaiting,
     JobRecord,
     JobRecorded,
     JobSettled,
-    RowToRecord,
     RunCancel,
     RunCreate,
     RunExpire,
@@ -21,7 +22,9 @@ from holdfast.kernel.commands import (
     RunResume,
     RunSignal,
     RunTerminate,
+    TimerFire,
 )
+from holdfast.kernel.history import events
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.records.job import JobKind, JobState
 from holdfast.ports.records.run import RunStatus
@@ -40,12 +43,22 @@ def driven(world: World) -> Attempt:
     return world.claim_one(world.open())
 
 
-def record(world: World, attempt: Attempt, *rows: RowToRecord, seen: int = 1) -> JobRecorded:
-    return world.do(JobRecord(job=attempt.job, epoch=attempt.epoch, seen=seen, rows=rows, host="here"))
+def record(world: World, attempt: Attempt, *rows: FunctionRecord, seen: int = 1) -> JobRecorded:
+    return world.do(
+        JobRecord(
+            job=attempt.job,
+            epoch=attempt.epoch,
+            seen=seen,
+            records=rows,
+        )
+    )
 
 
-def step(call: str = "1", output: object = 7) -> RowToRecord:
-    return RowToRecord(type="step.completed", call=call, step="charge", output=payload(output), site="a.py:3")
+def step(call: str = "1", output: object = 7) -> FunctionRecord:
+    return EventAppend(
+        event=events.StepCompleted(call=call, step="charge", attempt=1, host="here", site="a.py:3"),
+        payload=payload(output),
+    )
 
 
 def parked(world: World, attempt: Attempt, *, seen: int, seconds: float = 60) -> JobSettled:
@@ -62,7 +75,7 @@ def test_a_run_of_a_function_has_one_job_that_drives_it() -> None:
 def test_what_is_recorded_is_in_the_history_in_order() -> None:
     world = function()
     attempt = driven(world)
-    reply = record(world, attempt, step("1", 7), RowToRecord(type="timer.fired", call="2"))
+    reply = record(world, attempt, step("1", 7), TimerFire(call="2", due=0))
     assert [(row.number, row.type) for row in reply.rows] == [(2, "step.completed"), (3, "timer.fired")]
     assert world.history()[1:] == list(reply.rows)
     first, second = reply.rows
@@ -87,8 +100,8 @@ def test_two_of_a_batch_see_each_other() -> None:
     world = function()
     attempt = driven(world)
     one, other = world.send(
-        JobRecord(job=attempt.job, epoch=attempt.epoch, seen=1, rows=(step("1"),)),
-        JobRecord(job=attempt.job, epoch=attempt.epoch, seen=1, rows=(step("2"),)),
+        JobRecord(job=attempt.job, epoch=attempt.epoch, seen=1, records=(step("1"),)),
+        JobRecord(job=attempt.job, epoch=attempt.epoch, seen=1, records=(step("2"),)),
     )
     assert isinstance(one, JobRecorded)
     assert isinstance(other, JobRecorded)
@@ -119,7 +132,7 @@ def test_nothing_is_recorded_of_a_run_that_has_ended() -> None:
 def test_a_timer_is_not_recorded_before_its_time() -> None:
     world = function()
     attempt = driven(world)
-    timer = RowToRecord(type="timer.fired", call="1", due=world.now + 5 * SECOND)
+    timer = TimerFire(call="1", due=world.now + 5 * SECOND)
     with world.unchanged():
         assert record(world, attempt, timer).rows == ()
     world.wait(5)
@@ -129,12 +142,20 @@ def test_a_timer_is_not_recorded_before_its_time() -> None:
 def test_what_is_sent_again_is_recorded_once() -> None:
     world = function()
     attempt = driven(world)
-    first = record(world, attempt, step("1"), RowToRecord(type="timer.fired", call="2"))
-    again = record(world, attempt, step("1"), RowToRecord(type="timer.fired", call="2"), step("3"))
+    first = record(world, attempt, step("1"), TimerFire(call="2", due=0))
+    again = record(world, attempt, step("1"), TimerFire(call="2", due=0), step("3"))
     assert again.rows[:2] == first.rows
     assert [row.number for row in again.rows] == [2, 3, 4]
-    failed = RowToRecord(type="step.retrying", call="4", step="s", error="{}", retry_at=world.now)
-    second = attrs.evolve(failed, attempt=2)
+    failed = EventAppend(
+        event=events.StepRetrying(
+            call="4",
+            step="s",
+            attempt=1,
+            error=events.RecordedError(type="OSError", message="busy", code="body_error"),
+            retry_at=world.now,
+        )
+    )
+    second = attrs.evolve(failed, event=attrs.evolve(failed.event, attempt=2))
     assert len(record(world, attempt, failed, second, seen=4).rows) == 2
 
 

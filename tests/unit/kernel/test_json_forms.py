@@ -15,6 +15,7 @@ from holdfast.kernel.commands.codec import (
     reply_json,
     to_data,
 )
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import RatePlan
 from holdfast.kernel.rules.registry import RULES, command_from, reply_type
 from holdfast.ports.attempt_output import AnnotationAuthor
@@ -267,9 +268,8 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             job="r.1",
             epoch=2,
             seen=3,
-            rows=(
-                c.RowToRecord(
-                    type="step.queued",
+            records=(
+                c.StepQueue(
                     call="1",
                     step="s",
                     queued=c.QueuedStepJob(
@@ -281,19 +281,16 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
                         rate=RatePlan(limit=60, per_us=7, name="model"),
                     ),
                 ),
-                c.RowToRecord(type="step.cancelled", call="2", job=4),
+                c.StepCancel(call="2", job=4),
             ),
         ),
         (
-            '{"epoch":2,"host":"","idempotency_key":null,"job":"r.1","lost_attempts":0,"namespace":"default",'
-            '"received":[],"rows":[{"attempt":1,"call":"1","channel":null,"child":null,"child_message":null,'
-            '"due":null,"error":null,"given":null,"job":null,"lost_attempts":0,"output":null,'
+            '{"epoch":2,"idempotency_key":null,"job":"r.1","lost_attempts":0,"namespace":"default",'
+            '"received":[],"records":[{"attempt":1,"call":"1",'
             '"queued":{"attempts":3,"input":{"blob":null,"inline":"5"},"max_concurrency":2,"priority":-1,'
-            '"queue":"gpu","rate":{"by":null,"limit":60,"name":"model","per_us":7}},"retry_at":null,"site":"",'
-            '"started_at":null,"step":"s","type":"step.queued","undoes":null},{"attempt":1,"call":"2",'
-            '"channel":null,"child":null,"child_message":null,"due":null,"error":null,"given":null,"job":4,'
-            '"lost_attempts":0,"output":null,"queued":null,"retry_at":null,"site":"","started_at":null,'
-            '"step":null,"type":"step.cancelled","undoes":null}],"seen":3,"type":"job.record"}'
+            '"queue":"gpu","rate":{"by":null,"limit":60,"name":"model","per_us":7}},"record":"step_queue",'
+            '"site":"","step":"s","undoes":null},{"call":"2","job":4,"record":"step_cancel"}],'
+            '"seen":3,"type":"job.record"}'
         ),
     ),
     (
@@ -305,14 +302,17 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             job="r.1",
             epoch=2,
             seen=3,
-            rows=(c.RowToRecord(type="step.completed", call="1", step="s", output=Payload(inline="5")),),
+            records=(
+                c.EventAppend(
+                    event=events.StepCompleted(call="1", step="s", attempt=1), payload=Payload(inline="5")
+                ),
+            ),
         ),
         (
-            '{"epoch":2,"host":"","idempotency_key":null,"job":"r.1","lost_attempts":0,"namespace":"default",'
-            '"received":[],"rows":[{"attempt":1,"call":"1","channel":null,"child":null,"child_message":null,'
-            '"due":null,"error":null,"given":null,"job":null,"lost_attempts":0,"output":{"blob":null,'
-            '"inline":"5"},"queued":null,"retry_at":null,"site":"","started_at":null,"step":"s",'
-            '"type":"step.completed","undoes":null}],"seen":3,"type":"job.record"}'
+            '{"epoch":2,"idempotency_key":null,"job":"r.1","lost_attempts":0,"namespace":"default",'
+            '"received":[],"records":[{"event":{"data":{"attempt":1,"call":"1","step":"s"},'
+            '"type":"step.completed"},"payload":{"blob":null,"inline":"5"},"record":"event"}],'
+            '"seen":3,"type":"job.record"}'
         ),
     ),
     (

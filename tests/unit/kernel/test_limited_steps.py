@@ -7,6 +7,7 @@ import pytest
 
 from holdfast.kernel.commands import (
     Attempt,
+    FunctionRecord,
     FunctionWaiting,
     JobAdmit,
     JobClaim,
@@ -15,12 +16,13 @@ from holdfast.kernel.commands import (
     QueuedStepCompleted,
     QueuedStepFailed,
     QueuedStepJob,
-    RowToRecord,
     RunCreate,
     RunPause,
     RunRepair,
     RunResume,
     RunTerminate,
+    StepCancel,
+    StepQueue,
     admissions,
 )
 from holdfast.kernel.invariants import check
@@ -40,8 +42,8 @@ ALONE = attrs.evolve(GPU, max_concurrency=1)
 LINE = "step:embed"
 
 
-def call(number: int, how: QueuedStepJob, step: str = "embed") -> RowToRecord:
-    return RowToRecord(type="step.queued", call=str(number), step=step, site="a.py:3", queued=how)
+def call(number: int, how: QueuedStepJob, step: str = "embed") -> FunctionRecord:
+    return StepQueue(call=str(number), step=step, site="a.py:3", queued=how)
 
 
 def world_with_queued_steps(*hows: QueuedStepJob, step: str = "embed") -> World:
@@ -122,7 +124,7 @@ def test_one_that_is_dropped_gives_its_slot_back() -> None:
     record(world, attempt, call(1, ALONE), call(2, ALONE))
     admit(world)
     (held,) = claim(world)
-    dropped = RowToRecord(type="step.cancelled", call="1", job=int(held.job.rpartition(".")[2]))
+    dropped = StepCancel(call="1", job=int(held.job.rpartition(".")[2]))
     assert record(world, attempt, dropped, seen=3).admits_jobs == (LINE,)
     assert admit(world, LINE) == 1
 

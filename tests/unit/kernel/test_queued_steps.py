@@ -12,6 +12,7 @@ from holdfast.kernel.commands import (
     Completed,
     Failed,
     Failure,
+    FunctionRecord,
     FunctionWaiting,
     JobClaim,
     JobRelease,
@@ -19,12 +20,13 @@ from holdfast.kernel.commands import (
     QueuedStepCompleted,
     QueuedStepFailed,
     QueuedStepJob,
-    RowToRecord,
     RunCancel,
     RunPause,
     RunRepair,
     RunResume,
     RunTerminate,
+    StepCancel,
+    StepQueue,
 )
 from holdfast.kernel.invariants import check
 from holdfast.kernel.pipelines.plan import LOSSES_MAX
@@ -42,13 +44,13 @@ from tests.unit.kernel.world import SECOND, World, payload, settling
 ERROR = canonical({"type": "ValueError", "message": "no", "code": "body_error"})
 
 
-def queue(call: str = "1", *, attempts: int = 3, step: str = "embed") -> RowToRecord:
+def queue(call: str = "1", *, attempts: int = 3, step: str = "embed") -> FunctionRecord:
     how = QueuedStepJob(queue="gpu", input=payload({"text": call}), attempts=attempts)
-    return RowToRecord(type="step.queued", call=call, step=step, site="a.py:3", queued=how)
+    return StepQueue(call=call, step=step, site="a.py:3", queued=how)
 
 
-def drop(job: Job) -> RowToRecord:
-    return RowToRecord(type="step.cancelled", call=job.node, job=job.number)
+def drop(job: Job) -> FunctionRecord:
+    return StepCancel(call=job.node, job=job.number)
 
 
 def steps(world: World) -> list[Job]:
@@ -65,7 +67,7 @@ def claim(world: World, *, step: str = "embed") -> Attempt:
     return attempt
 
 
-def resting(*rows: RowToRecord) -> World:
+def resting(*rows: FunctionRecord) -> World:
     """A function that waits for a queued step."""
     world = function()
     attempt = driven(world)
@@ -214,7 +216,7 @@ def test_one_that_has_ended_meanwhile_is_not_dropped() -> None:
     (job,) = steps(world)
     world.settle(claim(world), QueuedStepCompleted(output=payload(7)))
     assert [row.type for row in record(world, attempt, drop(job), seen=2).rows] == ["step.completed"]
-    wrong = RowToRecord(type="step.cancelled", call="7", job=driver(world).number)
+    wrong = StepCancel(call="7", job=driver(world).number)
     assert record(world, attempt, wrong, seen=3).rows == ()
 
 

@@ -9,16 +9,18 @@ from holdfast.kernel.commands import (
     Attempt,
     Blocked,
     Cancelled,
+    ChannelClose,
     ChannelMessage,
-    ChildMessage,
+    ChildSignal,
+    EventAppend,
     Failure,
+    FunctionRecord,
     FunctionWaiting,
     JobRecord,
     JobRecorded,
     JobSettle,
     JobSettled,
     Outcome,
-    RowToRecord,
     RunCancel,
     RunCreate,
     RunCreated,
@@ -28,6 +30,7 @@ from holdfast.kernel.commands import (
     RunTerminate,
 )
 from holdfast.kernel.commands.jobs import Completed, Failed
+from holdfast.kernel.history import events
 from holdfast.ports.errors import ChannelClosedError, SignalRefusedError
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import Mailbox, mailbox_from
@@ -59,9 +62,11 @@ def end(world: World, attempt: Attempt, *received: int, outcome: Outcome | None 
 
 
 def record(
-    world: World, attempt: Attempt, *rows: RowToRecord, seen: int, received: tuple[int, ...]
+    world: World, attempt: Attempt, *rows: FunctionRecord, seen: int, received: tuple[int, ...]
 ) -> JobRecorded:
-    return world.do(JobRecord(job=attempt.job, epoch=attempt.epoch, seen=seen, rows=rows, received=received))
+    return world.do(
+        JobRecord(job=attempt.job, epoch=attempt.epoch, seen=seen, records=rows, received=received)
+    )
 
 
 def messages(world: World, generation: int | None = None) -> list[object]:
@@ -240,8 +245,8 @@ def test_an_end_of_another_workflow_begins_what_the_start_is_of() -> None:
     assert (world.run().workflow, messages(world)) == ("v", [1])
 
 
-def close(call: str = "1", channel: str = "c") -> RowToRecord:
-    return RowToRecord(type="channel.closed", call=call, channel=channel)
+def close(call: str = "1", channel: str = "c") -> FunctionRecord:
+    return ChannelClose(call=call, channel=channel)
 
 
 def test_a_channel_is_closed_only_if_no_message_has_come_that_the_function_was_not_told() -> None:
@@ -293,7 +298,13 @@ def test_a_fork_is_told_all_again_and_starts_that_are_not_used_go_with_it() -> N
     world = function()
     send(world, 1)
     attempt = world.claim_one(world.open())
-    record(world, attempt, RowToRecord(type="step.completed", call="1", step="s"), seen=2, received=(2,))
+    record(
+        world,
+        attempt,
+        EventAppend(event=events.StepCompleted(call="1", step="s", attempt=1)),
+        seen=2,
+        received=(2,),
+    )
     send(world, 2)
     world.do(RunRerunFrom(run_id="x", row=3))
     assert messages(world) == [2]
@@ -317,8 +328,8 @@ def test_a_function_that_tells_a_run_through_a_closed_channel_is_told_why_it_was
     record(world, attempt, close(), seen=1, received=())
     world.create("y", workflow="w")
     teller = next(one for one in world.claim(world.open()) if one.run == world.run("y").key)
-    tells = ChildMessage(run_id="x", signal=ChannelMessage(channel="c", payload=payload(1)))
-    told = RowToRecord(type="child.signalled", call="1", child_message=tells)
+    sent = ChannelMessage(channel="c", payload=payload(1))
+    told = ChildSignal(call="1", run_id="x", signal=sent)
     reply = record(world, teller, told, seen=1, received=())
     (row,) = reply.rows
     assert (facts(row)["closed"], facts(row)["channel"]) == (True, "c")

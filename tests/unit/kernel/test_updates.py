@@ -3,13 +3,15 @@
 import pytest
 
 from holdfast.kernel.commands import (
+    EventAppend,
+    FunctionRecord,
     FunctionWaiting,
-    RowToRecord,
     RunPause,
     RunTerminate,
     RunUpdate,
     RunUpdated,
 )
+from holdfast.kernel.history import events
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError, UpdateRefusedError
 from holdfast.ports.records.job import JobState
 from holdfast.ports.records.run import RunStatus
@@ -23,12 +25,12 @@ def ask(world: World, *, update: str = "Board.move_to", key: str | None = None) 
     return world.do(command)
 
 
-def answer(number: int = 2) -> RowToRecord:
-    return RowToRecord(type="update.completed", call=f"update{number}", output=payload("a1"))
+def answer(number: int = 2) -> FunctionRecord:
+    return EventAppend(event=events.UpdateCompleted(call=f"update{number}"), payload=payload("a1"))
 
 
-def shown(number: int) -> RowToRecord:
-    return RowToRecord(type="value.published", call="progress", attempt=number, output=payload(number))
+def shown(number: int) -> FunctionRecord:
+    return EventAppend(event=events.ValuePublished(name="progress", number=number), payload=payload(number))
 
 
 def test_an_update_is_a_row_and_wakes_a_function_that_sleeps() -> None:

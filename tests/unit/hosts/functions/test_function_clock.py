@@ -11,9 +11,10 @@ from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import now, sleep, workflow
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.commands import JobRecorded, RowToRecord
+from holdfast.kernel.commands import EventAppend, FunctionRecord, JobRecorded
 from holdfast.kernel.functions.machine import evict_all
 from holdfast.kernel.functions.protocol import FunctionReturned
+from holdfast.kernel.history import events
 from holdfast.ports.json import canonical
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.values import Payload
@@ -178,8 +179,8 @@ def due(drive: FunctionReplay) -> list[int]:
     return [one.at - BEGAN_AT for one in drive.timers()]
 
 
-def read(row: int, shown: int) -> RowToRecord:
-    return RowToRecord(type="clock.read", call=str(row), started_at=shown)
+def read(row: int, shown: int) -> FunctionRecord:
+    return EventAppend(event=events.ClockRead(row=int(str(row)), shown=shown))
 
 
 def test_it_is_to_be_recorded_before_anything_relies_on_it() -> None:

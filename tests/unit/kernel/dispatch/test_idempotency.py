@@ -27,7 +27,6 @@ from holdfast.kernel.commands import (
     OutboxSettle,
     OutboxSweep,
     PollNotReady,
-    RowToRecord,
     RunAnnotate,
     RunCancel,
     RunClaimPending,
@@ -51,6 +50,7 @@ from holdfast.kernel.commands import (
     StagePollSuspended,
     StageWake,
     StreamFailure,
+    TimerFire,
 )
 from holdfast.kernel.commands.codec import reply_json
 from holdfast.kernel.dispatch.idempotency import IDEMPOTENCY_KEY_MAX
@@ -171,8 +171,8 @@ def _every_command(world: World) -> Iterator[Command[object]]:
     yield RunRemove(run_id="e/c")
     world.create("f", workflow="f")
     driven = world.claim_one(session)
-    timer = RowToRecord(type="timer.fired", call="1")
-    yield JobRecord(job=driven.job, epoch=driven.epoch, seen=1, rows=(timer,))
+    timer = TimerFire(call="1", due=0)
+    yield JobRecord(job=driven.job, epoch=driven.epoch, seen=1, records=(timer,))
     yield settling(driven, FunctionWaiting(seen=2, wake_at=world.now))
     yield RunSignal(run_id="f", signal=ChannelMessage(channel="c", payload=payload(1)))
     yield RunUpdate(run_id="f", update="Board.move_to", arguments=payload({"field": "e4"}))
