@@ -12,8 +12,12 @@ from typing import Final, NoReturn, TypeAlias, cast
 
 import attrs
 
-from holdfast.hosts.functions.first_messages import last_first_turn_row
-from holdfast.hosts.functions.function_events import FUNCTION_EVENT_TYPES, NOTES, known_from
+from holdfast.hosts.functions.function_events import (
+    FUNCTION_EVENT_TYPES,
+    NOTES,
+    known_from,
+    last_first_turn_row,
+)
 from holdfast.hosts.functions.history_document import RunHistory, read_history, text_of
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.hosts.wiring.services import Core

@@ -3,8 +3,7 @@
 import json
 from importlib import import_module
 
-from holdfast.hosts.cli.command_table import COMMANDS
-from holdfast.hosts.cli.lazy_commands import DESCRIPTIONS, describe
+from holdfast.hosts.cli.commands import COMMANDS, DESCRIPTIONS, describe
 
 
 def descriptions(places: dict[str, str]) -> str:

@@ -4,10 +4,9 @@ A step changes two of a run's thirty columns. Writing all of them would take lon
 (docs/decisions/0010).
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from operator import attrgetter
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import attrs
 
@@ -71,26 +70,30 @@ def run_updates(
     writes: Sequence[Write], runs: Mapping[str, Run], known: LockedRows
 ) -> list[tuple[Write, list[Row]]]:
     """Return the updates of runs, keys ascending. The last write has all columns, for rows that were not locked."""
-    return _updates(writes, RUN, runs, known.runs)
+    return _updates(Run, writes, RUN, runs, known.runs)
 
 
 def job_updates(
     writes: Sequence[Write], jobs: Mapping[JobKey, Job], known: LockedRows
 ) -> list[tuple[Write, list[Row]]]:
     """Return the updates of jobs, as `run_updates`."""
-    return _updates(writes, JOB, jobs, known.jobs)
+    return _updates(Job, writes, JOB, jobs, known.jobs)
 
 
 def _updates(
+    record: type[attrs.AttrsInstance],
     writes: Sequence[Write],
-    columns: Sequence[str],
+    columns: tuple[str, ...],
     changed: Mapping[RecordKey, object],
     known: Mapping[RecordKey, object],
 ) -> list[tuple[Write, list[Row]]]:
     if not changed:
         return []
-    narrow = [(_getter(_without(columns, write.columns)), values_of(write.columns)) for write in writes[:-1]]
-    whole = values_of(writes[-1].columns)
+    narrow = [
+        (values_of(record, _without(columns, write.columns)), values_of(record, write.columns))
+        for write in writes[:-1]
+    ]
+    whole = values_of(record, writes[-1].columns)
     made: list[list[Row]] = [[] for _ in writes]
     for key in sorted(changed):
         after, before = changed[key], known.get(key)
@@ -104,10 +107,5 @@ def _updates(
 
 
 @lru_cache
-def _without(columns: Sequence[str], left_out: Collection[str]) -> tuple[str, ...]:
+def _without(columns: tuple[str, ...], left_out: Collection[str]) -> tuple[str, ...]:
     return tuple(name for name in columns if name not in left_out)
-
-
-@lru_cache
-def _getter(columns: tuple[str, ...]) -> Callable[[Any], Row]:
-    return attrgetter(*columns)

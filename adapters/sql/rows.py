@@ -1,12 +1,14 @@
 """Conversion between rows, which are plain tuples in the order of a table's columns, and records."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
 
+from holdfast.adapters.sql.schema.columns import COLUMNS
 from holdfast.ports.attempt_output import AiCall, AiCallKind, AiTotal, Annotation, AnnotationScope, Artifact
 from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.persistence import CompletedRow, NodeRows, SlotPlace, WaitedFor
@@ -23,63 +25,55 @@ Row: TypeAlias = tuple[Any, ...]
 E = TypeVar("E", bound=StrEnum)
 
 
-def _fields(record: type[attrs.AttrsInstance]) -> tuple[str, ...]:
-    return tuple(field.name for field in attrs.fields(record))
-
-
-RUN: Final = _fields(Run)
-JOB: Final = _fields(Job)
-HISTORY: Final = ("run", "number", "type", "at", "node", "item", "epoch", "payload", "blob", "data")
-ITEMS: Final = _fields(MapItems)
-PLAN: Final = _fields(PlanRow)
-SESSION: Final = _fields(Session)
-REPLY: Final = _fields(IdempotencyReply)
-LEADER: Final = _fields(LeaderLease)
+RUN: Final = COLUMNS[Run].columns
+JOB: Final = COLUMNS[Job].columns
+HISTORY: Final = COLUMNS[HistoryRow].columns
+ITEMS: Final = COLUMNS[MapItems].columns
+PLAN: Final = COLUMNS[PlanRow].columns
+SESSION: Final = COLUMNS[Session].columns
+REPLY: Final = COLUMNS[IdempotencyReply].columns
+LEADER: Final = COLUMNS[LeaderLease].columns
 ATTRIBUTE: Final = ("pair", "created_at", "run")
-SINK: Final = _fields(Sink)
-STREAM: Final = _fields(Stream)
+SINK: Final = COLUMNS[Sink].columns
+STREAM: Final = COLUMNS[Stream].columns
 STREAM_HEAD: Final = ("sink", "run", "head_row", "delivered", "state", "due_at", "attempts")
 SLOT: Final = ("namespace", "name")
-RATE: Final = _fields(RateWindow)
-NOTE: Final = ("run", "id", "job", "epoch", "at", "kind", "data")
-ANNOTATION: Final = _fields(Annotation)
-ARTIFACT: Final = _fields(Artifact)
-AI_CALL: Final = (
-    *("run", "at", "id", "job", "epoch", "node", "item", "topic", "model", "kind"),
-    *("input_tokens", "output_tokens", "cost", "duration", "batch", "batch_index"),
-    *("prompt", "prompt_blob", "response", "response_blob", "error", "metadata"),
-)
+RATE: Final = COLUMNS[RateWindow].columns
+NOTE: Final = COLUMNS[OutputRow].columns
+ANNOTATION: Final = COLUMNS[Annotation].columns
+ARTIFACT: Final = COLUMNS[Artifact].columns
+AI_CALL: Final = COLUMNS[AiCall].columns
 
 _STATUS: Final = {status.value: status for status in RunStatus}
 _CLOSE_POLICY: Final = {policy.value: policy for policy in ClosePolicy}
 _STATE: Final = {state.value: state for state in JobState}
 _KIND: Final = {kind.value: kind for kind in JobKind}
-_HISTORY_HEAD: Final = attrgetter(*HISTORY[:7])
-_AI_CALL_HEAD: Final = attrgetter(*AI_CALL[:16])
+_HISTORY_HEAD: Final = attrgetter(*COLUMNS[HistoryRow].fields[:7])
+_AI_CALL_HEAD: Final = attrgetter(*COLUMNS[AiCall].fields[:16])
 COST_PART: Final = 1_000_000
 
 
 def run_from(row: Row) -> Run:
     """Return the run in a row of `RUN`. UnreadableRowError."""
-    fields = dict(zip(RUN, row, strict=True))
+    fields = fields_of(Run, row)
     try:
         fields["status"] = _STATUS[fields["status"]]
         fields["close_policy"] = _CLOSE_POLICY[fields["close_policy"]]
         if fields["last_row"] < 0:  # new history rows would sort before the existing ones
             raise KeyError("last_row")
     except (KeyError, TypeError):
-        raise _unreadable("holdfast_runs", fields["key"], unreadable_columns(Run, fields)) from None
+        raise _unreadable(Run, fields["key"], unreadable_columns(Run, fields)) from None
     return Run(**fields)
 
 
 def job_from(row: Row) -> Job:
     """Return the job in a row of `JOB`. UnreadableRowError."""
-    fields = dict(zip(JOB, row, strict=True))
+    fields = fields_of(Job, row)
     try:
         fields["kind"] = _KIND[fields["kind"]]
         fields["state"] = _STATE[fields["state"]]
     except KeyError:
-        raise _unreadable("holdfast_jobs", fields["run"], unreadable_columns(Job, fields)) from None
+        raise _unreadable(Job, fields["run"], unreadable_columns(Job, fields)) from None
     return Job(**fields)
 
 
@@ -99,7 +93,7 @@ def history_from(row: Row) -> HistoryRow:
     try:
         payload = None if inline is None and blob is None else Payload(inline=inline, blob=blob)
     except ValueError as error:
-        raise UnreadableRowError("holdfast_history", run, "blob", str(error)) from None
+        raise _unreadable(HistoryRow, run, [("blob", str(error))]) from None
     # Positional arguments: keywords take twice as long, and a replay reads thousands.
     return HistoryRow(run, number, type_, at, node, item, epoch, payload, data)
 
@@ -114,7 +108,7 @@ def history_values(record: HistoryRow) -> Row:
 
 def plan_from(row: Row) -> PlanRow:
     """Return the plan in a row of `PLAN`."""
-    return PlanRow(**dict(zip(PLAN, row, strict=True)))
+    return PlanRow(**fields_of(PlanRow, row))
 
 
 def session_from(row: Row) -> Session:
@@ -122,29 +116,29 @@ def session_from(row: Row) -> Session:
 
     A session in an unknown state counts as dead: its jobs go to other sessions, which write under new epochs.
     """
-    fields = replace_unreadable(Session, dict(zip(SESSION, row, strict=True)))
+    fields = replace_unreadable(Session, fields_of(Session, row))
     fields["state"] = SessionState(fields["state"])
     return Session(**fields)
 
 
 def reply_from(row: Row) -> IdempotencyReply:
     """Return the reply in a row of `REPLY`."""
-    return IdempotencyReply(**dict(zip(REPLY, row, strict=True)))
+    return IdempotencyReply(**fields_of(IdempotencyReply, row))
 
 
 def leader_from(row: Row) -> LeaderLease:
     """Return the lease in a row of `LEADER`."""
-    return LeaderLease(**dict(zip(LEADER, row, strict=True)))
+    return LeaderLease(**fields_of(LeaderLease, row))
 
 
 def sink_from(row: Row) -> Sink:
     """Return the sink in a row of `SINK`."""
-    return Sink(**replace_unreadable(Sink, dict(zip(SINK, row, strict=True))))
+    return Sink(**replace_unreadable(Sink, fields_of(Sink, row)))
 
 
 def stream_from(row: Row) -> Stream:
     """Return the stream in a row of `STREAM`."""
-    fields = replace_unreadable(Stream, dict(zip(STREAM, row, strict=True)))
+    fields = replace_unreadable(Stream, fields_of(Stream, row))
     fields["state"] = StreamState(fields["state"])
     return Stream(**fields)
 
@@ -162,25 +156,25 @@ def stream_head_values(record: StreamHead) -> Row:
 
 def note_from(row: Row) -> OutputRow:
     """Return the attempt output in a row of `NOTE`."""
-    return OutputRow(**dict(zip(NOTE, row, strict=True)))
+    return OutputRow(**fields_of(OutputRow, row))
 
 
 def annotation_from(row: Row) -> Annotation:
     """Return the annotation in a row of `ANNOTATION`."""
-    fields = dict(zip(ANNOTATION, row, strict=True))
-    fields["scope"] = _known(AnnotationScope, "holdfast_annotations", fields["run"], "scope", fields["scope"])
+    fields = fields_of(Annotation, row)
+    fields["scope"] = _known(AnnotationScope, Annotation, fields, "scope")
     return Annotation(**fields)
 
 
 def artifact_from(row: Row) -> Artifact:
     """Return the artifact in a row of `ARTIFACT`."""
-    return Artifact(**dict(zip(ARTIFACT, row, strict=True)))
+    return Artifact(**fields_of(Artifact, row))
 
 
 def ai_call_from(row: Row) -> AiCall:
     """Return the AI call in a row of `AI_CALL`."""
-    fields = dict(zip(AI_CALL, row, strict=True))
-    fields["kind"] = _known(AiCallKind, "holdfast_ai_calls", fields["run"], "kind", fields["kind"])
+    fields = fields_of(AiCall, row)
+    fields["kind"] = _known(AiCallKind, AiCall, fields, "kind")
     for name in ("prompt", "response"):
         fields[name] = payload_from(fields[name], fields.pop(f"{name}_blob"))
     return AiCall(**fields)
@@ -230,7 +224,7 @@ def waited_for_from(row: Row) -> WaitedFor:
 
 def rate_from(row: Row) -> RateWindow:
     """Return the rate limit in a row of `RATE`."""
-    return RateWindow(**replace_unreadable(RateWindow, dict(zip(RATE, row, strict=True))))
+    return RateWindow(**replace_unreadable(RateWindow, fields_of(RateWindow, row)))
 
 
 def completed_from(row: Row) -> CompletedRow:
@@ -249,23 +243,31 @@ def outline_from(row: Row) -> RunOutline:
     return RunOutline(*row)
 
 
-def _known(kind: type[E], table: str, run: str, column: str, value: str) -> E:
+def fields_of(record: type[attrs.AttrsInstance], row: Row) -> dict[str, Any]:
+    """Return the values in a row of a record's columns, by field."""
+    return dict(zip(COLUMNS[record].fields, row, strict=True))
+
+
+@lru_cache
+def values_of(record: type[attrs.AttrsInstance], columns: tuple[str, ...]) -> Callable[[object], Row]:
+    """Return a function that returns the values of a record for these columns, of which there are several."""
+    return attrgetter(*COLUMNS[record].fields_of(columns))
+
+
+def _known(kind: type[E], record: type[Annotation] | type[AiCall], fields: Mapping[str, str], name: str) -> E:
     try:
-        return kind(value)
+        return kind(fields[name])
     except ValueError:
-        why = f"it is {shown(value)}, which this version does not know"
-        raise UnreadableRowError(table, run, column, why) from None
+        why = f"it is {shown(fields[name])}, which this version does not know"
+        raise _unreadable(record, fields["run"], [(name, why)]) from None
 
 
-def _unreadable(table: str, run: str, columns: Iterable[tuple[str, str]]) -> UnreadableRowError:
-    """Return the error for the first of these unreadable columns, of which at least one exists."""
-    column, why = next(iter(columns))
-    return UnreadableRowError(table, run, column, why)
-
-
-def values_of(columns: Sequence[str]) -> Callable[[object], Row]:
-    """Return a function that returns the fields of a record for these columns, in their order."""
-    return attrgetter(*columns)
+def _unreadable(
+    record: type[attrs.AttrsInstance], run: str, fields: Iterable[tuple[str, str]]
+) -> UnreadableRowError:
+    """Return the error for the first of these unreadable fields, of which at least one exists."""
+    field, why = next(iter(fields))
+    return UnreadableRowError(COLUMNS[record].table.name, run, COLUMNS[record].column_of(field), why)
 
 
 def is_askable(text: str) -> bool:

@@ -4,13 +4,22 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
+import attrs
+
 from holdfast.adapters.sql.dialect import Write
 from holdfast.adapters.sql.narrow_updates import LockedRows, job_updates, run_updates
 from holdfast.adapters.sql.queries.runs import annotation_pair, annotation_text_rows, attribute_rows
 from holdfast.adapters.sql.rows import Row, ai_call_values, history_values, stream_head_values, values_of
 from holdfast.adapters.sql.statements import Writes
-from holdfast.ports.attempt_output import annotation_text
+from holdfast.ports.attempt_output import Annotation, Artifact, annotation_text
 from holdfast.ports.changes import NetChanges
+from holdfast.ports.records.history import OutputRow
+from holdfast.ports.records.job import Job
+from holdfast.ports.records.limits import RateWindow
+from holdfast.ports.records.outbox import Sink, Stream
+from holdfast.ports.records.run import Run
+from holdfast.ports.records.session import LeaderLease, Session
+from holdfast.ports.records.values import IdempotencyReply, MapItems, PlanRow
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -30,7 +39,7 @@ def write_plan(net: NetChanges, writes: Writes, known: LockedRows) -> WritePlan:
     steps: list[tuple[Write, Sequence[Row]]] = [
         *((write, removed) for write in writes.removed_runs),
         (writes.removed_streams, sorted(net.removed_streams)),
-        (writes.new_runs, _by_key(net.new_runs, writes.new_runs)),
+        (writes.new_runs, _by_key(Run, net.new_runs, writes.new_runs)),
         (writes.attributes, _attributes(net)),
         (
             writes.annotation_texts,
@@ -50,36 +59,33 @@ def write_plan(net: NetChanges, writes: Writes, known: LockedRows) -> WritePlan:
         (writes.closed_runs, [(run,) for run in sorted(net.closed_runs)]),
         (writes.closed_nodes, sorted(net.closed_nodes)),
         (writes.closed_jobs, sorted(net.closed_jobs)),
-        (writes.new_jobs, _by_key(net.new_jobs, writes.new_jobs)),
+        (writes.new_jobs, _by_key(Job, net.new_jobs, writes.new_jobs)),
         *job_updates(writes.jobs, net.jobs, known),
         (writes.history, _sorted(net.history, "run", "number", values=history_values)),
-        (writes.pages, _sorted(net.pages, "run", "node", "page", values=values_of(writes.pages.columns))),
-        (writes.plans, _by_key(net.plans, writes.plans)),
-        (writes.replies, _sorted(net.replies, "namespace", "key", values=values_of(writes.replies.columns))),
-        (writes.sessions, _by_key(net.sessions, writes.sessions)),
-        (writes.new_leaders, _by_key(net.new_leaders, writes.new_leaders)),
-        (writes.leaders, _by_key(net.leaders, writes.leaders)),
-        (writes.notes, _sorted(net.notes, "run", "id", values=values_of(writes.notes.columns))),
-        (writes.new_sinks, _by_key(net.new_sinks, writes.new_sinks)),
-        (writes.sinks, _by_key(net.sinks, writes.sinks)),
+        (writes.pages, _by_fields(MapItems, net.pages, writes.pages, "run", "node", "page")),
+        (writes.plans, _by_key(PlanRow, net.plans, writes.plans)),
+        (writes.replies, _by_fields(IdempotencyReply, net.replies, writes.replies, "namespace", "key")),
+        (writes.sessions, _by_key(Session, net.sessions, writes.sessions)),
+        (writes.new_leaders, _by_key(LeaderLease, net.new_leaders, writes.new_leaders)),
+        (writes.leaders, _by_key(LeaderLease, net.leaders, writes.leaders)),
+        (writes.notes, _by_fields(OutputRow, net.notes, writes.notes, "run", "id")),
+        (writes.new_sinks, _by_key(Sink, net.new_sinks, writes.new_sinks)),
+        (writes.sinks, _by_key(Sink, net.sinks, writes.sinks)),
         (writes.removed_sinks, [(key,) for key in sorted(net.removed_sinks)]),
-        (writes.streams, _by_key(net.streams, writes.streams)),
+        (writes.streams, _by_key(Stream, net.streams, writes.streams)),
         (
             writes.stream_heads,
             [stream_head_values(net.stream_heads[key]) for key in sorted(net.stream_heads)],
         ),
-        (
-            writes.annotations,
-            _sorted(net.annotations, "run", "at", "id", values=values_of(writes.annotations.columns)),
-        ),
+        (writes.annotations, _by_fields(Annotation, net.annotations, writes.annotations, "run", "at", "id")),
         (
             writes.artifacts,
-            _sorted(net.artifacts, "run", "job", "epoch", "name", values=values_of(writes.artifacts.columns)),
+            _by_fields(Artifact, net.artifacts, writes.artifacts, "run", "job", "epoch", "name"),
         ),
         (writes.ai_calls, _sorted(net.ai_calls, "run", "at", "id", values=ai_call_values)),
         (writes.slots, sorted(net.slots)),
-        (writes.new_rates, _by_key(net.new_rates, writes.new_rates)),
-        (writes.rates, _by_key(net.rates, writes.rates)),
+        (writes.new_rates, _by_key(RateWindow, net.new_rates, writes.new_rates)),
+        (writes.rates, _by_key(RateWindow, net.rates, writes.rates)),
     ]
     return [(write, rows) for write, rows in steps if rows]
 
@@ -104,12 +110,18 @@ def _attributes(net: NetChanges) -> Sequence[Row]:
     return sorted(found)
 
 
-def _by_key(records: Mapping[Any, object], write: Write) -> Sequence[Row]:
+def _by_key(record: type[attrs.AttrsInstance], records: Mapping[Any, object], write: Write) -> Sequence[Row]:
     if not records:
         return ()
-    values = values_of(write.columns)
+    values = values_of(record, write.columns)
     return [values(records[key]) for key in sorted(records)]
 
 
 def _sorted(records: Sequence[V], *key: str, values: Callable[[V], Row]) -> Sequence[Row]:
     return [values(record) for record in sorted(records, key=attrgetter(*key))] if records else ()
+
+
+def _by_fields(
+    record: type[attrs.AttrsInstance], records: Sequence[Any], write: Write, *key: str
+) -> Sequence[Row]:
+    return _sorted(records, *key, values=values_of(record, write.columns)) if records else ()

@@ -5,10 +5,9 @@ from typing import Literal
 import click
 from rich.table import Table
 
-from holdfast.hosts.cli.console import Screen, one_line, safe, screen_options, table
+from holdfast.hosts.cli.console import Screen, iso, one_line, safe, screen_options, table
 from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import Exit, exits
-from holdfast.hosts.cli.json_times import iso
 from holdfast.hosts.cli.run_facts import find_run
 from holdfast.hosts.cli.text_output import place_name
 from holdfast.hosts.inspection.ai_calls import AiCallInfo, AiTotals, ai_calls_of, ai_totals_of

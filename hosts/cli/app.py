@@ -1,21 +1,23 @@
 """The command line: its groups of commands, and the conversion of errors to exit codes.
 
-`--help` does not import the engine, which takes several times as long as the rest.
+`--help` does not import the engine, which takes several times as long as the rest. Stderr may be a closed pipe, as in
+`holdfast worker 2>&1 | head -1`.
 """
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 import click
+from typing_extensions import override
 
-from holdfast.hosts.cli.command_table import COMMANDS
+from holdfast.hosts.cli.commands import COMMANDS, load_lazy_commands
 from holdfast.hosts.cli.exit_codes import Exit, exits
-from holdfast.hosts.cli.lazy_commands import load_lazy_commands
-from holdfast.hosts.cli.tolerant_stderr import tolerant_stderr
 
 if TYPE_CHECKING:
     from holdfast.hosts.cli.console import Screen
@@ -83,7 +85,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    with tolerant_stderr():
+    with _tolerant_stderr():
         return _run(arguments)
 
 
@@ -110,8 +112,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _screen(arguments: Sequence[str]) -> "Screen":
-    from holdfast.hosts.cli.console import Screen
-    from holdfast.hosts.cli.secrets import secrets_given
+    from holdfast.hosts.cli.console import Screen, secrets_given
 
     Screen.secrets = secrets_given(arguments, os.environ)
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
@@ -132,3 +133,57 @@ def _failed(screen: "Screen", error: BaseException) -> int:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         screen.note(f"See `{error.ctx.command_path} --help`.")
     return problem.exit
+
+
+class _TolerantStream(TextIOWrapper):
+    """A text stream that discards output without an error once its pipe is broken."""
+
+    @override
+    def write(self, text: str, /) -> int:
+        try:
+            return super().write(text)
+        except OSError:
+            self._forget()
+            return len(text)
+
+    @override
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError:
+            self._forget()
+
+    def _forget(self) -> None:
+        with suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            # Python flushes the buffer at exit, which must not fail again.
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+
+
+@contextmanager
+def _tolerant_stderr() -> Generator[None]:
+    """Replace stderr by a tolerant stream for the length of the block, if it is a real stream."""
+    stderr = sys.stderr
+    if stderr is None:  # stderr was closed when the program began
+        with Path(os.devnull).open("w") as nowhere:
+            sys.stderr = nowhere
+            try:
+                yield
+            finally:
+                sys.stderr = stderr
+        return
+    if not isinstance(stderr, TextIOWrapper):  # replaced, for example by a test
+        yield
+        return
+    stderr.flush()
+    real = cast("TextIOWrapper[BinaryIO]", stderr)
+    sys.stderr = tolerant = _TolerantStream(
+        real.buffer, encoding=stderr.encoding, errors="backslashreplace", line_buffering=True
+    )
+    try:
+        yield
+    finally:
+        tolerant.flush()
+        tolerant.detach()
+        sys.stderr = stderr

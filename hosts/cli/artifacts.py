@@ -7,10 +7,9 @@ from typing import Final
 
 import click
 
-from holdfast.hosts.cli.console import Screen, safe, screen_options, table
+from holdfast.hosts.cli.console import Screen, iso, safe, screen_options, table
 from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
-from holdfast.hosts.cli.json_times import iso
 from holdfast.hosts.cli.run_facts import find_run
 from holdfast.hosts.cli.text_output import place_name
 from holdfast.hosts.execution.artifacts import ArtifactInfo, artifact_bytes, artifact_info, artifacts_of

@@ -1,9 +1,13 @@
-"""Output of commands: results on stdout, all else on stderr, as text for people or as JSON for programs."""
+"""Output of commands: results on stdout, all else on stderr, as text for people or as JSON for programs.
+
+Credentials in the arguments and the environment of the process are masked in errors and logs.
+"""
 
 import contextlib
 import functools
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
@@ -20,10 +24,11 @@ from typing_extensions import override
 
 from holdfast.hosts.cli.exit_codes import Exit, Problem
 from holdfast.hosts.text import format_instant
+from holdfast.ports.clock import instant
 from holdfast.ports.json import compact, parse
 from holdfast.ports.records.values import Micros
 from holdfast.ports.texts import escape_line, escape_text
-from holdfast.ports.urls import hide
+from holdfast.ports.urls import hide, secrets_of
 
 STATUS_STYLES: Final[Mapping[str, str]] = {
     "completed": "green",
@@ -43,6 +48,19 @@ STATUS_STYLES: Final[Mapping[str, str]] = {
 }
 _WIDTH_ELSEWHERE: Final = 10_000
 """Line width without a terminal: programs that read a pipe need whole lines."""
+_SECOND: Final = 1_000_000
+WEBHOOK_SECRETS: Final = "HOLDFAST_WEBHOOK_SECRETS_"
+"""Prefix of the environment variables with the signing secrets of webhooks. The suffix is the sink's name."""
+_VARIABLES: Final = ("HOLDFAST_ENGINE", "HOLDFAST_URL")
+_PASSWORDS: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "PGPASSWORD")
+_URL: Final = re.compile(
+    r"\s*(?P<option>-[\w-]+=)?(?P<name>[^=:/@]*=)??"
+    r"(?P<url>[A-Za-z0-9+.-]*:?//.*"
+    r"|(postgres|postgresql|nats|tls|https?|s3|sqs|sns|eventbridge)\b.*@.*"
+    r"|[^/@:]*:.*@.*/.*)",
+    re.DOTALL,
+)
+"""An argument that contains a URL, or a misspelt one."""
 
 
 class Screen:
@@ -180,6 +198,33 @@ def screen_options(body: Callable[..., None]) -> Callable[..., None]:
         body(screen=Screen(as_json=as_json, utc=utc), **options)
 
     return with_screen
+
+
+def seconds_of(length: Micros | None) -> float | None:
+    """Return a duration in seconds."""
+    return None if length is None else length / _SECOND
+
+
+def iso(at: Micros | None) -> str | None:
+    """Return an instant in ISO 8601, in UTC."""
+    return None if at is None else instant(at).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def secrets_given(arguments: Sequence[str], environment: Mapping[str, str]) -> Sequence[str]:
+    """Return the credentials in the arguments and the environment of a process."""
+    return tuple(dict.fromkeys(_secrets(arguments, environment)))
+
+
+def _secrets(arguments: Sequence[str], environment: Mapping[str, str]) -> Iterator[str]:
+    for text in (*arguments, *(environment.get(name, "") for name in _VARIABLES)):
+        found = _URL.fullmatch(text)
+        if found is not None:
+            yield from secrets_of(found["url"])
+    for name, value in environment.items():
+        if name.startswith(WEBHOOK_SECRETS):
+            yield from value.split()
+        elif name in _PASSWORDS and value:
+            yield value
 
 
 def _write(text: str) -> None:

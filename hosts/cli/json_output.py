@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from holdfast.hosts.cli.json_times import iso, seconds_of
+from holdfast.hosts.cli.console import iso, seconds_of
 from holdfast.hosts.cli.run_facts import RunDetails, StageItem, StageSummary, row_data
 from holdfast.hosts.cli.step_table import StepSummary
 from holdfast.hosts.inspection.annotations import AnnotationInfo

@@ -8,8 +8,7 @@ from typing import Final
 from rich.text import Text
 from typing_extensions import override
 
-from holdfast.hosts.cli.console import Screen, safe, safe_lines
-from holdfast.hosts.cli.json_times import iso
+from holdfast.hosts.cli.console import Screen, iso, safe, safe_lines
 from holdfast.hosts.execution.logging_bridge import ReplayFilter
 from holdfast.hosts.wiring.safe_logs import traceback_text
 from holdfast.ports.json import compact

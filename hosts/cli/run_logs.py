@@ -6,10 +6,9 @@ from collections.abc import Iterable
 import click
 from rich.text import Text
 
-from holdfast.hosts.cli.console import Screen, safe, safe_lines, screen_options
+from holdfast.hosts.cli.console import Screen, iso, safe, safe_lines, screen_options
 from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import Exit, exits
-from holdfast.hosts.cli.json_times import iso
 from holdfast.hosts.cli.run_facts import find_run
 from holdfast.hosts.cli.text_output import place_name
 from holdfast.hosts.inspection.logs import FOLLOW_INTERVAL, LogLine, LogOptions, LogReader

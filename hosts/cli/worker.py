@@ -13,12 +13,11 @@ from typing import Final
 import attrs
 import click
 
-from holdfast.hosts.cli.console import Screen, screen_options
+from holdfast.hosts.cli.console import WEBHOOK_SECRETS, Screen, screen_options
 from holdfast.hosts.cli.engine_options import default_engine, load_engine, load_sink
 from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
 from holdfast.hosts.cli.filter_options import length
 from holdfast.hosts.cli.process_logs import log_all
-from holdfast.hosts.cli.secrets import WEBHOOK_SECRETS
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.text import format_duration
 from holdfast.hosts.wiring.stores import built_in_sink

@@ -6,11 +6,11 @@ from typing import Any, TypeVar, cast
 
 from typing_extensions import override
 
+from holdfast.hosts.client.replay_cache import ReplayCache
 from holdfast.hosts.client.start_batcher import GroupCommit
 from holdfast.hosts.client.start_commands import StartCommandBuilder, check_call
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.execution.threads import starts
-from holdfast.hosts.functions.replay_cache import ReplayCache
 from holdfast.hosts.wiring.interceptors import around_dispatch
 from holdfast.hosts.wiring.payloads import BlobOwner
 from holdfast.hosts.wiring.services import Core

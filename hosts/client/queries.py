@@ -11,13 +11,13 @@ from typing import Any, Final, NoReturn, TypeVar, cast
 import attrs
 
 from holdfast.hosts.client.client import Client
+from holdfast.hosts.client.object_state import holdings, is_same, shape
+from holdfast.hosts.client.replay_cache import CachedReplay, new_replay
 from holdfast.hosts.client.start_commands import idempotency_payload
 from holdfast.hosts.execution.off_loop import run_off_loop
 from holdfast.hosts.functions.function_events import call_of_update, raised_from_facts
 from holdfast.hosts.functions.history_document import RunHistory, read_history, rows_since, text_of
-from holdfast.hosts.functions.object_state import holdings, is_same, shape
 from holdfast.hosts.functions.replay import FunctionReplay
-from holdfast.hosts.functions.replay_cache import CachedReplay, new_replay
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.queries import (

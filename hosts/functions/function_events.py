@@ -1,4 +1,9 @@
-"""Conversion of history rows into the events that a durable function receives, and their classification."""
+"""Conversion of history rows into the events that a durable function receives, and their classification.
+
+In its first turn, live and in every replay, a function finds the messages and updates that were stored with its run,
+and those that arrived before the first attempt started. A row `function.began` records the latter before anything else
+(docs/decisions/0061).
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, cast
@@ -12,6 +17,7 @@ from holdfast.kernel.functions.protocol import (
     ChildNotified,
     ChildStarted,
     HistoryEvent,
+    Row,
     SignalReceived,
     StepCompleted,
     StepFailed,
@@ -80,6 +86,7 @@ _OF_DRIVERS: Final = frozenset(
 _OF_STEPS: Final = frozenset({"step.completed", "step.failed", RETRYING, STEP_STARTED})
 """Types of rows that a driver records about inline steps."""
 
+_MESSAGE_TYPES: Final = frozenset({SIGNAL_RECEIVED, "update.received"})
 _UNREADABLE: Final = class_name(UnreadableInputError)
 
 Texts: TypeAlias = Callable[[Payload], str]
@@ -189,3 +196,29 @@ def raised_from_facts(facts: Mapping[str, object]) -> Raised:
         arguments=error.get("arguments"),
         code=str(error.get("code", "body_error")),
     )
+
+
+def last_first_turn_row(rows: Sequence[ParsedRow]) -> int:
+    """Return the number of the last row in the first turn, as recorded; 0 if there are no such messages."""
+    row_numbers = (
+        facts.get("row" if row.type == FUNCTION_BEGAN else "inbox", 0)
+        for row, facts in rows
+        if row.type in (FUNCTION_BEGAN, "run.created")
+    )
+    return max((cast("int", one) for one in row_numbers), default=0)
+
+
+def last_message_row(history: Sequence[ParsedRow]) -> int:
+    """Return the number of the last message or update of a history; 0 if it has none."""
+    return max((row.number for row, _ in history if row.type in _MESSAGE_TYPES), default=0)
+
+
+def first_turn_rows(history: Sequence[ParsedRow], last: int, text: Texts) -> list[Row]:
+    """Return the messages and updates up to a row, as the function receives them."""
+    return [
+        Row(number=row.number, at=row.at, event=event)
+        for row, facts in history
+        if row.number <= last
+        and row.type in _MESSAGE_TYPES
+        and (event := function_event(row, facts, text)) is not None
+    ]

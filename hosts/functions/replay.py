@@ -51,23 +51,24 @@ import attrs
 
 from holdfast.hosts.execution.attempt_runtime import AttemptRuntime
 from holdfast.hosts.execution.failures import MESSAGE_MAX
-from holdfast.hosts.functions.first_messages import first_turn_rows, last_first_turn_row, last_message_row
 from holdfast.hosts.functions.function_events import (
     NOTES,
     PATCHED,
     RETRYING,
     Facts,
     Texts,
+    first_turn_rows,
     function_event,
     is_of_driver,
     is_unreadable,
     known_from,
+    last_first_turn_row,
+    last_message_row,
     payload_of,
     raised_from_facts,
     type_of_answer,
 )
-from holdfast.hosts.functions.pending_calls import PendingWork, StepAttempt
-from holdfast.hosts.functions.queued_steps import QueuedSteps
+from holdfast.hosts.functions.pending_calls import PendingWork, QueuedSteps, StepAttempt
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import UPDATE_ANSWERS, JobRecorded, RowToRecord
 from holdfast.kernel.functions.lazy_parts import Part

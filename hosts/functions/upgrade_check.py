@@ -1,4 +1,7 @@
-"""Check of new code against the runs that have not ended. Reads only."""
+"""Check of new code against the runs that have not ended. Reads only.
+
+It replays the histories of functions, and reads the stored input of each run's next work.
+"""
 
 from asyncio import CancelledError
 from collections.abc import Iterator
@@ -7,15 +10,20 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import attrs
 
+from holdfast.hosts.execution.bodies import Bodies
 from holdfast.hosts.execution.off_loop import run_off_loop
 from holdfast.hosts.functions.history_document import RunHistory, read_history
-from holdfast.hosts.functions.input_compatibility import unreadable_input, unreadable_later
 from holdfast.hosts.functions.replay_check import ReplayResult, replay_here
 from holdfast.hosts.wiring.registry import Authored
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.history.exceptions import error_words
+from holdfast.kernel.history.reader import rows_of
+from holdfast.kernel.pipelines.plan import Plan, stage_of
+from holdfast.kernel.pipelines.progress import progress_from
+from holdfast.kernel.rules.leases import attempt_of
+from holdfast.kernel.values.stored_values import decode_recorded
 from holdfast.ports.errors import (
     STORE_ERRORS,
     BlobCorruptError,
@@ -28,8 +36,10 @@ from holdfast.ports.errors import (
     SchemaError,
     UnreadableValueError,
 )
-from holdfast.ports.queries.runs import ListRuns, RunFilter
+from holdfast.ports.queries.runs import JobsOfRun, ListRuns, RunFilter
 from holdfast.ports.queries.store import SchemaVersion
+from holdfast.ports.records.history import STAGE_COMPLETED
+from holdfast.ports.records.job import JobKind
 from holdfast.ports.records.run import ACTIVE, Run, RunStatus
 from holdfast.ports.validation import TEXT, an, check, integer
 
@@ -39,6 +49,8 @@ _PAGE: Final = 100
 
 Sample: TypeAlias = Literal["both", "newest", "oldest"]
 """Which runs to check if there are more than the limit: the newest, the oldest, or half of each."""
+_ELSEWHERE = (JobKind.WORKFLOW, JobKind.CANCEL, JobKind.DELIVER)
+"""Kinds of jobs whose input is checked elsewhere, or never blocks a run."""
 
 
 class UpgradeVerdict(StrEnum):
@@ -170,7 +182,7 @@ def check_run(core: Core, run: Run) -> UpgradeCheck:
 def _looked_at(core: Core, run: Run, code: Authored) -> UpgradeCheck:
     if isinstance(code, Workflow):
         upgrade = judge_history(read_history(core, run), code)
-        if upgrade.is_compatible and (error := unreadable_input(core, run)) is not None:
+        if upgrade.is_compatible and (error := _unreadable_input(core, run)) is not None:
             raise error
         return upgrade
     lacking = [name for name in core.inputs.plan(run.plan).nodes if name not in code.bodies]
@@ -178,8 +190,8 @@ def _looked_at(core: Core, run: Run, code: Authored) -> UpgradeCheck:
         message = f"the code of {run.workflow}@{run.version} has no stage {lacking[0]!r}, which the run's plan names"
         return _upgrade(run, UpgradeVerdict.NO_CODE, message)
     # A blocked run is resumed once the code reads its jobs' input: later stages are checked then.
-    later = None if run.status is RunStatus.BLOCKED else unreadable_later(core, run, code)
-    if (error := unreadable_input(core, run) or later) is not None:
+    later = None if run.status is RunStatus.BLOCKED else _unreadable_later(core, run, code)
+    if (error := _unreadable_input(core, run) or later) is not None:
         raise error
     message = "it is a pipeline, and the code has all stages of its plan, and reads their inputs"
     return _upgrade(run, UpgradeVerdict.COMPATIBLE, message)
@@ -240,3 +252,51 @@ def _upgrade(run: Run | RunHistory, verdict: UpgradeVerdict, message: str) -> Up
         message=message,
         rows=len(run.rows) if isinstance(run, RunHistory) else run.last_row,
     )
+
+
+def _unreadable_input(core: Core, run: Run) -> UnreadableValueError | None:
+    """Return the error of a job, or queued step, whose input the code cannot read; None if all are readable.
+
+    Jobs whose code this process lacks are skipped. Raises the errors of values that cannot be loaded.
+    """
+    jobs = core.stores.persistence.read(JobsOfRun(run.key))
+    attempts = [attempt_of(job) for job in jobs if job.kind not in _ELSEWHERE and not job.outlives_run]
+    bodies, _ = Bodies(core).prepare(attempts)
+    for body in bodies:
+        try:
+            body.check_input()
+        except UnreadableValueError as error:
+            return error
+    return None
+
+
+def _unreadable_later(core: Core, run: Run, code: Authored) -> UnreadableValueError | None:
+    """Return the error of a later pipeline stage whose input the code cannot read; None if all are readable.
+
+    Checks the values that exist already: configs, and the outputs of stages that ran or were kept.
+    """
+    if isinstance(code, Workflow):
+        return None
+    plan, progress = core.inputs.plan(run.plan), progress_from(run.progress)
+    try:
+        for name in _stages_left(plan, progress.group):
+            stage = code.bodies[name]
+            stage.read_config(stage_of(plan.node(name)).config)
+        current = {*progress.nodes, *progress.kept}
+        for row in rows_of(core.stores.persistence, run, upto=run.last_row):
+            if row.type == STAGE_COMPLETED and row.node in current and row.payload is not None:
+                text = core.payloads.get(row.payload)
+                decode_recorded(
+                    text,
+                    code.bodies[row.node].output_type,
+                    f"the output of stage {row.node!r} gave",
+                    row.number,
+                )
+    except UnreadableValueError as error:
+        return error
+    return None
+
+
+def _stages_left(plan: Plan, group: int) -> Iterator[str]:
+    for one in plan.groups[group:]:
+        yield from (node.name for node in one.nodes)

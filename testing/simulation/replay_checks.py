@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Final, cast
 
-from holdfast.hosts.functions.first_messages import last_first_turn_row
-from holdfast.hosts.functions.function_events import known_from
+from holdfast.hosts.functions.function_events import known_from, last_first_turn_row
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.hosts.wiring.input_loader import InputLoader
 from holdfast.hosts.wiring.payloads import Payloads

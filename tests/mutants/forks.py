@@ -11,7 +11,7 @@ FORKS: Final = (
         caught_by=("L1", "S6", "S7"),
         edits=(
             Edit(
-                "hosts/functions/queued_steps.py",
+                "hosts/functions/pending_calls.py",
                 "request.queue is not None:\n                self.enqueue(request)\n",
                 "request.queue is not None:\n                del request\n",
             ),

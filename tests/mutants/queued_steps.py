@@ -47,7 +47,7 @@ QUEUED_STEPS: Final = (
         caught_by=("S7",),
         edits=(
             Edit(
-                "hosts/functions/queued_steps.py",
+                "hosts/functions/pending_calls.py",
                 "        if kind == STEP_QUEUED:\n            self._new.pop(call, None)\n",
                 "        if kind == STEP_QUEUED:\n",
             ),

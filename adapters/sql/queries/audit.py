@@ -12,6 +12,7 @@ from holdfast.adapters.sql import rows
 from holdfast.adapters.sql.database import Link
 from holdfast.adapters.sql.dialect import Dialect, encode_rows
 from holdfast.adapters.sql.rows import Row, askable, is_askable
+from holdfast.adapters.sql.schema.columns import COLUMNS
 from holdfast.adapters.sql.schema.tables import NOT_UNDER_WAY
 from holdfast.ports.persistence import SlotPlace, Waiting
 from holdfast.ports.queries.audit import (
@@ -53,12 +54,12 @@ _WITHOUT_VALUES: Final = ", ".join(
     "CASE WHEN payload IS NULL THEN NULL ELSE '' END" if name == "payload" else name for name in rows.HISTORY
 )
 _EXAMINED: Final = (
-    (Run, "holdfast_runs", "key", rows.RUN, ", ".join(rows.RUN)),
-    (Job, "holdfast_jobs", "run", rows.JOB, ", ".join(rows.JOB)),
-    (HistoryRow, "holdfast_history", "run", rows.HISTORY, _WITHOUT_VALUES),
-    (MapItems, "holdfast_map_items", "run", rows.ITEMS, ", ".join(rows.ITEMS)),
+    (Run, "key", ", ".join(rows.RUN)),
+    (Job, "run", ", ".join(rows.JOB)),
+    (HistoryRow, "run", _WITHOUT_VALUES),
+    (MapItems, "run", ", ".join(rows.ITEMS)),
 )
-"""What to check column by column: record, table, column of the run's key, columns, and selected expressions."""
+"""What to check column by column: record, column of the run's key, and an expression for each column."""
 
 
 def inspecting_answers(dialect: Dialect) -> Mapping[type, Callable[[Link, Any], object]]:
@@ -103,12 +104,13 @@ def _unreadable(dialect: Dialect, link: Link, query: UnreadableRows) -> tuple[Un
         return ()
     parameters = {"keys": dialect.texts(keys)}
     found: set[Unreadable] = set()
-    for kind, table, of_run, columns, selected in _EXAMINED:
+    for kind, of_run, selected in _EXAMINED:
+        of = COLUMNS[kind]
+        table, place = of.table.name, of.columns.index(of_run)
         sql = f"SELECT {selected} FROM {table} WHERE {dialect.one_of(of_run, 'keys')}"
         for row in link.query(dialect.bound(sql), parameters):
-            values = dict(zip(columns, row, strict=True))
-            wrong = unreadable_columns(kind, values)
-            found.update(Unreadable(table, values[of_run], column, why) for column, why in wrong)
+            wrong = unreadable_columns(kind, rows.fields_of(kind, row))
+            found.update(Unreadable(table, row[place], of.column_of(field), why) for field, why in wrong)
     sql = (
         f"SELECT DISTINCT j.run FROM holdfast_jobs AS j WHERE {dialect.one_of('j.run', 'keys')} "
         "AND NOT EXISTS (SELECT 1 FROM holdfast_runs AS r WHERE r.key = j.run)"

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from holdfast.hosts.cli.app import command_line
-from holdfast.hosts.cli.lazy_commands import LazyCommand
+from holdfast.hosts.cli.commands import LazyCommand
 from tests.integration.examples.pages import PAGES, blocks, prose
 
 INLINE = re.compile(r"`(?:\$ )?holdfast ([^`]+)`")

@@ -6,8 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from holdfast.hosts.cli.console import Screen, one_line, safe
-from holdfast.hosts.cli.json_times import iso
+from holdfast.hosts.cli.console import Screen, iso, one_line, safe
 from holdfast.hosts.cli.process_logs import ScreenHandler, log_all, stop_logging
 from holdfast.hosts.text import format_duration, format_instant
 from holdfast.ports.json import parse

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from rich.live import Live
 
-from holdfast.hosts.cli.run_progress import Bars, OpenStage, ProgressReader, ProgressSnapshot
+from holdfast.hosts.cli.run_wait import Bars, OpenStage, ProgressReader, ProgressSnapshot
 from holdfast.ports.queries.runs import FindRun
 from holdfast.ports.records.run import RunName
 from tests.unit.hosts.cli.conftest import CommandLine

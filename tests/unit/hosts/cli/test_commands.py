@@ -9,8 +9,7 @@ import click
 import pytest
 
 from holdfast.hosts.cli.app import command_line
-from holdfast.hosts.cli.command_table import COMMANDS
-from holdfast.hosts.cli.lazy_commands import DESCRIPTIONS
+from holdfast.hosts.cli.commands import COMMANDS, DESCRIPTIONS
 from tools.commands import descriptions
 
 HEAVY: Final = (

@@ -1,7 +1,8 @@
-"""Commands that are imported only when they run, so that `--help` and completion do not import the engine.
+"""The commands and where they are defined. They are imported only when they run.
 
-Their help comes from `commands.json`, which `python -m tools.commands` generates; a test keeps it up to date.
-Importing the engine takes several times as long as everything else that `--help` does.
+So `--help` and completion do not import the engine, which takes several times as long as everything else that they do.
+Their help comes from `commands.json`. Run `python -m tools.commands`, which generates it, after a change of options or
+help; a test keeps it up to date.
 """
 
 import json
@@ -16,6 +17,44 @@ from typing_extensions import override
 
 DESCRIPTIONS: Final = Path(__file__).with_name("commands.json")
 _HELP: Final = frozenset({"-h", "--help"})
+_HERE: Final = "holdfast.hosts.cli"
+COMMANDS: Final = {
+    "worker": f"{_HERE}.worker:worker_command",
+    "run start": f"{_HERE}.run_start:start_command",
+    "run list": f"{_HERE}.run_list:list_command",
+    "run show": f"{_HERE}.run_show:show_command",
+    "run wait": f"{_HERE}.run_wait:wait_command",
+    "run logs": f"{_HERE}.run_logs:logs_command",
+    "run annotate": f"{_HERE}.annotate:annotate_command",
+    "run artifacts": f"{_HERE}.artifacts:artifacts_command",
+    "run ai": f"{_HERE}.ai:ai_command",
+    "run pause": f"{_HERE}.run_control:pause_command",
+    "run resume": f"{_HERE}.run_control:resume_command",
+    "run cancel": f"{_HERE}.run_control:cancel_command",
+    "run terminate": f"{_HERE}.run_control:terminate_command",
+    "run rerun": f"{_HERE}.run_control:rerun_command",
+    "run remove": f"{_HERE}.run_control:remove_run_command",
+    "run wake": f"{_HERE}.run_control:wake_command",
+    "run signal": f"{_HERE}.run_messages:signal_command",
+    "run messages": f"{_HERE}.run_messages:messages_command",
+    "run query": f"{_HERE}.run_messages:query_command",
+    "run update": f"{_HERE}.run_messages:update_command",
+    "why": f"{_HERE}.why:why_command",
+    "doctor": f"{_HERE}.doctor:doctor_command",
+    "history export": f"{_HERE}.history:export_command",
+    "lint": f"{_HERE}.lint:lint_command",
+    "replay": f"{_HERE}.replay:replay_history_command",
+    "check-upgrade": f"{_HERE}.replay:check_upgrade_command",
+    "debug": f"{_HERE}.debug:debug_command",
+    "sink add": f"{_HERE}.sinks:add_command",
+    "sink remove": f"{_HERE}.sinks:remove_command",
+    "sink list": f"{_HERE}.sinks:sinks_command",
+    "dead-letter list": f"{_HERE}.sinks:letters_command",
+    "dead-letter replay": f"{_HERE}.sinks:replay_command",
+    "db upgrade": f"{_HERE}.database:upgrade_command",
+    "db status": f"{_HERE}.database:status_command",
+}
+"""Command paths, such as `run list`, mapped to `module:name` of the click command, which is imported when it runs."""
 
 
 class LazyCommand(click.Command):

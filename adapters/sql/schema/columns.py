@@ -1,0 +1,348 @@
+"""The column of each field of each record. Nothing else connects the two: a field may be renamed, a column may not.
+
+To add a field, add it here, its column to `tables`, and a migration.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import attrs
+from sqlalchemy import Table
+
+from holdfast.adapters.sql.schema import tables
+from holdfast.ports.attempt_output import AiCall, Annotation, Artifact
+from holdfast.ports.records.history import HistoryRow, OutputRow
+from holdfast.ports.records.job import Job
+from holdfast.ports.records.limits import RateWindow
+from holdfast.ports.records.outbox import Sink, Stream
+from holdfast.ports.records.run import Run
+from holdfast.ports.records.session import LeaderLease, Session
+from holdfast.ports.records.values import IdempotencyReply, MapItems, PlanRow
+
+
+class ColumnMap:
+    """The columns of one record.
+
+    Raises:
+        TypeError: The map lacks a field of the record or a column of the table, or names one that does not exist.
+    """
+
+    def __init__(
+        self,
+        record: type[attrs.AttrsInstance],
+        table: Table,
+        columns: Mapping[str, str],
+        *,
+        blobs: Collection[str] = (),
+    ) -> None:
+        """Map fields to columns, in the order of statements.
+
+        A payload has two columns: its field stands for the inline text. `blobs` names the entries for the blob keys.
+        """
+        self.record = record
+        self.table = table
+        self.fields = tuple(columns)
+        """The fields, in the order of the columns; for the key of a blob, the name of its entry."""
+        self.columns = tuple(columns.values())
+        self._columns = dict(columns)
+        self._fields = {column: field for field, column in columns.items()}
+        self._check("fields", {field.name for field in attrs.fields(record)}, set(self.fields) - set(blobs))
+        self._check("columns", {column.name for column in table.columns}, set(self.columns))
+        if len(self._fields) < len(self.columns):
+            twice = sorted({column for column in self.columns if self.columns.count(column) > 1})
+            raise TypeError(f"the column map of {record.__name__} names columns twice: {', '.join(twice)}")
+
+    def column_of(self, field: str) -> str:
+        """Return the column of a field."""
+        return self._columns[field]
+
+    def fields_of(self, columns: Collection[str]) -> tuple[str, ...]:
+        """Return the fields of columns."""
+        return tuple(self._fields[column] for column in columns)
+
+    def _check(self, what: str, expected: set[str], named: set[str]) -> None:
+        if named != expected:
+            missing, unknown = (
+                ", ".join(sorted(names)) or "none" for names in (expected - named, named - expected)
+            )
+            raise TypeError(
+                f"the column map of {self.record.__name__} must name the {what} that exist; missing: {missing}; "
+                f"unknown: {unknown}. Correct {__name__}; a new column needs a migration"
+            )
+
+
+_MAPS: Final = (
+    ColumnMap(
+        Run,
+        tables.runs,
+        {
+            "key": "key",
+            "namespace": "namespace",
+            "id": "id",
+            "generation": "generation",
+            "workflow": "workflow",
+            "version": "version",
+            "plan": "plan",
+            "status": "status",
+            "queue": "queue",
+            "priority": "priority",
+            "created_at": "created_at",
+            "updated_at": "updated_at",
+            "ended_at": "ended_at",
+            "last_row": "last_row",
+            "last_job": "last_job",
+            "open_jobs": "open_jobs",
+            "progress": "progress",
+            "result": "result",
+            "error": "error",
+            "attributes": "attributes",
+            "rerun_of": "rerun_of",
+            "rerun_from": "rerun_from",
+            "inherited": "inherited",
+            "start_at": "start_at",
+            "deadline": "deadline",
+            "concurrency_key": "concurrency_key",
+            "concurrency_limit": "concurrency_limit",
+            "parent": "parent",
+            "close_policy": "close_policy",
+            "children": "children",
+            "queue_position": "queue_position",
+            "mailbox": "mailbox",
+        },
+    ),
+    ColumnMap(
+        Job,
+        tables.jobs,
+        {
+            "run": "run",
+            "number": "number",
+            "namespace": "namespace",
+            "queue": "queue",
+            "definition": "definition",
+            "kind": "kind",
+            "node": "node",
+            "item": "item",
+            "state": "state",
+            "priority": "priority",
+            "wake_at": "wake_at",
+            "epoch": "epoch",
+            "attempts": "attempts",
+            "max_attempts": "max_attempts",
+            "session": "session",
+            "leased_at": "leased_at",
+            "lost_attempts": "lost_attempts",
+            "input": "input",
+            "timeout_total": "timeout_total",
+            "first_claimed_at": "first_claimed_at",
+            "heartbeat_timeout": "heartbeat_timeout",
+            "heartbeat_by": "heartbeat_by",
+            "concurrency_key": "concurrency_key",
+            "concurrency_limit": "concurrency_limit",
+            "queue_position": "queue_position",
+            "rate_limit": "rate_limit",
+            "rate_period": "rate_period",
+            "waiting_for": "waiting_for",
+            "check_after": "check_after",
+            "give_up_at": "give_up_at",
+        },
+    ),
+    ColumnMap(
+        HistoryRow,
+        tables.history,
+        {
+            "run": "run",
+            "number": "number",
+            "type": "type",
+            "at": "at",
+            "node": "node",
+            "item": "item",
+            "epoch": "epoch",
+            "payload": "payload",
+            "blob": "blob",
+            "data": "data",
+        },
+        blobs=("blob",),
+    ),
+    ColumnMap(
+        MapItems,
+        tables.items,
+        {
+            "run": "run",
+            "node": "node",
+            "page": "page",
+            "items": "items",
+        },
+    ),
+    ColumnMap(
+        PlanRow,
+        tables.plans,
+        {
+            "fingerprint": "fingerprint",
+            "workflow": "workflow",
+            "version": "version",
+            "body": "body",
+        },
+    ),
+    ColumnMap(
+        Session,
+        tables.sessions,
+        {
+            "id": "id",
+            "host": "host",
+            "state": "state",
+            "opened_at": "opened_at",
+            "expires_at": "expires_at",
+        },
+    ),
+    ColumnMap(
+        IdempotencyReply,
+        tables.replies,
+        {
+            "namespace": "namespace",
+            "key": "key",
+            "fingerprint": "fingerprint",
+            "body": "body",
+            "created_at": "created_at",
+        },
+    ),
+    ColumnMap(
+        LeaderLease,
+        tables.leaders,
+        {
+            "name": "name",
+            "session": "session",
+            "expires_at": "expires_at",
+        },
+    ),
+    ColumnMap(
+        Sink,
+        tables.sinks,
+        {
+            "key": "key",
+            "namespace": "namespace",
+            "name": "name",
+            "since": "since",
+            "created_at": "created_at",
+            "options": "options",
+            "failures": "failures",
+            "retry_at": "retry_at",
+            "succeeded_at": "succeeded_at",
+            "swept_at": "swept_at",
+            "error": "error",
+        },
+    ),
+    ColumnMap(
+        Stream,
+        tables.outbox,
+        {
+            "sink": "sink",
+            "run": "run",
+            "head_row": "head_row",
+            "delivered": "delivered",
+            "state": "state",
+            "due_at": "due_at",
+            "holder": "holder",
+            "attempts": "attempts",
+            "refused_row": "refused_row",
+            "failed_at": "failed_at",
+            "dead_lettered_at": "dead_lettered_at",
+            "error": "error",
+            "skipped_rows": "skipped_rows",
+        },
+    ),
+    ColumnMap(
+        RateWindow,
+        tables.rates,
+        {
+            "namespace": "namespace",
+            "name": "name",
+            "starts": "starts",
+            "wakes_at": "wakes_at",
+            "updated_at": "updated_at",
+        },
+    ),
+    ColumnMap(
+        OutputRow,
+        tables.notes,
+        {
+            "run": "run",
+            "id": "id",
+            "job": "job",
+            "epoch": "epoch",
+            "at": "at",
+            "kind": "kind",
+            "data": "data",
+        },
+    ),
+    ColumnMap(
+        Annotation,
+        tables.annotations,
+        {
+            "run": "run",
+            "at": "at",
+            "id": "id",
+            "namespace": "namespace",
+            "name": "name",
+            "value": "value",
+            "scope": "scope",
+            "node": "node",
+            "item": "item",
+            "job": "job",
+            "epoch": "epoch",
+            "actor_kind": "actor_kind",
+            "actor_id": "actor_id",
+            "actor_version": "actor_version",
+            "reason": "reason",
+            "key": "key",
+        },
+    ),
+    ColumnMap(
+        Artifact,
+        tables.artifacts,
+        {
+            "run": "run",
+            "job": "job",
+            "epoch": "epoch",
+            "name": "name",
+            "node": "node",
+            "item": "item",
+            "at": "at",
+            "content_type": "content_type",
+            "size": "size",
+            "sha256": "sha256",
+            "blob": "blob",
+        },
+    ),
+    ColumnMap(
+        AiCall,
+        tables.ai_calls,
+        {
+            "run": "run",
+            "at": "at",
+            "id": "id",
+            "job": "job",
+            "epoch": "epoch",
+            "node": "node",
+            "item": "item",
+            "topic": "topic",
+            "model": "model",
+            "kind": "kind",
+            "input_tokens": "input_tokens",
+            "output_tokens": "output_tokens",
+            "cost": "cost",
+            "duration": "duration",
+            "batch": "batch",
+            "batch_index": "batch_index",
+            "prompt": "prompt",
+            "prompt_blob": "prompt_blob",
+            "response": "response",
+            "response_blob": "response_blob",
+            "error": "error",
+            "metadata": "metadata",
+        },
+        blobs=("prompt_blob", "response_blob"),
+    ),
+)
+
+COLUMNS: Final[Mapping[type, ColumnMap]] = {one.record: one for one in _MAPS}
+"""By record."""

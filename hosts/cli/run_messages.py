@@ -1,0 +1,199 @@
+"""The commands `holdfast run signal`, `messages`, `query` and `update`: what durable functions receive and answer."""
+
+import inspect
+from typing import Final, cast
+
+import click
+from rich.text import Text
+
+from holdfast.hosts.cli.console import Screen, iso, safe, screen_options, table
+from holdfast.hosts.cli.engine_options import Target, engine_options
+from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
+from holdfast.hosts.cli.run_facts import find_run
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
+from holdfast.hosts.inspection.messages import MessageInfo, messages_of
+from holdfast.kernel.authoring.call_types import CallForm
+from holdfast.kernel.authoring.queries import QueryCall, UpdateCall
+from holdfast.kernel.authoring.signals import Signal
+from holdfast.ports.clock import micros
+from holdfast.ports.json import compact, parse
+from holdfast.ports.records.run import Run
+
+_EXITS: Final = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA)
+_READ: Final = ("received", "refused")
+_QUERY_EXITS: Final = (
+    Exit.OK,
+    Exit.USAGE,
+    Exit.NOT_FOUND,
+    Exit.REFUSED,
+    Exit.UNAVAILABLE,
+    Exit.SCHEMA,
+    Exit.DIVERGED,
+)
+_PLAIN: Final = CallForm(signature=inspect.Signature(), hints={}, arguments=object, output=object)
+"""A call form that takes and returns any JSON."""
+_arguments = click.option(
+    "--arguments", metavar="JSON", default="{}", help='The arguments, by name: \'{"address": "Oslo"}\'.'
+)
+
+
+@click.command("signal", epilog=_EXITS)
+@click.argument("words", nargs=-1, metavar="[ENGINE] ID CHANNEL MESSAGE")
+@click.option(
+    "--idempotency-key",
+    metavar="KEY",
+    help="Repeating the command with this key sends nothing more.",
+)
+@engine_options
+@screen_options
+def signal_command(
+    *, screen: Screen, target: Target, words: tuple[str, ...], idempotency_key: str | None
+) -> None:
+    """Send a message to a durable function.
+
+    MESSAGE is JSON of the channel's type. If ENGINE has the code of the run's workflow, it is validated here; otherwise
+    when the function would receive it: a message that does not fit is skipped, and a row of the history says so.
+    """
+    spec, (run_id, channel, text) = target.split(words, "ID", "CHANNEL", "MESSAGE")
+    signal = Signal(channel, _message(text))
+    with target.opened(spec) as engine:
+        handle: SyncRunHandle[object] = SyncRunHandle(engine.client, run_id, object)
+        sent = handle.signal(signal, idempotency_key=idempotency_key)
+    if screen.as_json:
+        screen.data({"id": run_id, "channel": channel, "number": sent.number, "status": sent.status.value})
+        return
+    screen.write(
+        Text.assemble((safe(run_id), "bold"), f" has the message, as row {sent.number} of its history")
+    )
+
+
+def _message(text: str) -> str:
+    try:
+        return compact(parse(text))
+    except ValueError as error:
+        message = f"MESSAGE is not JSON: {error}; a string needs its own quotes: '\"yes\"'"
+        raise CliError(Exit.USAGE, "usage", message) from None
+
+
+@click.command("messages", epilog=_EXITS)
+@click.argument("words", nargs=-1, metavar="[ENGINE] ID")
+@click.option(
+    "--generation", type=click.IntRange(min=1), metavar="N", help="The messages of an older generation."
+)
+@click.option("--unread", is_flag=True, help="Only messages that the function has not received.")
+@engine_options
+@screen_options
+def messages_command(
+    *, screen: Screen, target: Target, words: tuple[str, ...], generation: int | None, unread: bool
+) -> None:
+    """List the messages sent to a durable function, and their states.
+
+    A message is unread, received, refused (with the reason), handed on to the next generation, or was never received
+    by a run that has ended.
+    """
+    spec, (run_id,) = target.split(words, "ID")
+    with target.opened(spec) as engine:
+        run = find_run(engine.core, run_id, generation)
+        found = [one for one in messages_of(engine.core, run) if not unread or one.state not in _READ]
+    if screen.as_json:
+        screen.data([_document(one) for one in found])
+        return
+    if not found:
+        screen.note(f"{safe(run.id)} has no such messages.")
+        return
+    rows = table("Row", "Channel", "Sent", "State", "Key")
+    for one in found:
+        sent = screen.instant(micros(one.sent_at))
+        rows.add_row(str(one.number), safe(one.channel), sent, _state(run, one), safe(one.key or ""))
+    screen.write(rows)
+
+
+def _state(run: Run, message: MessageInfo) -> str:
+    if message.state == "handed_on":
+        return f"handed on to generation {run.generation + 1}"
+    if message.why is not None:
+        return f"refused: {safe(message.why)}"
+    state = message.state.replace("_", " ")
+    return f"{state}, with a start" if message.has_start else state
+
+
+def _document(message: MessageInfo) -> dict[str, object]:
+    return {
+        "number": message.number,
+        "generation": message.generation,
+        "channel": message.channel,
+        "sent_at": iso(micros(message.sent_at)),
+        "state": message.state,
+        "why": message.why,
+        "key": message.key,
+        "has_start": message.has_start,
+    }
+
+
+@click.command("query", epilog=exits(*_QUERY_EXITS))
+@click.argument("words", nargs=-1, metavar="[ENGINE] ID QUERY")
+@_arguments
+@engine_options
+@screen_options
+def query_command(*, screen: Screen, target: Target, words: tuple[str, ...], arguments: str) -> None:
+    """Query a durable function, and print the answer as JSON.
+
+    QUERY is the name of a method that is marked with @query, with its class: OrderState.destination. The command itself
+    replays the function, so it needs the workflow's code; nothing is stored.
+    """
+    spec, (run_id, name) = target.split(words, "ID", "QUERY")
+    call = QueryCall[object](query=name, arguments=_arguments_text(arguments), form=_PLAIN)
+    with target.opened(spec) as engine:
+        handle: SyncRunHandle[object] = SyncRunHandle(engine.client, run_id, object)
+        screen.value(compact(handle.query(call)))
+
+
+@click.command("update", epilog=exits(*_QUERY_EXITS, Exit.TIMED_OUT))
+@click.argument("words", nargs=-1, metavar="[ENGINE] ID UPDATE")
+@_arguments
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="The maximum wait for the reply. The update stays stored.",
+)
+@click.option(
+    "--idempotency-key",
+    metavar="KEY",
+    help="Repeating the command with this key waits for the reply of the first update.",
+)
+@engine_options
+@screen_options
+def update_command(
+    *,
+    screen: Screen,
+    target: Target,
+    words: tuple[str, ...],
+    arguments: str,
+    timeout: float | None,
+    idempotency_key: str | None,
+) -> None:
+    """Send a durable function an update, and print the reply as JSON.
+
+    UPDATE is the name of a method that is marked with @update, with its class: OrderState.move_to. The worker that
+    drives the run carries it out: without a worker there is no reply.
+    """
+    spec, (run_id, name) = target.split(words, "ID", "UPDATE")
+    call = UpdateCall[object](update=name, arguments=_arguments_text(arguments), form=_PLAIN, checked=False)
+    with target.opened(spec) as engine:
+        handle: SyncRunHandle[object] = SyncRunHandle(engine.client, run_id, object)
+        try:
+            reply = handle.update(call, timeout=timeout, idempotency_key=idempotency_key)
+        except TimeoutError as error:
+            raise CliError(Exit.TIMED_OUT, "timeout", str(error)) from None
+        screen.value(compact(reply))
+
+
+def _arguments_text(text: str) -> str:
+    try:
+        parsed = parse(text)
+    except ValueError as error:
+        raise CliError(Exit.USAGE, "usage", f"--arguments is not JSON: {error}") from None
+    if not isinstance(parsed, dict):
+        raise CliError(Exit.USAGE, "usage", "--arguments must be an object: each argument by its name")
+    return compact(cast("dict[str, object]", parsed))
