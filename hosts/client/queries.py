@@ -27,9 +27,10 @@ from holdfast.kernel.authoring.queries import (
     query_of,
     update_of,
 )
-from holdfast.kernel.commands import UPDATE_ANSWERS, RunUpdate
+from holdfast.kernel.commands import RunUpdate
 from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.kernel.functions.updates import NowhereError, RejectedError
+from holdfast.kernel.history import events
 from holdfast.kernel.history.exceptions import error_from, error_words
 from holdfast.kernel.history.raised import Raised
 from holdfast.ports.errors import (
@@ -185,7 +186,7 @@ class UpdateReplyReader:
         self.last_read_row = seen
 
     def _answer_in(self, row: HistoryRow) -> Payload | None:
-        if row.type not in UPDATE_ANSWERS:
+        if row.type not in events.UPDATE_ANSWERS:
             return None
         facts = cast("Mapping[str, object]", parse(row.data or "{}"))
         if facts.get("call") != call_of_update(self._stored.number):

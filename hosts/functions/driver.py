@@ -72,19 +72,20 @@ from holdfast.hosts.functions.pending_calls import StepAttempt
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.hosts.functions.stall_watchdog import run_watched
 from holdfast.hosts.functions.step_heartbeats import Heartbeats
-from holdfast.hosts.functions.step_runner import run_step, was_done
+from holdfast.hosts.functions.step_runner import run_step
 from holdfast.hosts.functions.store_retries import RETRY_MAX, RETRY_MIN, PatientValues, until_available
 from holdfast.kernel.commands import (
     Blocked,
+    EventAppend,
     Failure,
+    FunctionRecord,
     FunctionWaiting,
     JobRecord,
     JobRecorded,
     Outcome,
-    RowToRecord,
     pass_over_for,
 )
-from holdfast.kernel.history import limits
+from holdfast.kernel.history import events, limits
 from holdfast.kernel.history.exceptions import error_words
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import (
@@ -93,10 +94,10 @@ from holdfast.ports.errors import (
     CompensationError,
     HistoryFullError,
     HoldfastError,
+    StepResultError,
     UnreadableValueError,
     WorkflowStalledError,
 )
-from holdfast.ports.json import parse
 from holdfast.ports.records.history import HISTORY_LONG
 from holdfast.ports.records.job import SUSPECT_AFTER
 from holdfast.ports.records.values import Micros
@@ -222,7 +223,7 @@ class _Driver:
         """Running steps that were lost before."""
         self._lost_at: Micros = 0
         """When the last of these was started."""
-        self._done: list[RowToRecord] = []
+        self._done: list[EventAppend] = []
         """Outcomes of steps that are not recorded yet."""
         self._known: list[JobRecorded] = []
         """Answers of transactional steps that are not fed yet."""
@@ -278,7 +279,9 @@ class _Driver:
             # The clock here may be behind: by the time of the loss all steps that were due had been started.
             lost_at = max(self._looked_at, self._body.work.run.updated_at)
             was_suspect = self._body.attempt.lost_attempts > SUSPECT_AFTER
-            lost = lost_steps(drive.running_steps(lost_at), was_suspect=was_suspect, now=lost_at)
+            lost = lost_steps(
+                drive.running_steps(lost_at), was_suspect=was_suspect, host=self._body.host, now=lost_at
+            )
             await self._record(drive, (*drive.notes(), *lost.rows))
             self._failure = lost.failure
         while not drive.is_over and not self._is_fenced:
@@ -387,14 +390,14 @@ class _Driver:
                 self._running[call] = trying = RunningStep()
                 trying.task = self._loop.start(partial(self._run, one, trying), self._context)
 
-    def _begins_again(self, drive: FunctionReplay, now: Micros) -> Sequence[RowToRecord]:
+    def _begins_again(self, drive: FunctionReplay, now: Micros) -> Sequence[EventAppend]:
         """Return the rows for lost steps that start again."""
         waiting = [one for one in self._later.values() if self._waits_for_its_turn(one, now)]
         if not waiting or not self._begins(drive, now):
             return ()
         turn, waited = self._body.attempt.epoch, now - self._lost_at
         again = restartable_steps(waiting, self._lost.values(), turn=turn, waited=waited)
-        return [restart_row(one, now) for one in again]
+        return [restart_row(one, self._body.host, now) for one in again]
 
     def _waits_for_its_turn(self, one: StepAttempt, now: Micros) -> bool:
         return one.lost_attempts > 0 and not one.is_restarted and (one.at is None or one.at <= now)
@@ -410,11 +413,13 @@ class _Driver:
                 if isinstance(recorded, JobRecorded):
                     self._known.append(recorded)
                     return
-                if recorded.type == "step.failed" and (error := _unreadable(recorded)) is not None:
-                    self._failure = error  # not recorded: retried once the run is resumed
-                    return
-                if recorded.type == "step.failed" and one.request.undoes and not was_done(recorded):
-                    recorded = self._not_undone(recorded)
+                if isinstance(recorded.event, events.StepFailed):
+                    failed = recorded.event
+                    if is_unreadable(failed.error.type):  # not recorded: retried once the run is resumed
+                        self._failure = Failure(code=failed.error.code, message=failed.error.message)
+                        return
+                    if one.request.undoes and failed.error.code != StepResultError.code:
+                        recorded = EventAppend(event=self._not_undone(failed))
                 self._done.append(recorded)
         except BaseException as error:
             self._fault = error
@@ -479,7 +484,7 @@ class _Driver:
     async def _until_sent(self, drive: FunctionReplay, sent: BatchedCall[Record]) -> None:
         """Wait until the record in flight is stored and its answer fed."""
         command = sent.what.command
-        await self._record(drive, command.rows, seen=command.seen, sent=sent)
+        await self._record(drive, command.records, seen=command.seen, sent=sent)
         self._sent = None
         self._looked_at = self._now()
 
@@ -503,17 +508,20 @@ class _Driver:
 
     async def _others(
         self, drive: FunctionReplay, now: Micros, *, begins: bool, are_more: bool
-    ) -> Sequence[RowToRecord]:
+    ) -> Sequence[FunctionRecord]:
         """Return the rows to record besides outcomes of steps and timers; `are_more` is whether there are such.
 
         With `begins`, rows that start child runs and queue steps are included.
         """
-        rows: list[RowToRecord] = [*await answer_rows(self._body, drive), *drive.queues.cancellation_rows()]
+        rows: list[FunctionRecord] = [
+            *await answer_rows(self._body, drive),
+            *drive.queues.cancellation_rows(),
+        ]
         if begins and not drive.is_paused and self._failure is None:
             rows += [*await child_rows(self._body, drive), *await queued_rows(self._body, drive)]
         return [*rows, *self._published(drive, now, are_more or bool(rows))]
 
-    def _published(self, drive: FunctionReplay, now: Micros, others: bool) -> list[RowToRecord]:
+    def _published(self, drive: FunctionReplay, now: Micros, others: bool) -> list[EventAppend]:
         """Return published values if it is time to record them: with other rows, before parking, or after a while."""
         published = drive.published()
         if not published:
@@ -531,32 +539,43 @@ class _Driver:
             return published
         return []
 
-    def _not_undone(self, recorded: RowToRecord) -> RowToRecord:
-        """Have the run blocked by a failed compensation; return the row that retries it once the run is resumed."""
-        error = cast("dict[str, str]", parse(recorded.error or "{}"))
-        what = f"the compensation {recorded.step!r}, has failed {recorded.attempt} times"
-        message = f"{what}: {error.get('type')}: {error.get('message')}; `run resume` retries it"
+    def _not_undone(self, failed: events.StepFailed) -> events.StepRetrying:
+        """Have the run blocked by a failed compensation; return the event that retries it once the run is resumed."""
+        error = failed.error
+        what = f"the compensation {failed.step!r}, has failed {failed.attempt} times"
+        message = f"{what}: {error.type}: {error.message}; `run resume` retries it"
         self._failure = Failure(code=CompensationError.code, message=message[:MESSAGE_MAX])
-        return attrs.evolve(recorded, type="step.retrying", retry_at=self._now())
+        return events.StepRetrying(
+            call=failed.call,
+            step=failed.step,
+            attempt=failed.attempt,
+            error=error,
+            retry_at=self._now(),
+            host=failed.host,
+            site=failed.site,
+            started_at=failed.started_at,
+            undoes=failed.undoes,
+        )
 
-    def _taken(self) -> list[RowToRecord]:
+    def _taken(self) -> list[EventAppend]:
         done, self._done = self._done, []
         return done
 
-    def _command_of_one(self, row: RowToRecord) -> JobRecord:
+    def _command_of_one(self, row: FunctionRecord) -> JobRecord:
         drive = self._drive
         assert drive is not None
         return self._command((row,), drive.seen)
 
-    def _command(self, rows: Sequence[RowToRecord], seen: int, received: tuple[int, ...] = ()) -> JobRecord:
+    def _command(
+        self, rows: Sequence[FunctionRecord], seen: int, received: tuple[int, ...] = ()
+    ) -> JobRecord:
         attempt = self._body.attempt
         return JobRecord(
             namespace=self._body.work.run.namespace,
             job=attempt.job,
             epoch=attempt.epoch,
             seen=seen,
-            rows=tuple(rows),
-            host=self._body.host,
+            records=tuple(rows),
             lost_attempts=self._drive.lost_attempts(rows) if self._drive is not None else 0,
             received=received,
         )
@@ -586,7 +605,7 @@ class _Driver:
     async def _record(
         self,
         drive: FunctionReplay,
-        rows: Sequence[RowToRecord],
+        rows: Sequence[FunctionRecord],
         *,
         seen: int | None = None,
         sent: BatchedCall[Record] | None = None,
@@ -624,7 +643,7 @@ class _Driver:
             break
         self._note(drive, answer)
 
-    async def _record_each(self, drive: FunctionReplay, rows: Sequence[RowToRecord]) -> None:
+    async def _record_each(self, drive: FunctionReplay, rows: Sequence[FunctionRecord]) -> None:
         """Store rows one by one, so that one refused row does not block the others. Raises the first refusal."""
         refused: CommandError | None = None
         for row in rows:
@@ -710,12 +729,6 @@ class _Driver:
         half = None if ends_at is None else (ends_at - self._body.started_at) // 2
         driven_for = now - self._body.started_at
         return (limit is not None and driven_for > limit) or (half is not None and driven_for > half)
-
-
-def _unreadable(recorded: RowToRecord) -> Failure | None:
-    """Return the failure that blocks the run if a step could not read its arguments; None otherwise."""
-    error = cast("dict[str, str]", parse(recorded.error or "{}"))
-    return Failure(code=error["code"], message=error["message"]) if is_unreadable(error) else None
 
 
 def _first(error: BaseException) -> BaseException:

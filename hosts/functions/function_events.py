@@ -8,7 +8,6 @@ and those that arrived before the first attempt started. A row `function.began` 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, cast
 
-from holdfast.kernel.commands import UPDATE_ANSWERS
 from holdfast.kernel.functions.machine import ParsedRow
 from holdfast.kernel.functions.protocol import (
     Cancelling,
@@ -26,6 +25,7 @@ from holdfast.kernel.functions.protocol import (
     UpdateOutcome,
     UpdateReceived,
 )
+from holdfast.kernel.history import events
 from holdfast.kernel.history.error_values import class_name
 from holdfast.kernel.history.raised import Raised
 from holdfast.ports.errors import UnreadableInputError
@@ -79,7 +79,7 @@ _OF_DRIVERS: Final = frozenset(
         RESULT_REFUSED,
         CHANNEL_CLOSED,
         SIGNAL_REFUSED,
-        *UPDATE_ANSWERS,
+        *events.UPDATE_ANSWERS,
     }
 )
 """Types of rows that exist only because the code requested something."""
@@ -182,9 +182,9 @@ def payload_of(row: HistoryRow) -> Payload:
     return row.payload
 
 
-def is_unreadable(error: Mapping[str, object]) -> bool:
+def is_unreadable(error_type: object) -> bool:
     """Return whether an attempt failed because a value cannot be decoded: then the run is blocked."""
-    return error.get("type") == _UNREADABLE
+    return error_type == _UNREADABLE
 
 
 def raised_from_facts(facts: Mapping[str, object]) -> Raised:

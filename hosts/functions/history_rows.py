@@ -1,4 +1,4 @@
-"""Rows that a driver records for requests of a function: child runs, queued steps, and results of updates."""
+"""What a driver records for requests of a function: child runs, queued steps, and results of updates."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -7,19 +7,28 @@ import attrs
 
 from holdfast.hosts.execution.bodies import Body, child_id
 from holdfast.hosts.execution.failures import MESSAGE_MAX
-from holdfast.hosts.functions.function_events import type_of_answer
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.hosts.functions.store_retries import until_available_in_thread
 from holdfast.hosts.wiring.payloads import INLINE_MAX
-from holdfast.kernel.commands import ChannelMessage, ChildMessage, ChildRunStarted, RecordedType, RowToRecord
+from holdfast.kernel.commands import (
+    ChannelClose,
+    ChannelMessage,
+    ChildCancel,
+    ChildRunStarted,
+    ChildSignal,
+    ChildStart,
+    EventAppend,
+    FunctionRecord,
+    StepQueue,
+)
 from holdfast.kernel.functions.protocol import (
     ChildRequest,
     CloseRequest,
     NotifyRequest,
     UpdateOutcome,
 )
+from holdfast.kernel.history import events
 from holdfast.kernel.history.raised import Raised
-from holdfast.ports.json import canonical
 from holdfast.ports.records.run import ClosePolicy
 from holdfast.ports.records.values import Payload
 
@@ -27,8 +36,8 @@ Put = Callable[[str], Payload]
 """Stores the JSON text of a value: in the row, or as a blob if it is large."""
 
 
-def recorded_answers(answers: Sequence[UpdateOutcome], put: Put) -> list[RowToRecord]:
-    """Return the rows that record the results of updates."""
+def recorded_answers(answers: Sequence[UpdateOutcome], put: Put) -> list[EventAppend]:
+    """Return the records of the results of updates."""
     return [_recorded(one, put) for one in answers]
 
 
@@ -37,28 +46,27 @@ def are_small(answers: Sequence[UpdateOutcome]) -> bool:
     return all(len(one.output or "") <= INLINE_MAX for one in answers)
 
 
-def _recorded(answer: UpdateOutcome, put: Put) -> RowToRecord:
-    raised = answer.rejected or answer.error
-    return RowToRecord(
-        type=type_of_answer(answer),
-        call=answer.call,
-        output=None if answer.output is None else put(answer.output),
-        error=None if raised is None else canonical(_facts(raised)),
+def _recorded(answer: UpdateOutcome, put: Put) -> EventAppend:
+    if answer.rejected is not None:
+        return EventAppend(event=events.UpdateRejected(call=answer.call, error=_error(answer.rejected)))
+    if answer.error is not None:
+        return EventAppend(event=events.UpdateFailed(call=answer.call, error=_error(answer.error)))
+    return EventAppend(
+        event=events.UpdateCompleted(call=answer.call),
+        payload=None if answer.output is None else put(answer.output),
     )
 
 
-def _facts(raised: Raised) -> dict[str, object]:
-    facts: dict[str, object] = {
-        "type": raised.type,
-        "message": raised.message[:MESSAGE_MAX],
-        "code": raised.code,
-    }
-    if raised.arguments is not None:
-        facts["arguments"] = raised.arguments
-    return facts
+def _error(raised: Raised) -> events.RecordedError:
+    return events.RecordedError(
+        type=raised.type,
+        message=raised.message[:MESSAGE_MAX],
+        code=raised.code,
+        arguments=raised.arguments,
+    )
 
 
-async def child_rows(body: Body, drive: FunctionReplay) -> list[RowToRecord]:
+async def child_rows(body: Body, drive: FunctionReplay) -> list[FunctionRecord]:
     """Return the rows that start child runs, notify runs, and close channels."""
     children = drive.children()
     if all(len(_text_of(one)) <= INLINE_MAX for one in children):
@@ -67,7 +75,7 @@ async def child_rows(body: Body, drive: FunctionReplay) -> list[RowToRecord]:
     return await until_available_in_thread(put, "the input of a run can't be stored yet")
 
 
-async def queued_rows(body: Body, drive: FunctionReplay) -> list[RowToRecord]:
+async def queued_rows(body: Body, drive: FunctionReplay) -> list[StepQueue]:
     """Return the rows that queue steps."""
     queues, payloads, place = drive.queues, body.payloads, body.place
     new = queues.new()
@@ -77,7 +85,7 @@ async def queued_rows(body: Body, drive: FunctionReplay) -> list[RowToRecord]:
     return await until_available_in_thread(put, "the arguments of a step can't be stored yet")
 
 
-async def answer_rows(body: Body, drive: FunctionReplay) -> list[RowToRecord]:
+async def answer_rows(body: Body, drive: FunctionReplay) -> list[EventAppend]:
     """Return the rows that record the results of updates."""
     answers = drive.answers()
     put = partial(recorded_answers, answers, lambda text: body.payloads.put(text, body.place))
@@ -86,22 +94,18 @@ async def answer_rows(body: Body, drive: FunctionReplay) -> list[RowToRecord]:
     return await until_available_in_thread(put, "the reply to an update can't be stored yet")
 
 
-def _child_row(body: Body, request: ChildRequest | NotifyRequest | CloseRequest) -> RowToRecord:
+def _child_row(body: Body, request: ChildRequest | NotifyRequest | CloseRequest) -> FunctionRecord:
     if isinstance(request, CloseRequest):
-        return RowToRecord(
-            type="channel.closed", call=request.call, site=request.site, channel=request.channel
-        )
+        return ChannelClose(call=request.call, site=request.site, channel=request.channel)
     run = body.work.run
     # Stored under a key of its own: the blob belongs to the child, and is removed with it.
     place = attrs.evolve(body.place, run=f"{run.key}-{request.call.replace('.', '-')}")
     if isinstance(request, NotifyRequest):
-        child_message = ChildMessage(run_id=request.run, reason=request.text)
-        if request.channel is not None:
-            payload = body.payloads.put(request.text, place)
-            sent = ChannelMessage(channel=request.channel, payload=payload, checked=request.checked)
-            child_message = ChildMessage(run_id=request.run, signal=sent)
-        kind: RecordedType = "child.cancelling" if child_message.signal is None else "child.signalled"
-        return RowToRecord(type=kind, call=request.call, site=request.site, child_message=child_message)
+        if request.channel is None:
+            return ChildCancel(call=request.call, site=request.site, run_id=request.run, reason=request.text)
+        payload = body.payloads.put(request.text, place)
+        sent = ChannelMessage(channel=request.channel, payload=payload, checked=request.checked)
+        return ChildSignal(call=request.call, site=request.site, run_id=request.run, signal=sent)
     child = ChildRunStarted(
         run_id=request.run or child_id(run, request.call),
         workflow=request.workflow,
@@ -109,7 +113,7 @@ def _child_row(body: Body, request: ChildRequest | NotifyRequest | CloseRequest)
         input=body.payloads.put(request.input, place),
         close_policy=ClosePolicy(request.parent_end),
     )
-    return RowToRecord(type="child.started", call=request.call, site=request.site, child=child)
+    return ChildStart(call=request.call, site=request.site, child=child)
 
 
 def _text_of(request: ChildRequest | NotifyRequest | CloseRequest) -> str:

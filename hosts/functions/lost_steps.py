@@ -12,10 +12,10 @@ from holdfast.hosts.functions.step_runner import lost_step
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipeline_builder import policy_from
 from holdfast.kernel.authoring.steps import Step
-from holdfast.kernel.commands import Failure, RowToRecord
+from holdfast.kernel.commands import EventAppend, Failure
+from holdfast.kernel.history import events
 from holdfast.kernel.runs.external_work import LOST_WORKER
 from holdfast.ports.errors import CompensationError
-from holdfast.ports.records.history import STEP_STARTED
 from holdfast.ports.records.job import LOSSES_MIN, SUSPECT_AFTER, losses_max
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
@@ -31,13 +31,13 @@ _NEVER_ALONE: Final = 4
 class Losses:
     """The consequences of a lost worker for the steps of one function."""
 
-    rows: tuple[RowToRecord, ...]
+    rows: tuple[EventAppend, ...]
     """The rows that record the losses."""
     failure: Failure | None
     """Why the run must be blocked; None if it need not be."""
 
 
-def lost_steps(tries: Sequence[StepAttempt], *, was_suspect: bool, now: Micros) -> Losses:
+def lost_steps(tries: Sequence[StepAttempt], *, was_suspect: bool, host: str, now: Micros) -> Losses:
     """Return the consequences for the steps that may have been running: their progress is unknown.
 
     `was_suspect` means that their job ran beside no other job that was ever lost. A step that was lost before and has
@@ -45,12 +45,12 @@ def lost_steps(tries: Sequence[StepAttempt], *, was_suspect: bool, now: Micros) 
     """
     under_way = [one for one in tries if not one.lost_attempts or one.is_restarted]
     is_alone = was_suspect and sum(one.lost_attempts > 0 for one in under_way) == 1
-    rows: list[RowToRecord] = []
+    rows: list[EventAppend] = []
     failure: Failure | None = None
     for one in under_way:
         is_given_up = _is_given_up(one, is_alone=is_alone)
         may_again = not is_given_up or bool(one.request.undoes)
-        rows.append(lost_step(one, now, may_again=may_again))
+        rows.append(lost_step(one, now, host=host, may_again=may_again))
         if may_again and (is_given_up or one.lost_attempts + 1 >= _NEVER_ALONE * _losses_max(one)):
             failure = failure or _not_done(one)
     return Losses(rows=tuple(rows), failure=failure)
@@ -95,14 +95,15 @@ def restartable_steps(
     return [whose[turn % len(whose)]]
 
 
-def restart_row(one: StepAttempt, now: Micros) -> RowToRecord:
+def restart_row(one: StepAttempt, host: str, now: Micros) -> EventAppend:
     """Return the row that is stored before a lost step starts again: a later loss counts only with it."""
-    return RowToRecord(
-        type=STEP_STARTED,
+    started = events.StepStarted(
         call=one.request.call,
         step=one.request.step,
         site=one.request.site,
         attempt=one.number,
         started_at=now,
+        host=host or None,
         undoes=one.request.undoes or None,
     )
+    return EventAppend(event=started)

@@ -13,7 +13,7 @@ from holdfast.hosts.functions.function_events import is_unreadable
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipeline_builder import policy_from, rate_from
 from holdfast.kernel.authoring.steps import Step
-from holdfast.kernel.commands import Failure, QueuedStepJob, RowToRecord
+from holdfast.kernel.commands import Failure, QueuedStepJob, StepCancel, StepQueue
 from holdfast.kernel.functions.protocol import (
     ChildRequest,
     CloseRequest,
@@ -165,7 +165,7 @@ class QueuedSteps:
     def try_again(self, request: StepRequest, facts: Mapping[str, object]) -> None:
         """Note that a step failed that must not fail: block the run, and queue the step again once it is resumed."""
         error = cast("Mapping[str, str]", facts.get("error") or {})
-        if is_unreadable(error):
+        if is_unreadable(error.get("type")):
             self.failure = Failure(code=error["code"], message=error["message"][:MESSAGE_MAX])
         else:
             what = f"the compensation {request.step!r}, has failed {facts.get('attempt')} times"
@@ -177,12 +177,11 @@ class QueuedSteps:
         """Return the steps to queue, in the order of their calls."""
         return list(self._new.values())
 
-    def queued(self, request: StepRequest, arguments: Payload) -> RowToRecord:
+    def queued(self, request: StepRequest, arguments: Payload) -> StepQueue:
         """Return the row that queues a step."""
         step = cast("Step[..., object]", request.definition)
         assert request.queue is not None
-        return RowToRecord(
-            type="step.queued",
+        return StepQueue(
             call=request.call,
             step=request.step,
             site=request.site,
@@ -198,9 +197,9 @@ class QueuedSteps:
             ),
         )
 
-    def cancellation_rows(self) -> list[RowToRecord]:
+    def cancellation_rows(self) -> list[StepCancel]:
         """Return the rows that cancel queued steps which the function no longer waits for."""
-        return [RowToRecord(type="step.cancelled", call=call, job=job) for call, job in self._left.items()]
+        return [StepCancel(call=call, job=job) for call, job in self._left.items()]
 
 
 def _attempts(retry: Retry) -> int:

@@ -70,7 +70,7 @@ from holdfast.hosts.functions.function_events import (
 )
 from holdfast.hosts.functions.pending_calls import PendingWork, QueuedSteps, StepAttempt
 from holdfast.kernel.authoring.steps import Step
-from holdfast.kernel.commands import UPDATE_ANSWERS, JobRecorded, RowToRecord
+from holdfast.kernel.commands import EventAppend, FunctionRecord, JobRecorded, StepCancel, TimerFire
 from holdfast.kernel.functions.lazy_parts import Part
 from holdfast.kernel.functions.loop import CancelledError
 from holdfast.kernel.functions.machine import FunctionMachine, ParsedRow
@@ -90,7 +90,7 @@ from holdfast.kernel.functions.protocol import (
     Turn,
     UpdateOutcome,
 )
-from holdfast.kernel.history import limits
+from holdfast.kernel.history import events, limits
 from holdfast.ports.errors import (
     STORE_ERRORS,
     HistoryFullError,
@@ -100,7 +100,6 @@ from holdfast.ports.errors import (
     StepResultError,
     WorkflowStalledError,
 )
-from holdfast.ports.json import canonical
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.records.history import (
     CHANNEL_CLOSED,
@@ -110,7 +109,6 @@ from holdfast.ports.records.history import (
     RESULT_REFUSED,
     SIGNAL_REFUSED,
     STEP_COMPLETED,
-    STEP_ENDS,
     STEP_FAILED,
     STEP_GIVEN,
     STEP_QUEUED,
@@ -373,44 +371,39 @@ class FunctionReplay:
         """Return the child runs to start, the notifications to send, and the channels to close."""
         return list(self._todo.children.values())
 
-    def notes(self) -> list[RowToRecord]:
+    def notes(self) -> list[EventAppend]:
         """Return the rows to store before anything new is started, because the function relies on them."""
         began = self._todo.began
-        read = [] if began is None else [RowToRecord(type=FUNCTION_BEGAN, call=str(began))]
-        read += [
-            RowToRecord(type=CLOCK_READ, call=str(row), started_at=shown)
-            for row, shown in self._todo.read.items()
-        ]
-        refused = [
-            RowToRecord(
-                type=SIGNAL_REFUSED,
-                call=str(one.number),
-                error=canonical({"channel": one.channel, "message": one.why[:MESSAGE_MAX]}),
-            )
+        notes: list[events.DriverEvent] = [] if began is None else [events.FunctionBegan(row=began)]
+        notes += [events.ClockRead(row=row, shown=shown) for row, shown in self._todo.read.items()]
+        notes += [
+            events.SignalRefused(row=one.number, channel=one.channel, message=one.why[:MESSAGE_MAX])
             for one in self._todo.refused.values()
         ]
-        return [*read, *refused, *(RowToRecord(type=PATCHED, call=name) for name in self._todo.patches)]
+        notes += [events.PatchMarked(call=name) for name in self._todo.patches]
+        return [EventAppend(event=note) for note in notes]
 
-    def before_suspend(self) -> list[RowToRecord]:
+    def before_suspend(self) -> list[EventAppend]:
         """Return the clock reading to store before the function is suspended.
 
         A later driver could not reconstruct it, and timers count from it.
         """
         read = self._todo.read_in_time.items()
         return [
-            RowToRecord(type=CLOCK_READ, call=str(row), started_at=at)
-            for row, at in read
-            if self._is_new(row)
+            EventAppend(event=events.ClockRead(row=row, shown=at)) for row, at in read if self._is_new(row)
         ]
 
     def answers(self) -> list[UpdateOutcome]:
         """Return the results of updates to record."""
         return list(self._todo.answers.values())
 
-    def published(self) -> list[RowToRecord]:
+    def published(self) -> list[EventAppend]:
         """Return the rows for published values."""
         return [
-            RowToRecord(type=PUBLISHED, call=one.name, attempt=one.number, output=Payload(inline=one.text))
+            EventAppend(
+                event=events.ValuePublished(name=one.name, number=one.number),
+                payload=Payload(inline=one.text),
+            )
             for one in self._todo.published.values()
         ]
 
@@ -430,19 +423,25 @@ class FunctionReplay:
         tries = [self._todo.tries.get(one.call) or StepAttempt(request=one) for one in steps]
         return [one for one in tries if one.at is None or one.at <= now]
 
-    def lost_attempts(self, rows: Sequence[RowToRecord] = ()) -> int:
-        """Return the highest number of lost attempts of any open inline step, once these rows are recorded."""
+    def lost_attempts(self, records: Sequence[FunctionRecord] = ()) -> int:
+        """Return the highest number of lost attempts of any open inline step, once these are recorded."""
         tries, lost = self._todo.tries, dict[str, int]()
         if tries:
             waits = self._machine.waits_for
             lost |= {
                 call: one.lost_attempts for call, one in tries.items() if one.lost_attempts and waits(call)
             }
-        for row in rows:
-            if row.lost_attempts:
-                lost[row.call] = row.lost_attempts
-            if row.type in STEP_ENDS:
-                lost.pop(row.call, None)
+        for record in records:
+            match record:
+                case EventAppend(event=events.StepRetrying(call=call, lost_attempts=times)) if times:
+                    lost[call] = times
+                case (
+                    EventAppend(event=events.StepCompleted(call=call) | events.StepFailed(call=call))
+                    | StepCancel(call=call)
+                ):
+                    lost.pop(call, None)
+                case _:
+                    pass
         return max(lost.values(), default=0)
 
     def dropped(self) -> list[str]:
@@ -454,13 +453,9 @@ class FunctionReplay:
         """Return the timers that the function waits for, the earliest first."""
         return sorted(self._machine.timers, key=lambda one: one.at)
 
-    def due(self, now: Micros) -> list[RowToRecord]:
+    def due(self, now: Micros) -> list[TimerFire]:
         """Return the rows for timers that are due."""
-        return [
-            RowToRecord(type="timer.fired", call=one.call, due=one.at, site=one.site)
-            for one in self.timers()
-            if one.at <= now
-        ]
+        return [TimerFire(call=one.call, due=one.at, site=one.site) for one in self.timers() if one.at <= now]
 
     def _feed(
         self, history: Sequence[ParsedRow], now: Micros | None, *, past: int = 0, stored: int = 0
@@ -612,7 +607,7 @@ class FunctionReplay:
             self.queues.start_generation(self._machine.waits_for)
         elif row.type == PUBLISHED:
             self._show(str(facts["name"]), cast("int", facts["number"]))
-        elif row.type in UPDATE_ANSWERS:
+        elif row.type in events.UPDATE_ANSWERS:
             self._answered(row, call)
         elif row.type == BLOCKED:
             self.queues.failure = None
@@ -635,7 +630,7 @@ class FunctionReplay:
         if "job" not in facts or not isinstance(request, StepRequest):
             return False
         is_done = not request.undoes or raised_from_facts(facts).code == StepResultError.code
-        if is_done and not is_unreadable(cast("Facts", facts.get("error") or {})):
+        if is_done and not is_unreadable(cast("Facts", facts.get("error") or {}).get("type")):
             return False
         self.queues.try_again(request, facts)
         return True

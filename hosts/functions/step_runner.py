@@ -25,14 +25,15 @@ from holdfast.kernel.authoring.pipeline_builder import policy_from
 from holdfast.kernel.authoring.step_context import StepContext, enter_step
 from holdfast.kernel.authoring.steps import Step, StepStage
 from holdfast.kernel.commands import (
+    EventAppend,
     JobRecord,
     JobRecorded,
     Outcome,
     QueuedStepCompleted,
     QueuedStepFailed,
-    RowToRecord,
 )
 from holdfast.kernel.functions.protocol import StepRequest
+from holdfast.kernel.history import events
 from holdfast.kernel.history.exceptions import raised_from
 from holdfast.kernel.rules.retries import RETRY_AFTER_MAX, backoff
 from holdfast.kernel.values import encode
@@ -49,11 +50,10 @@ from holdfast.ports.errors import (
     UnreadableInputError,
     UnstorableValueError,
 )
-from holdfast.ports.json import canonical, parse
 from holdfast.ports.records.job import JobKey, JobKind, job_key
 from holdfast.ports.records.values import Micros, Payload
 
-Command: TypeAlias = Callable[[RowToRecord], JobRecord]
+Command: TypeAlias = Callable[[EventAppend], JobRecord]
 
 _NEVER_AGAIN: Final = (
     GiveUp,
@@ -80,7 +80,7 @@ async def run_step(
     threads: CapacityLimiter,
     command: Command,
     heartbeats: Heartbeats,
-) -> RowToRecord | JobRecorded:
+) -> EventAppend | JobRecorded:
     """Run a step and return the row to record. Raises only the cancellation of the caller.
 
     A transactional step is recorded in its transaction, by the command from `command`: then the answer is returned.
@@ -97,7 +97,7 @@ async def run_step(
     until = _until(step, body, started_at)
     enter_step(_context(body, one, step, until, heartbeat))
 
-    async def act() -> RowToRecord | JobRecorded:
+    async def act() -> EventAppend | JobRecorded:
         if body.work.error is not None:
             raise body.work.error
         arguments = _arguments(step, one)
@@ -117,9 +117,9 @@ async def run_step(
             output = put(text, body.place)
         else:
             output = await result_in_thread(lambda: put(text, body.place))
-        return _completed(one, step, output, started_at)
+        return _completed(body, one, step, output, started_at)
 
-    async def act_in_time() -> RowToRecord | JobRecorded:
+    async def act_in_time() -> EventAppend | JobRecorded:
         return await act() if heartbeat is None else await heartbeat.listening(step.name, one.number, act)
 
     try:
@@ -184,18 +184,20 @@ def _encoded(value: object, step: Step[..., object]) -> str:
         raise StepResultError(str(error)) from error
 
 
-def _completed(one: StepAttempt, step: Step[..., object], output: Payload, started_at: Micros) -> RowToRecord:
-    return RowToRecord(
-        type="step.completed",
+def _completed(
+    body: Body, one: StepAttempt, step: Step[..., object], output: Payload, started_at: Micros
+) -> EventAppend:
+    completed = events.StepCompleted(
         call=one.request.call,
         step=step.name,
         site=one.request.site,
-        output=output,
         attempt=one.number,
+        host=body.host or None,
         started_at=started_at,
         undoes=one.request.undoes or None,
         given=_kept_arguments(one, step),
     )
+    return EventAppend(event=completed, payload=output)
 
 
 def _kept_arguments(one: StepAttempt, step: Step[..., object]) -> str | None:
@@ -214,10 +216,10 @@ def _transaction(
     parts = body.parts
     args, kwargs = arguments
 
-    def call(connection: object) -> RowToRecord:
+    def call(connection: object) -> EventAppend:
         value = step.body(connection, *args, **kwargs)
         output = body.payloads.put(encode(value, step.form.output), body.place)
-        return _completed(one, step, output, started_at)
+        return _completed(body, one, step, output, started_at)
 
     return Transaction(
         step=step,
@@ -282,58 +284,78 @@ def _failed(
     error: BaseException,
     started_at: Micros,
     now: Micros,
-) -> RowToRecord:
+) -> EventAppend:
     raised = raised_from(error)
     retry_at = _retry_at(body, one, step, error, now)
-    facts = {
-        "type": raised.type,
-        "message": raised.message[:MESSAGE_MAX],
-        "code": raised.code,
-        "traceback": traceback_text(error, _TRACEBACK_MAX),
-    }
-    if retry_at is None and raised.arguments is not None:
-        facts["arguments"] = raised.arguments
+    recorded = events.RecordedError(
+        type=raised.type,
+        message=raised.message[:MESSAGE_MAX],
+        code=raised.code,
+        arguments=raised.arguments if retry_at is None else None,
+        traceback=traceback_text(error, _TRACEBACK_MAX),
+    )
     wait = None if retry_at is None else retry_at - now
     if body.attempt.kind is JobKind.WORKFLOW:  # a queued step is logged when it is settled
         log_failed_try(body.work.run, step.name, one.number, raised.type, raised.message, wait)
-    return RowToRecord(
-        type="step.failed" if retry_at is None else "step.retrying",
-        call=one.request.call,
-        step=step.name,
-        site=one.request.site,
-        error=canonical(facts),
-        attempt=one.number,
-        retry_at=retry_at,
-        started_at=started_at,
-        undoes=one.request.undoes or None,
-        given=None if retry_at is not None else _kept_arguments(one, step),
-    )
+    if retry_at is None:
+        event: events.StepFailed | events.StepRetrying = events.StepFailed(
+            call=one.request.call,
+            step=step.name,
+            site=one.request.site,
+            error=recorded,
+            attempt=one.number,
+            host=body.host or None,
+            started_at=started_at,
+            undoes=one.request.undoes or None,
+            given=_kept_arguments(one, step),
+        )
+    else:
+        event = events.StepRetrying(
+            call=one.request.call,
+            step=step.name,
+            site=one.request.site,
+            error=recorded,
+            attempt=one.number,
+            retry_at=retry_at,
+            host=body.host or None,
+            started_at=started_at,
+            undoes=one.request.undoes or None,
+        )
+    return EventAppend(event=event)
 
 
-def was_done(recorded: RowToRecord) -> bool:
-    """Return whether a failed step has had its effects: only its result could not be stored."""
-    return bool(parse(recorded.error or "{}").get("code") == StepResultError.code)
-
-
-def lost_step(one: StepAttempt, now: Micros, *, may_again: bool) -> RowToRecord:
-    """Return the row for an attempt that may have been running when its worker was lost."""
+def lost_step(one: StepAttempt, now: Micros, *, host: str, may_again: bool) -> EventAppend:
+    """Return the record of an attempt that may have been running when its worker was lost."""
     step = cast("Step[..., object]", one.request.definition)
     raised = raised_from(StepLostError(step.name, one.number))
-    facts = {"type": raised.type, "message": raised.message, "code": raised.code}
-    if not may_again and raised.arguments is not None:
-        facts["arguments"] = raised.arguments
-    return RowToRecord(
-        type="step.retrying" if may_again else "step.failed",
-        call=one.request.call,
-        step=step.name,
-        site=one.request.site,
-        error=canonical(facts),
-        attempt=one.number,
-        retry_at=now if may_again else None,
-        undoes=one.request.undoes or None,
-        lost_attempts=one.lost_attempts + 1,
-        given=None if may_again else _kept_arguments(one, step),
-    )
+    error = events.RecordedError(type=raised.type, message=raised.message, code=raised.code)
+    if may_again:
+        event: events.StepFailed | events.StepRetrying = events.StepRetrying(
+            call=one.request.call,
+            step=step.name,
+            site=one.request.site,
+            error=error,
+            attempt=one.number,
+            retry_at=now,
+            host=host or None,
+            undoes=one.request.undoes or None,
+            lost=True,
+            lost_attempts=one.lost_attempts + 1,
+        )
+    else:
+        event = events.StepFailed(
+            call=one.request.call,
+            step=step.name,
+            site=one.request.site,
+            error=attrs.evolve(error, arguments=raised.arguments),
+            attempt=one.number,
+            host=host or None,
+            undoes=one.request.undoes or None,
+            given=_kept_arguments(one, step),
+            lost=True,
+            lost_attempts=one.lost_attempts + 1,
+        )
+    return EventAppend(event=event)
 
 
 def _retry_at(
@@ -372,11 +394,16 @@ async def run_queued(body: Body, threads: CapacityLimiter) -> Outcome:
         recorded = await run_step(body, one, body.parts.clock, threads, _never, heartbeats)
     finally:
         heartbeats.flush()
-    assert isinstance(recorded, RowToRecord)
-    if recorded.output is not None:
-        return QueuedStepCompleted(output=recorded.output)
-    return QueuedStepFailed(error=recorded.error or "{}", retry_at=recorded.retry_at)
+    match recorded:
+        case EventAppend(event=events.StepCompleted(), payload=Payload() as output):
+            return QueuedStepCompleted(output=output)
+        case EventAppend(event=events.StepRetrying(error=error, retry_at=retry_at)):
+            return QueuedStepFailed(error=error.text, retry_at=retry_at)
+        case EventAppend(event=events.StepFailed(error=error)):
+            return QueuedStepFailed(error=error.text, retry_at=None)
+        case _:
+            raise AssertionError(f"a queued step ends with {recorded}")
 
 
-def _never(_: RowToRecord) -> JobRecord:
+def _never(_: EventAppend) -> JobRecord:
     raise AssertionError("a queued step has no store transaction")

@@ -16,7 +16,7 @@ from anyio import CancelScope, CapacityLimiter
 
 from holdfast.hosts.execution.threads import begin_in_thread
 from holdfast.kernel.authoring.steps import Step
-from holdfast.kernel.commands import JobRecord, JobRecorded, RowToRecord
+from holdfast.kernel.commands import EventAppend, JobRecord, JobRecorded
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import STORE_ERRORS, HoldfastError, NoTransactionError
@@ -39,9 +39,9 @@ class Transaction:
     """One attempt of a transactional step."""
 
     step: Step[..., object]
-    call: Callable[[object], RowToRecord]
+    call: Callable[[object], EventAppend]
     """Calls the body with the connection as its first argument; returns the row to record."""
-    command: Callable[[RowToRecord], JobRecord]
+    command: Callable[[EventAppend], JobRecord]
     """Returns the command that records a row."""
     kernel: Kernel
     persistence: Persistence

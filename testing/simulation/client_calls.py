@@ -10,7 +10,7 @@ from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.publications import publish
 from holdfast.kernel.authoring.queries import expose, query, update
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.commands import UPDATE_ANSWERS
+from holdfast.kernel.history import events
 from holdfast.ports.json import parse
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.working_set import Tables
@@ -91,7 +91,7 @@ def update_violations(tables: Tables) -> Iterator[str]:
         yield from (
             f"run {key}: update {name} is stored {count} times" for name, count in keys.items() if count > 1
         )
-        answers = [row for row in rows if row.type in UPDATE_ANSWERS]
+        answers = [row for row in rows if row.type in events.UPDATE_ANSWERS]
         calls = [str(_fact(row, "call")) for row in answers]
         if len(set(calls)) < len(calls) or not {f"update{number}" for number in received}.issuperset(calls):
             yield f"run {key}: its answers are of {calls}, and it was asked for {sorted(received)}"

@@ -146,17 +146,15 @@ def test_what_is_sent_again_is_recorded_once() -> None:
     again = record(world, attempt, step("1"), TimerFire(call="2", due=0), step("3"))
     assert again.rows[:2] == first.rows
     assert [row.number for row in again.rows] == [2, 3, 4]
-    failed = EventAppend(
-        event=events.StepRetrying(
-            call="4",
-            step="s",
-            attempt=1,
-            error=events.RecordedError(type="OSError", message="busy", code="body_error"),
-            retry_at=world.now,
-        )
+    failed = events.StepRetrying(
+        call="4",
+        step="s",
+        attempt=1,
+        error=events.RecordedError(type="OSError", message="busy", code="body_error"),
+        retry_at=world.now,
     )
-    second = attrs.evolve(failed, event=attrs.evolve(failed.event, attempt=2))
-    assert len(record(world, attempt, failed, second, seen=4).rows) == 2
+    tries = (EventAppend(event=failed), EventAppend(event=attrs.evolve(failed, attempt=2)))
+    assert len(record(world, attempt, *tries, seen=4).rows) == 2
 
 
 def test_to_record_nothing_only_asks() -> None:

@@ -12,6 +12,7 @@ from holdfast.kernel.authoring.functions import Workflow, patched, workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import JobRecorded
 from holdfast.kernel.functions.protocol import FunctionReturned
+from holdfast.kernel.history import events
 from holdfast.ports.json import canonical
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.values import Payload
@@ -83,14 +84,16 @@ def output(drive: FunctionReplay) -> str:
 def test_a_run_that_begins_with_messages_has_what_it_meets_first(sent: int) -> None:
     messages = [row(2 + number, "signal.received") for number in range(sent)]
     drive = driven(at_the_top, [CREATED, *messages])
-    assert [one.call for one in drive.notes()] == ["new"]
+    assert [one.event for one in drive.notes()] == [events.PatchMarked(call="new")]
 
 
 def test_what_comes_of_several_calls_at_once_does_not_count_as_the_past() -> None:
     together = [row(2 + number, "step.completed", f"{number + 1}.1", str(number)) for number in range(3)]
     drive = driven(at_once, [CREATED], together)
     assert output(drive) == "[true,true,true]"
-    assert [one.call for one in drive.notes()] == ["new-0", "new-1", "new-2"]
+    assert [one.event for one in drive.notes()] == [
+        events.PatchMarked(call=name) for name in ("new-0", "new-1", "new-2")
+    ]
     marks = [row(5 + number, "patch.marked", f"new-{number}") for number in range(3)]
     assert output(driven(at_once, [CREATED, *together, *marks])) == "[true,true,true]"
 

@@ -12,6 +12,7 @@ from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.queries import expose, update
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.functions.protocol import FunctionReturned
+from holdfast.kernel.history import events
 from holdfast.ports.errors import UnreadableValueError
 from holdfast.ports.json import canonical
 from holdfast.ports.records.history import HistoryRow
@@ -88,14 +89,15 @@ def test_a_message_that_nobody_checked_is_passed_over_with_a_row() -> None:
     assert drive.fault is None
     assert drive.ended is None
     (note,) = drive.notes()
-    assert (note.type, note.call) == ("signal.refused", "2")
-    assert "an integer is expected, not a string" in (note.error or "")
+    assert isinstance(note.event, events.SignalRefused)
+    assert note.event.row == 2
+    assert "an integer is expected, not a string" in note.event.message
 
 
 def test_the_next_message_is_received_then() -> None:
     drive = replay_of(receives(int), UNCHECKED, NUMBER)
     assert drive.ended == FunctionReturned('["5"]')
-    assert [one.type for one in drive.notes()] == ["signal.refused"]
+    assert [one.event.type for one in drive.notes()] == ["signal.refused"]
 
 
 def test_once_that_is_recorded_code_that_could_read_it_does_not_get_it_either() -> None:
