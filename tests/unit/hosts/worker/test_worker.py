@@ -22,6 +22,7 @@ from holdfast.adapters.memory.transport import MemoryTransport
 from holdfast.adapters.system.clock import SystemClock
 from holdfast.adapters.system.ids import UlidIds
 from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.execution.body_preparation import UNKNOWN_CODE_DELAY
 from holdfast.hosts.wiring.stores import Stores
 from holdfast.hosts.worker import worker as worker_module
 from holdfast.hosts.worker.settings import Settings
@@ -35,7 +36,7 @@ from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import LeaseReapStale, SessionClose
 from holdfast.kernel.invariants import check
-from holdfast.ports.clock import Clock
+from holdfast.ports.clock import Clock, micros
 from holdfast.ports.errors import InvalidArgumentError, RunCancelledError, RunFailedError, UnavailableError
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.history import NotesOf
@@ -247,6 +248,8 @@ async def test_a_stage_that_it_has_no_code_for_is_given_back_and_others_go_on(
 
     (job,) = jobs(engine)
     assert (job.state, job.attempts, job.node) == (JobState.SLEEPING, 0, "gone")
+    assert job.wake_at is not None
+    assert 0 < job.wake_at - micros(SystemClock().now()) <= UNKNOWN_CODE_DELAY
     assert "no code for stage gone" in caplog.text
 
 
