@@ -232,4 +232,6 @@ class Core:
 
 
 def _log_unreadable(blocked: BlockedRun) -> None:
-    log_blocked(blocked.run, blocked.error.code, str(blocked.error))
+    run = blocked.run
+    named = run if run.id else run._replace(id=run.key)  # the id may be what can't be read
+    log_blocked(named, blocked.error.code, str(blocked.error))
