@@ -10,7 +10,7 @@ import attrs
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.hosts.events.flusher import Flusher
 from holdfast.hosts.execution.bodies import Bodies
-from holdfast.hosts.execution.body_preparation import prepare
+from holdfast.hosts.execution.body_preparation import UNKNOWN_CODE_DELAY, prepare
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.maintenance.tick import Maintenance
 from holdfast.hosts.wiring.services import Core
@@ -27,8 +27,6 @@ from holdfast.testing.stubs import Stubs
 
 _LEASE: Final[Micros] = 1_000 * 366 * 86_400_000_000
 """A lease that outlives every test: there is no other worker to take over."""
-
-_UNKNOWN_CODE_DELAY: Final[Micros] = 5_000_000
 
 _log: Final = logging.getLogger("holdfast.testing")
 
@@ -100,7 +98,7 @@ class Driver:
         bodies, unknown = prepare(core, self._bodies, (attempt,))
         for back in unknown:
             release = JobRelease(
-                namespace=core.namespace, job=back.job, epoch=back.epoch, delay=_UNKNOWN_CODE_DELAY
+                namespace=core.namespace, job=back.job, epoch=back.epoch, delay=UNKNOWN_CODE_DELAY
             )
             core.kernel.dispatch(release)
         for body in bodies:

@@ -107,6 +107,8 @@ class Database(Protocol):
     dialect: Dialect
     clock_sql: str | None
     """The statement for the database's own time in microseconds; None if it runs on this machine."""
+    has_receipts: bool
+    """Whether transactions store receipts, because the answer to a commit can be lost."""
 
     def writer(self, seconds: float, /) -> AbstractContextManager[Link]:
         """Lend a connection for a transaction, waiting up to `seconds` for one. Uncommitted work is rolled back."""

@@ -251,8 +251,8 @@ class SqlPersistence:
 
     def _check_doubt(self, outcome: _Outcome[R]) -> None:
         """Raise UnavailableError if a commit has been in doubt for so long that its receipt may be pruned."""
-        has_receipts = self._database.clock_sql is not None
-        if has_receipts and outcome.lost is not None and outcome.lost.age >= DOUBT_SECONDS:
+        lost = outcome.lost
+        if self._database.has_receipts and lost is not None and lost.age >= DOUBT_SECONDS:
             raise UnavailableError(
                 f"the database did not answer a commit, and for {DOUBT_SECONDS:g} seconds could not be asked whether"
                 " it took place; look at what is stored before you repeat the call"

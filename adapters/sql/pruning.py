@@ -47,9 +47,10 @@ def prune_rows(database: Database, before: Micros, seconds: float) -> int:
 
 
 def prune_receipts(database: Database, seconds: float) -> int:
-    """Delete receipts more than an hour old by the database's clock; a database without one has no receipts."""
-    if database.clock_sql is None:
+    """Delete receipts more than an hour old by the database's clock."""
+    if not database.has_receipts:
         return 0
+    assert database.clock_sql is not None, "the receipts are dated by the database's clock"
     with database.reader(seconds) as link:
         now: Micros = link.query(database.clock_sql)[0][0]
     return _remove(database, _OLD_RECEIPTS, now - RECEIPT_AGE, seconds)

@@ -121,6 +121,7 @@ def _refuse(connection: Connection) -> None:
 
 def receipt_is_there(link: Link, receipt: str) -> bool:
     """Whether the transaction with this receipt was committed. Waits while that is undecided."""
+    # An insert, which is rolled back: a read would not wait for a transaction that is still open on the server.
     try:
         link.put_receipt(receipt)
     except ConflictError:

@@ -5,16 +5,15 @@ Each record also has the facts as attributes, for handlers that store fields: `r
 stage), `attempt` and `error`.
 """
 
-import logging
 from typing import Final, cast
 
 from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.text import format_duration, one_line
+from holdfast.hosts.wiring.run_log import fields_of, log_blocked, run_logger
 from holdfast.kernel.commands import (
     Attempt,
     Blocked,
     Failed,
-    Failure,
     JobSettle,
     JobSettled,
     QueuedStepFailed,
@@ -32,8 +31,6 @@ _OF_STAGES: Final = {
     JobKind.EXPAND_MAP: "the map of stage",
 }
 
-_log = logging.getLogger("holdfast.runs")
-
 
 def log_failed_try(run: Run, step: str, attempt: int, type: str, message: str, wait: Micros | None) -> None:
     """Log a failed attempt of an inline step. `wait` is the time to the next attempt; None after the last."""
@@ -45,7 +42,7 @@ def log_settled(body: Body, command: JobSettle, answer: JobSettled) -> None:
     run, attempt = body.work.run, body.attempt
     match command.outcome:
         case Blocked(failure=failure):
-            log_blocked(run, failure)
+            log_blocked(run, failure.code, failure.message)
         case Failed(failure=failure):
             error = _error(failure.type or failure.code, failure.message)
             if answer.run_status is RunStatus.FAILED and answer.retry_at is None:
@@ -59,29 +56,17 @@ def log_settled(body: Body, command: JobSettle, answer: JobSettled) -> None:
             pass
 
 
-def log_blocked(run: Run, failure: Failure) -> None:
-    """Log that a run is blocked."""
-    _log.error(
-        "run %s (%s@%s) is blocked: %s",
-        run.id,
-        run.workflow,
-        run.version,
-        one_line(failure.message),
-        extra=_fields(run, "", None, f"{failure.code}: {failure.message}"),
-    )
-
-
 def _log_failed_run(run: Run, attempt: Attempt, error: str) -> None:
     is_function = attempt.kind is JobKind.WORKFLOW
     where = "" if is_function else f"{_place(attempt)}, attempt {attempt.attempt} of {attempt.max_attempts}: "
-    _log.error(
+    run_logger.error(
         "run %s (%s@%s) failed: %s%s",
         run.id,
         run.workflow,
         run.version,
         where,
         error,
-        extra=_fields(run, "" if is_function else attempt.node, attempt.attempt, error),
+        extra=fields_of(run, "" if is_function else attempt.node, attempt.attempt, error),
     )
 
 
@@ -94,7 +79,7 @@ def _log_failed_attempt(body: Body, answer: JobSettled, error: str) -> None:
 
 
 def _warn(run: Run, place: str, step: str, attempt: int, count: str, error: str, wait: Micros | None) -> None:
-    _log.warning(
+    run_logger.warning(
         "run %s (%s@%s), %s, %s failed%s: %s",
         run.id,
         run.workflow,
@@ -103,7 +88,7 @@ def _warn(run: Run, place: str, step: str, attempt: int, count: str, error: str,
         count,
         " for good" if wait is None else f", next attempt in {format_duration(max(0, wait))}",
         error,
-        extra=_fields(run, step, attempt, error),
+        extra=fields_of(run, step, attempt, error),
     )
 
 
@@ -116,13 +101,3 @@ def _place(attempt: Attempt) -> str:
 
 def _error(type: str, message: str) -> str:
     return one_line(f"{type}: {message}" if message else type)
-
-
-def _fields(run: Run, step: str, attempt: int | None, error: str) -> dict[str, object]:
-    return {
-        "run": run.id,
-        "workflow": f"{run.workflow}@{run.version}",
-        "step": step,
-        "attempt": attempt,
-        "error": error,
-    }

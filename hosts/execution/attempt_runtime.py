@@ -85,6 +85,8 @@ class AttemptRuntime:
         self._inputs = inputs
         self._clock = clock
         self._is_cancelled = False
+        self.is_in_thread = False
+        """Whether a thread runs the sync body of the attempt. It may do so after the attempt was abandoned."""
         self._lock = threading.Lock()
         self._log: list[AttemptOutput] = []
         self._dropped = 0

@@ -1,6 +1,7 @@
 """Preparation of the bodies of attempts. A run with rows that cannot be read is blocked; the other attempts proceed."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from holdfast.hosts.execution.bodies import Bodies, Body
 from holdfast.hosts.wiring.input_loader import NOTHING_PRELOADED, Preloaded
@@ -9,7 +10,11 @@ from holdfast.kernel.commands import Attempt, JobRelease
 from holdfast.kernel.dispatch.unreadable_runs import unreadable_of
 from holdfast.ports.errors import UnknownPlanError, UnreadableRowError
 from holdfast.ports.records.job import JobKind
+from holdfast.ports.records.values import Micros
 from holdfast.ports.unreadable import PARSE_ERRORS
+
+UNKNOWN_CODE_DELAY: Final[Micros] = 5_000_000
+"""Microseconds until a job that was released for lack of code can be claimed again."""
 
 
 def prepare(

@@ -7,6 +7,7 @@ from typing import cast
 import anyio
 from anyio import CapacityLimiter, lowlevel
 
+from holdfast.hosts.execution.attempt_runtime import AttemptRuntime
 from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.execution.threads import result_in_thread, run_in_thread
 from holdfast.hosts.wiring.interceptors import within
@@ -56,7 +57,7 @@ async def _completed(body: Body, value: object) -> Outcome:
 async def _call(body: Body, threads: CapacityLimiter) -> object:
     if body.is_async:
         return await cast("Awaitable[object]", body.invoked())
-    call = _Call(body.invoked)
+    call = _Call(body.invoked, body.runtime)
     await run_in_thread(call, threads)
     value = call.result()
     return await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value
@@ -65,16 +66,20 @@ async def _call(body: Body, threads: CapacityLimiter) -> object:
 class _Call:
     """A call whose exception is kept, as some exceptions, like StopIteration, cannot be raised across threads."""
 
-    def __init__(self, function: Callable[[], object]) -> None:
+    def __init__(self, function: Callable[[], object], runtime: AttemptRuntime) -> None:
         self._function = function
+        self._runtime = runtime
         self._value: object = None
         self._error: BaseException | None = None
 
     def __call__(self) -> None:
+        self._runtime.is_in_thread = True
         try:
             self._value = self._function()
         except BaseException as error:  # noqa: BLE001  # raised again where the body is awaited
             self._error = error
+        finally:
+            self._runtime.is_in_thread = False
 
     def result(self) -> object:
         if self._error is not None:

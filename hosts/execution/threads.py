@@ -1,7 +1,8 @@
 """Threads for sync bodies and for a worker's calls to the store.
 
 A process that ends does not wait for them. It would wait for anyio's threads, so a body that hangs, or a store that
-is down, could keep a worker from stopping.
+is down, could keep a worker from stopping. A worker waits for bodies that it has cancelled, for a short time
+(`runner.THREAD_GRACE`).
 """
 
 import contextvars

@@ -261,6 +261,7 @@ def _unreadable_input(core: Core, run: Run) -> UnreadableValueError | None:
     """
     jobs = core.stores.persistence.read(JobsOfRun(run.key))
     attempts = [attempt_of(job) for job in jobs if job.kind not in _ELSEWHERE and not job.outlives_run]
+    # Without the engine's substitute: a stub reads the input of what it replaces, and would count this as its call.
     bodies, _ = Bodies(core).prepare(attempts)
     for body in bodies:
         try:

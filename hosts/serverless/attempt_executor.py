@@ -11,7 +11,7 @@ from anyio import CancelScope, CapacityLimiter
 
 from holdfast.hosts.execution.attempt_log import log_settled
 from holdfast.hosts.execution.bodies import Bodies, Body
-from holdfast.hosts.execution.body_preparation import prepare
+from holdfast.hosts.execution.body_preparation import UNKNOWN_CODE_DELAY, prepare
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.execution.event_loops import PersistentLoop
 from holdfast.hosts.execution.function_cache import FunctionCache
@@ -39,8 +39,6 @@ from holdfast.ports.records.values import Micros
 
 HEARTBEAT_INTERVAL: Final = 2.0
 """Seconds between two heartbeats, by default."""
-UNKNOWN_CODE_DELAY: Final[Micros] = 5_000_000
-"""How long a job whose code this process lacks sleeps before it is queued again, in microseconds."""
 
 Settle: TypeAlias = Callable[[Sequence[JobSettle]], None]
 

@@ -5,14 +5,12 @@
 child and closed with the engine.
 """
 
-import logging
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
-from holdfast.hosts.text import one_line
 from holdfast.hosts.wiring.ai_settings import AiSettings
 from holdfast.hosts.wiring.hint_listener import HintListener, ThreadedHintListener
 from holdfast.hosts.wiring.history_watch import RunListeners
@@ -21,6 +19,7 @@ from holdfast.hosts.wiring.interceptors import Interceptor, around_dispatch, che
 from holdfast.hosts.wiring.lifecycle import Lifecycle
 from holdfast.hosts.wiring.payloads import Payloads
 from holdfast.hosts.wiring.registry import Registry
+from holdfast.hosts.wiring.run_log import log_blocked
 from holdfast.hosts.wiring.safe_logs import escape_logs
 from holdfast.hosts.wiring.store_clock import StoreClock
 from holdfast.hosts.wiring.stores import Stores, check_schema, host_name
@@ -48,8 +47,6 @@ CLOCK_BEHIND_MAX: Final = 0.25
 
 CLOCK_READS_MAX: Final = 3
 """How often the time is read from a store that answers slowly. A host must not wait for its clock only."""
-
-_log = logging.getLogger("holdfast.runs")
 
 
 @runtime_checkable
@@ -146,7 +143,7 @@ class Core:
             executor=executor,
             around=around_dispatch(self.interceptors),
             after=None if self._wake_ups is None else self._wake_ups.follow,
-            blocked=log_unreadable,
+            blocked=_log_unreadable,
         )
 
     @cached_property
@@ -234,20 +231,7 @@ class Core:
         self.adapters.persistence.close()
 
 
-def log_unreadable(blocked: BlockedRun) -> None:
-    """Log that a run is blocked because one of its rows cannot be read."""
-    run, error = blocked.run, blocked.error
-    _log.error(
-        "run %s (%s@%s) is blocked: %s",
-        run.id or run.key,
-        run.workflow,
-        run.version,
-        one_line(str(error)),
-        extra={
-            "run": run.id or run.key,
-            "workflow": f"{run.workflow}@{run.version}",
-            "step": "",
-            "attempt": None,
-            "error": f"{error.code}: {error}",
-        },
-    )
+def _log_unreadable(blocked: BlockedRun) -> None:
+    run = blocked.run
+    named = run if run.id else run._replace(id=run.key)  # the id may be what can't be read
+    log_blocked(named, blocked.error.code, str(blocked.error))

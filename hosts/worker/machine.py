@@ -267,6 +267,7 @@ class WorkerMachine:
                     heappush(self._wakes, now)
             case Admitted(opened, wakes_in):
                 self._admitting = False
+                self._answered(Admit)
                 self._wake_in(now, wakes_in)
                 self._wanted = self._wanted or opened
             case EventsFound(sinks):
@@ -277,6 +278,7 @@ class WorkerMachine:
                 self._outgoing.flushed(now, sink, more=more)
             case EndsDelivered():
                 self._delivering, self._wanted = False, True
+                self._answered(DeliverEnds)
             case SessionReady():
                 self._session, self._opening, self._wanted = True, False, True
                 self._answered(OpenSession)

@@ -8,6 +8,7 @@ import anyio
 from anyio import CancelScope, CapacityLimiter, lowlevel
 from anyio.abc import TaskGroup
 
+from holdfast.hosts.execution.attempt_runtime import AttemptRuntime
 from holdfast.hosts.execution.bodies import Bodies, Body
 from holdfast.hosts.execution.threads import in_thread, make_in_thread
 from holdfast.hosts.functions.attempt_runner import run_attempt
@@ -23,6 +24,11 @@ T = TypeVar("T")
 
 LEAVE_SECONDS: Final = 5.0
 """Seconds that an ending worker waits for a store that may be down, before it leaves its jobs to the reaper."""
+THREAD_GRACE: Final = 1.0
+"""Seconds from its cancellation for which an ending worker waits for a sync body to clean up, as its thread may end
+with the worker. `holdfast worker` has twice as long after its drain grace."""
+_LOOK_SECONDS: Final = 0.01
+"""Seconds between two looks at whether the threads of cancelled bodies have ended."""
 
 
 class WorkerRunner:
@@ -51,6 +57,8 @@ class WorkerRunner:
         self._sink_threads = CapacityLimiter(max(1, len(sinks or ())))
         self._woken: anyio.Event | None = None
         self._scopes: dict[Attempt, CancelScope] = {}
+        self._abandoned: dict[AttemptRuntime, float] = {}
+        """Attempts that were abandoned while a thread ran their body, and until when to wait for it."""
         self._store_calls: set[CancelScope] = set()
         self._sink_calls: set[CancelScope] = set()
         self._leave_by = math.inf
@@ -86,6 +94,7 @@ class WorkerRunner:
                 settles, attempts = self._shell.last(self._core.stores.clock.monotonic())
                 with CancelScope(shield=True):
                     await self._in_thread(lambda: self.calls.leave(settles, attempts), LEAVE_SECONDS)
+                    await self._wait_for_threads()
             with CancelScope(shield=True):
                 await make_in_thread(self._shell.close)
 
@@ -155,8 +164,30 @@ class WorkerRunner:
         with scope:
             settle = body.settle(await run_attempt(body, self._threads))
         del self._scopes[attempt]
+        self._abandon(body.runtime)
         self._shell.end(body, settle, cancelled=scope.cancel_called)
         self._wake_loop()
+
+    def _abandon(self, runtime: AttemptRuntime) -> None:
+        """Remember an attempt that has ended here while its body, which was cancelled, still runs in a thread."""
+        if not runtime.is_in_thread:
+            return
+        now = anyio.current_time()
+        for one, until in list(self._abandoned.items()):
+            if until <= now or not one.is_in_thread:
+                del self._abandoned[one]
+        self._abandoned[runtime] = now + THREAD_GRACE
+
+    async def _wait_for_threads(self) -> None:
+        """Wait until the abandoned bodies have ended, for a second at most and not after `stop`.
+
+        Their jobs are released already. A body that does not look at `ctx.cancelled` costs the worker that second.
+        """
+        while not self._stopped:
+            now = anyio.current_time()
+            if not any(one.is_in_thread and now < until for one, until in self._abandoned.items()):
+                return
+            await anyio.sleep(_LOOK_SECONDS)
 
     def _cancel(self, attempt: Attempt) -> None:
         if self._shell.cancel(attempt):

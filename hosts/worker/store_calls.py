@@ -12,7 +12,7 @@ from holdfast.hosts.events.flusher import Flusher
 from holdfast.hosts.execution.attempt_log import log_settled
 from holdfast.hosts.execution.attempt_runtime import AttemptRuntime
 from holdfast.hosts.execution.bodies import Bodies, Body
-from holdfast.hosts.execution.body_preparation import prepare
+from holdfast.hosts.execution.body_preparation import UNKNOWN_CODE_DELAY, prepare
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.execution.function_cache import FunctionCache
 from holdfast.hosts.maintenance.tick import Maintenance
@@ -49,8 +49,6 @@ from holdfast.ports.structs import evolve
 
 T = TypeVar("T")
 
-UNKNOWN_CODE_DELAY: Final[Micros] = 5_000_000
-"""Microseconds until a job that was released for lack of code can be claimed again."""
 REFUSED_DELAY: Final[Micros] = 30_000_000
 """Microseconds until a job whose settle was refused can be claimed again."""
 _WAKE_LIMIT: Final = 500

@@ -22,6 +22,7 @@ PATIENT: Final = Retry(attempts=50, wait=timedelta(0))
 """A retry policy for runs that must complete however often their workers are killed."""
 THREE: Final = Retry(attempts=3, wait=timedelta(0))
 POLL: Final = 0.005
+SLOW_POLL: Final = 0.3
 POISON_CODE: Final = 9
 
 
@@ -163,6 +164,18 @@ async def stand_async(ctx: StageContext, number: int) -> int:
 
 
 @stage
+def stand_slow(ctx: StageContext, number: int) -> int:
+    """Wait at the gate, and look only now and then whether to stop."""
+    with written_down(ctx):
+        while not _is_open(ctx.run_id):
+            time.sleep(SLOW_POLL)
+            if ctx.cancelled:
+                book().write("told", ctx)
+                ctx.check_cancelled()
+        return number
+
+
+@stage
 def stand_deaf(ctx: StageContext, number: int) -> int:
     """Wait at the gate, ignoring cancellation."""
     with written_down(ctx):
@@ -173,6 +186,7 @@ def stand_deaf(ctx: StageContext, number: int) -> int:
 
 GATE: Final = Pipeline("gate", input=int, retry=THREE).pipe(stand)
 GATE_ASYNC: Final = Pipeline("gate_async", input=int, retry=THREE).pipe(stand_async)
+GATE_SLOW: Final = Pipeline("gate_slow", input=int, retry=THREE).pipe(stand_slow)
 GATE_DEAF: Final = Pipeline("gate_deaf", input=int, retry=THREE).pipe(stand_deaf)
 GATE_BOTH: Final = Pipeline("gate_both", input=int, retry=THREE).parallel(stand, stand_async)
 
@@ -380,6 +394,7 @@ WORKFLOWS: Final[Mapping[str, WorkflowDefinition[Any]]] = {
         NARROW,
         GATE,
         GATE_ASYNC,
+        GATE_SLOW,
         GATE_DEAF,
         GATE_BOTH,
         REST,

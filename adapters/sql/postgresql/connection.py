@@ -243,6 +243,7 @@ class PostgresDatabase:
     """See `Database`."""
 
     clock_sql: str | None = f"SELECT {POSTGRES_CLOCK}"
+    has_receipts: bool = True
 
     def __init__(
         self,

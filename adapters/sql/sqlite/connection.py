@@ -153,6 +153,7 @@ class SqliteDatabase:
     """See `Database`."""
 
     clock_sql: str | None = None
+    has_receipts: bool = False
 
     def __init__(self, path: str, *, busy_seconds: float = BUSY_SECONDS_MAX) -> None:
         """See `SqlPersistence`."""

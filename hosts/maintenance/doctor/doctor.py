@@ -1,6 +1,6 @@
 """The doctor's examination: checks runs, limits, sinks and blobs, confirms each finding, and repairs."""
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Final, TypeVar
 
@@ -19,6 +19,7 @@ from holdfast.hosts.maintenance.doctor.findings import (
     advice_for,
     of_run,
 )
+from holdfast.hosts.maintenance.doctor.rehearsal import violations_after
 from holdfast.hosts.maintenance.doctor.scan import Page, Part, StoreReader
 from holdfast.hosts.maintenance.tick import Maintenance
 from holdfast.hosts.wiring.services import Core
@@ -182,20 +183,33 @@ class _Examination:
             found |= {place: what for place, what in seen.items() if place in first}
         hopeless = {where for code, where in found if code in NOT_REPAIRABLE}
         in_reach = {place for place in found if _is_in_reach(place, found, hopeless)}
-        left = self._repair_found(in_reach, found) if self._repair and in_reach else found.keys()
+        repaired = self._repair_found if self._repair else self._rehearse_repair
+        left = repaired(in_reach, found) if in_reach else found.keys()
         for place in sorted(found, key=lambda one: (one[1], one[0])):
             code, where = place
-            mendable = place in in_reach and not self._repair
-            is_repaired = place not in left
-            advice = REPAIR if mendable else "" if is_repaired else advice_for(code)
+            is_repaired = self._repair and place not in left
+            is_promised = not self._repair and place not in left
+            advice = REPAIR if is_promised else "" if is_repaired else advice_for(code)
             what = "; ".join(found[place])
             self._notebook.add(of_run(code, what, runs[where], advice=advice, repaired=is_repaired))
 
+    def _rehearse_repair(
+        self, in_reach: Collection[tuple[str, str]], found: Iterable[tuple[str, str]]
+    ) -> set[tuple[str, str]]:
+        """Return the problems that a repair would leave. Changes nothing."""
+        by_maintenance = {place for place in in_reach if place[0] in REPAIRED_BY_MAINTENANCE}
+        left = {place for place in found if place not in by_maintenance}
+        for part in self._examiner.again(_named(in_reach)):
+            after = _by_place(violations_after(self._core, part, _repairs(part)))
+            ours = {run.key for run in part.runs}
+            left -= {place for place in in_reach if place[1] in ours and place not in after}
+        return left
+
     def _repair_found(
-        self, in_reach: Iterable[tuple[str, str]], found: Iterable[tuple[str, str]]
+        self, in_reach: Collection[tuple[str, str]], found: Iterable[tuple[str, str]]
     ) -> set[tuple[str, str]]:
         """Repair what can be repaired, and return the problems that remain."""
-        named = {where for code, where in in_reach if code in REPAIRED_BY_COMMAND}
+        named = _named(in_reach)
         repairs = [repair for part in self._examiner.again(named) for repair in _repairs(part)]
         answers = [answer for repair in repairs for answer in self._core.kernel.dispatch_many((repair,))]
         if any(not isinstance(answer, CommandError) and answer.has_deliveries for answer in answers):
@@ -346,6 +360,11 @@ def _by_place(violations: Iterable[Violation]) -> dict[tuple[str, str], list[str
     for violation in violations:
         found.setdefault((violation.invariant, violation.where), []).append(violation.what)
     return found
+
+
+def _named(in_reach: Iterable[tuple[str, str]]) -> set[str]:
+    """Return the keys of the runs that the command `run.repair` is to repair."""
+    return {where for code, where in in_reach if code in REPAIRED_BY_COMMAND}
 
 
 def _repairs(part: Part) -> Iterator[RunRepair]:

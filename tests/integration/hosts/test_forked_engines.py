@@ -39,6 +39,45 @@ engine.sync.start(nothing())
 sys.exit(code)
 """
 
+WHILE_STARTS_ARE_SENT = """
+import os, signal, sys, threading
+from holdfast import Engine, workflow
+from holdfast.hosts.client.start_batcher import TRANSACTIONS_MAX
+from holdfast.kernel.dispatch.kernel import Kernel
+
+@workflow
+async def nothing() -> None: ...
+
+runs = Engine.open(sys.argv[1], workflows=[nothing]).sync
+runs.start(nothing())
+sent, go_on = threading.Semaphore(0), threading.Event()
+dispatch_many = Kernel.dispatch_many
+
+def held(kernel, commands):
+    if threading.current_thread() in starters:
+        sent.release()
+        go_on.wait(30)
+    return dispatch_many(kernel, commands)
+
+Kernel.dispatch_many = held
+# As many as are sent at once: another start waits for one of them.
+starters = [threading.Thread(target=lambda: runs.start(nothing())) for _ in range(TRANSACTIONS_MAX)]
+for starter in starters:
+    starter.start()
+    assert sent.acquire(timeout=10)
+child = os.fork()
+if not child:
+    signal.alarm(5)  # kills a child that waits for a thread of its parent
+    runs.start(nothing())
+    os._exit(0)
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+go_on.set()
+for starter in starters:
+    starter.join()
+assert len(list(runs.runs())) == 1 + TRANSACTIONS_MAX + (code == 0)
+sys.exit(code)
+"""
+
 
 def _run(*arguments: str) -> str:
     done = subprocess.run(
@@ -46,6 +85,10 @@ def _run(*arguments: str) -> str:
     )
     assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
     return done.stdout
+
+
+def test_a_child_waits_for_no_start_that_its_parent_is_sending(tmp_path: Path) -> None:
+    _run("-c", WHILE_STARTS_ARE_SENT, f"sqlite:///{tmp_path}/runs.db")
 
 
 def test_children_use_the_engine_that_their_parent_goes_on_using(url: str, namespace: str) -> None:

@@ -27,7 +27,7 @@ PROCESSES: Final[tuple[Mutant, ...]] = (
         "hosts/client/client.py",
         "self._batcher = core.own(GroupCommit(self._dispatch_many))",
         "self._batcher = GroupCommit(self._dispatch_many)",
-        FORKS,
+        f"{FORKS} -k waits_for_no_start",
     ),
     one_edit(
         "fork-keeps-its-parents-listener",

@@ -22,7 +22,7 @@ UNREADABLE_ROWS: Final[tuple[Mutant, ...]] = (
         "unreadable-run-is-not-named",
         "no log says which run was blocked",
         "hosts/wiring/services.py",
-        "            blocked=log_unreadable,\n",
+        "            blocked=_log_unreadable,\n",
         "            blocked=None,\n",
         UNREADABLE,
     ),

@@ -24,7 +24,9 @@ from holdfast.hosts.worker.machine_protocol import (
     Cancel,
     Claim,
     Claimed,
+    DeliverEnds,
     Drain,
+    EndsDelivered,
     EventsFound,
     FindEvents,
     Finish,
@@ -854,6 +856,20 @@ def test_the_wait_of_each_kind_of_call_is_short_again_after_its_answer(
     until_call(driven.step(CallFailed(call)))
 
     assert driven.now - before == pytest.approx(2 * BACKOFF_MIN)
+
+
+def test_failures_of_calls_that_are_not_repeated_are_forgotten_after_an_answer() -> None:
+    driven = Driven(poll_interval=100.0, maintenance_interval=100.0)
+    driven.running(attempt(1))
+    driven.step(*ended(attempt(1)))
+    settled = Settled(opened=False, admits=(JobAdmit(keys=("w/a",)),), has_deliveries=True)
+    actions = driven.step(settled)
+    driven.step(CallFailed(only(actions, Admit)), CallFailed(only(actions, DeliverEnds)))
+    failures = driven.machine._failures  # pyright: ignore[reportPrivateUsage]
+    assert dict(failures) == {Admit: 1, DeliverEnds: 1}
+
+    driven.step(Admitted(opened=False), EndsDelivered())
+    assert not failures
 
 
 def test_the_wait_after_a_flush_is_short_again_after_one_that_did_not_fail() -> None:

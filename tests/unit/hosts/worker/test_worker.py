@@ -22,7 +22,9 @@ from holdfast.adapters.memory.transport import MemoryTransport
 from holdfast.adapters.system.clock import SystemClock
 from holdfast.adapters.system.ids import UlidIds
 from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.execution.body_preparation import UNKNOWN_CODE_DELAY
 from holdfast.hosts.wiring.stores import Stores
+from holdfast.hosts.worker import runner as runner_module
 from holdfast.hosts.worker import worker as worker_module
 from holdfast.hosts.worker.settings import Settings
 from holdfast.hosts.worker.worker import Worker
@@ -35,7 +37,7 @@ from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import LeaseReapStale, SessionClose
 from holdfast.kernel.invariants import check
-from holdfast.ports.clock import Clock
+from holdfast.ports.clock import Clock, micros
 from holdfast.ports.errors import InvalidArgumentError, RunCancelledError, RunFailedError, UnavailableError
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.history import NotesOf
@@ -247,6 +249,8 @@ async def test_a_stage_that_it_has_no_code_for_is_given_back_and_others_go_on(
 
     (job,) = jobs(engine)
     assert (job.state, job.attempts, job.node) == (JobState.SLEEPING, 0, "gone")
+    assert job.wake_at is not None
+    assert 0 < job.wake_at - micros(SystemClock().now()) <= UNKNOWN_CODE_DELAY
     assert "no code for stage gone" in caplog.text
 
 
@@ -739,6 +743,64 @@ async def test_what_does_not_end_in_time_is_given_back_and_costs_no_attempt() ->
     assert worker.stats().released == 1
     (job,) = jobs(engine)
     assert (job.state, job.attempts, job.epoch, job.lost_attempts) == (JobState.QUEUED, 0, 1, 0)
+
+
+async def test_a_cancelled_sync_body_may_clean_up_while_its_job_is_free_already() -> None:
+    begun, released, ended = threading.Event(), threading.Event(), threading.Event()
+
+    @stage
+    def body(ctx: StageContext, x: int) -> int:
+        begun.set()
+        while not ctx.cancelled:
+            threading.Event().wait(0.002)
+        while jobs(engine)[0].state is not JobState.QUEUED:
+            threading.Event().wait(0.002)
+        released.set()
+        threading.Event().wait(0.1)
+        ended.set()
+        ctx.check_cancelled()
+        return x
+
+    pipeline = Pipeline("w", input=int).pipe(body)
+    async with at_work(engine := engine_on(pipeline), drain_grace=0.02) as worker:
+        await engine.start(pipeline(1))
+        await to_thread.run_sync(begun.wait)
+
+    assert (released.is_set(), ended.is_set(), worker.stats().released) == (True, True, 1)
+
+
+@pytest.mark.parametrize("stops", [False, True], ids=["deaf", "stopped"])
+async def test_a_sync_body_that_does_not_listen_is_not_waited_for_longer(
+    stops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only for its time, and not after the second signal."""
+    monkeypatch.setattr(runner_module, "THREAD_GRACE", 60.0 if stops else 0.2)
+    begun, release = threading.Event(), threading.Event()
+
+    @stage
+    def body(x: int) -> int:
+        begun.set()
+        release.wait(20)
+        return x
+
+    pipeline = Pipeline("w", input=int).pipe(body)
+    engine = engine_on(pipeline)
+    worker = Worker(engine, drain_grace=0.0)
+    try:
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as group:
+                group.start_soon(worker.serve)
+                await engine.start(pipeline(1))
+                await to_thread.run_sync(begun.wait)
+                worker.drain()
+                await until(lambda: worker.stats().phase == "stopped")
+                if stops:
+                    await anyio.sleep(0.1)
+                    worker.stop()
+    finally:
+        release.set()
+
+    assert worker.stats().released == 1
 
 
 async def test_an_error_beside_it_is_raised_as_it_is() -> None:
