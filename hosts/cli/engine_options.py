@@ -201,7 +201,8 @@ def load_object(module_name: str, path: str) -> object:
     """Import a module and return the object at a dotted path in it; the module itself if the path is empty."""
     if module_name.endswith(".py"):
         raise _bad(
-            f"{module_name!r} names a file, not a module: {module_name.removesuffix('.py')}{path and ':'}{path}"
+            f"{module_name!r} is the name of a file, not of a module: write"
+            f" {module_name.removesuffix('.py').replace('/', '.')}{path and ':'}{path}"
         )
     here = str(Path.cwd())
     if here not in sys.path:

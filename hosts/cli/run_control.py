@@ -12,7 +12,7 @@ from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
 from holdfast.hosts.client.bulk_actions import CANCEL, PAUSE, RESUME, TERMINATE, Action, build_command
 from holdfast.hosts.client.client import Client
 from holdfast.kernel.commands import Command, RunEnded, RunPaused
-from holdfast.ports.records.run import TERMINAL, RunStatus
+from holdfast.ports.records.run import TERMINAL, RunStatus, end_of
 
 _EXITS: Final = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA)
 
@@ -20,7 +20,9 @@ _EXITS: Final = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UN
 def _command(action: Action, help: str) -> click.Command:
     @click.command(action.name, help=help, epilog=_EXITS)
     @click.argument("words", nargs=-1, metavar="[ENGINE] ID")
-    @click.option("--reason", default="", metavar="TEXT", help="For people; stored in the history.")
+    @click.option(
+        "--reason", default="", metavar="TEXT", help="Your reason; it is stored in the run's history."
+    )
     @many_options
     @engine_options
     @screen_options
@@ -57,7 +59,7 @@ def _carry_out(screen: Screen, client: Client, run_id: str, command: Command[Run
     now = client.dispatch(command)
     wanted = {RunStatus.CANCELLED} if isinstance(now, RunEnded) else frozenset[RunStatus]()
     if not now.changed and now.status in TERMINAL - wanted:
-        raise CliError(Exit.REFUSED, "run_ended", f"run {run_id!r} has already ended, as {now.status}")
+        raise CliError(Exit.REFUSED, "run_ended", f"run {run_id!r} {end_of(now.status)}: nothing was changed")
     if screen.as_json:
         screen.data({"id": run_id, "status": now.status.value, "changed": now.changed})
         return

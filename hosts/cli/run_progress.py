@@ -15,7 +15,7 @@ from rich.text import Text
 from holdfast.hosts.cli.console import Screen, safe, status_text
 from holdfast.hosts.cli.json_output import run_length
 from holdfast.hosts.cli.text_output import progress_text
-from holdfast.hosts.text import format_duration
+from holdfast.hosts.text import counted, format_duration
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.pipelines.plan import MapPlan, Plan
 from holdfast.kernel.pipelines.progress import NodeProgress, progress_from
@@ -156,7 +156,7 @@ class Lines:
                 tenth = (stage.done or 0) * 10 // stage.total
                 if self._tenths.get(stage.name) != tenth:
                     self._tenths[stage.name] = tenth
-                    self._print(now, f"stage {stage.name}: {stage.done} of {stage.total} items")
+                    self._print(now, f"stage {stage.name}: {stage.done} of {counted(stage.total, 'item')}")
         if view.message != self._message:
             self._message = view.message
             self._print(now, view.message)

@@ -12,6 +12,7 @@ from holdfast.hosts.cli.console import Screen, safe, screen_options
 from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import Exit, exits
 from holdfast.hosts.client.bulk_actions import RERUN
+from holdfast.hosts.text import counted
 from holdfast.kernel.commands import RunRerun, RunRerunFrom
 from holdfast.kernel.runs.rerun_preview import RerunPreview
 
@@ -35,7 +36,7 @@ from holdfast.kernel.runs.rerun_preview import RerunPreview
 )
 @click.option("--version", metavar="VERSION", help="Use this version of the code.")
 @click.option("--preview", is_flag=True, help="Only show what would run again and what would be kept.")
-@click.option("--reason", default="", metavar="TEXT", help="For people; stored in the history.")
+@click.option("--reason", default="", metavar="TEXT", help="Your reason; it is stored in the run's history.")
 @many_options
 @engine_options
 @screen_options
@@ -103,13 +104,13 @@ def _show(screen: Screen, preview: RerunPreview) -> None:
 def _of_function(preview: RerunPreview) -> Iterator[tuple[str, str]]:
     """Yield the rows about a durable function's timers, children, messages and compensations."""
     if preview.timers:
-        yield "Waits", f"again for {len(preview.timers)} timers: {safe(', '.join(preview.timers))}"
+        yield "Waits", f"again for {counted(len(preview.timers), 'timer')}: {safe(', '.join(preview.timers))}"
     if preview.starts:
         yield "Starts", f"again, as new runs: {safe(', '.join(preview.starts))}"
     if preview.children:
         yield "Takes over", safe(", ".join(preview.children))
     if preview.messages:
-        yield "Receives", f"again {preview.messages} messages and updates that arrived later"
+        yield "Receives", f"again the messages and updates that arrived later: {preview.messages:,}"
     if preview.undone:
         yield "Compensated", f"{safe(', '.join(preview.undone))}: the compensated steps run again"
 

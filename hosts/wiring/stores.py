@@ -273,8 +273,8 @@ def check_schema(stores: Stores) -> None:
     if there is None:
         is_missing = stores.file is not None and not stores.file.exists()
         raise SchemaError(
-            f"{where or 'the store'} {'does not exist' if is_missing else 'has no tables yet'}; "
-            "`holdfast db upgrade` creates them"
+            f"{where or 'the store'} {'does not exist yet' if is_missing else 'has no tables yet'}; run"
+            f" `holdfast db upgrade` to {'create it' if is_missing else 'create the tables'}"
         )
     if where is None or there == MEMORY:
         return
@@ -282,7 +282,7 @@ def check_schema(stores: Stores) -> None:
     if there != here:
         refusal = schema_refusal(there)
         why, remedy = (
-            (f"but this package needs {here}", f"`holdfast db upgrade {where}`")
+            (f"but this version of Holdfast needs {here}", "run `holdfast db upgrade`")
             if refusal is None
             else (refusal.why, refusal.remedy)
         )

@@ -140,7 +140,10 @@ class Worker:
         served = only or tuple(dict.fromkeys((*named, *limits)))
         for queue in sorted({*served, *limits} - set(named)):
             _log.warning(
-                "no stage uses the queue %r; only runs that are started with it have jobs there", queue
+                "no stage or step of this engine names the queue %r: the worker finds jobs there only if runs are"
+                " started with queue=%r",
+                queue,
+                queue,
             )
         for function, child in core.registry.missing_children:
             _log.warning(

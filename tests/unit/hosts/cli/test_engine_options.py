@@ -163,7 +163,7 @@ def test_how_long_to_try_can_be_said_and_it_is_said_what_is_waited_for(
     nobody = "postgresql://ann@127.0.0.1:1/runs"
     answer = holdfast("run", "list", "--url", nobody, "--patience", "0.2")
     assert answer.code == 6
-    assert "waiting for the database, for up to" in answer.err
+    assert "the database is unavailable; the call is retried for up to" in answer.err
     assert "was unavailable for 0.2 seconds" in answer.err
     assert holdfast("run", "list", "--url", nobody, "--patience", "0").code == 2
     assert holdfast("run", "list", "shop:engine", "--patience", "1").code == 2

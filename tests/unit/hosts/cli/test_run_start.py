@@ -129,7 +129,7 @@ def test_waiting_gives_the_result_and_the_exit_code(holdfast: CommandLine) -> No
     [
         (("shop:engine",), "WORKFLOW is missing"),
         (("nothing",), "HOLDFAST_ENGINE"),
-        (("shop:engine", "order"), "takes an input, a Order"),
+        (("shop:engine", "order"), "INPUT is missing: workflow 'order' takes JSON of type Order"),
         (("shop:engine", "order", "{}", "more"), "unexpected argument 'more'"),
         (("shop:engine", "order", "{}", "--input-file", "x"), "not both"),
         (("shop:engine", "order", "--input-file", "no-such-file"), "can't be read"),

@@ -155,7 +155,7 @@ def test_only_running_runs_wait(status: str | list[str] | None) -> None:
 
 
 def test_runs_of_another_status_do_not_wait() -> None:
-    with pytest.raises(InvalidFilterError, match="goes with no status but `running`"):
+    with pytest.raises(InvalidFilterError, match="can only be combined with the status `running`"):
         run_filter("n", {"waiting": True, "status": ["failed", "paused"]}, "count")
     paused = run_filter("n", {"waiting": False, "status": "paused"}, "count")
     assert paused.statuses == {RunStatus.PAUSED}
