@@ -48,6 +48,11 @@ class Target:
     def split(self, words: Sequence[str], *wanted: str) -> tuple[str | None, tuple[str, ...]]:
         """Split a command's arguments into the optional ENGINE and one argument for each name. Raises UsageError."""
         if len(words) == len(wanted) + 1:
+            if wanted and ":" not in words[0]:
+                raise click.UsageError(
+                    f"expected [ENGINE] {' '.join(wanted)}, got {' '.join(words)}: an engine is MODULE:ENGINE or a"
+                    " URL"
+                )
             return words[0], tuple(words[1:])
         if len(words) == len(wanted):
             return None, tuple(words)

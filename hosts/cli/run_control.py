@@ -63,5 +63,5 @@ def _carry_out(screen: Screen, client: Client, run_id: str, command: Command[Run
     if screen.as_json:
         screen.data({"id": run_id, "status": now.status.value, "changed": now.changed})
         return
-    before = "" if now.changed else " already"
-    screen.write(Text.assemble(safe(run_id), " is ", status_text(now.status), before))
+    before = "" if now.changed else "already "
+    screen.write(Text.assemble(safe(run_id), f" is {before}", status_text(now.status)))

@@ -12,7 +12,7 @@ from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
 from holdfast.hosts.cli.json_output import run_document, run_length
 from holdfast.hosts.cli.run_facts import find_run, result_text
 from holdfast.hosts.cli.run_progress import ProgressReader, display
-from holdfast.hosts.inspection.run_info import error_text
+from holdfast.hosts.inspection.run_info import end_cause
 from holdfast.hosts.text import format_duration
 from holdfast.hosts.wiring.services import Core
 from holdfast.ports.clock import micros
@@ -111,4 +111,5 @@ def _show_end(screen: Screen, core: Core, run: Run, now: Micros) -> None:
         screen.note(line)
         screen.value(result_text(core, run))
         return
-    screen.note(Text.assemble(line, f": {safe(error_text(run) or '')}"))
+    cause = end_cause(run)
+    screen.note(Text.assemble(line, f": {safe(cause)}" if cause else ""))

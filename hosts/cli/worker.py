@@ -264,7 +264,7 @@ def sinks_of(given: Sequence[str], *, allow_internal: bool) -> dict[str, EventSi
     for text in given:
         name, equals, what = text.partition("=")
         if not equals or not name or name in sinks:
-            why = f"{name!r} is repeated" if name in sinks else "write NAME=WHAT"
+            why = f"{name!r} is repeated" if name in sinks else "expected NAME=WHAT, such as audit=log"
             raise click.UsageError(f"--sink {text}: {why}")
         if "://" in what or what == "log":
             secrets = os.environ.get(f"{WEBHOOK_SECRETS}{re.sub('[^A-Z0-9]', '_', name.upper())}", "").split()
@@ -282,7 +282,11 @@ def _limits(given: tuple[str, ...]) -> dict[str, int | None]:
             check_name(name, "a queue")
             limits[name] = int(limit) if equals else None
         except (ValueError, DefinitionError) as error:
-            why = str(error) if isinstance(error, DefinitionError) else f"{limit!r} is not a number"
+            why = (
+                str(error)
+                if isinstance(error, DefinitionError)
+                else f"the limit must be a number, not {limit!r}"
+            )
             raise click.UsageError(f"--queue {text}: {why}") from None
         if (number := limits[name]) is not None and number < 1:
             raise CliError(Exit.USAGE, "usage", f"--queue {text}: the limit must be at least 1")

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 import attrs
 
 from holdfast.hosts.inspection.open_calls import OpenCalls, OpenStep, open_calls_of
-from holdfast.hosts.inspection.run_info import ended_reason, error_text
+from holdfast.hosts.inspection.run_info import end_cause, ended_reason
 from holdfast.hosts.text import format_duration, format_instant
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.dispatch.unreadable_runs import failed_decision, unreadable_of
@@ -214,7 +214,7 @@ def _code(facts: WhyFacts) -> Iterator[WaitReason]:
 def _ended(facts: WhyFacts) -> Iterator[WaitReason]:
     run = facts.run
     at = "" if run.ended_at is None else f" {_ago(run.ended_at, facts)}"
-    what = error_text(run)
+    what = end_cause(run)
     match run.status:
         case RunStatus.COMPLETED if run.is_continued:
             yield WaitReason(code="ended", text=f"It continued{at} as generation {run.generation + 1}.")

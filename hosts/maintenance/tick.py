@@ -194,9 +194,7 @@ class Maintenance:
         if repaired.repaired:
             _log.error("repaired runs with missing jobs: %s", ", ".join(repaired.repaired))
         if reaped.sessions:
-            _log.info(
-                "%s of lost workers expired: other workers take over", counted(reaped.sessions, "session")
-            )
+            _log.info("%s expired: other workers take over", counted(reaped.sessions, "worker session"))
         if freed.freed:
             _log.info("%s of expired worker sessions can be claimed again", counted(freed.freed, "job"))
         if freed.dead:
@@ -205,8 +203,8 @@ class Maintenance:
                 counted(freed.dead, "job"),
             )
         if overdue.freed or overdue.dead:
-            silent = counted(overdue.freed + overdue.dead, "attempt")
-            _log.warning("%s sent no heartbeat in time and count as lost", silent)
+            late = counted(overdue.freed + overdue.dead, "attempt")
+            _log.warning("%s lost: no heartbeat came in time", late)
         return Tick(
             woken=woken.woken,
             sessions=reaped.sessions,

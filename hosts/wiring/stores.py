@@ -281,12 +281,12 @@ def check_schema(stores: Stores) -> None:
     here = newest_schema()
     if there != here:
         refusal = schema_refusal(there)
-        why, remedy = (
-            (f"but this version of Holdfast needs {here}", "run `holdfast db upgrade`")
-            if refusal is None
-            else (refusal.why, refusal.remedy)
-        )
-        raise SchemaError(f"the tables of {where} have version {there}, {why}: {remedy}")
+        if refusal is None:
+            raise SchemaError(
+                f"the tables have version {there}, but this version of Holdfast needs {here}: run"
+                f" `holdfast db upgrade {where}`"
+            )
+        raise SchemaError(f"the tables of {where} have version {there}, {refusal.why}: {refusal.remedy}")
 
 
 def newest_schema() -> str:

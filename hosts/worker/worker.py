@@ -141,8 +141,7 @@ class Worker:
         for queue in sorted({*served, *limits} - set(named)):
             _log.warning(
                 "no stage or step of this engine names the queue %r: the worker finds jobs there only if runs are"
-                " started with queue=%r",
-                queue,
+                " started with this queue",
                 queue,
             )
         for function, child in core.registry.missing_children:
@@ -297,7 +296,11 @@ class Worker:
             first = True
             async for number in signals:
                 _log.warning(
-                    "%s: %s", signal.Signals(number).name, "draining" if first else "stopping at once"
+                    "%s: %s",
+                    signal.Signals(number).name,
+                    "draining: no new jobs are claimed, running attempts may end; a second signal stops at once"
+                    if first
+                    else "stopping at once",
                 )
                 if first:
                     self.drain()

@@ -24,7 +24,7 @@ def url(tmp_path: Path) -> str:
     [
         ("shop", "write MODULE:ENGINE"),
         ("shop:", "write MODULE:ENGINE"),
-        ("shop.py:engine", "names a file, not a module: shop:engine"),
+        ("shop.py:engine", "is the name of a file, not of a module: write shop:engine"),
         ("no_such_module:engine", "no module 'no_such_module'"),
         ("shop.inner:engine", "no module 'shop"),
         ("shop:engin", "'shop' has no 'engin'; its engines: engine"),
