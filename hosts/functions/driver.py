@@ -74,6 +74,7 @@ from holdfast.hosts.functions.stall_watchdog import run_watched
 from holdfast.hosts.functions.step_heartbeats import Heartbeats
 from holdfast.hosts.functions.step_runner import run_step, was_done
 from holdfast.hosts.functions.store_retries import RETRY_MAX, RETRY_MIN, PatientValues, until_available
+from holdfast.hosts.text import counted
 from holdfast.kernel.commands import (
     Blocked,
     Failure,
@@ -534,7 +535,7 @@ class _Driver:
     def _not_undone(self, recorded: RowToRecord) -> RowToRecord:
         """Have the run blocked by a failed compensation; return the row that retries it once the run is resumed."""
         error = cast("dict[str, str]", parse(recorded.error or "{}"))
-        what = f"the compensation {recorded.step!r}, has failed {recorded.attempt} times"
+        what = f"the compensation {recorded.step!r}, has failed {counted(recorded.attempt, 'time')}"
         message = f"{what}: {error.get('type')}: {error.get('message')}; `run resume` retries it"
         self._failure = Failure(code=CompensationError.code, message=message[:MESSAGE_MAX])
         return attrs.evolve(recorded, type="step.retrying", retry_at=self._now())

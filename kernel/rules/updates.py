@@ -9,7 +9,7 @@ from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError, UpdateRefusedError
-from holdfast.ports.records.run import TERMINAL, RunName
+from holdfast.ports.records.run import TERMINAL, RunName, end_of
 from holdfast.ports.records.values import Micros
 
 UPDATE_MAX: Final = 256
@@ -39,7 +39,7 @@ def decide_update(state: State, command: RunUpdate, now: Micros, _: Ids) -> Deci
         why = f"{plan.workflow!r} is a pipeline; only durable functions expose anything"
         raise UpdateRefusedError(run.id, why)
     if run.status in TERMINAL:
-        raise UpdateRefusedError(run.id, f"it has ended, as {run.status}")
+        raise UpdateRefusedError(run.id, f"the run {end_of(run.status)}")
     draft = RunDraft(run, now)
     facts: dict[str, object] = {"update": command.update}
     if command.idempotency_key is not None:
