@@ -17,6 +17,11 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with a noun, which is in the plural unless the number is 1: `1 run`, `2,000 runs`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 _SECOND: Final = 1_000_000
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE

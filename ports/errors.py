@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import ClassVar, Final
 
 from holdfast.ports.durations import Duration, length_of
+from holdfast.ports.similar_names import similar_names
 
 
 class HoldfastError(Exception):
@@ -69,7 +70,8 @@ class RunExistsError(CommandError):
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
         super().__init__(
-            f"a run with the id {run_id!r} exists already; choose another id, or start with if_exists='return'"
+            f"a run with the id {run_id!r} already exists: choose another id, or get the existing run with"
+            " if_exists='return' (on the command line: --if-exists return)"
         )
 
 
@@ -78,12 +80,15 @@ class UnknownWorkflowError(CommandError):
 
     code = "unknown_workflow"
 
-    def __init__(self, workflow: str, version: str | None = None) -> None:
+    def __init__(self, workflow: str, version: str | None = None, known: Sequence[str] = ()) -> None:
+        """`known` has the definitions that are registered, `<workflow>@<version>`: the error names a similar one."""
         self.workflow = workflow
         self.version = version
         named = workflow if version is None else f"{workflow}@{version}"
+        names = known if version is not None else [one.rpartition("@")[0] for one in known]
         super().__init__(
             f"the workflow {named!r} is not registered; pass it to Engine.open(..., workflows=[...])"
+            f"{similar_names(named, names)}"
         )
 
 
@@ -118,7 +123,7 @@ class RerunRefusedError(CommandError):
     def __init__(self, run_id: str, reason: str) -> None:
         self.run_id = run_id
         self.reason = reason
-        super().__init__(f"run {run_id!r} can't be run again like this: {reason}")
+        super().__init__(f"the rerun of run {run_id!r} was refused: {reason}")
 
 
 class SignalRefusedError(CommandError):
@@ -129,7 +134,8 @@ class SignalRefusedError(CommandError):
     def __init__(self, run_id: str, why: str) -> None:
         self.run_id = run_id
         self.why = why
-        super().__init__(f"run {run_id!r} accepts no signals: {why}")
+        receiver = f" to run {run_id!r}" if run_id else ""
+        super().__init__(f"the message{receiver} was refused: {why}")
 
 
 class ChannelClosedError(SignalRefusedError):
@@ -144,8 +150,8 @@ class ChannelClosedError(SignalRefusedError):
         self.channel = channel
         super().__init__(
             run_id,
-            f'its function has closed channel {channel!r}, and is about to end; with start(..., if_active="return",'
-            ' if_ended="rerun", signals=[...]) the message goes to the next generation',
+            f"its function has closed channel {channel!r} and is about to end. To send the message to the next"
+            ' generation of the run, use start(..., if_active="return", if_ended="rerun", signals=[...])',
         )
         if not run_id:
             self.args = (f"channel {channel!r} is closed: it delivers no more messages in this generation",)
@@ -177,7 +183,7 @@ class UpdateRefusedError(CommandError):
 
     def __init__(self, run_id: str, why: str) -> None:
         self.run_id = run_id
-        super().__init__(f"run {run_id!r} accepts no updates: {why}")
+        super().__init__(f"the update of run {run_id!r} was refused: {why}")
 
 
 class IdempotencyConflictError(CommandError):
@@ -736,8 +742,8 @@ class UpdateLostError(HoldfastError):
 
     def __init__(self, run_id: str, update: str, status: str) -> None:
         super().__init__(
-            f"run {run_id!r} has ended, as {status}, before it was done with update {update!r}: a function that is to"
-            " answer all of them waits for what they do before it returns"
+            f"run {run_id!r} ended, with the status {status!r}, before update {update!r} was complete: a function that"
+            " must complete all its updates has to wait for them before it returns"
         )
         self.run_id = run_id
         self.update = update
@@ -780,16 +786,27 @@ class StepLostError(HoldfastError):
 
     code = "step_lost"
 
-    def __init__(self, step: str, attempts: int, heartbeat_timeout: timedelta | None = None) -> None:
+    def __init__(
+        self,
+        step: str,
+        attempts: int,
+        heartbeat_timeout: timedelta | None = None,
+        *,
+        is_retried: bool = False,
+    ) -> None:
         times = "once" if attempts == 1 else f"{attempts} times"
         how = (
             "its worker was lost"
             if heartbeat_timeout is None
             else f"it sent no heartbeat for {heartbeat_timeout}"
         )
+        advice = (
+            ""
+            if is_retried
+            else "; if it may run twice, allow more attempts: @step(retry=Retry(attempts=...))"
+        )
         super().__init__(
-            f"step {step!r} was attempted {times}, and the last time {how}: it may or may not have happened;"
-            " allow more attempts if it may run twice"
+            f"step {step!r} was attempted {times}, and the last time {how}: it may or may not have happened{advice}"
         )
 
 

@@ -218,7 +218,9 @@ def _checked_calls(given: Any) -> Sequence[Call[Any]]:
             name = getattr(call, "name", None)
             hint = f"; call it with its input: {name}(...)" if isinstance(name, str) else ""
             raise InvalidArgumentError(
-                "calls", f"simulate takes the call of a workflow, or a list of them, not {call!r}{hint}"
+                "calls",
+                "simulate() expects the call of a workflow, such as order(...), or a list of calls, got"
+                f" {call!r}{hint}",
             )
     return calls
 

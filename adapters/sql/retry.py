@@ -42,7 +42,10 @@ class RetryBudget:
         pause = min(PAUSE_SECONDS_MIN * 2**self._failures, PAUSE_SECONDS_MAX) * (0.5 + 0.5 * self._random())
         self._failures += 1
         if time.monotonic() + pause >= self._until:
-            for_so_long = f"for {self._seconds:g} seconds and {self._failures} attempts"
+            for_so_long = (
+                f"for {self._seconds:g} second{'' if self._seconds == 1 else 's'} and {self._failures}"
+                f" attempt{'' if self._failures == 1 else 's'}"
+            )
             if isinstance(error, DiskFullError):
                 raise StorageFullError(
                     f"the database's disk has been full {for_so_long}; free space and try again, "
@@ -54,7 +57,7 @@ class RetryBudget:
         if time.monotonic() >= self._notice_at:
             self._notice_at = self._until
             _log.warning(
-                "waiting for the database, for up to %.0f more seconds: it is unavailable: %s",
+                "the database is unavailable; the call is retried for up to %.0f s: %s",
                 self.left,
                 error,
             )

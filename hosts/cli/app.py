@@ -37,6 +37,23 @@ or HOLDFAST_URL.
 """
 
 
+class _Group(click.Group):
+    """A group of commands. The error for an unknown command names commands of other groups."""
+
+    @override
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not ctx.resilient_parsing:
+            elsewhere = [f"`holdfast {path}`" for path in COMMANDS if name in path.split()]
+            if elsewhere:
+                ctx.fail(
+                    f"there is no command `{ctx.command_path} {name}`; did you mean {' or '.join(elsewhere)}?"
+                )
+        return super().resolve_command(ctx, args)
+
+
 def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if not wanted or context.resilient_parsing:
         return
@@ -51,6 +68,7 @@ def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> N
 
 
 @click.group(
+    cls=_Group,
     help=_HELP,
     epilog=exits(),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -68,7 +86,7 @@ def command_line() -> None:
 
 
 def _add_commands() -> None:
-    groups = {name: click.Group(name, help=text) for name, text in _GROUPS.items()}
+    groups = {name: _Group(name, help=text) for name, text in _GROUPS.items()}
     for path, command in load_lazy_commands(COMMANDS):
         group, _, _ = path.rpartition(" ")
         owner = groups[group] if group else command_line

@@ -13,6 +13,7 @@ from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
 from holdfast.hosts.cli.run_facts import find_run
 from holdfast.hosts.cli.text_output import place_name
 from holdfast.hosts.execution.artifacts import ArtifactInfo, artifact_bytes, artifact_info, artifacts_of
+from holdfast.hosts.text import counted
 from holdfast.hosts.wiring.services import Core
 from holdfast.ports.clock import micros
 from holdfast.ports.records.run import Run
@@ -76,7 +77,7 @@ def artifacts_command(
     if screen.as_json:
         screen.data({"name": name, "file": str(path), "size": len(data)})
     else:
-        screen.write(f"{safe(str(path))}: {len(data)} bytes")
+        screen.write(f"{safe(str(path))}: {counted(len(data), 'byte')}")
 
 
 def _path(name: str, target_file: str | None) -> Path | None:

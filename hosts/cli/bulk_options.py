@@ -15,6 +15,7 @@ from holdfast.hosts.cli.exit_codes import Exit
 from holdfast.hosts.cli.filter_options import filter_options, instant_of, named_texts
 from holdfast.hosts.client.bulk_actions import Action, BulkResult, action_filter, apply_to_all, command_for
 from holdfast.hosts.inspection.filters import FilterOptions
+from holdfast.hosts.text import counted
 from holdfast.ports.queries.runs import CountRuns
 from holdfast.ports.records.run import RunStatus
 
@@ -143,7 +144,7 @@ def _count(screen: Screen, action: Action, found: Mapping[RunStatus, int], limit
 
 def _progress(screen: Screen, so_far: BulkResult) -> None:
     if not screen.as_json:
-        screen.note(Text(f"{so_far.seen} runs", style="dim"))
+        screen.note(Text(counted(so_far.seen, "run"), style="dim"))
 
 
 def _print_result(screen: Screen, action: Action, result: BulkResult) -> None:

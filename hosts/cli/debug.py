@@ -16,6 +16,7 @@ from holdfast.hosts.cli.engine_options import load_code
 from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
 from holdfast.hosts.cli.history import read_file
 from holdfast.hosts.functions.replay_check import ReplayResult, replay_here, workflow_of
+from holdfast.hosts.text import counted
 from holdfast.kernel.authoring.functions import Workflow
 
 _OURS: Final = sys.stdlib_module_names | {"holdfast", "attr", "attrs", "cattr", "cattrs", "typing_extensions"}
@@ -44,8 +45,8 @@ def debug_command(*, screen: Screen, file: str, modules: tuple[str, ...]) -> Non
     history = read_file(file)
     workflow = workflow_of(history, load_code(modules).workflows)
     screen.note(
-        f"Run {safe(history.id)} of {safe(history.definition)}, {len(history.rows):,} rows: each await returns the"
-        " recorded value, and no step runs."
+        f"Run {safe(history.id)} of {safe(history.definition)}, {counted(len(history.rows), 'row')}: each await returns"
+        " the recorded value, and no step runs."
     )
     debugger = _Debugger()
     replayed = debugger.run_from(_code_of(workflow), lambda: replay_here(history, workflow))

@@ -8,6 +8,7 @@ from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import Exit, exits
 from holdfast.hosts.maintenance.doctor.doctor import FINDINGS
 from holdfast.hosts.maintenance.doctor.findings import Diagnosis, DoctorFinding
+from holdfast.hosts.text import counted
 
 _EXITS = exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.UNHEALTHY)
 
@@ -63,10 +64,10 @@ def _print_findings(screen: Screen, diagnosis: Diagnosis) -> None:
     found = sum(diagnosis.found.values())
     if found > len(diagnosis.findings):
         screen.note(f"{found - len(diagnosis.findings):,} more are not listed.")
-    blobs = "" if diagnosis.blobs is None else f", {diagnosis.blobs:,} blobs"
+    blobs = "" if diagnosis.blobs is None else f", {counted(diagnosis.blobs, 'blob')}"
     counts = ", ".join(f"{number:,} {code}" for code, number in diagnosis.found.items())
     what = f"found {found:,} ({counts}), repaired {diagnosis.repaired:,}" if found else "no findings"
-    screen.write(f"{diagnosis.runs:,} runs{blobs}: {what}")
+    screen.write(f"{counted(diagnosis.runs, 'run')}{blobs}: {what}")
 
 
 def _where(finding: DoctorFinding) -> str:

@@ -48,6 +48,11 @@ class Target:
     def split(self, words: Sequence[str], *wanted: str) -> tuple[str | None, tuple[str, ...]]:
         """Split a command's arguments into the optional ENGINE and one argument for each name. Raises UsageError."""
         if len(words) == len(wanted) + 1:
+            if wanted and ":" not in words[0]:
+                raise click.UsageError(
+                    f"expected [ENGINE] {' '.join(wanted)}, got {' '.join(words)}: an engine is MODULE:ENGINE or a"
+                    " URL"
+                )
             return words[0], tuple(words[1:])
         if len(words) == len(wanted):
             return None, tuple(words)
@@ -201,7 +206,8 @@ def load_object(module_name: str, path: str) -> object:
     """Import a module and return the object at a dotted path in it; the module itself if the path is empty."""
     if module_name.endswith(".py"):
         raise _bad(
-            f"{module_name!r} names a file, not a module: {module_name.removesuffix('.py')}{path and ':'}{path}"
+            f"{module_name!r} is the name of a file, not of a module: write"
+            f" {module_name.removesuffix('.py').replace('/', '.')}{path and ':'}{path}"
         )
     here = str(Path.cwd())
     if here not in sys.path:

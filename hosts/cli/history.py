@@ -10,6 +10,7 @@ from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
 from holdfast.hosts.cli.run_facts import find_run
 from holdfast.hosts.functions.history_document import RunHistory, read_history
+from holdfast.hosts.text import counted
 from holdfast.ports.errors import InvalidHistoryError
 
 _EXITS = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA)
@@ -55,7 +56,7 @@ def export_command(
             {"id": history.id, "file": str(output), "rows": len(history.rows), "status": history.status}
         )
     else:
-        screen.write(f"{safe(str(output))}: {len(history.rows):,} rows")
+        screen.write(f"{safe(str(output))}: {counted(len(history.rows), 'row')}")
 
 
 def read_file(file: str) -> RunHistory:

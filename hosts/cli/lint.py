@@ -8,6 +8,7 @@ from holdfast.hosts.cli.exit_codes import Exit, exits
 from holdfast.hosts.devtools.lint.findings import Finding, Report
 from holdfast.hosts.devtools.lint.linter import lint
 from holdfast.hosts.devtools.lint.rules import RULES
+from holdfast.hosts.text import counted
 
 
 @click.command("lint", epilog=exits(Exit.OK, Exit.RUN_FAILED, Exit.USAGE))
@@ -62,17 +63,13 @@ def _print_report(screen: Screen, report: Report, *, as_annotations: bool) -> No
             screen.write(Text(f"::error file={_property(one.path)}::{_data(one.reason)}"))
         screen.note(f"{one.path}: cannot be read: {one.reason}")
     several = [
-        _count(len(some), what)
+        counted(len(some), what)
         for some, what in ((report.findings, "finding"), (report.warnings, "warning"))
         if some
     ]
     found = " and ".join(several) or "no findings"
-    looked = f"{_count(report.workflows, 'workflow')} in {_count(report.files, 'file')}"
+    looked = f"{counted(report.workflows, 'workflow')} in {counted(report.files, 'file')}"
     screen.note(f"{looked}: {found}")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _annotation(finding: Finding) -> str:

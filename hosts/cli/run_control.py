@@ -23,10 +23,15 @@ from holdfast.hosts.client.bulk_actions import (
     build_command,
 )
 from holdfast.hosts.client.client import Client
+<<<<<<< HEAD
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.kernel.commands import Command, RunEnded, RunPaused, RunRemove, RunRerun, RunRerunFrom
 from holdfast.kernel.runs.rerun_preview import RerunPreview
 from holdfast.ports.records.run import TERMINAL, RunStatus
+=======
+from holdfast.kernel.commands import Command, RunEnded, RunPaused
+from holdfast.ports.records.run import TERMINAL, RunStatus, end_of
+>>>>>>> h-h2
 
 _EXITS: Final = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA)
 
@@ -34,7 +39,9 @@ _EXITS: Final = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UN
 def _command(action: Action, help: str) -> click.Command:
     @click.command(action.name, help=help, epilog=_EXITS)
     @click.argument("words", nargs=-1, metavar="[ENGINE] ID")
-    @click.option("--reason", default="", metavar="TEXT", help="For people; stored in the history.")
+    @click.option(
+        "--reason", default="", metavar="TEXT", help="Your reason; it is stored in the run's history."
+    )
     @many_options
     @engine_options
     @screen_options
@@ -71,10 +78,11 @@ def _carry_out(screen: Screen, client: Client, run_id: str, command: Command[Run
     now = client.dispatch(command)
     wanted = {RunStatus.CANCELLED} if isinstance(now, RunEnded) else frozenset[RunStatus]()
     if not now.changed and now.status in TERMINAL - wanted:
-        raise CliError(Exit.REFUSED, "run_ended", f"run {run_id!r} has already ended, as {now.status}")
+        raise CliError(Exit.REFUSED, "run_ended", f"run {run_id!r} {end_of(now.status)}: nothing was changed")
     if screen.as_json:
         screen.data({"id": run_id, "status": now.status.value, "changed": now.changed})
         return
+<<<<<<< HEAD
     before = "" if now.changed else " already"
     screen.write(Text.assemble(safe(run_id), " is ", status_text(now.status), before))
 
@@ -234,3 +242,7 @@ def wake_command(
         return
     early = f", {woken.early} as soon as it is suspended" if woken.early else ""
     screen.write(Text.assemble((safe(named), "bold"), f": {woken.woken} checked now{early}"))
+=======
+    before = "" if now.changed else "already "
+    screen.write(Text.assemble(safe(run_id), f" is {before}", status_text(now.status)))
+>>>>>>> h-h2

@@ -30,8 +30,8 @@ from holdfast.hosts.cli.run_facts import (
 )
 from holdfast.hosts.cli.step_table import STEPS_SHOWN, steps_table
 from holdfast.hosts.cli.text_output import add_history_row, history_table, note_line, place_name
-from holdfast.hosts.inspection.run_info import error_text
-from holdfast.hosts.text import format_duration
+from holdfast.hosts.inspection.run_info import end_cause, error_text
+from holdfast.hosts.text import counted, format_duration
 from holdfast.hosts.wiring.services import Core
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import RunCancelledError, RunFailedError
@@ -157,8 +157,8 @@ def _show(screen: Screen, facts: RunDetails, *, verbose: bool) -> None:
         _section(screen, "Published", _published_table(screen, facts))
     if facts.annotations:
         _section(screen, "Annotations", _annotations_table(screen, facts))
-    error = facts.blocked or error_text(facts.run)
-    if error is not None:
+    error = facts.blocked or end_cause(facts.run)
+    if error:
         style = "red" if facts.run.status is RunStatus.FAILED else "yellow"
         _section(screen, "Error", Text(safe_lines(error), style=style))
     last = next((stage for stage in facts.stages if stage.state == "failed"), None)
@@ -230,7 +230,7 @@ def _facts_table(screen: Screen, facts: RunDetails) -> Table:
     if run.attributes:
         attributes: dict[str, str] = parse(run.attributes)
         rows.add_row("Attributes", safe(", ".join(f"{name}={text}" for name, text in attributes.items())))
-    rows.add_row("History", f"{run.last_row} rows")
+    rows.add_row("History", counted(run.last_row, "row"))
     if unread := len(mailbox_from(run.mailbox).unread):
         rows.add_row("Messages", f"{unread:,} not received; `holdfast run messages` lists them")
     return rows

@@ -26,7 +26,7 @@ from holdfast.kernel.authoring.stages import ConfigurableStage
 from holdfast.kernel.commands import RunCreated
 from holdfast.kernel.values import decode
 from holdfast.kernel.values.type_forms import NoneType, show, unwrap
-from holdfast.ports.errors import UnknownWorkflowError
+from holdfast.ports.errors import InvalidValueError
 from holdfast.ports.queries.store import SchemaVersion
 from holdfast.ports.urls import shown_url
 
@@ -225,7 +225,7 @@ def _pipeline(core: Core, workflow: str) -> Authored:
     name, _, version = workflow.partition("@")
     found = core.registry.find_workflow(name, version or None)
     if found is None:
-        raise UnknownWorkflowError(name, version or None)
+        raise core.registry.unknown_workflow(name, version or None)
     return found
 
 
@@ -246,15 +246,19 @@ def _configured(pipeline: Authored, config: str) -> ConfigurableStage[Any, objec
 
 def _call(pipeline: Authored, text: str | None) -> Call[object]:
     if isinstance(pipeline, Workflow):
-        return Call(pipeline, decode(text or "{}", cast("Any", pipeline.input_type)))
+        return Call(pipeline, _input(pipeline, text or "{}"))
     takes_nothing = unwrap(pipeline.input_type) is NoneType
     if text is None and not takes_nothing:
         wanted = show(cast("Any", pipeline.input_type))
-        raise click.UsageError(
-            f"workflow {pipeline.name!r} takes an input, a {wanted}, as JSON: INPUT is missing"
-        )
-    value = None if text is None else decode(text, cast("Any", pipeline.input_type))
-    return pipeline(value)
+        raise click.UsageError(f"INPUT is missing: workflow {pipeline.name!r} takes JSON of type {wanted}")
+    return pipeline(None if text is None else _input(pipeline, text))
+
+
+def _input(pipeline: Authored, text: str) -> object:
+    try:
+        return decode(text, cast("Any", pipeline.input_type))
+    except InvalidValueError as error:
+        raise InvalidValueError(f"the input of workflow {pipeline.name!r}", error.problems) from None
 
 
 def _print_created(screen: Screen, core: Core, created: RunCreated, *, wait: bool) -> None:

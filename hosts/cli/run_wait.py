@@ -19,8 +19,13 @@ from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
 from holdfast.hosts.cli.json_output import run_document, run_length
 from holdfast.hosts.cli.run_facts import find_run, result_text
+<<<<<<< HEAD
 from holdfast.hosts.cli.text_output import progress_text
 from holdfast.hosts.inspection.run_info import error_text
+=======
+from holdfast.hosts.cli.run_progress import ProgressReader, display
+from holdfast.hosts.inspection.run_info import end_cause
+>>>>>>> h-h2
 from holdfast.hosts.text import format_duration
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.pipelines.plan import MapPlan, Plan
@@ -127,6 +132,7 @@ def _show_end(screen: Screen, core: Core, run: Run, now: Micros) -> None:
         screen.note(line)
         screen.value(result_text(core, run))
         return
+<<<<<<< HEAD
     screen.note(Text.assemble(line, f": {safe(error_text(run) or '')}"))
 
 
@@ -283,3 +289,7 @@ def _bar(done: int, total: int) -> ProgressBar:
         complete_style="cyan",
         finished_style="green",
     )
+=======
+    cause = end_cause(run)
+    screen.note(Text.assemble(line, f": {safe(cause)}" if cause else ""))
+>>>>>>> h-h2

@@ -44,7 +44,10 @@ def add_command(
     since: datetime | timedelta | None,
     types: tuple[str, ...],
 ) -> None:
-    """Register a sink for events. An existing sink stays as it is; different types are refused."""
+    """Register a sink for events. A sink of this name that exists already is not changed.
+
+    Refused if that sink is registered for other types of events.
+    """
     spec, (name,) = target.split(words, "NAME")
     with target.opened(spec) as engine:
         engine.core.connect()
@@ -53,7 +56,7 @@ def add_command(
     if screen.as_json:
         screen.data(sink_document(sink))
     else:
-        screen.write(f"{sink.name} receives events from {screen.instant(micros(sink.since))} on")
+        screen.write(f"{sink.name} receives the events since {screen.instant(micros(sink.since))}")
 
 
 @click.command("remove", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA))

@@ -8,7 +8,7 @@ from rich.text import Text
 from holdfast.hosts.cli.console import Screen, one_line, safe, safe_lines, table
 from holdfast.hosts.cli.run_facts import StageItem, row_data
 from holdfast.hosts.cli.step_table import step_error
-from holdfast.hosts.text import format_duration
+from holdfast.hosts.text import counted, format_duration
 from holdfast.ports.json import parse
 from holdfast.ports.records.history import HistoryRow, OutputRow
 
@@ -94,7 +94,7 @@ def _details(row: HistoryRow) -> str:
     if "host" in data:
         parts.append(f"on {data['host']}")
     if "items" in data:
-        parts.append(f"{data['items']} items")
+        parts.append(counted(data["items"], "item"))
     if isinstance(retry_at, int):
         parts.append(f"retry in {format_duration(max(0, retry_at - row.at))}")
     if "error" in data:

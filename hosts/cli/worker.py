@@ -19,7 +19,7 @@ from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
 from holdfast.hosts.cli.filter_options import length
 from holdfast.hosts.cli.process_logs import log_all
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.text import format_duration
+from holdfast.hosts.text import counted, format_duration
 from holdfast.hosts.wiring.stores import built_in_sink
 from holdfast.hosts.worker.machine import Phase
 from holdfast.hosts.worker.worker import Worker, WorkerStats
@@ -212,12 +212,16 @@ class Reporter:
                 self._log_session(stats.session)
             if self._verbose and self._clock.monotonic() - logged_at >= STATS_SECONDS:
                 logged_at = self._clock.monotonic()
-                _log.info("%s: %s running, %s", stats.phase, stats.running, _counts(stats))
+                now = counted(stats.running, "attempt")
+                _log.info("worker %s, %s in progress; so far %s", stats.phase, now, _counts(stats))
 
     def _log_session(self, session: str | None) -> None:
         is_first, self._session = self._session is None, session
         if not is_first:
-            _log.warning("the session was lost; the new session is %s", session)
+            _log.warning(
+                "the worker's session was lost, and others may run its jobs again; the new session is %s",
+                session,
+            )
             return
         core = self._engine.core
         known = core.registry.definitions
@@ -259,7 +263,7 @@ def sinks_of(given: Sequence[str], *, allow_internal: bool) -> dict[str, EventSi
     for text in given:
         name, equals, what = text.partition("=")
         if not equals or not name or name in sinks:
-            why = f"{name!r} is repeated" if name in sinks else "write NAME=WHAT"
+            why = f"{name!r} is repeated" if name in sinks else "expected NAME=WHAT, such as audit=log"
             raise click.UsageError(f"--sink {text}: {why}")
         if "://" in what or what == "log":
             secrets = os.environ.get(f"{WEBHOOK_SECRETS}{re.sub('[^A-Z0-9]', '_', name.upper())}", "").split()
@@ -277,7 +281,11 @@ def _limits(given: tuple[str, ...]) -> dict[str, int | None]:
             check_name(name, "a queue")
             limits[name] = int(limit) if equals else None
         except (ValueError, DefinitionError) as error:
-            why = str(error) if isinstance(error, DefinitionError) else f"{limit!r} is not a number"
+            why = (
+                str(error)
+                if isinstance(error, DefinitionError)
+                else f"the limit must be a number, not {limit!r}"
+            )
             raise click.UsageError(f"--queue {text}: {why}") from None
         if (number := limits[name]) is not None and number < 1:
             raise CliError(Exit.USAGE, "usage", f"--queue {text}: the limit must be at least 1")
@@ -285,16 +293,15 @@ def _limits(given: tuple[str, ...]) -> dict[str, int | None]:
 
 
 def _counts(stats: WorkerStats) -> str:
-    """Return the counts of a worker as text, without zeros."""
-    counts = (
-        ("started", stats.started),
-        ("settled", stats.settled),
-        ("failed", stats.failed),
-        ("released", stats.released),
-        ("fenced", stats.fenced),
-        ("sessions lost", stats.sessions_lost),
-        ("store errors", stats.store_errors),
-        ("events sent", stats.events),
-        ("streams dead-lettered", stats.dead_lettered),
+    """Return the counts of a worker as text. All but the first two are left out if they are zero."""
+    more = (
+        (stats.failed, f"{counted(stats.failed, 'attempt')} failed"),
+        (stats.released, f"{counted(stats.released, 'job')} given back"),
+        (stats.fenced, f"{counted(stats.fenced, 'late result')} discarded"),
+        (stats.sessions_lost, f"{counted(stats.sessions_lost, 'session')} lost"),
+        (stats.store_errors, counted(stats.store_errors, "store error")),
+        (stats.events, f"{counted(stats.events, 'event')} sent"),
+        (stats.dead_lettered, f"{counted(stats.dead_lettered, 'stream')} dead-lettered"),
     )
-    return ", ".join(f"{count} {name}" for name, count in counts if count or name in {"started", "settled"})
+    first = (f"{counted(stats.started, 'attempt')} started", f"{counted(stats.settled, 'result')} stored")
+    return ", ".join((*first, *(text for number, text in more if number)))

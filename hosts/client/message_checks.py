@@ -50,7 +50,7 @@ class MessageChecks:
                 problems = error.problems
         if channels:
             raise InvalidValueError(
-                f"the message for channel {signal.channel!r}, {channels[-1].takes},", problems
+                f"the message for channel {signal.channel!r} ({channels[-1].takes})", problems
             )
         return signal
 

@@ -37,7 +37,6 @@ from holdfast.ports.errors import (
     HoldfastError,
     NotExposedError,
     QueryFailedError,
-    UnknownWorkflowError,
     UpdateFailedError,
     UpdateLostError,
     UpdateRejectedError,
@@ -66,7 +65,7 @@ def answer_query(core: Core, run: Run, name: str, arguments: str) -> str:
     """
     workflow = _code(core, run, name)
     if workflow is None:
-        raise UnknownWorkflowError(run.workflow, run.version)
+        raise core.registry.unknown_workflow(run.workflow, run.version)
     history = read_history(core, run)
     return run_off_loop(lambda: _answer(history, workflow, name, arguments))
 

@@ -17,7 +17,7 @@ from holdfast.kernel.commands import ChannelMessage, NewAnnotation, RunCreate, S
 from holdfast.kernel.values import encode
 from holdfast.ports.clock import micros
 from holdfast.ports.durations import length_of
-from holdfast.ports.errors import InvalidArgumentError, UnknownWorkflowError
+from holdfast.ports.errors import InvalidArgumentError
 from holdfast.ports.json import canonical
 from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import frozen
@@ -134,7 +134,7 @@ class StartCommandBuilder:
     def _started(self, definition: WorkflowDefinition[object], options: StartOptions) -> _Started:
         name, version = definition.name, definition.version
         if self._registry.find_workflow(name, version) is not definition:
-            raise UnknownWorkflowError(name, version)
+            raise self._registry.unknown_workflow(name, version)
         overrides = stage_overrides(definition, options.get("overrides", ()))
         return _Started(definition, name, version, definition.input_type, overrides)
 
@@ -177,4 +177,6 @@ def check_call(call: object) -> None:
     """Raise InvalidArgumentError if this is not the call of a workflow."""
     if not isinstance(call, Call):
         hint = f"; call it with its input: {call.name}(...)" if isinstance(call, WorkflowDefinition) else ""
-        raise InvalidArgumentError("call", f"a start takes the call of a workflow, not {call!r}{hint}")
+        raise InvalidArgumentError(
+            "call", f"start() expects the call of a workflow, such as order(...), got {call!r}{hint}"
+        )

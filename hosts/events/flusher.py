@@ -7,6 +7,7 @@ from typing import Final, cast
 import attrs
 
 from holdfast.hosts.events.delivery import ERROR_MAX, DeliveryProgress, PendingEvents, deliver
+from holdfast.hosts.text import counted
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import (
     FLUSH_LIMIT,
@@ -167,9 +168,9 @@ class Flusher:
             )
         if settled.fenced:
             _log.warning(
-                "sink %r was too slow: the events of %s runs may be delivered twice",
+                "sink %r was too slow: the events of %s may be delivered twice",
                 name,
-                len(settled.fenced),
+                counted(len(settled.fenced), "run"),
             )
         is_failing = settled.retry_at is not None
         if is_failing:
@@ -224,8 +225,8 @@ class Flusher:
         """Log once for each sink of this process that is not registered and so gets no events."""
         for name in sorted({*sinks} - self._logged_unknown):
             _log.warning(
-                "no sink %r is registered in the namespace %r, so it gets no events: `holdfast sink add %s`, or "
-                "register_sink of the engine, registers it",
+                "the sink %r is not registered in the namespace %r and gets no events: register it with"
+                " `holdfast sink add %s`, or with engine.register_sink(...)",
                 name,
                 self._core.namespace,
                 name,
@@ -247,7 +248,9 @@ class Flusher:
             )
             self._log_unknown(swept.unknown)
             if swept.healed:
-                _log.info("%s runs had events that were missing from the outbox", swept.healed)
+                _log.info(
+                    "events that were missing in the outbox were added: %s", counted(swept.healed, "run")
+                )
             following: str | None = swept.next
             began_anew = swept.hurry and not self._hurry
             self._hurry = swept.hurry

@@ -1,10 +1,15 @@
-"""The log of a host about its attempts: attempts that failed, and runs that failed or are blocked.
+"""The log of a host about its attempts and the runs that fail or are blocked by them.
 
-One line each, on the logger `holdfast.runs`: WARNING for a failed attempt, ERROR for a run that failed or is blocked.
-Each record also has the facts as attributes, for handlers that store fields: `run`, `workflow`, `step` (a step or a
-stage), `attempt` and `error`.
+One line each, on the logger `holdfast.runs`: ERROR for a run that failed or is blocked, WARNING for a failed attempt,
+DEBUG for any other attempt that ended. Each record also has the facts as attributes, for handlers that store fields:
+`run`, `workflow`, `step` (a step or a stage), `attempt` and `error`.
 """
 
+<<<<<<< HEAD
+=======
+import logging
+from collections.abc import Mapping
+>>>>>>> h-h2
 from typing import Final, cast
 
 from holdfast.hosts.execution.bodies import Body
@@ -13,15 +18,30 @@ from holdfast.hosts.wiring.run_log import fields_of, log_blocked, run_logger
 from holdfast.kernel.commands import (
     Attempt,
     Blocked,
+    Cancelled,
+    ChildRunStarted,
+    Completed,
+    ConditionEvaluated,
+    ContinuedAsNew,
     Failed,
+<<<<<<< HEAD
+=======
+    Failure,
+    FunctionWaiting,
+>>>>>>> h-h2
     JobSettle,
     JobSettled,
+    MapExpanded,
+    Outcome,
+    PollNotReady,
+    QueuedStepCompleted,
     QueuedStepFailed,
+    StageSuspended,
 )
-from holdfast.ports.clock import micros
+from holdfast.ports.clock import Clock, micros
 from holdfast.ports.json import parse
 from holdfast.ports.records.job import JobKind, step_of
-from holdfast.ports.records.run import Run, RunStatus
+from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 from holdfast.ports.records.values import Micros
 
 _OF_STAGES: Final = {
@@ -31,6 +51,25 @@ _OF_STAGES: Final = {
     JobKind.EXPAND_MAP: "the map of stage",
 }
 
+<<<<<<< HEAD
+=======
+_ENDS: Final[Mapping[type[Outcome], str]] = {
+    Completed: "completed",
+    QueuedStepCompleted: "completed",
+    MapExpanded: "found the items",
+    ConditionEvaluated: "chose a branch",
+    StageSuspended: "submitted external work",
+    PollNotReady: "found the external work in progress",
+    Cancelled: "ended as cancelled",
+    ChildRunStarted: "started a child run",
+    FunctionWaiting: "is waiting",
+    ContinuedAsNew: "continued as new",
+}
+"""What each outcome is called in the log, after the number of the attempt."""
+
+_log = logging.getLogger("holdfast.runs")
+
+>>>>>>> h-h2
 
 def log_failed_try(run: Run, step: str, attempt: int, type: str, message: str, wait: Micros | None) -> None:
     """Log a failed attempt of an inline step. `wait` is the time to the next attempt; None after the last."""
@@ -38,7 +77,7 @@ def log_failed_try(run: Run, step: str, attempt: int, type: str, message: str, w
 
 
 def log_settled(body: Body, command: JobSettle, answer: JobSettled) -> None:
-    """Log the failure of an attempt, once it is stored. Does nothing for other outcomes."""
+    """Log the outcome of an attempt, once it is stored."""
     run, attempt = body.work.run, body.attempt
     match command.outcome:
         case Blocked(failure=failure):
@@ -52,8 +91,16 @@ def log_settled(body: Body, command: JobSettle, answer: JobSettled) -> None:
         case QueuedStepFailed(error=text):
             facts = cast("dict[str, str]", parse(text))
             _log_failed_attempt(body, answer, _error(facts.get("type", ""), facts.get("message", "")))
-        case _:
-            pass
+        case outcome:
+            if _log.isEnabledFor(logging.DEBUG):
+                _log_ended_attempt(body, outcome, answer)
+
+
+def log_completed_step(run: Run, step: str, attempt: int, clock: Clock, started_at: Micros) -> None:
+    """Log a completed attempt of an inline step."""
+    if _log.isEnabledFor(logging.DEBUG):
+        length = format_duration(max(0, micros(clock.now()) - started_at))
+        _debug(run, f"step {step!r}", step, attempt, f"completed after {length}")
 
 
 def _log_failed_run(run: Run, attempt: Attempt, error: str) -> None:
@@ -76,6 +123,29 @@ def _log_failed_attempt(body: Body, answer: JobSettled, error: str) -> None:
     count = f"attempt {attempt.attempt} of {attempt.max_attempts}"
     step = step_of(attempt.definition) or attempt.node
     _warn(body.work.run, _place(attempt), step, attempt.attempt, count, error, wait)
+
+
+def _log_ended_attempt(body: Body, outcome: Outcome, answer: JobSettled) -> None:
+    attempt = body.attempt
+    length = format_duration(max(0, micros(body.parts.clock.now()) - body.started_at))
+    step = step_of(attempt.definition) or attempt.node
+    is_function = attempt.kind is JobKind.WORKFLOW
+    place = f"function {attempt.node!r}" if is_function else _place(attempt)
+    ended = f"; the run is {answer.run_status}" if answer.run_status in TERMINAL else ""
+    _debug(body.work.run, place, step, attempt.attempt, f"{_ENDS[type(outcome)]} after {length}{ended}")
+
+
+def _debug(run: Run, place: str, step: str, attempt: int, what: str) -> None:
+    _log.debug(
+        "run %s (%s@%s), %s, attempt %s: %s",
+        run.id,
+        run.workflow,
+        run.version,
+        place,
+        attempt,
+        what,
+        extra=_fields(run, step, attempt, ""),
+    )
 
 
 def _warn(run: Run, place: str, step: str, attempt: int, count: str, error: str, wait: Micros | None) -> None:

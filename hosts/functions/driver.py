@@ -74,6 +74,7 @@ from holdfast.hosts.functions.stall_watchdog import run_watched
 from holdfast.hosts.functions.step_heartbeats import Heartbeats
 from holdfast.hosts.functions.step_runner import run_step
 from holdfast.hosts.functions.store_retries import RETRY_MAX, RETRY_MIN, PatientValues, until_available
+from holdfast.hosts.text import counted
 from holdfast.kernel.commands import (
     Blocked,
     EventAppend,
@@ -542,7 +543,7 @@ class _Driver:
     def _not_undone(self, failed: events.StepFailed) -> events.StepRetrying:
         """Have the run blocked by a failed compensation; return the event that retries it once the run is resumed."""
         error = failed.error
-        what = f"the compensation {failed.step!r}, has failed {failed.attempt} times"
+        what = f"the compensation {failed.step!r}, has failed {counted(failed.attempt, 'time')}"
         message = f"{what}: {error.type}: {error.message}; `run resume` retries it"
         self._failure = Failure(code=CompensationError.code, message=message[:MESSAGE_MAX])
         return events.StepRetrying(

@@ -163,7 +163,8 @@ def workflow_of(history: RunHistory, workflows: Sequence[WorkflowDefinition[Any]
             raise InvalidHistoryError(
                 f"{history.definition} is a pipeline: its progress is in the store, and there is nothing to replay"
             )
-    raise UnknownWorkflowError(history.workflow, history.version)
+    known = tuple(f"{one.name}@{one.version}" for one in workflows)
+    raise UnknownWorkflowError(history.workflow, history.version, known)
 
 
 def _waiting(request: Request) -> PendingCall:

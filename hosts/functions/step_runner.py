@@ -10,7 +10,7 @@ import anyio
 import attrs
 from anyio import CapacityLimiter, lowlevel
 
-from holdfast.hosts.execution.attempt_log import log_failed_try
+from holdfast.hosts.execution.attempt_log import log_completed_step, log_failed_try
 from holdfast.hosts.execution.bodies import Body, node_of
 from holdfast.hosts.execution.failures import MESSAGE_MAX, cut_off, traceback_text
 from holdfast.hosts.execution.threads import result_in_thread
@@ -124,8 +124,9 @@ async def run_step(
 
     try:
         if body.interceptors or heartbeat is not None:
-            return await within(body.interceptors, lambda: _call(body, one, step), act_in_time)
-        return await act()
+            done = await within(body.interceptors, lambda: _call(body, one, step), act_in_time)
+        else:
+            done = await act()
     except BaseException as error:  # noqa: BLE001  # a step may raise anything, CancelledError too
         if not isinstance(error, GeneratorExit):
             await lowlevel.checkpoint_if_cancelled()  # raises if this task is being cancelled
@@ -133,6 +134,9 @@ async def run_step(
         if isinstance(error, TimeoutError) and body.ends_at is not None and now >= body.ends_at:
             error = TimeoutError(cut_off((now - started_at) / _MICROSECOND))
         return _failed(body, one, step, error, started_at, now)
+    if body.attempt.kind is JobKind.WORKFLOW:
+        log_completed_step(body.work.run, step.name, one.number, clock, started_at)
+    return done
 
 
 def _enter(context: Context) -> None:
@@ -285,8 +289,12 @@ def _failed(
     started_at: Micros,
     now: Micros,
 ) -> EventAppend:
-    raised = raised_from(error)
     retry_at = _retry_at(body, one, step, error, now)
+    if isinstance(error, StepLostError) and retry_at is not None:
+        error = StepLostError(step.name, one.number, step.heartbeat_timeout, is_retried=True).with_traceback(
+            error.__traceback__
+        )
+    raised = raised_from(error)
     recorded = events.RecordedError(
         type=raised.type,
         message=raised.message[:MESSAGE_MAX],
@@ -327,7 +335,7 @@ def _failed(
 def lost_step(one: StepAttempt, now: Micros, *, host: str, may_again: bool) -> EventAppend:
     """Return the record of an attempt that may have been running when its worker was lost."""
     step = cast("Step[..., object]", one.request.definition)
-    raised = raised_from(StepLostError(step.name, one.number))
+    raised = raised_from(StepLostError(step.name, one.number, is_retried=may_again))
     error = events.RecordedError(type=raised.type, message=raised.message, code=raised.code)
     if may_again:
         event: events.StepFailed | events.StepRetrying = events.StepRetrying(

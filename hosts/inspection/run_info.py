@@ -147,6 +147,12 @@ def error_text(run: Run) -> str | None:
     return f"{where}, attempt {error['attempt']}: {what}"
 
 
+def end_cause(run: Run) -> str:
+    """Return the text of `error_text`; "" if it only repeats that the run was cancelled, without a reason."""
+    text = error_text(run) or ""
+    return "" if run.status is RunStatus.CANCELLED and text == run.status.value else text
+
+
 def raised_of(run: Run) -> Raised | None:
     """Return the exception that a run failed with, if it was stored."""
     error = cast("dict[str, Any]", parse(run.error or "{}"))

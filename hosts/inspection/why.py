@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 import attrs
 
 from holdfast.hosts.inspection.open_calls import OpenCalls, OpenStep, open_calls_of
-from holdfast.hosts.inspection.run_info import ended_reason, error_text
+from holdfast.hosts.inspection.run_info import end_cause, ended_reason
 from holdfast.hosts.text import format_duration, format_instant
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.dispatch.unreadable_runs import failed_decision, unreadable_of
@@ -214,7 +214,7 @@ def _code(facts: WhyFacts) -> Iterator[WaitReason]:
 def _ended(facts: WhyFacts) -> Iterator[WaitReason]:
     run = facts.run
     at = "" if run.ended_at is None else f" {_ago(run.ended_at, facts)}"
-    what = error_text(run)
+    what = end_cause(run)
     match run.status:
         case RunStatus.COMPLETED if run.is_continued:
             yield WaitReason(code="ended", text=f"It continued{at} as generation {run.generation + 1}.")
@@ -421,12 +421,16 @@ def _open_steps(facts: WhyFacts) -> Iterator[WaitReason]:
     for one in steps[:_NAMED]:
         yield WaitReason(code="step_running", text=_open_step(facts, held, one))
     if len(steps) > _NAMED:
-        yield WaitReason(code="step_running", text=f"{len(steps) - _NAMED:,} more steps are running.")
+        yield WaitReason(code="step_running", text=_more_steps(len(steps) - _NAMED))
+
+
+def _more_steps(more: int) -> str:
+    return "1 more step is running." if more == 1 else f"{more:,} more steps are running."
 
 
 def _open_step(facts: WhyFacts, held: Job, one: OpenStep) -> str:
     length = format_duration(max(0, facts.now - max(one.since, held.leased_at or 0)))
-    how = "was running there" if _is_lost(facts, held) else f"has been running for {length} or longer"
+    how = "was running on that worker" if _is_lost(facts, held) else f"started at least {length} ago"
     site = one.site and f", {one.site}"
     return f"Step {one.step!r} (call {one.call}{site}) {how}: attempt {one.attempt} of {one.attempts}."
 
@@ -454,7 +458,7 @@ def _held(facts: WhyFacts, job: Job, name: str, tried: str) -> WaitReason:
     where = "an unknown worker" if holder is None else holder.host
     if _is_lost(facts, job):
         claimed = f"was claimed by {where}{f', {ago}' if ago else ''}"
-        text = f"{name} {claimed}, but {_session_end(facts, holder)}. Another worker claims it soon."
+        text = f"{name} {claimed}, but {_session_end(facts, holder)}. Another worker will run it."
         return WaitReason(code="worker_lost", text=text, stage=_stage_of(job))
     doing = "is checking its external work" if job.kind is JobKind.POLL else "is running"
     text = f"{name} {doing} on {where}{f', started {ago}' if ago else ''}{tried}."

@@ -12,6 +12,7 @@ import attrs
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.maintenance.blocked_runs import BlockedRunResumer
 from holdfast.hosts.maintenance.retention import Retention
+from holdfast.hosts.text import counted
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import (
     JobAdmit,
@@ -192,10 +193,18 @@ class Maintenance:
         wakes_at = (*jobs.wakes_at, *self._dispatcher.follow_up(woken, expired, runs))
         if repaired.repaired:
             _log.error("repaired runs with missing jobs: %s", ", ".join(repaired.repaired))
+        if reaped.sessions:
+            _log.info("%s expired: other workers take over", counted(reaped.sessions, "worker session"))
+        if freed.freed:
+            _log.info("%s of expired worker sessions can be claimed again", counted(freed.freed, "job"))
         if freed.dead:
-            _log.warning("%s jobs of lost workers had no attempt left: their runs have failed", freed.dead)
+            _log.warning(
+                "%s of expired worker sessions failed or blocked their runs: they were lost as often as allowed",
+                counted(freed.dead, "job"),
+            )
         if overdue.freed or overdue.dead:
-            _log.warning("%s attempts sent no heartbeat in time: they are lost", overdue.freed + overdue.dead)
+            late = counted(overdue.freed + overdue.dead, "attempt")
+            _log.warning("%s lost: no heartbeat came in time", late)
         return Tick(
             woken=woken.woken,
             sessions=reaped.sessions,

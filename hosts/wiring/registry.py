@@ -12,7 +12,7 @@ from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.steps import Step, StepStage, stage_of_step
 from holdfast.kernel.pipelines.plan import Plan
-from holdfast.ports.errors import DefinitionError
+from holdfast.ports.errors import DefinitionError, UnknownWorkflowError
 from holdfast.ports.records.job import step_definition
 from holdfast.ports.validation import several
 
@@ -88,6 +88,10 @@ class Registry:
         pipeline = self._pipelines.get(definition)
         return None if pipeline is None else pipeline.conditions.get(name)
 
+    def unknown_workflow(self, workflow: str, version: str | None = None) -> UnknownWorkflowError:
+        """Return the error for a workflow that this process lacks. It names a similar one, if there is one."""
+        return UnknownWorkflowError(workflow, version, tuple(self._pipelines))
+
     def find_workflow(self, workflow: str, version: str | None = None) -> Authored | None:
         """Return a workflow in this version, or in the version registered last; None if this process lacks it."""
         if version is None:
@@ -96,8 +100,15 @@ class Registry:
 
     def _add(self, workflow: WorkflowDefinition[object]) -> None:
         if not isinstance(workflow, Pipeline | Workflow):
-            hint = f"; pipe it: Pipeline(...).pipe({workflow.name})" if isinstance(workflow, Stage) else ""
-            raise DefinitionError(f"{workflow!r} is not a workflow; pass pipelines to the engine{hint}")
+            hint = (
+                f"; to run this stage on its own, use Pipeline(...).pipe({workflow.name})"
+                if isinstance(workflow, Stage)
+                else ""
+            )
+            raise DefinitionError(
+                f"{workflow!r} is not a workflow: pass functions with @workflow, and pipelines. Their steps and stages"
+                f" are found automatically{hint}"
+            )
         pipeline = cast("Authored", workflow)
         plan = pipeline.plan()
         known = self._pipelines.get(plan.definition)
@@ -131,8 +142,8 @@ class Registry:
         known = self._steps.get(definition)
         if known is not None and known.step is not step:
             raise DefinitionError(
-                f"two queued steps are called {step.name!r}; rename one, as in @step(name=...): who does a step of a"
-                " queue knows it by its name"
+                f"two queued steps are called {step.name!r}; rename one with @step(name=...): workers find a queued"
+                " step by its name"
             )
         self._steps[definition] = stage_of_step(step)
 

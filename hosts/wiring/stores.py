@@ -273,20 +273,20 @@ def check_schema(stores: Stores) -> None:
     if there is None:
         is_missing = stores.file is not None and not stores.file.exists()
         raise SchemaError(
-            f"{where or 'the store'} {'does not exist' if is_missing else 'has no tables yet'}; "
-            "`holdfast db upgrade` creates them"
+            f"{where or 'the store'} {'does not exist yet' if is_missing else 'has no tables yet'}; run"
+            f" `holdfast db upgrade` to {'create it' if is_missing else 'create the tables'}"
         )
     if where is None or there == MEMORY:
         return
     here = newest_schema()
     if there != here:
         refusal = schema_refusal(there)
-        why, remedy = (
-            (f"but this package needs {here}", f"`holdfast db upgrade {where}`")
-            if refusal is None
-            else (refusal.why, refusal.remedy)
-        )
-        raise SchemaError(f"the tables of {where} have version {there}, {why}: {remedy}")
+        if refusal is None:
+            raise SchemaError(
+                f"the tables have version {there}, but this version of Holdfast needs {here}: run"
+                f" `holdfast db upgrade {where}`"
+            )
+        raise SchemaError(f"the tables of {where} have version {there}, {refusal.why}: {refusal.remedy}")
 
 
 def newest_schema() -> str:

@@ -16,6 +16,7 @@ from holdfast.hosts.execution.body_preparation import UNKNOWN_CODE_DELAY, prepar
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.execution.function_cache import FunctionCache
 from holdfast.hosts.maintenance.tick import Maintenance
+from holdfast.hosts.text import counted
 from holdfast.hosts.wiring.input_loader import NOTHING_PRELOADED, Preloaded
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.worker import machine_protocol as p
@@ -217,7 +218,12 @@ class StoreCalls:
             elif answer.status == "fenced":
                 self._cache.forget(command.job, command.epoch)
                 self.counts.fenced += 1
-                _log.warning("job %s, epoch %s: fenced, its result is discarded", command.job, command.epoch)
+                _log.warning(
+                    "the result of job %s (epoch %s) came too late and is discarded: the run has ended, or another"
+                    " worker has the job",
+                    command.job,
+                    command.epoch,
+                )
             else:
                 self.counts.settled += 1
                 self.counts.failed += isinstance(command.outcome, Failed | QueuedStepFailed)
@@ -261,7 +267,9 @@ class StoreCalls:
             raise
         if unknown:
             _log.warning(
-                "no code for stage %s of %s: the job is released", unknown[0].node, unknown[0].definition
+                "this worker lacks the code of stage %r of %s: the job is given back",
+                unknown[0].node,
+                unknown[0].definition,
             )
             self.release(unknown, delay=UNKNOWN_CODE_DELAY)
         return bodies, unknown
@@ -380,7 +388,11 @@ class StoreCalls:
             answers = self._core.kernel.dispatch_many(commands)
         except HoldfastError as error:
             self._is_in_doubt = True
-            _log.warning("could not release %s jobs, they will be reaped: %s", len(commands), error)
+            _log.warning(
+                "could not give back %s; other workers take over when the session expires: %s",
+                counted(len(commands), "job"),
+                error,
+            )
         else:
             self.counts.released += sum(
                 not isinstance(answer, CommandError) and answer.status == "released" for answer in answers

@@ -140,7 +140,9 @@ class Worker:
         served = only or tuple(dict.fromkeys((*named, *limits)))
         for queue in sorted({*served, *limits} - set(named)):
             _log.warning(
-                "no stage uses the queue %r; only runs that are started with it have jobs there", queue
+                "no stage or step of this engine names the queue %r: the worker finds jobs there only if runs are"
+                " started with this queue",
+                queue,
             )
         for function, child in core.registry.missing_children:
             _log.warning(
@@ -294,7 +296,11 @@ class Worker:
             first = True
             async for number in signals:
                 _log.warning(
-                    "%s: %s", signal.Signals(number).name, "draining" if first else "stopping at once"
+                    "%s: %s",
+                    signal.Signals(number).name,
+                    "draining: no new jobs are claimed, running attempts may end; a second signal stops at once"
+                    if first
+                    else "stopping at once",
                 )
                 if first:
                     self.drain()

@@ -63,7 +63,7 @@ class Inbox(Generic[Out]):
             UnreadMessagesError: There are messages that the function has not received. Receive them first.
             RuntimeError: It was not called by a durable function.
         """
-        loop = loop_for("a channel")
+        loop = loop_for("Channel.close()")
         inboxes = loop.inboxes
         if inboxes.has(self.name):
             raise UnreadMessagesError(self.name)
@@ -144,7 +144,7 @@ async def select(*channels: Inbox[Any], timeout: Duration | None = None) -> obje
 
 
 async def _take(channels: tuple[Inbox[T], ...], timeout: Duration | None) -> T:
-    inboxes = loop_for("a channel").inboxes
+    inboxes = loop_for("receive() or select() of channels").inboxes
     names = tuple({channel.name: None for channel in channels})
 
     def read(message: Message) -> T:

@@ -416,7 +416,7 @@ def make_compensation(
     undo: Step[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> Compensation:
     """Return a compensation that calls a step with these arguments. Raises TypeError or UnstorableValueError."""
-    loop = loop_for("a compensation")
+    loop = loop_for("a step with a compensation")
     text = undo.form.encode(args, kwargs)
 
     def take_back(_: str | None) -> Coroutine[Any, Any, object]:

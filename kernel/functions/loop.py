@@ -713,7 +713,9 @@ def loop_for(what: str) -> FunctionLoop:
     """Return the loop of the durable function that calls this. RuntimeError, naming `what`, outside of one."""
     loop = running_loop()
     if loop is None:
-        raise RuntimeError(f"{what} is for workflows: outside of a workflow there is no replay")
+        raise RuntimeError(
+            f"{what} was called outside of a workflow: call it in a function with @workflow, which a worker runs"
+        )
     return loop
 
 

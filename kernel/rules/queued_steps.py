@@ -149,10 +149,11 @@ def settle_step(
 
 def free_lost_step(state: State, draft: RunDraft, run: Run, job: Job, now: Micros) -> bool:
     """Free the job of a step whose attempt was lost and return True; or fail the step and return False."""
-    raised = raised_from(StepLostError(step_of(job.definition) or "", job.attempts))
-    error = events.RecordedError(type=raised.type, message=raised.message, code=raised.code)
     lost = evolve(job, lost_attempts=job.lost_attempts + 1)
-    if lost.lost_attempts < losses_max(job.max_attempts):
+    is_retried = lost.lost_attempts < losses_max(job.max_attempts)
+    raised = raised_from(StepLostError(step_of(job.definition) or "", job.attempts, is_retried=is_retried))
+    error = events.RecordedError(type=raised.type, message=raised.message, code=raised.code)
+    if is_retried:
         retrying = _retrying(lost, error, NO_DETAILS, now)
         retrying = evolve(retrying, lost=True, lost_attempts=lost.lost_attempts)
         _retry(state, draft, run, lost, retrying, now)

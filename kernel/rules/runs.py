@@ -74,7 +74,7 @@ def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> De
         raise UnknownWorkflowError(command.workflow, command.version)
     _check(command)
     if command.signals:
-        check_signals(plan, command.id or "of no id yet", command.signals)
+        check_signals(plan, command.id or "", command.signals)
     plan = overridden(plan, command.overrides)
     known = None if command.id is None else state.tables.run_named(RunName(command.namespace, command.id))
     if known is None and (begun := _create_from_template(command, plan, now, ids)) is not None:

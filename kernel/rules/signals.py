@@ -18,7 +18,7 @@ from holdfast.ports.errors import (
     SignalRefusedError,
 )
 from holdfast.ports.records.job import JobKind, JobState
-from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
+from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus, end_of
 from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import evolve, frozen
 from holdfast.ports.transport import RunHint
@@ -74,7 +74,7 @@ def receive(
     """
     check_signals(state.plan_of(run), run.id, signals)
     if run.status in TERMINAL:
-        raise SignalRefusedError(run.id, f"it has ended, as {run.status}")
+        raise SignalRefusedError(run.id, f"the run {end_of(run.status)}")
     closed = draft.mailbox.closed
     if start is None and (refused := next((one for one in signals if one.channel in closed), None)):
         raise ChannelClosedError(run.id, refused.channel)

@@ -10,7 +10,7 @@ from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError, UpdateRefusedError
-from holdfast.ports.records.run import TERMINAL, RunName
+from holdfast.ports.records.run import TERMINAL, RunName, end_of
 from holdfast.ports.records.values import Micros
 
 UPDATE_MAX: Final = 256
@@ -40,7 +40,7 @@ def decide_update(state: State, command: RunUpdate, now: Micros, _: Ids) -> Deci
         why = f"{plan.workflow!r} is a pipeline; only durable functions expose anything"
         raise UpdateRefusedError(run.id, why)
     if run.status in TERMINAL:
-        raise UpdateRefusedError(run.id, f"it has ended, as {run.status}")
+        raise UpdateRefusedError(run.id, f"the run {end_of(run.status)}")
     draft = RunDraft(run, now)
     received = events.UpdateReceived(
         update=command.update, key=command.idempotency_key, checked=command.checked

@@ -144,7 +144,7 @@ def plan_fork(
         at, label = _stopped_at(run, history, calls, end)
     if not 1 <= at <= end:
         raise RerunRefusedError(
-            run.id, f"its history has the rows 1 to {end - 1}: it can start from row 1 to {end}"
+            run.id, f"its history has the rows 1 to {end - 1}: choose a row from 1 to {end}"
         )
     keeps = tuple(one for one in calls if one.first < at)
     before = history[: at - 1]

@@ -29,6 +29,11 @@ class RunStatus(StrEnum):
 TERMINAL: Final = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED})
 
 
+def end_of(status: RunStatus) -> str:
+    """Return the end of a run with a terminal status as a clause after "the run", for messages."""
+    return "was cancelled" if status is RunStatus.CANCELLED else f"has already {status.value}"
+
+
 ACTIVE: Final = frozenset(RunStatus) - TERMINAL
 
 

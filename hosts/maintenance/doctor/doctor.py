@@ -22,6 +22,7 @@ from holdfast.hosts.maintenance.doctor.findings import (
 from holdfast.hosts.maintenance.doctor.rehearsal import violations_after
 from holdfast.hosts.maintenance.doctor.scan import Page, Part, StoreReader
 from holdfast.hosts.maintenance.tick import Maintenance
+from holdfast.hosts.text import counted
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.wiring.stores import MEMORY, newest_schema, schema_of, schema_refusal
 from holdfast.kernel.commands import RunRepair
@@ -290,7 +291,8 @@ class _Examination:
         since = sink.succeeded_at or sink.created_at
         if late_before is not None and sink.failures and since < late_before:
             error = f": {sink.error}" if sink.error else ""
-            text = f"it has accepted nothing since {instant(since)}, {sink.failures} times in a row{error}"
+            failed = f"has failed {counted(sink.failures, 'time')} in a row"
+            text = f"it has accepted nothing since {instant(since)} and {failed}{error}"
             self._note_sink(sink, "sink", text)
         late = 0
         for places in self._stream_pages(sink):
@@ -301,7 +303,9 @@ class _Examination:
                 late += len(waiting)
         if late:
             self._note_sink(
-                sink, "sink", f"events of {late} runs have waited for it for more than {LATE_AFTER}"
+                sink,
+                "sink",
+                f"events of {counted(late, 'run')} have waited for it for more than {LATE_AFTER}",
             )
 
     def _stream_pages(self, sink: Sink) -> Iterator[StreamPlaces]:

@@ -227,7 +227,7 @@ async def test_a_child_without_code_blocks_the_run_until_there_is_some(open_engi
 async def test_a_call_can_only_be_awaited_in_a_function() -> None:
     with pytest.raises(RuntimeError, match="pass it to an engine"):
         await doubled(1)
-    with pytest.raises(RuntimeError, match="is for workflows"):
+    with pytest.raises(RuntimeError, match="was called outside of a workflow"):
         await start_child(doubled(1))
 
 
@@ -317,7 +317,7 @@ async def test_a_child_is_sent_messages(open_engine: OpenEngine, large: int) -> 
         with anyio.fail_after(SOON):
             heard = await engine.run(tells(large), id="x")
     assert sorted(heard[:2]) == ["a", "b" * large]
-    assert heard[2:] == ["c", "it has ended, as completed"]
+    assert heard[2:] == ["c", "the run has already completed"]
     rows = await engine.handle(tells, "x").history()
     told = [event.data for event in rows if event.type == "child.signalled"]
     assert [one["run"] for one in told] == 4 * ["x/1"]

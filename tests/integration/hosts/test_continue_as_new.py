@@ -530,7 +530,7 @@ async def test_who_can_not_say_what_to_go_on_as_goes_on_where_he_is(
 
 
 async def test_outside_of_a_function_it_says_where_it_belongs() -> None:
-    with pytest.raises(RuntimeError, match="is for workflows"):
+    with pytest.raises(RuntimeError, match="was called outside of a workflow"):
         await continue_as_new(count(1))
 
 

@@ -179,5 +179,5 @@ async def test_what_can_t_be_shown_is_an_error_where_it_is_published(open_engine
     assert "more than 16,384" in large
     assert "the name of a published value is 'no name'" in name
     assert "object" in odd
-    with pytest.raises(RuntimeError, match=r"holdfast.publish\(\) is for workflows"):
+    with pytest.raises(RuntimeError, match=r"holdfast.publish\(\) was called outside of a workflow"):
         publish("progress", 1)

@@ -358,7 +358,7 @@ async def test_who_has_ended_takes_no_update(open_engine: OpenEngine) -> None:
     engine = open_engine(game, pipeline)
     run = await engine.start(game(), id="x")
     await run.terminate()
-    with pytest.raises(UpdateRefusedError, match="it has ended, as cancelled"):
+    with pytest.raises(UpdateRefusedError, match="the run was cancelled"):
         await run.update(Board.stop())
     with pytest.raises(RunNotFoundError):
         await engine.handle(game, "nobody").update(Board.stop())
@@ -381,7 +381,7 @@ async def test_an_update_that_a_run_is_not_done_with_when_it_ends_is_lost_and_do
         await run.update(Board.stop(), timeout=SOON)
         with anyio.fail_after(SOON):
             await run.result()
-    with pytest.raises(UpdateLostError, match="has ended, as completed, before it was done"):
+    with pytest.raises(UpdateLostError, match="ended, with the status 'completed', before update"):
         reply.read_reply()
     sound(engine)
 

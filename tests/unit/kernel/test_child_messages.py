@@ -94,7 +94,7 @@ def test_a_child_is_cancelled_as_it_would_be_from_outside(kind: str, status: Run
 
 
 @pytest.mark.parametrize(
-    ("kind", "why"), [("function", "it has ended, as cancelled"), ("pipeline", "'c' is a pipeline")]
+    ("kind", "why"), [("function", "the run was cancelled"), ("pipeline", "'c' is a pipeline")]
 )
 def test_what_can_not_be_told_is_noted(kind: str, why: str) -> None:
     world, attempt = family(kind)

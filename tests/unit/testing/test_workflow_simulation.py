@@ -354,7 +354,7 @@ def test_what_is_simulated_is_a_call_and_what_is_told_are_effects() -> None:
 
 @pytest.mark.parametrize("calls", [[], (), "w", [1], None, [charge]])
 def test_what_holds_no_calls_is_refused(calls: object) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"calls to simulate|takes the call of a workflow"):
+    with pytest.raises(InvalidArgumentError, match=r"calls to simulate|expects the call of a workflow"):
         simulate(calls)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 

@@ -159,9 +159,7 @@ def test_whoever_waits_for_long_is_told_once_for_what(caplog: pytest.LogCaptureF
         patience.after_failure(TransientError("no such host"))
 
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert (
-        "waiting for the database, for up to 60 more seconds: it is unavailable: no such host" in caplog.text
-    )
+    assert "the database is unavailable; the call is retried for up to 60 s: no such host" in caplog.text
 
 
 def test_patience_with_conflicts_ends_with_their_number() -> None:

@@ -69,7 +69,7 @@ def test_many_runs_are_run_again_and_those_that_can_not_be_are_named(three: Comm
     of_orders = ("--workflow", "order", "--status", "running")
     answer = three("run", "rerun", "shop:engine", "--all", "--from", "pack", *of_orders, "--yes")
     assert (answer.code, answer.out) == (4, "1 run was run again, 3 refused\n")
-    assert "b: run 'b' can't be run again like this: stage 'check' comes before 'pack'" in answer.err
+    assert "b: the rerun of run 'b' was refused: stage 'check' comes before 'pack'" in answer.err
     as_json = three("run", "rerun", "shop:engine", "--all", "--from", "pack", *of_orders, "--yes", "--json")
     assert (as_json.code, as_json.json["refused"]) == (4, 3)
     assert [one["code"] for one in as_json.json["refusals"]] == ["rerun_refused"] * 3

@@ -23,7 +23,7 @@ def test_a_sound_store_is_ok(holdfast: CommandLine) -> None:
     holdfast.start("a", id="x")
     answer = holdfast("doctor", ENGINE)
 
-    assert (answer.code, answer.out) == (Exit.OK, "1 runs: no findings\n")
+    assert (answer.code, answer.out) == (Exit.OK, "1 run: no findings\n")
     checked = holdfast("doctor", ENGINE, "--check-blobs", "--json")
     assert (checked.code, checked.json["healthy"], checked.json["blobs"]) == (Exit.OK, True, 0)
 

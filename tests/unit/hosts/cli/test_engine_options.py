@@ -24,7 +24,7 @@ def url(tmp_path: Path) -> str:
     [
         ("shop", "write MODULE:ENGINE"),
         ("shop:", "write MODULE:ENGINE"),
-        ("shop.py:engine", "names a file, not a module: shop:engine"),
+        ("shop.py:engine", "is the name of a file, not of a module: write shop:engine"),
         ("no_such_module:engine", "no module 'no_such_module'"),
         ("shop.inner:engine", "no module 'shop"),
         ("shop:engin", "'shop' has no 'engin'; its engines: engine"),
@@ -163,7 +163,7 @@ def test_how_long_to_try_can_be_said_and_it_is_said_what_is_waited_for(
     nobody = "postgresql://ann@127.0.0.1:1/runs"
     answer = holdfast("run", "list", "--url", nobody, "--patience", "0.2")
     assert answer.code == 6
-    assert "waiting for the database, for up to" in answer.err
+    assert "the database is unavailable; the call is retried for up to" in answer.err
     assert "was unavailable for 0.2 seconds" in answer.err
     assert holdfast("run", "list", "--url", nobody, "--patience", "0").code == 2
     assert holdfast("run", "list", "shop:engine", "--patience", "1").code == 2

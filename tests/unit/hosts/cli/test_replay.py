@@ -123,7 +123,10 @@ def test_the_code_is_that_of_the_environment_if_nothing_is_said(
         (("none.json", "-m", "before"), "none.json cannot be read: No such file"),
         (("before.py", "-m", "before"), "before.py: this history can't be used: it is not JSON"),
         (("shop.db", "-m", "before"), "shop.db is not a text file"),
-        (("none.json", "-m", "before.py"), "'before.py' names a file, not a module: before"),
+        (
+            ("none.json", "-m", "before.py"),
+            "'before.py' is the name of a file, not of a module: write before",
+        ),
         (("none.json", "-m", "nowhere"), "no module 'nowhere'"),
         (("none.json", "-m", "before:nothing"), "'before' has no 'nothing'"),
         (("none.json", "-m", "before:charge"), "before:charge has no workflows, and no engine"),

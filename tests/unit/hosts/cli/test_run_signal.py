@@ -9,7 +9,7 @@ def test_a_message_reaches_the_function(holdfast: CommandLine) -> None:
     holdfast("run", "start", "shop:engine", "answer", "{}", "--id", "a")
     key = ("--idempotency-key", "k")
     sent = holdfast("run", "signal", "shop:engine", "a", "question", " 21 ", *key)
-    assert (sent.code, sent.out) == (0, "a has the message, as row 2 of its history\n")
+    assert (sent.code, sent.out) == (0, "sent to run a, as row 2 of its history\n")
     again = holdfast("run", "signal", "shop:engine", "a", "question", "21", "--json", *key)
     assert again.json == {"id": "a", "channel": "question", "number": 2, "status": "running"}
     holdfast.finish("a")

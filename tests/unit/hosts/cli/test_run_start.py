@@ -47,7 +47,7 @@ def test_input_that_does_not_fit_gives_the_list_of_problems(holdfast: CommandLin
     answer = holdfast("run", "start", "shop:engine", "order", '{"customer": 3}')
     assert answer.code == 2
     assert answer.err.splitlines() == [
-        "holdfast: the value for Order is invalid",
+        "holdfast: the input of workflow 'order' is invalid",
         "  - $.customer: a string is expected, not an integer",
         "  - $.items: it is missing, and Order requires it",
     ]
@@ -129,7 +129,7 @@ def test_waiting_gives_the_result_and_the_exit_code(holdfast: CommandLine) -> No
     [
         (("shop:engine",), "WORKFLOW is missing"),
         (("nothing",), "HOLDFAST_ENGINE"),
-        (("shop:engine", "order"), "takes an input, a Order"),
+        (("shop:engine", "order"), "INPUT is missing: workflow 'order' takes JSON of type Order"),
         (("shop:engine", "order", "{}", "more"), "unexpected argument 'more'"),
         (("shop:engine", "order", "{}", "--input-file", "x"), "not both"),
         (("shop:engine", "order", "--input-file", "no-such-file"), "can't be read"),
@@ -138,7 +138,7 @@ def test_waiting_gives_the_result_and_the_exit_code(holdfast: CommandLine) -> No
         (("shop:engine", "nothing", "--timeout", "1"), "--timeout needs --wait"),
         (("shop:engine", "nothing", "--queue", "no queue"), "queue is 'no queue'"),
         (("shop:engine", "nothing", "--id", ""), "id is ''"),
-        (("shop:engine", "nothing", "1"), "None"),
+        (("shop:engine", "nothing", "1"), "null is expected, not an integer"),
     ],
 )
 def test_wrong_usage_is_told(holdfast: CommandLine, words: tuple[str, ...], why: str) -> None:

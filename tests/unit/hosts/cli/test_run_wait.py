@@ -93,7 +93,7 @@ def test_a_terminal_gets_bars(holdfast: CommandLine) -> None:
 def test_a_run_is_paused_and_resumed(holdfast: CommandLine) -> None:
     holdfast.start("a")
     assert holdfast("run", "pause", "shop:engine", "order-1", "--reason", "look").out == "order-1 is paused\n"
-    assert holdfast("run", "pause", "shop:engine", "order-1").out == "order-1 is paused already\n"
+    assert holdfast("run", "pause", "shop:engine", "order-1").out == "order-1 is already paused\n"
     shown = holdfast("run", "show", "shop:engine", "order-1", "--history").out
     assert "run.paused" in shown
     assert "reason: look" in shown
@@ -116,7 +116,7 @@ def test_cancelling_twice_is_fine(holdfast: CommandLine) -> None:
     second = holdfast("run", "cancel", "shop:engine", "order-1", "--json")
     assert (first.code, first.json) == (0, {"id": "order-1", "status": "cancelled", "changed": True})
     assert (second.code, second.json["changed"]) == (0, False)
-    assert holdfast("run", "cancel", "shop:engine", "order-1").out == "order-1 is cancelled already\n"
+    assert holdfast("run", "cancel", "shop:engine", "order-1").out == "order-1 is already cancelled\n"
 
 
 def test_terminating_says_so_in_the_history(holdfast: CommandLine) -> None:

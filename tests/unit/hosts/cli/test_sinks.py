@@ -46,7 +46,7 @@ def _let_its_time_come(key: StreamKey, tx: Transaction) -> None:
 def test_sinks_are_added_listed_and_removed(holdfast: CommandLine) -> None:
     assert "No sinks" in holdfast("sink", "list", ENGINE).err
     added = holdfast("sink", "add", ENGINE, "audit", "--type", "run.*", "--since", "7d")
-    assert (added.code, added.out.startswith("audit receives events from ")) == (Exit.OK, True)
+    assert (added.code, added.out.startswith("audit receives the events since ")) == (Exit.OK, True)
     (sink,) = holdfast("sink", "list", ENGINE, "--json").json
     assert (sink["name"], sink["types"], sink["failures"], sink["dead_lettered"]) == (
         "audit",

@@ -452,7 +452,7 @@ def test_a_sink_that_nobody_registered_is_told_of_once(
     world.start("a")
     world.flush(3)
     (told,) = [record.getMessage() for record in caplog.records]
-    assert "no sink 'audit' is registered in the namespace 'default'" in told
+    assert "the sink 'audit' is not registered in the namespace 'default'" in told
     assert "`holdfast sink add audit`" in told
     caplog.clear()
     world.register(since=0)

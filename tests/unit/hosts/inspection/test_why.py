@@ -146,9 +146,7 @@ def test_the_steps_that_a_worker_does_are_named_with_their_tries() -> None:
     more = [attrs.evolve(charge, call=str(call)) for call in range(3, 7)]
     reasons_ = reasons_of(held, holders={"s": HOLDER}, waits=OpenCalls(steps=(charge, later, *more)))
     assert [reason.code for reason in reasons_] == ["running", *["step_running"] * 4]
-    assert reasons_[1].text == (
-        "Step 'charge' (call 1, pay.py:3) has been running for 30s or longer: attempt 2 of 5."
-    )
+    assert reasons_[1].text == ("Step 'charge' (call 1, pay.py:3) started at least 30s ago: attempt 2 of 5.")
     assert reasons_[-1].text == "2 more steps are running."
 
 
@@ -157,7 +155,7 @@ def test_the_steps_of_a_worker_that_is_gone_were_under_way() -> None:
     charge = OpenStep(call="1", step="charge", site="", attempt=1, attempts=3, since=NOW - 90 * SECOND)
     gone = attrs.evolve(HOLDER, expires_at=NOW - 1)
     _, step = reasons_of(held, holders={"s": gone}, waits=OpenCalls(steps=(charge,)))
-    assert step.text == "Step 'charge' (call 1) was running there: attempt 1 of 3."
+    assert step.text == "Step 'charge' (call 1) was running on that worker: attempt 1 of 3."
 
 
 def test_a_retry_is_told_with_its_time_and_the_last_error() -> None:

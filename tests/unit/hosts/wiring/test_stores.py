@@ -165,7 +165,7 @@ def test_older_tables_are_to_be_upgraded(tmp_path: Path, monkeypatch: pytest.Mon
         (tmp_path / "versions" / name).touch()
 
     monkeypatch.setattr(migrator, "MIGRATIONS", tmp_path)
-    with pytest.raises(SchemaError, match=f"needs 9999_01_01: `holdfast db upgrade {url}`"):
+    with pytest.raises(SchemaError, match=f"needs 9999_01_01: run `holdfast db upgrade {url}`"):
         check_schema(stores)
     stores.persistence.close()
 

@@ -251,7 +251,7 @@ async def test_a_stage_that_it_has_no_code_for_is_given_back_and_others_go_on(
     assert (job.state, job.attempts, job.node) == (JobState.SLEEPING, 0, "gone")
     assert job.wake_at is not None
     assert 0 < job.wake_at - micros(SystemClock().now()) <= UNKNOWN_CODE_DELAY
-    assert "no code for stage gone" in caplog.text
+    assert "lacks the code of stage 'gone'" in caplog.text
 
 
 OLD = Pipeline("changed", input=int).pipe(double.options(name="gone"))

@@ -113,7 +113,7 @@ def test_outside_of_a_workflow_a_step_is_just_the_function() -> None:
 
 
 def test_what_only_a_workflow_can_say_is_refused_elsewhere() -> None:
-    with pytest.raises(RuntimeError, match=r"holdfast\.now\(\) is for workflows"):
+    with pytest.raises(RuntimeError, match=r"holdfast\.now\(\) was called outside of a workflow"):
         now()
     with pytest.raises(RuntimeError, match="sleep_until"):
         asyncio.run(sleep_until(None))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,185 @@
+"""Progress of an active run, and its display on a terminal or as lines."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+import attrs
+from rich.console import Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.hosts.cli.console import Screen, safe, status_text
+from holdfast.hosts.cli.json_output import run_length
+from holdfast.hosts.cli.text_output import progress_text
+from holdfast.hosts.text import counted, format_duration
+from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.pipelines.plan import MapPlan, Plan
+from holdfast.kernel.pipelines.progress import NodeProgress, progress_from
+from holdfast.ports.queries.history import NotesOf
+from holdfast.ports.queries.runs import RunsByKey
+from holdfast.ports.records.run import Run
+from holdfast.ports.records.values import Micros
+
+_NOTES_PAGE: Final = 1_000
+_PAGES_PER_LOOK: Final = 5
+_BAR_WIDTH: Final = 30
+_OPEN_SHOWN: Final = 10
+
+
+@attrs.frozen
+class OpenStage:
+    """A stage that is under way. For a map: how many of its items are done."""
+
+    name: str
+    done: int | None = None
+    total: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ProgressSnapshot:
+    """The progress of a run at one instant."""
+
+    run: Run
+    done: tuple[str, ...]
+    """The names of completed stages."""
+    open: tuple[OpenStage, ...]
+    """Stages that are under way."""
+    stages: int
+    """The number of stages in the plan."""
+    message: str = ""
+    """The newest progress of an attempt, as a line of text."""
+
+
+class ProgressReader:
+    """Reads the progress of an active run, repeatedly."""
+
+    def __init__(self, core: Core, run: Run) -> None:
+        self._core = core
+        self._plan: Plan = core.inputs.plan(run.plan)
+        self._key = run.key
+        self._note = ""
+        self._message = ""
+
+    def look(self) -> ProgressSnapshot:
+        """Return the current progress."""
+        (run,) = self._core.stores.persistence.read(RunsByKey((self._key,)))
+        self._listen()
+        return attrs.evolve(view_of(run, self._plan), message=self._message)
+
+    def _listen(self) -> None:
+        """Read the attempt output since the last call, at most `_PAGES_PER_LOOK` pages of it."""
+        for _ in range(_PAGES_PER_LOOK):
+            notes = self._core.stores.persistence.read(NotesOf(self._key, self._note, _NOTES_PAGE))
+            progress_notes = [note for note in notes if note.kind == "progress"]
+            if progress_notes:
+                self._message = progress_text(max(progress_notes, key=lambda note: note.at).data)
+            if notes:
+                self._note = notes[-1].id
+            if len(notes) < _NOTES_PAGE:
+                return
+
+
+class Display(Protocol):
+    """Shows the progress of a run to people."""
+
+    def show(self, view: ProgressSnapshot, now: Micros) -> None:
+        """Show a view."""
+        ...
+
+
+def view_of(run: Run, plan: Plan) -> ProgressSnapshot:
+    """Return the progress of a run as its row has it."""
+    progress = progress_from(run.progress)
+    done = [node.name for group in plan.groups[: progress.group] for node in group.nodes]
+    under_way: list[OpenStage] = []
+    has_begun = run.is_admitted and progress.group < len(plan.groups)
+    for node in plan.groups[progress.group].nodes if has_begun else ():
+        at = progress.nodes.get(node.name, NodeProgress())
+        if at.output is not None:
+            done.append(node.name)
+        elif at.map is not None:
+            under_way.append(OpenStage(node.name, at.map.done, at.map.total))
+        else:
+            under_way.append(OpenStage(node.name, 0 if isinstance(node, MapPlan) else None))
+    return ProgressSnapshot(run=run, done=tuple(done), open=tuple(under_way), stages=len(plan.nodes))
+
+
+class Bars:
+    """A display with progress bars, redrawn in place on a terminal."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._spinner = Spinner("dots", style="cyan")
+
+    def show(self, view: ProgressSnapshot, now: Micros) -> None:
+        """See `Display.show`."""
+        title = Table.grid(padding=(0, 1))
+        name = Text(safe(view.run.id), style="bold")
+        passed = Text(format_duration(run_length(view.run, now)), style="dim")
+        workflow = f"{view.run.workflow}@{view.run.version}"
+        title.add_row(self._spinner, name, workflow, status_text(view.run.status), passed)
+        bars = Table.grid(padding=(0, 1))
+        bars.add_row("  stages", _bar(len(view.done), view.stages), f"{len(view.done)}/{view.stages}")
+        for stage in view.open[:_OPEN_SHOWN]:
+            if stage.total is None:
+                bars.add_row(f"    {stage.name}", Text("under way", style="dim"))
+            else:
+                counts = f"{stage.done}/{stage.total} items"
+                bars.add_row(f"    {stage.name}", _bar(stage.done or 0, stage.total), counts)
+        message = Text(
+            f"  {view.message}" if view.message else "", style="dim", no_wrap=True, overflow="ellipsis"
+        )
+        self._live.update(Group(title, bars, message), refresh=True)
+
+
+class Lines:
+    """A display with a line for each completed stage, and for each tenth of a map."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._done: set[str] = set()
+        self._tenths: dict[str, int] = {}
+        self._message = ""
+
+    def show(self, view: ProgressSnapshot, now: Micros) -> None:
+        """See `Display.show`."""
+        for name in view.done:
+            if name not in self._done:
+                self._done.add(name)
+                self._print(now, f"stage {name} is done ({len(self._done)} of {view.stages})")
+        for stage in view.open:
+            if stage.total:
+                tenth = (stage.done or 0) * 10 // stage.total
+                if self._tenths.get(stage.name) != tenth:
+                    self._tenths[stage.name] = tenth
+                    self._print(now, f"stage {stage.name}: {stage.done} of {counted(stage.total, 'item')}")
+        if view.message != self._message:
+            self._message = view.message
+            self._print(now, view.message)
+
+    def _print(self, now: Micros, text: str) -> None:
+        self._screen.note(f"{self._screen.instant(now)}  {text}")
+
+
+@contextmanager
+def display(screen: Screen) -> Generator[Display]:
+    """Provide a display that suits the screen, until the block ends."""
+    if screen.as_json or not screen.err.is_terminal or screen.err.is_dumb_terminal:
+        yield Lines(screen)
+        return
+    with Live(console=screen.err, transient=True, refresh_per_second=10) as live:
+        yield Bars(live)
+
+
+def _bar(done: int, total: int) -> ProgressBar:
+    return ProgressBar(
+        total=max(total, 1),
+        completed=done if total else 1,
+        width=_BAR_WIDTH,
+        complete_style="cyan",
+        finished_style="green",
+    )

@@ -1,0 +1,126 @@
+"""The command `holdfast run rerun`."""
+
+from collections.abc import Iterator
+
+import attrs
+import click
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.hosts.cli.bulk_options import BulkOptions, act_on_many, many_options
+from holdfast.hosts.cli.console import Screen, safe, screen_options
+from holdfast.hosts.cli.engine_options import Target, engine_options
+from holdfast.hosts.cli.exit_codes import Exit, exits
+from holdfast.hosts.client.bulk_actions import RERUN
+from holdfast.hosts.text import counted
+from holdfast.kernel.commands import RunRerun, RunRerunFrom
+from holdfast.kernel.runs.rerun_preview import RerunPreview
+
+
+@click.command(
+    "rerun", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA)
+)
+@click.argument("words", nargs=-1, metavar="[ENGINE] ID")
+@click.option(
+    "--from",
+    "stage",
+    metavar="POINT",
+    help="Start from this stage; for a durable function from this step, such as charge or charge#2, or from a call of"
+    " it, such as 3.1.  [default: where the run failed or stopped; the start if it completed]",
+)
+@click.option(
+    "--row",
+    type=click.IntRange(min=1),
+    metavar="NUMBER",
+    help="Start from this row of the history of a durable function.",
+)
+@click.option("--version", metavar="VERSION", help="Use this version of the code.")
+@click.option("--preview", is_flag=True, help="Only show what would run again and what would be kept.")
+@click.option("--reason", default="", metavar="TEXT", help="Your reason; it is stored in the run's history.")
+@many_options
+@engine_options
+@screen_options
+def rerun_command(
+    *,
+    screen: Screen,
+    target: Target,
+    words: tuple[str, ...],
+    stage: str | None,
+    row: int | None,
+    version: str | None,
+    preview: bool,
+    reason: str,
+    many: BulkOptions | None,
+) -> None:
+    """Run a run again from a stage or a step, as a new generation.
+
+    What comes before that point is kept. If the run is still active, its present generation is terminated.
+    """
+    if many is not None:
+        if preview:
+            raise click.UsageError("--preview needs one run; with --all, omit --yes to count the runs")
+        if row is not None:
+            raise click.UsageError("--row needs one run: each run has its own history")
+        act_on_many(screen, target, words, many, RERUN, reason=reason, stage=stage, version=version)
+        return
+    spec, (run_id,) = target.split(words, "ID")
+    with target.opened(spec) as engine:
+        command = RunRerunFrom(
+            namespace=engine.core.namespace,
+            run_id=run_id,
+            stage=stage,
+            row=row,
+            version=version,
+            reason=reason,
+        )
+        if preview:
+            _show(screen, engine.core.kernel.preview(command))
+        else:
+            _print_rerun(screen, engine.client.dispatch(command))
+
+
+def _show(screen: Screen, preview: RerunPreview) -> None:
+    if screen.as_json:
+        screen.data(attrs.asdict(preview))
+        return
+    begin = "from the start" if preview.stage is None else f"from {safe(preview.stage)}"
+    screen.write(f"{safe(preview.run_id)} would run again {begin}, as generation {preview.generation}")
+    rows = Table.grid(padding=(0, 2))
+    rows.add_column(style="dim", no_wrap=True)
+    rows.add_column(overflow="fold")
+    again = set(preview.again)
+    runs = [f"{safe(name)} (completed before)" if name in again else safe(name) for name in preview.runs]
+    kept = [f"{safe(name)} (from generation {number})" for name, number in preview.keeps.items()]
+    rows.add_row("Workflow", f"{preview.workflow}@{preview.version}")
+    rows.add_row("Runs", ", ".join(runs) if runs else "what the code calls")
+    rows.add_row("Keeps", ", ".join(kept) if kept else "nothing")
+    for name, what in _of_function(preview):
+        rows.add_row(name, what)
+    if preview.terminates:
+        rows.add_row("Terminates", f"generation {preview.generation - 1}, which is active")
+    screen.write(rows)
+
+
+def _of_function(preview: RerunPreview) -> Iterator[tuple[str, str]]:
+    """Yield the rows about a durable function's timers, children, messages and compensations."""
+    if preview.timers:
+        yield "Waits", f"again for {counted(len(preview.timers), 'timer')}: {safe(', '.join(preview.timers))}"
+    if preview.starts:
+        yield "Starts", f"again, as new runs: {safe(', '.join(preview.starts))}"
+    if preview.children:
+        yield "Takes over", safe(", ".join(preview.children))
+    if preview.messages:
+        yield "Receives", f"again the messages and updates that arrived later: {preview.messages:,}"
+    if preview.undone:
+        yield "Compensated", f"{safe(', '.join(preview.undone))}: the compensated steps run again"
+
+
+def _print_rerun(screen: Screen, answer: RunRerun) -> None:
+    if screen.as_json:
+        screen.data({**attrs.asdict(answer), "status": answer.status.value})
+        return
+    begin = "from the start" if answer.stage is None else f"from {safe(answer.stage)}"
+    line = Text(f"{safe(answer.run_id)} runs again {begin}, as generation {answer.generation}")
+    if answer.terminated:
+        line.append(f"; generation {answer.rerun_of} was terminated")
+    screen.write(line)

@@ -1,0 +1,130 @@
+"""The queued steps of a durable function: steps that are jobs of their own."""
+
+from collections.abc import Callable, Mapping
+from typing import Final, cast
+
+from holdfast.hosts.execution.failures import MESSAGE_MAX
+from holdfast.hosts.functions.function_events import is_unreadable
+from holdfast.hosts.text import counted
+from holdfast.kernel.authoring.options import Retry
+from holdfast.kernel.authoring.pipeline_builder import policy_from, rate_from
+from holdfast.kernel.authoring.steps import Step
+from holdfast.kernel.commands import Failure, QueuedStepJob, RowToRecord
+from holdfast.kernel.functions.protocol import Request, StepRequest
+from holdfast.ports.errors import CompensationError
+from holdfast.ports.records.history import STEP_CANCELLED, STEP_COMPLETED, STEP_FAILED, STEP_QUEUED
+from holdfast.ports.records.values import Payload
+
+ENDED: Final = (STEP_COMPLETED, STEP_FAILED)
+"""The types of the rows with which a queued step ends."""
+
+
+class QueuedSteps:
+    """The queued steps of one function, as its requests and its history show them."""
+
+    __slots__ = ("_jobs", "_left", "_new", "_times", "failure")
+
+    def __init__(self) -> None:
+        self._new: dict[str, StepRequest] = {}
+        """Steps to be queued, by call."""
+        self._jobs: dict[str, int] = {}
+        """Job numbers of queued steps that the function waits for, by call."""
+        self._left: dict[str, int] = {}
+        """Job numbers of queued steps that the function no longer waits for, by call."""
+        self._times: dict[str, int] = {}
+        """How often each call was queued."""
+        self.failure: Failure | None = None
+        """Why the run must be blocked, if it is not blocked yet.
+
+        A compensation failed for good, or a queued step cannot read its arguments.
+        """
+
+    def __bool__(self) -> bool:
+        """Return whether there is any state to keep."""
+        return any((self._new, self._jobs, self._left, self._times, self.failure))
+
+    @property
+    def are_awaited(self) -> bool:
+        """Whether the function waits for a queued step."""
+        return bool(self._jobs)
+
+    def has(self, call: str) -> bool:
+        """Return whether a call is a queued step that the function waits for."""
+        return call in self._jobs
+
+    def enqueue(self, request: StepRequest) -> None:
+        """Note that a step is to be queued."""
+        self._new[request.call] = request
+
+    def drop(self, call: str) -> None:
+        """Note that the function no longer waits for a call."""
+        self._new.pop(call, None)
+        if call in self._jobs:
+            self._left[call] = self._jobs.pop(call)
+
+    def note(self, kind: str, call: str, facts: Mapping[str, object], *, is_open: bool) -> None:
+        """Process a row about a step. `is_open`: the function waits for the call."""
+        if kind == STEP_QUEUED:
+            self._new.pop(call, None)
+            self._times[call] = cast("int", facts["attempt"])
+            where = self._jobs if is_open else self._left
+            where[call] = cast("int", facts["job"])
+        elif kind == STEP_CANCELLED or kind in ENDED:
+            self._new.pop(call, None)
+            self._jobs.pop(call, None)
+            self._left.pop(call, None)
+
+    def start_generation(self, open_calls: Callable[[str], Request | None]) -> None:
+        """Note that later rows belong to another generation, which queues the open steps again."""
+        for call in self._jobs:
+            request = open_calls(call)
+            if isinstance(request, StepRequest) and request.queue is not None:
+                self.enqueue(request)
+        self._jobs.clear()
+        self._left.clear()
+
+    def try_again(self, request: StepRequest, facts: Mapping[str, object]) -> None:
+        """Note that a step failed that must not fail: block the run, and queue the step again once it is resumed."""
+        error = cast("Mapping[str, str]", facts.get("error") or {})
+        if is_unreadable(error):
+            self.failure = Failure(code=error["code"], message=error["message"][:MESSAGE_MAX])
+        else:
+            what = f"the compensation {request.step!r}, has failed {counted(cast('int', facts['attempt']), 'time')}"
+            message = f"{what}: {error.get('type')}: {error.get('message')}; `run resume` retries it"
+            self.failure = Failure(code=CompensationError.code, message=message[:MESSAGE_MAX])
+        self.enqueue(request)
+
+    def new(self) -> list[StepRequest]:
+        """Return the steps to queue, in the order of their calls."""
+        return list(self._new.values())
+
+    def queued(self, request: StepRequest, arguments: Payload) -> RowToRecord:
+        """Return the row that queues a step."""
+        step = cast("Step[..., object]", request.definition)
+        assert request.queue is not None
+        return RowToRecord(
+            type="step.queued",
+            call=request.call,
+            step=request.step,
+            site=request.site,
+            attempt=self._times.get(request.call, 0) + 1,
+            undoes=request.undoes or None,
+            queued=QueuedStepJob(
+                queue=request.queue,
+                input=arguments,
+                attempts=_attempts(step.retry or Retry()),
+                priority=step.priority,
+                max_concurrency=step.max_concurrency,
+                rate=rate_from(step.rate_limit),
+            ),
+        )
+
+    def cancellation_rows(self) -> list[RowToRecord]:
+        """Return the rows that cancel queued steps which the function no longer waits for."""
+        return [RowToRecord(type="step.cancelled", call=call, job=job) for call, job in self._left.items()]
+
+
+def _attempts(retry: Retry) -> int:
+    """Return the largest number of attempts that any of the step's retry rules allows."""
+    policies = (retry, *dict(retry.by_error).values())
+    return max(policy_from(one).attempts for one in policies)
