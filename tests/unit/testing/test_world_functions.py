@@ -221,7 +221,7 @@ def test_a_stub_does_what_it_is_told_sync_or_async(world: World) -> None:
 
 def test_a_stub_gives_what_the_step_gives_or_fails_it(world: World) -> None:
     world.stub(charge).returns(7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    with pytest.raises(RunFailedError, match="an int is no str"):
+    with pytest.raises(RunFailedError, match="expected str, got int"):
         world.run(fulfil(Order("a", 5)))
 
 
