@@ -29,7 +29,7 @@ def _converter() -> cattrs.Converter:
     def structure_list(value: object, wanted: type) -> object:
         """Accept a JSON list only, not other iterables: a string, an object's keys."""
         if not isinstance(value, list | tuple):
-            raise TypeError(f"expected a list, got {value!r:.80}")
+            raise TypeError(f"expected list, got {value!r:.80}")
         return tuple_of_anything(value, wanted)
 
     converter.register_structure_hook_func(_is_tuple, structure_list)
@@ -39,7 +39,7 @@ def _converter() -> cattrs.Converter:
 
 
 def _exactly(kind: type) -> Callable[[object, type], object]:
-    """Accept values of exactly this type: `5` is no name, and `true` no number."""
+    """Accept values of exactly this type: `5` is not a name, and `true` is not a number."""
 
     def structure(value: object, wanted: type) -> object:
         if type(value) is not kind:

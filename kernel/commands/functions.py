@@ -129,7 +129,7 @@ class JobRecorded:
 class JobRecord(Command[JobRecorded]):
     """Command to append history rows of a durable function while its attempt continues.
 
-    A late command is no error: its reply is `fenced`. Rows that an earlier try of the command has stored are skipped.
+    A late command is not an error: its reply is `fenced`. Rows that an earlier try of the command stored are skipped.
     """
 
     type: ClassVar[Literal["job.record"]] = "job.record"

@@ -263,13 +263,13 @@ async def test_a_run_waits_for_code_that_reads_what_is_recorded(
     (upgrade,) = [one for one in changed.sync.check_upgrade() if one.run_id == "x"]
     assert (upgrade.verdict, upgrade.row) == (UpgradeVerdict.BLOCKED, ROWS[kind]), upgrade
     assert "$" in upgrade.message
-    assert "'post' is no New" in upgrade.message
+    assert "got 'post'" in upgrade.message
     async with Worker(changed):
         await until(lambda: statuses(changed) is RunStatus.BLOCKED)
     history = list(run.history())
     assert [event.type for event in history[rows:]] == ["run.blocked"]
     assert history[-1].data["code"] == "unreadable_value"
-    assert "'post' is no New" in str(history[-1].data["message"])
+    assert "got 'post'" in str(history[-1].data["message"])
     assert DONE == []
 
     again = open_engine(*kind(Old)[0])
