@@ -316,7 +316,7 @@ async def test_a_step_in_a_queue_whose_parameter_was_renamed_is_asked_for_again(
     (upgrade,) = changed.sync.check_upgrade()
     assert upgrade.verdict is UpgradeVerdict.BLOCKED
     assert "the arguments of step 'charge'" in upgrade.message
-    assert "$.amount: it is missing" in upgrade.message
+    assert "$.amount: required field is missing" in upgrade.message
     async with Worker(changed, only_queues=["default", "slow"]):
         await until(lambda: statuses(changed) is RunStatus.BLOCKED)
     blocked = list(run.history())[-1]
