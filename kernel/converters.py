@@ -1,4 +1,4 @@
-"""A cattrs converter that accepts exact types only: `5` is no name, and `true` no number."""
+"""A cattrs converter that accepts exact types only: `5` is not a name, and `true` is not a number."""
 
 from collections.abc import Callable
 from typing import Any, get_origin
@@ -21,7 +21,7 @@ def strict_converter(*, forbid_extra_keys: bool, detailed_validation: bool) -> c
     def structure_list(value: object, wanted: type) -> object:
         """Accept a JSON list only, not other iterables: a string, an object's keys."""
         if not isinstance(value, list | tuple):
-            raise TypeError(f"expected a list, got {value!r:.80}")
+            raise TypeError(f"expected list, got {value!r:.80}")
         return tuple_of_anything(value, wanted)
 
     converter.register_structure_hook_func(_is_tuple, structure_list)

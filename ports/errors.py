@@ -269,14 +269,17 @@ class DefinitionError(HoldfastError):
 
 
 class InvalidValueError(HoldfastError):
-    """A value does not have the declared type. `problems` lists what is wrong, each with its path."""
+    """A value does not have the declared type.
+
+    `what` names the type or the purpose of the value. `problems` lists what is wrong, each with its path.
+    """
 
     code = "invalid_value"
 
     def __init__(self, what: str, problems: tuple[str, ...]) -> None:
         self.what = what
         self.problems = problems
-        super().__init__(f"{what} does not fit: " + "; ".join(problems))
+        super().__init__(f"invalid value for {what}: " + "; ".join(problems))
 
 
 class UnstorableValueError(HoldfastError):

@@ -46,10 +46,10 @@ class Effects:
         check("happen", TEXT, what=what)
         check("happen", FUNCTION, do=do)
         check("happen", TEXT.or_none, key=key)
-        self._meet(f"is about to: {what}")
+        self._meet(f"starts effect: {what}")
         if key is not None and (key, what) in self._answers:
             answer = self._answers[key, what]
-            self._meet(f"NO EFFECT, for the key is known: {what}")
+            self._meet(f"NO EFFECT (duplicate key): {what}")
             return answer
         answer = do()
         self._counts[what] += 1

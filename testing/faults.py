@@ -209,9 +209,9 @@ def _drawn(seed: int, chances: tuple[float, float, float]) -> Iterator[Fault | N
 
 def _raise_before(fault: Fault | None, doing: str) -> None:
     if fault is Fault.FAILS_BEFORE:
-        raise UnavailableError(f"fault on purpose: the {doing} was not begun")
+        raise UnavailableError(f"injected fault: the {doing} was not started")
 
 
 def _raise_after(fault: Fault | None, doing: str) -> None:
     if fault is Fault.LOST_ANSWER:
-        raise UnavailableError(f"fault on purpose: the answer to the {doing} was lost")
+        raise UnavailableError(f"injected fault: the response to the {doing} was lost")

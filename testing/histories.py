@@ -34,7 +34,7 @@ def recorded(run: SyncRunHandle[Any], /) -> str:
     out, because it depends on delays. Generated ids are replaced by `<id 1>`, `<id 2>` and so on, in the order of their
     first occurrence.
     """
-    check("recorded", an("the handle of a run, as start gives it", SyncRunHandle), run=run)
+    check("recorded", an("the handle of a run, as returned by start", SyncRunHandle), run=run)
     row = run.row()
     events = [_event(run.core, one) for one in _rows(run.core, row.key) if one.type != CLOCK_READ]
     head: dict[str, object] = {
@@ -71,7 +71,7 @@ def check_history(text: str, path: Path, /, *, update: bool = False) -> bool:
         path.write_text(text, encoding="utf-8", newline="\n")
         return True
     if known is None:
-        raise AssertionError(f"there is no golden history {path}; pytest --holdfast-update writes it")
+        raise AssertionError(f"golden history {path} does not exist; pytest --holdfast-update writes it")
     raise AssertionError(_difference(known, text, path))
 
 
@@ -113,5 +113,5 @@ def _difference(known: str, text: str, path: Path) -> str:
     )
     shown = "\n".join(lines)
     return (
-        f"the history is not that of {path}:\n\n{shown}\n\nIf it is meant to be so: pytest --holdfast-update"
+        f"the history differs from {path}:\n\n{shown}\n\nIf the change is intended: pytest --holdfast-update"
     )

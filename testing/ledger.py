@@ -124,7 +124,7 @@ class DeterminismChecker:
         for number in (number for known, number in self._digests if known == life and number >= first):
             if len(self._digests[life, number]) > forks:
                 where = f"{code.name}@{code.version}, run {key}, row {number}"
-                self.problems.append(f"{where}: its lives were told other rows up to there")
+                self.problems.append(f"{where}: executions of the run received different rows up to this row")
 
     def _replay(self, code: Code, history: RunHistory) -> int:
         """Replay a history with new machines: up to each row at the start, and the later rows afterwards."""
@@ -273,7 +273,7 @@ class DeterminismChecker:
             if before != seen:
                 code, key = life
                 where = f"{code.name}@{code.version}, run {key}, row {number}"
-                self.problems.append(f"{where}: one life came to {before}, another to {seen}")
+                self.problems.append(f"{where}: one execution reached {before}, another {seen}")
 
 
 def _step_row(row: HistoryRow, facts: Mapping[str, object]) -> Row:

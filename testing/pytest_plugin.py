@@ -35,25 +35,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--holdfast-update",
         action="store_true",
-        help="write the golden histories anew instead of comparing with them",
+        help="write the golden histories instead of comparing with them",
     )
     group.addoption(
         "--holdfast-seeds",
         type=int,
         metavar="N",
-        help="how many seeds simulations try, whatever tests and their marks say",
+        help="number of seeds that each simulation tries; overrides tests and marks",
     )
     group.addoption(
         "--holdfast-seed",
         type=int,
         metavar="SEED",
-        help="the only seed that simulations try: to see a failure again",
+        help="the only seed that simulations try, to reproduce a failure",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the mark, and the list of written files."""
-    config.addinivalue_line("markers", "holdfast_seeds(n): how many seeds simulations of this test try")
+    config.addinivalue_line("markers", "holdfast_seeds(n): number of seeds that simulations of this test try")
     config.stash[_WRITTEN] = []
 
 
@@ -64,7 +64,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     for report in terminalreporter.getreports("passed"):
         if _WITHOUT_EFFECTS in report.user_properties:
             terminalreporter.write_line(
-                f"{report.nodeid} simulated without effects: what happens twice is not seen (effects=Effects())"
+                f"{report.nodeid} simulated without effects: duplicate effects are not detected (pass"
+                " effects=Effects())"
             )
 
 
@@ -96,7 +97,7 @@ class GoldenHistory:
 
         if not name:
             if self._unnamed:
-                pytest.fail("a second golden history of a test needs a name", pytrace=False)
+                pytest.fail("the second golden history of a test needs a name", pytrace=False)
             self._unnamed += 1
         config = self._request.config
         path = _golden_path(self._request, name, "json")
@@ -149,7 +150,8 @@ class GoldenReplay:
         if not path.exists():
             if not config.getoption("--holdfast-update"):
                 pytest.fail(
-                    f"there is no golden history {path}; pytest --holdfast-update records it", pytrace=False
+                    f"golden history {path} does not exist; pytest --holdfast-update records it",
+                    pytrace=False,
                 )
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(record().export_history().to_json(), encoding="utf-8", newline="\n")
@@ -242,7 +244,7 @@ class Simulate:
         if given is not None or mark is None:
             return SEEDS if given is None else given
         if not mark.args:
-            raise ValueError("the mark holdfast_seeds takes a number: @pytest.mark.holdfast_seeds(200)")
+            raise ValueError("the mark holdfast_seeds takes an integer: @pytest.mark.holdfast_seeds(200)")
         marked: int | Iterable[int] = mark.args[0]
         return marked
 

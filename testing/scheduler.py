@@ -45,7 +45,9 @@ class MemoryScheduler:
         """Remove and return the due wake-ups, earliest first. Raises ValueError without `now` and without a clock."""
         if now is None:
             if self._clock is None:
-                raise ValueError("say what time it is: due(now), or MemoryScheduler(clock)")
+                raise ValueError(
+                    "due needs the current time: call due(now), or create MemoryScheduler(clock)"
+                )
             now = self._clock.now()
         with self._lock:
             due = sorted((wake for wake in self._wake_ups.values() if wake.at <= now), key=_order)

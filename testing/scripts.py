@@ -9,7 +9,7 @@ from holdfast.ports.errors import InvalidArgumentError
 from holdfast.ports.validation import FUNCTION, Wanted, check, integer
 
 _ERROR: Final = Wanted(
-    "an exception, as ValueError('boom'), or the class of one",
+    "an exception, as ValueError('boom'), or an exception class",
     lambda value: isinstance(value, Exception) or (isinstance(value, type) and issubclass(value, Exception)),
 )
 
@@ -35,7 +35,7 @@ class Script:
         """Return these values, one per call; repeat the last one for all further calls."""
         if not values:
             raise InvalidArgumentError(
-                "values", "returns takes the values to give, one a call; the last is given from then on"
+                "values", "returns needs at least one value: one per call, the last for all further calls"
             )
         *first, last = values
         for value in first:
@@ -76,7 +76,8 @@ class Script:
         if self._actions and self._actions[-1].times is None:
             raise InvalidArgumentError(
                 "times",
-                f"the stub of {self._name!r} does something for ever already; what is added would never be done",
+                f"the stub of {self._name!r} has an action without `times`, so a later action would never"
+                " be used",
             )
         self._actions.append(_Action(call, times))
 

@@ -98,18 +98,22 @@ class StepStub(Generic[P, R]):
         expected = self._bound(args, kwargs)
         calls = self.calls
         if len(calls) != 1:
-            raise AssertionError(f"step {self._step.name!r} was called {_times(len(calls))}{_listed(calls)}")
+            raise AssertionError(
+                f"expected one call of step {self._step.name!r}, got {len(calls)}{_listed(calls)}"
+            )
         if dict(calls[0].arguments) != expected:
             raise AssertionError(
-                f"step {self._step.name!r} was called with {_arguments_text(calls[0].arguments)}, "
-                f"not with {_arguments_text(expected)}"
+                f"expected a call of step {self._step.name!r} with {_arguments_text(expected)},"
+                f" got {_arguments_text(calls[0].arguments)}"
             )
 
     def assert_not_called(self) -> None:
         """Assert that no attempt of the step was started. Raises AssertionError."""
         __tracebackhide__ = True
         if calls := self.calls:
-            raise AssertionError(f"step {self._step.name!r} was called {_times(len(calls))}{_listed(calls)}")
+            raise AssertionError(
+                f"expected no call of step {self._step.name!r}, got {len(calls)}{_listed(calls)}"
+            )
 
     def take(self) -> Callable[..., object] | None:
         """Return the action of the next attempt; None for the original body. For the world."""
@@ -185,10 +189,6 @@ def _call(step: AnyStep, args: tuple[object, ...], kwargs: dict[str, object], at
         text=step.form.encode(args, kwargs),
         form=step.form,
     )
-
-
-def _times(count: int) -> str:
-    return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def _listed(calls: tuple[StepCall, ...]) -> str:

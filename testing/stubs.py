@@ -135,12 +135,12 @@ class Stubs:
         key = self._checked_key("stub" if part == "body" else f"stub_{part}", stage, part)
         if isinstance(stage, FunctionStage):
             raise InvalidArgumentError(
-                "stage", f"{stage.name!r} is a durable function, which is driven step by step: stub its steps"
+                "stage", f"{stage.name!r} is a durable function, which has no body to replace: stub its steps"
             )
         if isinstance(stage, ChildStage):
             raise InvalidArgumentError(
                 "stage",
-                f"stage {stage.name!r} is a pipeline, which has no body to stand in for: stub its stages",
+                f"stage {stage.name!r} is a pipeline, which has no body to replace: stub its stages",
             )
         self._stubs[key] = stub = Stub[Any, Any](stage.name, lambda: self.calls(stage, part))
         return stub
@@ -152,14 +152,14 @@ class Stubs:
 
     def _checked_key(self, where: str, stage: AnyStage, part: Part) -> _Key:
         what = "a stage or a step" if part == "body" else "a stage"
-        check(where, an(f"{what}, and not its name or its function", Stage), stage=stage)
+        check(where, an(f"{what}, not its name or its function", Stage), stage=stage)
         if part == "check" and _function_of(stage, part) is None:
             raise InvalidArgumentError(
-                "stage", f"stage {stage.name!r} has no check: only @stage.external makes stages that have one"
+                "stage", f"stage {stage.name!r} has no check; only stages of @stage.external have one"
             )
         if part == "cancel" and _function_of(stage, part) is None:
             raise InvalidArgumentError(
-                "stage", f"stage {stage.name!r} has nothing that cancels its work: add @{stage.name}.cancel"
+                "stage", f"stage {stage.name!r} has no cancel function; add one with @{stage.name}.cancel"
             )
         return _key(stage, part)
 

@@ -45,7 +45,7 @@ def time_to_pass(by: Duration | None, days: float, hours: float, minutes: float,
         time = timedelta.min
     if time < timedelta():
         raise InvalidArgumentError(
-            "by", f"advance: time can't pass by {time}; it must be {wanted_length(NO_TIME)}"
+            "by", f"advance: invalid duration {time}; it must be {wanted_length(NO_TIME)}"
         )
     return time
 
@@ -71,9 +71,7 @@ class TimeAdvancer:
         yield from self._driver.drive(micros(self._clock.now() + passing), lambda: False)
         due = self._driver.next_due()
         if due is not None:
-            raise RunStuckError(
-                f"{passing} have passed, and at {instant(due)} there is still something to do"
-            )
+            raise RunStuckError(f"after {passing}, jobs or timers are still left, the next at {instant(due)}")
 
     def until_ended(self, run: str, timeout: timedelta | None, past: int | None = None) -> BodyGenerator[Run]:
         """Advance time until a run, named by its key, has ended. Raises TimeoutError; without a timeout RunStuckError.
@@ -95,10 +93,10 @@ class TimeAdvancer:
             self._clock.advance(max(timedelta(), until - self._clock.now()))
             raise FutureTimeoutError
         is_endless = self._driver.next_due() is not None
-        why = f"{within} have passed" if is_endless else "time alone does not end it"
+        why = f"after {within}" if is_endless else "and no timer is left that would end it"
         reasons = "".join(f"\n- {reason.text}" for reason in why_of(self._core, row))
-        what = "has not ended" if past is None else "does not answer"
-        raise RunStuckError(f"run {row.id!r} {what}, and {why}:{reasons}")
+        what = "has not ended" if past is None else "has not replied"
+        raise RunStuckError(f"run {row.id!r} {what}, {why}:{reasons}")
 
     def _row(self, run: str) -> Run:
         (row,) = self._core.stores.persistence.read(RunsByKey((run,)))

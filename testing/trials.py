@@ -165,7 +165,7 @@ class _Tracer:
     ) -> None:
         """Trace results that were refused because the lease was lost."""
         if any(getattr(answer, "status", None) == "fenced" for answer in answers):
-            self._trace.add(self._now(), process, "TOO LATE: somebody else has the job by now")
+            self._trace.add(self._now(), process, "FENCED: the job has a newer attempt")
 
     def observe_body_start(self, process: str, job: str, epoch: int, what: str) -> None:
         """Trace the start of a body."""
@@ -173,7 +173,7 @@ class _Tracer:
 
     def observe_step_start(self, process: str, begun: StartedAttempt) -> None:
         """Trace the start of an attempt of a step."""
-        self._trace.add(self._now(), process, f"STEP {begun.run_id} {begun.step}, try {begun.attempt}")
+        self._trace.add(self._now(), process, f"STEP {begun.run_id} {begun.step}, attempt {begun.attempt}")
 
 
 class SimulatedCluster:
@@ -323,10 +323,10 @@ class SimulatedCluster:
         try:
             for after, do in sorted(subject.meanwhile.items()):
                 life.hub.sleep(max(0, START + after // timedelta(microseconds=1) - life.hub.now))
-                life.log(f"does what was to be done after {after}")
+                life.log(f"runs the outside action at {after}")
                 do(runs)
         except Exception as error:  # noqa: BLE001  # `simulate` raises it again
-            life.log(f"got {type(error).__name__}: {error}")
+            life.log(f"failed: {type(error).__name__}: {error}")
             self._raised = error
         self._is_left_alone = True
 
@@ -359,7 +359,7 @@ class SimulatedCluster:
                     continue
                 idle += 1
             except HoldfastError as error:
-                life.log(f"gave up what it was doing: {type(error).__name__}")
+                life.log(f"failed: {type(error).__name__}")
                 life.hub.sleep(life.random.randrange(100_000, _SECOND))
                 continue
             due = self._due()

@@ -35,7 +35,7 @@ Node = tuple[str, str | None, int | None]
 
 def problems(trial: Trial, usual: Trial, same: Callable[[Any], object] | None) -> list[str]:
     """Return the problems of a trial, compared with the one without faults."""
-    found = [f"a promise of Holdfast's own was broken, please report it: {one}" for one in trial.broken]
+    found = [f"an invariant of Holdfast was violated, please report it: {one}" for one in trial.broken]
     lasting = [run for run in trial.started if run.status not in TERMINAL]
     if lasting:
         return [
@@ -48,7 +48,7 @@ def problems(trial: Trial, usual: Trial, same: Callable[[Any], object] | None) -
         if not _is_excused(trial, run, usual, usually):
             found += _of_end(trial, usual, number, same)
     if isinstance(trial.raised, CommandError) and not is_excused(trial, usual):
-        found.append(f"what was done from outside was refused: {trial.raised}; without faults it was not")
+        found.append(f"an outside action was refused: {trial.raised}; expected it to succeed")
     return found
 
 
@@ -72,11 +72,11 @@ def _is_excused(trial: Trial, run: Run, usual: Trial, usually: Run) -> bool:
 
 def _left_undone(raised: Exception) -> str:
     what = f"{type(raised).__name__}: {raised}"
-    return f"what was done from outside raised {what}; what was to be done after it was not"
+    return f"an outside action raised {what}; the later actions were skipped"
 
 
 def _name(trial: Trial, run: Run) -> str:
-    return "it" if len(trial.started) == 1 else f"run {run.id}"
+    return "the run" if len(trial.started) == 1 else f"run {run.id}"
 
 
 def _is_by_faults(trial: Trial, run: Run, usually: Counter[Node]) -> bool:
@@ -138,7 +138,7 @@ def _why(trial: Trial, run: Run) -> str:
     if run.status is not RunStatus.BLOCKED:
         return ""
     blocked = [_facts(row) for row in trial.rows[run.id] if row.type == "run.blocked"]
-    return f", for {blocked[-1].get('message')}" if blocked else ""
+    return f": {blocked[-1].get('message')}" if blocked else ""
 
 
 def _of_effects(trial: Trial, usual: Trial) -> Iterator[str]:
@@ -151,7 +151,7 @@ def _of_effects(trial: Trial, usual: Trial) -> Iterator[str]:
         count, expected = trial.effects.get(what, 0), usual.effects.get(what, 0)
         # A late function may do something else instead, but only once.
         if count > (max(expected, 1) if is_late else expected) or (is_whole and count < expected):
-            yield f"{what!r} happened {_times(count)}; without faults {_times(expected)}"
+            yield f"{what!r} happened {_times(count)}; expected {_times(expected)}"
 
 
 def _of_end(trial: Trial, usual: Trial, number: int, same: Callable[[Any], object] | None) -> Iterator[str]:
@@ -159,14 +159,14 @@ def _of_end(trial: Trial, usual: Trial, number: int, same: Callable[[Any], objec
     name = _name(trial, run)
     if run.status is not usually.status:
         why = f": {error_text(run)}" if run.error else ""
-        yield f"{name} ended as {run.status}{why}; without faults as {usually.status}"
+        yield f"{name} ended as {run.status}{why}; expected {usually.status}"
     elif run.status is RunStatus.COMPLETED:
         result = _result(trial.handles[number], run, same)
         usual_result = _result(usual.handles[number], usually, same)
         if result != usual_result:
-            yield f"{name} gave {result}; without faults {usual_result}"
+            yield f"{name} returned {result}; expected {usual_result}"
     elif _where(run) != _where(usually):
-        yield f"{name} ended with {error_text(run)}; without faults with {error_text(usually)}"
+        yield f"{name} ended with {error_text(run)}; expected {error_text(usually)}"
 
 
 def _result(handle: SyncRunHandle[Any], run: Run, same: Callable[[Any], object] | None) -> object:

@@ -72,15 +72,16 @@ class SimulationFailedError(AssertionError):
     def __init__(self, seed: int, problems: Sequence[str], tried: int, trial: Trial) -> None:
         self.seed = seed
         self.problems = tuple(problems)
+        title = f"seed {seed} failed, the last of {tried} tried; expected is the outcome without faults:"
         lines = trial.lines if len(trial.lines) <= _LINES_SHOWN else ("...", *trial.lines[-_LINES_SHOWN:])
         super().__init__(
             "\n".join(
                 (
-                    f"under seed {seed} (of {tried} that were tried):",
+                    title if tried else "the workflow failed without faults:",
                     *(f"- {problem}" for problem in problems),
-                    "What happened:",
+                    "Trace:",
                     *(f"  {_dated(line)}" for line in lines),
-                    f"Again: simulate(..., seeds=[{seed}]), or pytest --holdfast-seed {seed}",
+                    f"Reproduce it with simulate(..., seeds=[{seed}]) or pytest --holdfast-seed {seed}",
                 )
             )
         )
@@ -115,15 +116,13 @@ def _wanted(seeds: int | Iterable[int]) -> Sequence[int]:
     is_number = isinstance(seeds, int) and not isinstance(seeds, bool)
     if not is_number and (isinstance(seeds, bool | str) or not isinstance(seeds, Iterable)):
         raise InvalidArgumentError(
-            "seeds", f"seeds is {seeds!r}; it is how many, as 100, or which ones, as [7]"
+            "seeds", f"seeds is {seeds!r}; it must be a number of seeds, as 100, or a list of seeds, as [7]"
         )
     wanted = tuple(range(1, seeds + 1) if isinstance(seeds, int) else seeds)
     if any(not isinstance(seed, int) for seed in wanted):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidArgumentError("seeds", f"seeds is {seeds!r}; each seed is an int")
+        raise InvalidArgumentError("seeds", f"seeds is {seeds!r}; each seed must be an int")
     if not wanted:
-        raise InvalidArgumentError(
-            "seeds", f"seeds is {seeds!r}; nothing would be tried: say how many, 1 or more, or which ones"
-        )
+        raise InvalidArgumentError("seeds", f"seeds is {seeds!r}; there must be at least one seed")
     return wanted
 
 
@@ -194,7 +193,8 @@ def simulate(
     several = _checked_calls(calls)
     if effects is not None and not isinstance(effects, Effects):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidArgumentError(
-            "effects", f"effects is {effects!r}; it is an Effects() that the bodies tell of what they do"
+            "effects",
+            f"effects is {effects!r}; it must be an Effects() in which the bodies record their effects",
         )
     is_one = isinstance(calls, Call)
     subject = SimulationInput(
@@ -212,7 +212,7 @@ def simulate(
 def _checked_calls(given: Any) -> Sequence[Call[Any]]:
     calls: tuple[Any, ...] = tuple(given) if _is_list(given) else (given,)
     if not calls:
-        raise InvalidArgumentError("calls", "there are no calls to simulate: that would show nothing")
+        raise InvalidArgumentError("calls", "calls is empty; there must be at least one call to simulate")
     for call in calls:
         if not isinstance(call, Call):
             name = getattr(call, "name", None)
@@ -229,7 +229,7 @@ def _checked_workflows(given: Sequence[Any]) -> Sequence[WorkflowDefinition[Any]
     for one in given:
         if not isinstance(one, WorkflowDefinition):
             raise InvalidArgumentError(
-                "workflows", f"workflows has {one!r}; it is pipelines and durable functions, in a list"
+                "workflows", f"workflows has {one!r}; it must be a list of pipelines and durable functions"
             )
     return tuple(given)
 
@@ -243,7 +243,7 @@ def _checked_meanwhile(given: Mapping[Any, Any], *, is_one: bool) -> Meanwhile:
         if not isinstance(after, timedelta) or after < timedelta() or not callable(do):
             raise InvalidArgumentError(
                 "meanwhile",
-                f"meanwhile has {do!r} at {after!r}; it is functions, by timedeltas after the beginning",
+                f"meanwhile has {do!r} at {after!r}; it must be functions by timedeltas after the start",
             )
     return {after: partial(_with_one, do) if is_one else do for after, do in given.items()}
 
@@ -291,7 +291,7 @@ class _Simulating:
             excused += is_by_faults
             if not is_by_faults:
                 if trial.raised is not None:
-                    trial.raised.add_note(f"That was under seed {seed}.")
+                    trial.raised.add_note(f"This happened with seed {seed}.")
                     raise trial.raised
                 self._after()
         return Simulation(
@@ -312,7 +312,9 @@ class _Simulating:
             with without_garbage_collection():
                 return SimulatedCluster(seed, self._subject, faults, lease=lease, bound=bound).run()
         except HostError as error:
-            error.add_note(f"That was under seed {seed}. It is no fault of the workflow's: please report it.")
+            error.add_note(
+                f"This happened with seed {seed}. It is not a fault of the workflow: please report it."
+            )
             raise
 
 

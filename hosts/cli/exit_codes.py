@@ -72,7 +72,7 @@ class Problem:
     message: str
     """One line for people."""
     problems: tuple[str, ...] = ()
-    """Details that are listed below the message, such as each field that does not fit."""
+    """Details that are listed below the message, such as each invalid field."""
     detail: str = ""
     """Further text below the message, such as a traceback."""
 
@@ -116,7 +116,7 @@ def problem_of(error: BaseException) -> Problem | None:
         case click.ClickException() as error:
             return Problem(exit=Exit.USAGE, code="usage", message=error.format_message())
         case e.InvalidValueError() as error:
-            message = f"{error.what} is invalid"
+            message = f"invalid value for {error.what}"
             return Problem(exit=Exit.USAGE, code=error.code, message=message, problems=error.problems)
         case e.HoldfastError() as error:
             code = next((code for kind, code in _EXITS if isinstance(error, kind)), Exit.REFUSED)

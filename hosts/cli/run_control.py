@@ -23,15 +23,11 @@ from holdfast.hosts.client.bulk_actions import (
     build_command,
 )
 from holdfast.hosts.client.client import Client
-<<<<<<< HEAD
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
+from holdfast.hosts.text import counted
 from holdfast.kernel.commands import Command, RunEnded, RunPaused, RunRemove, RunRerun, RunRerunFrom
 from holdfast.kernel.runs.rerun_preview import RerunPreview
-from holdfast.ports.records.run import TERMINAL, RunStatus
-=======
-from holdfast.kernel.commands import Command, RunEnded, RunPaused
 from holdfast.ports.records.run import TERMINAL, RunStatus, end_of
->>>>>>> h-h2
 
 _EXITS: Final = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA)
 
@@ -82,9 +78,8 @@ def _carry_out(screen: Screen, client: Client, run_id: str, command: Command[Run
     if screen.as_json:
         screen.data({"id": run_id, "status": now.status.value, "changed": now.changed})
         return
-<<<<<<< HEAD
-    before = "" if now.changed else " already"
-    screen.write(Text.assemble(safe(run_id), " is ", status_text(now.status), before))
+    before = "" if now.changed else "already "
+    screen.write(Text.assemble(safe(run_id), f" is {before}", status_text(now.status)))
 
 
 @click.command("rerun", epilog=_EXITS)
@@ -104,7 +99,7 @@ def _carry_out(screen: Screen, client: Client, run_id: str, command: Command[Run
 )
 @click.option("--version", metavar="VERSION", help="Use this version of the code.")
 @click.option("--preview", is_flag=True, help="Only show what would run again and what would be kept.")
-@click.option("--reason", default="", metavar="TEXT", help="For people; stored in the history.")
+@click.option("--reason", default="", metavar="TEXT", help="Your reason; it is stored in the run's history.")
 @many_options
 @engine_options
 @screen_options
@@ -172,13 +167,13 @@ def _show_preview(screen: Screen, preview: RerunPreview) -> None:
 def _of_function(preview: RerunPreview) -> Iterator[tuple[str, str]]:
     """Yield the rows about a durable function's timers, children, messages and compensations."""
     if preview.timers:
-        yield "Waits", f"again for {len(preview.timers)} timers: {safe(', '.join(preview.timers))}"
+        yield "Waits", f"again for {counted(len(preview.timers), 'timer')}: {safe(', '.join(preview.timers))}"
     if preview.starts:
         yield "Starts", f"again, as new runs: {safe(', '.join(preview.starts))}"
     if preview.children:
         yield "Takes over", safe(", ".join(preview.children))
     if preview.messages:
-        yield "Receives", f"again {preview.messages} messages and updates that arrived later"
+        yield "Receives", f"again the messages and updates that arrived later: {preview.messages:,}"
     if preview.undone:
         yield "Compensated", f"{safe(', '.join(preview.undone))}: the compensated steps run again"
 
@@ -242,7 +237,3 @@ def wake_command(
         return
     early = f", {woken.early} as soon as it is suspended" if woken.early else ""
     screen.write(Text.assemble((safe(named), "bold"), f": {woken.woken} checked now{early}"))
-=======
-    before = "" if now.changed else "already "
-    screen.write(Text.assemble(safe(run_id), f" is {before}", status_text(now.status)))
->>>>>>> h-h2

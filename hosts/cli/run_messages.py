@@ -51,8 +51,9 @@ def signal_command(
 ) -> None:
     """Send a message to a durable function.
 
-    MESSAGE is JSON of the channel's type. If ENGINE has the code of the run's workflow, it is validated here; otherwise
-    when the function would receive it: a message that does not fit is skipped, and a row of the history says so.
+    MESSAGE is JSON of the channel's type. If ENGINE has the code of the run's workflow, the message is validated before
+    it is sent. Otherwise it is validated when the function receives it: the function skips an invalid message, and the
+    run's history records that.
     """
     spec, (run_id, channel, text) = target.split(words, "ID", "CHANNEL", "MESSAGE")
     signal = Signal(channel, _message(text))
@@ -63,7 +64,7 @@ def signal_command(
         screen.data({"id": run_id, "channel": channel, "number": sent.number, "status": sent.status.value})
         return
     screen.write(
-        Text.assemble((safe(run_id), "bold"), f" has the message, as row {sent.number} of its history")
+        Text.assemble("sent to run ", (safe(run_id), "bold"), f", as row {sent.number} of its history")
     )
 
 

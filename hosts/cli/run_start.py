@@ -230,7 +230,7 @@ def _pipeline(core: Core, workflow: str) -> Authored:
 
 
 def _configured(pipeline: Authored, config: str) -> ConfigurableStage[Any, object, Any]:
-    """Return a stage with the config of `--config STAGE=JSON`. Raises InvalidValueError if it does not fit."""
+    """Return a stage with the config of `--config STAGE=JSON`. Raises InvalidValueError if its type is wrong."""
     name, equals, text = config.partition("=")
     if not equals:
         raise click.UsageError(f"--config {config!r}: write STAGE=JSON, such as extract='{{\"depth\": 3}}'")

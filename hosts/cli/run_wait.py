@@ -19,14 +19,9 @@ from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import CliError, Exit, exits
 from holdfast.hosts.cli.json_output import run_document, run_length
 from holdfast.hosts.cli.run_facts import find_run, result_text
-<<<<<<< HEAD
 from holdfast.hosts.cli.text_output import progress_text
-from holdfast.hosts.inspection.run_info import error_text
-=======
-from holdfast.hosts.cli.run_progress import ProgressReader, display
 from holdfast.hosts.inspection.run_info import end_cause
->>>>>>> h-h2
-from holdfast.hosts.text import format_duration
+from holdfast.hosts.text import counted, format_duration
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.pipelines.plan import MapPlan, Plan
 from holdfast.kernel.pipelines.progress import NodeProgress, progress_from
@@ -132,8 +127,8 @@ def _show_end(screen: Screen, core: Core, run: Run, now: Micros) -> None:
         screen.note(line)
         screen.value(result_text(core, run))
         return
-<<<<<<< HEAD
-    screen.note(Text.assemble(line, f": {safe(error_text(run) or '')}"))
+    cause = end_cause(run)
+    screen.note(Text.assemble(line, f": {safe(cause)}" if cause else ""))
 
 
 @attrs.frozen
@@ -262,7 +257,7 @@ class Lines:
                 tenth = (stage.done or 0) * 10 // stage.total
                 if self._tenths.get(stage.name) != tenth:
                     self._tenths[stage.name] = tenth
-                    self._print(now, f"stage {stage.name}: {stage.done} of {stage.total} items")
+                    self._print(now, f"stage {stage.name}: {stage.done} of {counted(stage.total, 'item')}")
         if view.message != self._message:
             self._message = view.message
             self._print(now, view.message)
@@ -289,7 +284,3 @@ def _bar(done: int, total: int) -> ProgressBar:
         complete_style="cyan",
         finished_style="green",
     )
-=======
-    cause = end_cause(run)
-    screen.note(Text.assemble(line, f": {safe(cause)}" if cause else ""))
->>>>>>> h-h2

@@ -94,7 +94,7 @@ def _details(row: HistoryRow) -> str:
     if "host" in data:
         parts.append(f"on {data['host']}")
     if "items" in data:
-        parts.append(counted(data["items"], "item"))
+        parts.append(counted(cast("int", data["items"]), "item"))
     if isinstance(retry_at, int):
         parts.append(f"retry in {format_duration(max(0, retry_at - row.at))}")
     if "error" in data:

@@ -49,9 +49,7 @@ class MessageChecks:
             except InvalidValueError as error:
                 problems = error.problems
         if channels:
-            raise InvalidValueError(
-                f"the message for channel {signal.channel!r} ({channels[-1].takes})", problems
-            )
+            raise InvalidValueError(f"channel {signal.channel!r} ({channels[-1].takes})", problems)
         return signal
 
     def _of(self, workflow: Workflow[..., Any]) -> ReachableChannels:

@@ -52,7 +52,7 @@ def new_replay(
 
 
 class ReplayCache:
-    """The cache of followers. Each is in use by one caller at a time.
+    """The cache of replays. Each is in use by one caller at a time.
 
     Safe from any thread. Nothing is lost with an evicted one: the history is replayed.
     """

@@ -5,11 +5,8 @@ DEBUG for any other attempt that ended. Each record also has the facts as attrib
 `run`, `workflow`, `step` (a step or a stage), `attempt` and `error`.
 """
 
-<<<<<<< HEAD
-=======
 import logging
 from collections.abc import Mapping
->>>>>>> h-h2
 from typing import Final, cast
 
 from holdfast.hosts.execution.bodies import Body
@@ -24,11 +21,7 @@ from holdfast.kernel.commands import (
     ConditionEvaluated,
     ContinuedAsNew,
     Failed,
-<<<<<<< HEAD
-=======
-    Failure,
     FunctionWaiting,
->>>>>>> h-h2
     JobSettle,
     JobSettled,
     MapExpanded,
@@ -51,8 +44,6 @@ _OF_STAGES: Final = {
     JobKind.EXPAND_MAP: "the map of stage",
 }
 
-<<<<<<< HEAD
-=======
 _ENDS: Final[Mapping[type[Outcome], str]] = {
     Completed: "completed",
     QueuedStepCompleted: "completed",
@@ -69,7 +60,6 @@ _ENDS: Final[Mapping[type[Outcome], str]] = {
 
 _log = logging.getLogger("holdfast.runs")
 
->>>>>>> h-h2
 
 def log_failed_try(run: Run, step: str, attempt: int, type: str, message: str, wait: Micros | None) -> None:
     """Log a failed attempt of an inline step. `wait` is the time to the next attempt; None after the last."""
@@ -144,7 +134,7 @@ def _debug(run: Run, place: str, step: str, attempt: int, what: str) -> None:
         place,
         attempt,
         what,
-        extra=_fields(run, step, attempt, ""),
+        extra=fields_of(run, step, attempt, ""),
     )
 
 

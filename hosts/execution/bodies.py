@@ -42,6 +42,7 @@ from holdfast.kernel.dispatch.command_bounds import ID_MAX
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.pipelines.plan import ChildPlan, StagePlan, stage_of
 from holdfast.kernel.values import encode
+from holdfast.kernel.values.codec import class_name, json_name
 from holdfast.kernel.values.stored_values import decode_recorded
 from holdfast.ports.attempt_output import AnnotationAuthor
 from holdfast.ports.clock import Clock, instant, micros
@@ -223,7 +224,7 @@ class Body:
         return self._function(*self.arguments())
 
     def arguments(self) -> tuple[object, ...]:
-        """Return the arguments of the function. UnreadableInputError if the input does not fit it."""
+        """Return the arguments of the function. UnreadableInputError if the input does not have their types."""
         if self.work.error is not None:
             raise self.work.error
         stage = self.stage
@@ -279,7 +280,9 @@ class Body:
     def _expanded(self) -> Outcome:
         data: object = parse(self.work.input)
         if not isinstance(data, list):
-            raise InvalidValueError(f"the items of {self.attempt.node!r}", ("$: it is not a list",))
+            raise InvalidValueError(
+                f"the items of map {self.attempt.node!r}", (f"$: expected list, got {json_name(data)}",)
+            )
         items = (compact(item) for item in cast("list[object]", data))
         return MapExpanded(items=tuple(self.payloads.put(item, self.place) for item in items))
 
@@ -313,7 +316,8 @@ class Body:
         if self.test is not None:
             if not isinstance(value, bool):
                 raise InvalidValueError(
-                    f"the result of the condition of {self.attempt.node!r}", ("$: it is not a bool",)
+                    f"the result of the condition of stage {self.attempt.node!r}",
+                    (f"$: expected bool, got {class_name(value)}",),
                 )
             return BodyResult(ConditionEvaluated(passed=value))
         if self.attempt.kind is JobKind.CANCEL:
@@ -327,8 +331,8 @@ class Body:
 
     def _external_result(self, stage: External, value: object) -> BodyResult:
         if not isinstance(value, Suspended):
-            problem = f"$: it is {type(value).__name__}, and neither suspend(...) nor completed(...)"
-            raise InvalidValueError(f"the output of {stage.name!r}", (problem,))
+            problem = f"$: expected suspend(...) or completed(...), got {class_name(value)}"
+            raise InvalidValueError(f"the output of stage {stage.name!r}", (problem,))
         suspended = cast("Suspended[object, object]", value)
         if suspended.is_finished:
             return BodyResult(None, encode(suspended.value, stage.output_type))

@@ -9,6 +9,7 @@ import attrs
 
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.history.reader import rows_of
+from holdfast.kernel.values.codec import json_name
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.errors import InvalidHistoryError
 from holdfast.ports.json import canonical, compact, parse
@@ -98,14 +99,17 @@ class RunHistory:
             )
         try:
             history = cls(
-                id=_text(data["id"]),
-                generation=_whole(data["generation"]),
-                key=_text(data["key"]),
-                workflow=_text(data["workflow"]),
-                version=_text(data["version"]),
+                id=_text(data["id"], "$.id"),
+                generation=_whole(data["generation"], "$.generation"),
+                key=_text(data["key"], "$.key"),
+                workflow=_text(data["workflow"], "$.workflow"),
+                version=_text(data["version"], "$.version"),
                 status=RunStatus(data["status"]),
-                created_at=instant(_micros(data["created_at"])),
-                rows=tuple(_row_from(row, _text(data["key"])) for row in data["rows"]),
+                created_at=instant(_micros(data["created_at"], "$.created_at")),
+                rows=tuple(
+                    _row_from(row, _text(data["key"], "$.key"), f"$.rows[{index}]")
+                    for index, row in enumerate(data["rows"])
+                ),
                 error=canonical(data["error"]) if data.get("error") is not None else None,
             )
         except KeyError as error:
@@ -167,19 +171,19 @@ def _row_document(row: HistoryRow) -> dict[str, object]:
     return document
 
 
-def _row_from(given: object, run: str) -> HistoryRow:
+def _row_from(given: object, run: str, path: str) -> HistoryRow:
     if not isinstance(given, dict):
-        raise TypeError(f"{given!r} is no row")
+        raise TypeError(f"{path}: expected object, got {json_name(given)}")
     document = cast("Mapping[str, Any]", given)
     stage, item, epoch = document.get("stage"), document.get("item"), document.get("epoch")
     return HistoryRow(
         run=run,
-        number=_whole(document["number"]),
-        type=_text(document["type"]),
-        at=_micros(document["at"]),
-        node=None if stage is None else _text(stage),
-        item=None if item is None else _whole(item),
-        epoch=None if epoch is None else _whole(epoch),
+        number=_whole(document["number"], f"{path}.number"),
+        type=_text(document["type"], f"{path}.type"),
+        at=_micros(document["at"], f"{path}.at"),
+        node=None if stage is None else _text(stage, f"{path}.stage"),
+        item=None if item is None else _whole(item, f"{path}.item"),
+        epoch=None if epoch is None else _whole(epoch, f"{path}.epoch"),
         payload=Payload(inline=compact(document["payload"])) if "payload" in document else None,
         data=canonical(document["data"]) if "data" in document else None,
     )
@@ -197,20 +201,20 @@ def _iso(at: Micros) -> str:
     return instant(at).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def _micros(text: object) -> Micros:
-    at = datetime.fromisoformat(_text(text))
+def _micros(text: object, path: str) -> Micros:
+    at = datetime.fromisoformat(_text(text, path))
     if at.tzinfo is None:
-        raise ValueError(f"{text!r} has no time zone")
+        raise ValueError(f"{path}: expected a time with a time zone, got {text!r}")
     return micros(at)
 
 
-def _text(value: object) -> str:
+def _text(value: object, path: str) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a text")
+        raise TypeError(f"{path}: expected string, got {json_name(value)}")
     return value
 
 
-def _whole(value: object) -> int:
+def _whole(value: object, path: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{value!r} is not a number")
+        raise TypeError(f"{path}: expected integer, got {json_name(value)}")
     return value

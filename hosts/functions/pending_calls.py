@@ -10,6 +10,7 @@ import attrs
 
 from holdfast.hosts.execution.failures import MESSAGE_MAX
 from holdfast.hosts.functions.function_events import is_unreadable
+from holdfast.hosts.text import counted
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipeline_builder import policy_from, rate_from
 from holdfast.kernel.authoring.steps import Step
@@ -168,7 +169,7 @@ class QueuedSteps:
         if is_unreadable(error.get("type")):
             self.failure = Failure(code=error["code"], message=error["message"][:MESSAGE_MAX])
         else:
-            what = f"the compensation {request.step!r}, has failed {facts.get('attempt')} times"
+            what = f"the compensation {request.step!r}, has failed {counted(cast('int', facts['attempt']), 'time')}"
             message = f"{what}: {error.get('type')}: {error.get('message')}; `run resume` retries it"
             self.failure = Failure(code=CompensationError.code, message=message[:MESSAGE_MAX])
         self.enqueue(request)

@@ -151,7 +151,7 @@ def load_history(history: RunHistory | str | os.PathLike[str]) -> RunHistory:
     try:
         return RunHistory.from_json(Path(history).read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
-        raise InvalidHistoryError(f"{os.fspath(history)} is no text: {error}") from None
+        raise InvalidHistoryError(f"{os.fspath(history)} is not a text file: {error}") from None
 
 
 def workflow_of(history: RunHistory, workflows: Sequence[WorkflowDefinition[Any]]) -> Workflow[..., object]:

@@ -111,7 +111,7 @@ class Stage(PlanNode[In, Out], Generic[In, Out]):
             config = decode("{}", kind)
         except InvalidValueError as error:
             raise DefinitionError(
-                f"stage {self.name!r} needs a config, for {show(kind)} has not a default for every field"
+                f"stage {self.name!r} needs a config, because {show(kind)} does not have a default for every field"
                 f" ({'; '.join(error.problems)}): {self.name}.configure({show(kind)}(...))"
             ) from error
         return attrs.evolve(self, config_text=_config_text(self.name, config, kind))
@@ -193,4 +193,4 @@ def _config_text(stage: str, config: object, kind: object) -> str:
     try:
         return encode(config, kind)
     except HoldfastError as error:
-        raise DefinitionError(f"the config of stage {stage!r} is no {show(kind)}: {error}") from error
+        raise DefinitionError(f"invalid config for stage {stage!r}: {error}") from error

@@ -148,7 +148,7 @@ class JobRecorded:
 class JobRecord(Command[JobRecorded]):
     """Command to append history rows of a durable function while its attempt continues.
 
-    A late command is no error: its reply is `fenced`. Records that an earlier try has stored are skipped.
+    A late command is not an error: its reply is `fenced`. Records that an earlier try stored are skipped.
     """
 
     type: ClassVar[Literal["job.record"]] = "job.record"

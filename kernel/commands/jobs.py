@@ -407,8 +407,8 @@ class JobSettled:
 class JobSettle(Command[JobSettled]):
     """Command to store the outcome of an attempt and open the next jobs, in one transaction.
 
-    A late command is no error: its reply is `fenced`. Errors: InvalidCommandError if the outcome or the events do not
-    fit the job.
+    A late command is not an error: its reply is `fenced`. Errors: InvalidCommandError if the outcome or the events are
+    not of the job's kind.
     """
 
     type: ClassVar[Literal["job.settle"]] = "job.settle"

@@ -278,7 +278,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
     def run_until_quiet(self) -> None:
         """Run callbacks until none is left. WorkflowStalledError after `CALLBACKS_MAX` of them.
 
-        Propagates SystemExit, KeyboardInterrupt and other errors that are no Exception.
+        Propagates SystemExit, KeyboardInterrupt and other errors that are not an Exception.
         """
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(self.keep, _leave_alone)
@@ -449,7 +449,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
     def halt(self, what: str, row: int | None, error: Exception) -> None:
         """Halt the function: a value of its history, in this row, can't be decoded.
 
-        An error that is no InvalidValueError is a fault of the codec and is kept as it is.
+        An error that is not an InvalidValueError is a fault of the codec and is kept as it is.
         """
         if self.fault is None:
             if isinstance(error, InvalidValueError):

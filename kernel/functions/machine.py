@@ -150,7 +150,7 @@ class FunctionMachine:
         self._is_given_up = False
         self._undoing: RunTask[None] | None = None
         self._exit: BaseException | None = None
-        """A BaseException that is no Exception, such as SystemExit, raised by the function."""
+        """A BaseException that is not an Exception, such as SystemExit, raised by the function."""
         self._result: str | Exception | None = None
         """The result as JSON text, or the error of encoding it."""
         self._fault: HoldfastError | None = None
@@ -672,7 +672,7 @@ def evict_all(besides: Collection[FunctionMachine] = ()) -> None:
 
 
 def _left_debugger(error: BaseException | None) -> bool:
-    """Whether a function ended because the user left a debugger in it, which is no failure of the function."""
+    """Whether a function ended because the user left a debugger in it, which is not a failure of the function."""
     if isinstance(error, BaseExceptionGroup):
         return any(map(_left_debugger, cast("BaseExceptionGroup[BaseException]", error).exceptions))
     return error is not None and (type(error).__module__, type(error).__name__) == ("bdb", "BdbQuit")

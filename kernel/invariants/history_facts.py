@@ -211,7 +211,7 @@ class ExpectedPlace:
 
     def _test(self, row: HistoryRow) -> str | None:
         if not self.is_to_be_tested:
-            return f"row {row.number} tests {row.node!r}, where there is nothing to test"
+            return f"row {row.number} records a condition of {row.node!r}, but no condition is due there"
         self.passed = bool(fact(row, "passed"))
         group = self.plan.groups[self.group]
         if not self.nodes:
@@ -221,7 +221,9 @@ class ExpectedPlace:
     def _suspend(self, row: HistoryRow) -> str | None:
         item = (row.node or "", row.item)
         if item in self.suspended or stage_of(self.nodes[item[0]]).check is None:
-            return f"row {row.number} suspends {row.node!r}, which can't be, or is suspended already"
+            return (
+                f"row {row.number} suspends {row.node!r}, which is suspended already or has no external work"
+            )
         self.suspended.add(item)
         if item[0] in self.plan.cancels:
             self.handed_on[item] = row.number
@@ -236,7 +238,9 @@ class ExpectedPlace:
         """Apply a row with the outcome of a cancellation. Return its fault, or None."""
         item = (row.node or "", row.item)
         if item not in self.abandoned_work or item in self.cancel_outcomes:
-            return f"row {row.number} is a {row.type} of what was not left, or is cancelled already"
+            return (
+                f"row {row.number}, {row.type}, must be for abandoned external work that has no outcome yet"
+            )
         self.cancel_outcomes[item] = row.number
         return None
 
@@ -244,7 +248,7 @@ class ExpectedPlace:
         name = row.node or ""
         node = self.nodes[name]
         if not isinstance(node, MapPlan) or name in self.totals:
-            return f"row {row.number} expands {name!r}, which is no map or is expanded already"
+            return f"row {row.number} expands {name!r}, which is not a map or is expanded already"
         self.totals[name], self.first_rows[name] = fact(row, "items"), row.number
         self.done[name], self.failed[name] = set(), set()
         if not self.totals[name] and not (node.enough and node.enough.is_missed(total=0, failed=0)):
@@ -262,7 +266,10 @@ class ExpectedPlace:
         if row.item is None or not isinstance(node, MapPlan) or node.enough is None:
             return None
         if row.item in self.done[node.name] or row.item in self.failed[node.name]:
-            return f"row {row.number} fails item {row.item} of {node.name!r}, which is not open"
+            return (
+                f"row {row.number} fails item {row.item} of {node.name!r}, which is not a running item of"
+                " the map"
+            )
         lost = len(self.failed[node.name]) + 1
         if not node.enough.is_missed(total=self.totals[node.name], failed=lost):
             self.failed[node.name].add(row.item)
@@ -274,15 +281,21 @@ class ExpectedPlace:
         node = self.nodes[name]
         self.handed_on.pop((name, row.item), None)
         if name in self.outputs:
-            return f"row {row.number} completes {name!r} again"
+            return f"row {row.number} completes {name!r}, which an earlier row has completed"
         if row.item is None:
             if isinstance(node, MapPlan):
-                return f"row {row.number} completes the map {name!r} as if it were a stage"
+                return (
+                    f"row {row.number} completes the map {name!r} without an item; only items of a map"
+                    " complete"
+                )
             self._record_output(name, row.number)
             return None
         is_open = name in self.totals and row.item in range(self.totals[name])
         if not is_open or row.item in self.done[name] or row.item in self.failed[name]:
-            return f"row {row.number} completes item {row.item} of {name!r}, which is not open"
+            return (
+                f"row {row.number} completes item {row.item} of {name!r}, which is not a running item of"
+                " the map"
+            )
         assert isinstance(node, MapPlan)
         self.done[name].add(row.item)
         self._end_item(node, row)
@@ -380,7 +393,7 @@ def replay_run(run: Run, plan: str, snapshot: Snapshot) -> RunView:
         if row.type not in _ATTEMPT_ENDS:
             continue
         if row.node not in place.nodes:
-            early.append(f"row {row.number} is a {row.type} of {row.node!r}, whose turn it is not")
+            early.append(f"row {row.number}, {row.type}, is of {row.node!r}, but earlier stages are not done")
         else:
             twice += filter(None, (place.take(row),))
     if run.status in TERMINAL:
@@ -399,6 +412,11 @@ def replay_run(run: Run, plan: str, snapshot: Snapshot) -> RunView:
         twice=twice,
         early=early,
     )
+
+
+def named_item(item: Item) -> str:
+    """Return the name of a stage or map item for a message."""
+    return repr(item[0]) if item[1] is None else f"item {item[1]} of {item[0]!r}"
 
 
 def fact(row: HistoryRow, name: str) -> int:

@@ -29,23 +29,28 @@ def overdue(snapshot: Snapshot, *, runs: Collection[str], before: Micros) -> lis
 
 def _due(run: Run, jobs: Collection[Job], before: Micros) -> Iterator[str]:
     if run.status is RunStatus.PENDING and run.start_at is not None and run.start_at < before:
-        yield f"it was to begin at {run.start_at}, and is still pending"
+        yield f"the run should have started at {run.start_at}, but is still pending"
     is_ending = run.status in TERMINAL or run.is_ending
     if not is_ending and run.deadline is not None and run.deadline < before:
-        yield f"its deadline was at {run.deadline}, and it is {run.status}"
+        yield f"the run should have failed at its deadline, {run.deadline}, but is {run.status}"
     for job in jobs:
         if job.state is JobState.SLEEPING and job.wake_at is not None and job.wake_at < before:
-            yield f"job {job.number} of {job.node!r} was to go on at {job.wake_at}, and still sleeps"
+            yield (
+                f"job {job.number} of {job.node!r} should have woken at {job.wake_at}, but is still sleeping"
+            )
 
 
 def _left(run: Run, jobs: Collection[Job], snapshot: Snapshot, before: Micros) -> Iterator[str]:
     for job in jobs:
         holder = snapshot.sessions.get(job.session or "")
         if job.state is JobState.LEASED and holder is not None and holder.expires_at < before:
-            yield f"job {job.number} of {job.node!r} is leased to {_named(holder)}, and nobody takes it back"
+            yield (
+                f"job {job.number} of {job.node!r} is leased to {_named(holder)}; the job must be queued"
+                " again"
+            )
         if job.state is JobState.PENDING_DELIVERY and run.ended_at is not None and run.ended_at < before:
-            yield f"it ended at {run.ended_at}, and others that are to know have not been told"
+            yield f"the run ended at {run.ended_at}, but job {job.number} has not delivered its result yet"
 
 
 def _named(session: Session) -> str:
-    return f"session {session.id} on {session.host}, which is lost since {session.expires_at}"
+    return f"session {session.id} on {session.host}, which expired at {session.expires_at}"

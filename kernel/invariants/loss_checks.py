@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, cast
 
-from holdfast.kernel.invariants.history_facts import RunView
+from holdfast.kernel.invariants.history_facts import RunView, named_item
 from holdfast.kernel.invariants.queued_steps import number_in, text_in
 from holdfast.kernel.invariants.snapshots import Snapshot
 from holdfast.kernel.invariants.violations import Violation
@@ -36,7 +36,9 @@ def suspects_are_alone(snapshot: Snapshot) -> Iterator[Violation]:
     for session, lost in held.items():
         if len(lost) > 1 and any(job.lost_attempts >= _FREE for job in lost):
             named = ", ".join(f"{job.key.text} (lost {job.lost_attempts} times)" for job in lost)
-            yield Violation("S12", session, f"it holds a suspect beside what was lost: {named}")
+            yield Violation(
+                "S12", session, f"the session holds a quarantined job together with other lost jobs: {named}"
+            )
 
 
 def losses_are_counted(seen: RunView) -> Iterator[str]:
@@ -45,7 +47,10 @@ def losses_are_counted(seen: RunView) -> Iterator[str]:
         return
     for job in (*seen.jobs, *seen.steps, *seen.cancels):
         if job.kind is not JobKind.WORKFLOW and job.lost_attempts >= _most(job.max_attempts):
-            yield f"job {job.number} was lost {job.lost_attempts} times, of {_most(job.max_attempts)}, and goes on"
+            yield (
+                f"job {job.number} must fail after {_most(job.max_attempts)} lost attempts, but is still"
+                f" open after {job.lost_attempts}"
+            )
     yield from _stages(seen)
     yield from _queued(seen)
     yield from _steps(seen.history, keeps_rows=bool(seen.run.kept_rows))
@@ -64,7 +69,10 @@ def _stages(seen: RunView) -> Iterator[str]:
             losses = sum(one.type == _LOST_STAGE for one in rows[:at]) + 1
             most = _most(stage_of(node).max_attempts)
             if losses < most:
-                yield f"row {row.number} gives {item} up, which was lost {losses} times of {most}"
+                yield (
+                    f"row {row.number} fails {named_item(item)} after {losses} lost attempts, but it may"
+                    f" lose {most}"
+                )
 
 
 def _queued(seen: RunView) -> Iterator[str]:
@@ -73,7 +81,10 @@ def _queued(seen: RunView) -> Iterator[str]:
         most = _most(number_in(step.queued, "max_attempts"))
         ends = [row for row in step.tries if row.type == STEP_FAILED and number_in(row, "lost")]
         if ends and losses < most:
-            yield f"row {ends[0].number} gives job {step.job} up, which was lost {losses} times of {most}"
+            yield (
+                f"row {ends[0].number} fails the step of job {step.job} after {losses} lost attempts, but"
+                f" it may lose {most}"
+            )
 
 
 def _steps(history: Sequence[HistoryRow], *, keeps_rows: bool) -> Iterator[str]:
@@ -116,13 +127,17 @@ def _given_up(batch: Sequence[HistoryRow], begun: set[str], drive: int) -> Itera
     for row in batch:
         losses = number_in(row, "lost_attempts")
         if losses > 1 and text_in(row, "call") not in begun:
-            yield f"row {row.number} counts a loss of call {text_in(row, 'call')}, which had not begun again"
+            yield (
+                f"row {row.number} counts a lost attempt of call {text_in(row, 'call')}, which was not"
+                " running"
+            )
         if row.type != STEP_FAILED or losses == 1:
             continue
         if losses < _MIN or len(again) > 1 or drive <= _FREE:
             beside = len(again) - 1
             facts = cast("dict[str, object]", parse(row.data or "{}"))
             yield (
-                f"row {row.number} gives step {facts.get('step')!r} up, which was lost {losses} times, the last time"
-                f" beside {beside} others that were lost before; its function was lost {drive} times"
+                f"row {row.number} fails step {facts.get('step')!r} after {losses} lost attempts, the last"
+                f" one beside {beside} other steps that were lost before, and after {drive} lost attempts of"
+                " its function; it must fail only after its maximum, as the only lost step in quarantine"
             )

@@ -27,11 +27,14 @@ def mailbox_fits(seen: RunView) -> Iterator[str]:
         return
     own = [number for number in mailbox.unread if number >= run.first_row]
     if list(mailbox.unread) != sorted(set(mailbox.unread)):
-        yield f"its unread messages are {mailbox.unread}"
+        yield (
+            f"the unread messages in the run's mailbox, {mailbox.unread}, must be in order and without"
+            " duplicates"
+        )
     if wrong := [number for number in own if number not in rows or rows[number].type != SIGNAL_RECEIVED]:
-        yield f"the rows {wrong} are unread, and no messages"
+        yield f"the mailbox lists rows {wrong} as unread, but they are not messages"
     if lost := sorted(mailbox.starts.keys() - set(mailbox.unread)):
-        yield f"the messages {lost} came with starts and are received, and the next generation is to begin by them"
+        yield f"the mailbox keeps starts for messages {lost}, but these messages are not unread"
     closed: set[str] = set()
     for number, row in rows.items():
         facts = _facts(row)
@@ -40,14 +43,22 @@ def mailbox_fits(seen: RunView) -> Iterator[str]:
             closed.add(channel)
             before = (one for one in own if one < number and _facts(rows[one]).get("channel") == channel)
             if left := list(before):
-                yield f"it closed {channel!r} in row {number}, and has not received the messages {left}"
+                yield f"row {number} closes channel {channel!r}, but messages {left} in it are unread"
         elif row.type == SIGNAL_RECEIVED and facts["channel"] in closed:
             if "start" not in facts and "again" not in facts:
-                yield f"message {number} has come for channel {facts['channel']!r}, which was closed"
+                yield (
+                    f"message {number} was accepted for channel {facts['channel']!r}, which an earlier"
+                    " row has closed"
+                )
             if number not in mailbox.unread:
-                yield f"it received message {number} through a channel that it had closed"
+                yield (
+                    f"message {number} was received, but its channel was closed before it; it must stay"
+                    " unread"
+                )
     if not closed.issubset(mailbox.closed):
-        yield f"it has closed {sorted(closed)}, and says {mailbox.closed}"
+        yield (
+            f"the history closes channels {sorted(closed)}, but the mailbox lists {mailbox.closed} as closed"
+        )
 
 
 def messages_go_on(snapshot: Snapshot) -> Iterator[Violation]:
@@ -77,17 +88,20 @@ def _left(run: Run, mailbox: Mailbox, snapshot: Snapshot) -> Iterator[str]:
         kept = cast("Mapping[str, object]", _facts(rows[start])["start"]) if start in rows else None
         is_rerun = kept is not None and kept.get("if_ended") == "rerun"
         if is_rerun or run.status is not RunStatus.COMPLETED:
-            yield f"it has ended, message {number} is unread, and no generation begins by the start in row {start}"
+            yield (
+                f"the run has ended with message {number} unread, but the start in row {start} has"
+                " started no generation"
+            )
     wanted = _wanted(tuple(rows.values()))
     for number in mailbox.unread:
         row = rows.get(number)
         is_kept = row is not None and "start" in _facts(row) and number > wanted
         if is_kept and number not in mailbox.starts:
-            yield f"message {number} came with a start, nobody wanted the run to end, and it is left unread"
+            yield f"message {number} came with a start and is unread, but the mailbox keeps no start for it"
 
 
 def _handed_on(run: Run, mailbox: Mailbox, following: Run, snapshot: Snapshot) -> Iterator[str]:
-    """Yield messages that the next generation, which is no rerun, lacks, has changed, or has too many of."""
+    """Yield messages that the next generation, which is not a rerun, lacks, has changed, or has too many of."""
     history = snapshot.history.get(following.key, ())
     if not history or not _is_function(following, snapshot):
         return
@@ -96,16 +110,23 @@ def _handed_on(run: Run, mailbox: Mailbox, following: Run, snapshot: Snapshot) -
     got = [row for row in history if row.type == SIGNAL_RECEIVED and "again" in _facts(row)]
     again = [_facts(row)["again"] for row in got]
     if again != list(mailbox.unread):
-        yield f"it got the messages {again} of generation {run.generation}, and {mailbox.unread} are unread there"
+        yield (
+            f"the run has messages {again} of generation {run.generation}, but the unread ones there are"
+            f" {mailbox.unread}"
+        )
         return
     for row, number in zip(got, mailbox.unread, strict=True):
         before = sent.get(number)
         if before is not None and (row.payload, _channel(row)) != (before.payload, _channel(before)):
-            yield f"message {row.number} is not what message {number} of generation {run.generation} is"
+            yield (
+                f"message {row.number} differs from message {number} of generation {run.generation},"
+                " which it must repeat"
+            )
         start = mailbox.starts.get(number)
         is_used = start is not None and start == _facts(history[0]).get("start")
         if ("start" in _facts(row)) is not (start is not None and not is_used):
-            yield f"message {row.number} came with the start in row {start}, and does {'' if is_used else 'not '}now"
+            must = "have no start" if start is None or is_used else f"keep the start in row {start}"
+            yield f"message {row.number}, from generation {run.generation}, must {must}"
     yield from _begins(history, following, whole)
 
 
@@ -116,14 +137,17 @@ def _begins(history: Sequence[HistoryRow], following: Run, before: Sequence[Hist
         return
     row = next((row for row in before if row.number == number), None)
     if row is None or row.type != START_RECEIVED:
-        yield f"it began by the start in row {number}, where there is none"
+        yield f"the run was started by the start in row {number}, but that row is not a start"
         return
     facts = _facts(row)
     wanted = _wanted(before)
     if facts["plan"] != following.plan or row.payload != history[0].payload:
-        yield f"it began otherwise than the start in row {number} says"
+        yield f"the run's plan or input differs from the start in row {number}, which started it"
     if cast("int", number) < wanted:
-        yield f"it began by the start in row {number}, and somebody wanted the run to end after that, in row {wanted}"
+        yield (
+            f"the run was started by the start in row {number}, but row {wanted} cancelled or terminated"
+            " it later"
+        )
 
 
 def _whole(run: Run, snapshot: Snapshot) -> Sequence[HistoryRow]:
@@ -137,7 +161,7 @@ def _whole(run: Run, snapshot: Snapshot) -> Sequence[HistoryRow]:
 
 
 def _wanted(history: Sequence[HistoryRow]) -> int:
-    """Return the number of the last row that requests the end of the run, 0 if none does. A deadline is no request."""
+    """Return the number of the last row that requests the end of the run, 0 if none does. Deadlines do not count."""
     last = 0
     is_cancelling = any(row.type == "run.cancelling" for row in history)
     for row in history:

@@ -17,13 +17,13 @@ def steps_have_jobs(seen: RunView) -> Iterator[str]:
     yield from wrong
     open_ = {one.job: one for one in steps if not one.is_over and seen.run.status not in TERMINAL}
     for number in sorted(open_.keys() - {job.number for job in seen.steps}):
-        yield f"call {text_in(open_[number].queued, 'call')} is in a queue, and its job {number} is not there"
+        yield f"call {text_in(open_[number].queued, 'call')} is queued, but its job {number} does not exist"
     for job in seen.steps:
         step = open_.get(job.number)
         if step is None:
-            yield f"job {job.number} does a step that is in no queue"
+            yield f"job {job.number} is for a step, but no queued step of the history has that job"
         elif wanted := _unlike(job, step.queued):
-            yield f"job {job.number} is {job}; its row says {wanted}"
+            yield f"job {job.number} differs from its step.queued row: expected {wanted}, got {job}"
 
 
 def _unlike(job: Job, row: HistoryRow) -> tuple[object, ...] | None:
@@ -58,7 +58,10 @@ def steps_are_counted(seen: RunView) -> Iterator[str]:
         most = number_in(step.queued, "max_attempts")
         counted = sum(not number_in(row, "lost") for row in step.tries)
         if numbers != list(range(1, len(numbers) + 1)) or counted > most:
-            yield f"the attempts of job {step.job} that ended are {numbers}, of {most}"
+            yield (
+                f"the ended attempts of job {step.job} are {numbers}; they must count from 1, up to at"
+                f" most {most}"
+            )
         if (job := jobs.get(step.job)) is not None:
             yield from _counted(job, step.tries)
 
@@ -67,14 +70,14 @@ def _counted(job: Job, tries: Sequence[HistoryRow]) -> Iterator[str]:
     is_held = job.state is JobState.LEASED
     if not is_held <= job.tries <= job.max_attempts - (not is_held) or job.attempts > job.epoch:
         yield (
-            f"job {job.number} is {job.state} with {job.tries} of {job.max_attempts} attempts"
-            f" in {job.epoch} claims"
+            f"job {job.number} is {job.state} with {job.tries} of at most {job.max_attempts} attempts in"
+            f" {job.epoch} claims; attempts must not exceed the maximum or the claims"
         )
     if len(tries) != job.attempts - is_held:
-        yield f"job {job.number} counts {job.attempts} attempts, and {len(tries)} of them ended"
+        yield f"job {job.number} counts {job.attempts} attempts, but the history has {len(tries)} that ended"
     lost = sum(number_in(row, "lost") for row in tries)
     if lost != job.lost_attempts:
-        yield f"job {job.number} counts {job.lost_attempts} losses, and there were {lost}"
+        yield f"job {job.number} counts {job.lost_attempts} lost attempts, but the history has {lost}"
 
 
 def step_epochs(seen: RunView) -> Iterator[str]:
@@ -85,7 +88,9 @@ def step_epochs(seen: RunView) -> Iterator[str]:
     for step in seen.queued[0]:
         epochs = [row.epoch or 0 for row in step.tries]
         if epochs != sorted(set(epochs)):
-            yield f"the attempts of job {step.job} ended in the epochs {epochs}"
+            yield f"the attempts of job {step.job} ended in epochs {epochs}; epochs must rise"
         job = jobs.get(step.job)
         if job is not None and epochs and job.epoch - (job.state is JobState.LEASED) < epochs[-1]:
-            yield f"job {job.number} is at epoch {job.epoch}, and one ended in epoch {epochs[-1]}"
+            yield (
+                f"job {job.number} is in epoch {job.epoch}, but an attempt of it ended in epoch {epochs[-1]}"
+            )

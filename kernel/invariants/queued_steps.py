@@ -50,7 +50,10 @@ def queued_steps(history: Sequence[HistoryRow]) -> tuple[list[QueuedStep], list[
         known = last.get(call)
         if row.type == STEP_QUEUED:
             if job in assigned:
-                wrong.append(f"row {row.number} gives call {call} job {job}, which had another")
+                wrong.append(
+                    f"row {row.number} assigns job {job} to call {call}, but an earlier row has assigned"
+                    " that job"
+                )
             assigned.add(job)
             if known is not None:
                 known.is_over = True  # a repair replaced its job
@@ -59,7 +62,8 @@ def queued_steps(history: Sequence[HistoryRow]) -> tuple[list[QueuedStep], list[
         elif known is None or known.is_over or known.job != job:
             if job or (known is not None and not known.is_over):
                 wrong.append(
-                    f"row {row.number} is a {row.type} of call {call} by job {job}, which is not its job"
+                    f"row {row.number}, {row.type} of call {call}, names job {job}, which is not the open"
+                    " job of the call"
                 )
         else:
             if row.type in _TRIES:

@@ -6,7 +6,16 @@ from itertools import chain, pairwise
 from operator import attrgetter
 from typing import Final
 
-from holdfast.kernel.invariants.history_facts import ENDS, Item, Phase, RunView, fact, phase_of, replay_run
+from holdfast.kernel.invariants.history_facts import (
+    ENDS,
+    Item,
+    Phase,
+    RunView,
+    fact,
+    named_item,
+    phase_of,
+    replay_run,
+)
 from holdfast.kernel.invariants.loss_checks import losses_are_counted, suspects_are_alone
 from holdfast.kernel.invariants.mailbox_checks import mailbox_fits, messages_go_on
 from holdfast.kernel.invariants.queued_step_checks import step_epochs, steps_are_counted, steps_have_jobs
@@ -58,18 +67,18 @@ def _one_by_one(snapshot: Snapshot, keys: Collection[str]) -> list[Violation]:
     for key in sorted(keys):
         run = snapshot.runs.get(key)
         if run is None:
-            found.append(Violation("S7", key, "rows of a run that is not there"))
+            found.append(Violation("S7", key, "jobs or history rows exist, but the run does not"))
             continue
         plan = snapshot.plans.get(run.plan)
         if plan is None:
-            found.append(Violation("S7", key, f"its plan {run.plan} is not stored"))
+            found.append(Violation("S7", key, f"plan {run.plan} of the run is not stored"))
             continue
         try:
             seen = looked[key] = replay_run(run, plan, snapshot)
             found += [Violation(name, key, what) for name, rule in _RULES for what in rule(seen)]
             found += [Violation("S4", key, what) for what in _kept(seen, snapshot, looked)]
         except PARSE_ERRORS as error:
-            what = f"its rows say what can't be: {type(error).__name__}: {error}"
+            what = f"rows of the run can't be read or contradict its plan: {type(error).__name__}: {error}"
             found.append(Violation("S4", key, what))
     return found
 
@@ -79,11 +88,14 @@ def _kept(seen: RunView, snapshot: Snapshot, looked: Mapping[str, RunView]) -> I
     run = seen.run
     if run.rerun_of is None:
         if run.inherited is not None or run.rerun_from is not None:
-            yield f"it runs nothing again, keeps {run.inherited} and begins with {run.rerun_from}"
+            yield (
+                f"the run is not a rerun, but keeps outputs ({run.inherited}) or starts from a stage"
+                f" ({run.rerun_from})"
+            )
         return
     before = snapshot.runs.get(run.rerun_of)
     if before is None or (before.name, before.generation + 1) != (run.name, run.generation):
-        yield f"it runs {run.rerun_of} again, which is not the generation before it"
+        yield f"the run is a rerun of {run.rerun_of}, which is not its previous generation"
         return
     yield from _kept_rows(run, before, snapshot.history.get(before.key, ()))
     kept = references_from(run.inherited)
@@ -94,11 +106,11 @@ def _kept(seen: RunView, snapshot: Snapshot, looked: Mapping[str, RunView]) -> I
     for name, reference in kept.items():
         output = outputs.get(name)
         if output is None or of_run(before.key, output) != reference:
-            yield f"it keeps {reference} of {name!r}, and that gave {output}"
+            yield f"the run keeps {reference} as output of {name!r}, but the previous generation has {output}"
     if run.rerun_from is None and kept:
-        yield f"it begins from the start, and keeps {run.inherited}"
+        yield f"the run starts from the beginning, but keeps outputs: {run.inherited}"
     if run.rerun_from is not None and run.rerun_from in kept:
-        yield f"it begins with {run.rerun_from!r}, and keeps what that gave"
+        yield f"the run starts from {run.rerun_from!r}, but keeps the output of that stage"
 
 
 def _kept_rows(run: Run, before: Run, history: Sequence[HistoryRow]) -> Iterator[str]:
@@ -112,11 +124,11 @@ def _kept_rows(run: Run, before: Run, history: Sequence[HistoryRow]) -> Iterator
     begin = first[-1].last if first else 0
     is_theirs = known is not None and known.run == last.run and begin < last.last <= known.last
     if tuple(first) != whole[: len(first)] or not is_theirs:
-        yield f"it keeps the rows {kept}, and those of the generation before it are {whole}"
+        yield f"the run keeps the rows {kept}, but the previous generation has {whole}"
     if run.rerun_from is None:
-        yield f"it begins from the start, and keeps the rows {kept}"
+        yield f"the run starts from the beginning, but keeps the rows {kept}"
     if last.run == before.key and any(row.type in ENDS and row.number <= last.last for row in history):
-        yield f"it keeps the rows {kept}, in which the generation before it has ended"
+        yield f"the run keeps the rows {kept}, but they include the end of the previous generation"
 
 
 def _slots(snapshot: Snapshot) -> Iterator[Violation]:
@@ -129,7 +141,8 @@ def _slots(snapshot: Snapshot) -> Iterator[Violation]:
             holders.setdefault(one.slot, []).append(one.concurrency_limit or 0)
     for slot, limits in holders.items():
         if len(limits) > max(limits):
-            found = f"{len(limits)} have a slot of {slot.namespace}, and at most {max(limits)} may"
+            held = f"{len(limits)} runs or jobs in namespace {slot.namespace} hold a slot"
+            found = f"{held}, but the limit is {max(limits)}"
             yield Violation("S10", slot.name, found)
 
 
@@ -147,7 +160,9 @@ def _rates(snapshot: Snapshot) -> Iterator[Violation]:
         soonest = min((after - before for before, after in zip(at, at[limit:], strict=False)), default=period)
         if soonest < period:
             yield Violation(
-                "S11", rate.name, f"{limit + 1} started within {soonest} us, and {limit} may in {period}"
+                "S11",
+                rate.name,
+                f"{limit + 1} jobs started within {soonest} us, but the limit is {limit} in {period} us",
             )
 
 
@@ -158,9 +173,11 @@ def _generations(snapshot: Snapshot) -> Iterator[Violation]:
         if older.id != newer.id or older.namespace != newer.namespace:
             continue
         if older.generation == newer.generation:
-            yield Violation("S5", newer.key, f"generation {newer.generation} of {newer.id!r} is there twice")
+            yield Violation(
+                "S5", newer.key, f"generation {newer.generation} of run {newer.id!r} exists twice"
+            )
         elif older.status not in TERMINAL:
-            yield Violation("S5", older.key, "it is active, and there is a newer generation of it")
+            yield Violation("S5", older.key, "the run is active, but a newer generation of it exists")
 
 
 def _children(snapshot: Snapshot) -> Iterator[Violation]:
@@ -179,7 +196,11 @@ def _children(snapshot: Snapshot) -> Iterator[Violation]:
             if one.state is JobState.PENDING_DELIVERY
         )
         if child is None or (child.status in TERMINAL and not is_delivery_pending):
-            yield Violation("S7", job.run, f"job {job.number} waits for {name.id!r}, and nobody tells it")
+            yield Violation(
+                "S7",
+                job.run,
+                f"job {job.number} waits for child run {name.id!r}, but no job will deliver its result",
+            )
 
 
 def _numbered(seen: RunView) -> Iterator[str]:
@@ -187,12 +208,12 @@ def _numbered(seen: RunView) -> Iterator[str]:
     numbers = [row.number for row in seen.history]
     first, last = seen.run.first_row, seen.run.last_row
     if len(numbers) != last + 1 - first or numbers != list(range(first, last + 1)):
-        yield f"its rows are {_short(numbers)}, its row says that the last is {seen.run.last_row}"
+        yield f"the history must have rows {first} to {last}, but has {_short(numbers) or 'none'}"
     if seen.history and seen.history[0].type != "run.created":
-        yield f"its history begins with {seen.history[0].type}"
+        yield f"the first history row must be run.created, but is {seen.history[0].type}"
     for before, after in pairwise(seen.history):
         if after.at < before.at:
-            yield f"row {after.number} is earlier than the row before it"
+            yield f"row {after.number} has an earlier time than the row before it"
 
 
 def _epochs(seen: RunView) -> Iterator[str]:
@@ -203,10 +224,12 @@ def _epochs(seen: RunView) -> Iterator[str]:
     for (item, phase), rows in seen.attempts.items():
         epochs = [row.epoch or 0 for row in rows]
         if any(after <= before for before, after in pairwise(epochs)):
-            yield f"the attempts of {_named(item)} ended in the epochs {epochs}"
+            yield f"the attempts of {named_item(item)} ended in epochs {epochs}; epochs must rise"
         job = live.get((item, phase))
         if job is not None and epochs and job.epoch - _is_under_way(job) < epochs[-1]:
-            yield f"job {job.number} is at epoch {job.epoch}, and one ended in epoch {epochs[-1]}"
+            yield (
+                f"job {job.number} is in epoch {job.epoch}, but an attempt of it ended in epoch {epochs[-1]}"
+            )
 
 
 def _outputs(seen: RunView) -> Iterator[str]:
@@ -216,13 +239,22 @@ def _outputs(seen: RunView) -> Iterator[str]:
         return  # a run that ended before it started has no place in its plan
     place, progress = seen.place, seen.progress
     if (place.group, place.input, place.kept) != (progress.group, progress.input, progress.kept):
-        yield f"its history leads to group {place.group} with {place.input}, its row says {seen.run.progress}"
+        yield (
+            f"by its history the run is in group {place.group} with input {place.input}, but its row has"
+            f" {seen.run.progress}"
+        )
         return
     if place.nodes and place.nodes.keys() != progress.nodes.keys():
-        yield f"the nodes of its group are {sorted(place.nodes)}, its row says {seen.run.progress}"
+        yield (
+            f"the stages of group {place.group} are {sorted(place.nodes)}, but the run's row has"
+            f" {seen.run.progress}"
+        )
     for name, node in progress.nodes.items():
         if node.output != place.outputs.get(name):
-            yield f"{name!r} gave {place.outputs.get(name)}, its row says {node.output}"
+            yield (
+                f"by the history the output of {name!r} is {place.outputs.get(name)}, but the run's row"
+                f" has {node.output}"
+            )
 
 
 def _ends(seen: RunView) -> Iterator[str]:
@@ -232,38 +264,56 @@ def _ends(seen: RunView) -> Iterator[str]:
     last = next((row for row in reversed(seen.history) if row.type not in CANCELLATION_OUTCOMES), None)
     if run.status not in TERMINAL:
         if ends:
-            yield f"it is {run.status}, and row {ends[0].number} is {ends[0].type}"
+            yield f"the run is {run.status}, but row {ends[0].number}, {ends[0].type}, ends it"
         return
     if len(ends) != 1 or ends[0] is not last or ENDS[ends[0].type] is not run.status:
-        yield f"it is {run.status}, and its ends are {[(row.number, row.type) for row in ends]}"
+        yield (
+            f"the run is {run.status}, and must have one row that ends it so, but has"
+            f" {[(row.number, row.type) for row in ends]}"
+        )
     if run.is_continued or (ends and ends[0].type == "run.continued"):
         if run.result is not None or run.error is not None or not seen.place.plan.function:
-            yield f"it goes on as a new generation, and its result is {run.result}, its error {run.error}"
+            yield (
+                f"the run continues as new, and must have no result or error, but has {run.result} and"
+                f" {run.error}"
+            )
     elif run.status is RunStatus.COMPLETED:
         if seen.place.nodes:
-            yield f"it completed in group {seen.place.group} of {len(seen.place.plan.groups)}"
+            yield (
+                f"the run is completed, but by its history it is in group {seen.place.group} of"
+                f" {len(seen.place.plan.groups)}"
+            )
         if run.result != reference_text(seen.place.input) or run.error is not None:
-            yield f"its result is {run.result}, its last group gave {seen.place.input}, its error is {run.error}"
+            yield (
+                f"the run is completed, and must have the result {seen.place.input} and no error, but has"
+                f" {run.result} and {run.error}"
+            )
     elif run.result is not None or run.error is None:
-        yield f"it is {run.status}, its result is {run.result}, its error is {run.error}"
+        yield (
+            f"the run is {run.status}, and must have an error and no result, but has {run.error} and"
+            f" {run.result}"
+        )
     if run.status is RunStatus.FAILED and not any(row.type == "stage.failed" for row in seen.history):
         if run.deadline is None or run.ended_at is None or '"deadline_exceeded"' not in (run.error or ""):
-            yield "it failed, and none of its stages did"
+            yield "the run is failed, but no stage failed and no deadline has passed"
         elif run.ended_at < run.deadline:
-            yield f"it failed at {run.ended_at} for its deadline, which is {run.deadline}"
+            yield f"the run failed at {run.ended_at}, before its deadline, {run.deadline}"
 
 
 def _absorbed(seen: RunView) -> Iterator[str]:
     """S5: an ended run has no jobs but deliveries and cancellations."""
     run = seen.run
     if (run.status in TERMINAL) != (run.ended_at is not None):
-        yield f"it is {run.status}, and ended at {run.ended_at}"
+        yield f"the run is {run.status}, but ended_at is {run.ended_at}"
     jobs = len(seen.jobs) + len(seen.steps)
     if run.status in TERMINAL and (jobs or run.open_jobs):
-        yield f"it is {run.status}, counts {run.open_jobs} jobs and has {jobs}"
+        yield (
+            f"the run is {run.status}, and must have no open jobs, but its row counts {run.open_jobs} and"
+            f" {jobs} exist"
+        )
     for job in seen.pending_deliveries:
         if job.kind is not JobKind.DELIVER or job.epoch or job.session is not None:
-            yield f"job {job.number} is owed, and somebody's attempt"
+            yield f"job {job.number} is a pending delivery, but its kind is {job.kind} or it was claimed"
 
 
 def _after_its_end(seen: RunView) -> Iterator[str]:
@@ -275,7 +325,7 @@ def _after_its_end(seen: RunView) -> Iterator[str]:
         if end is not None and row.number > end and row.type not in CANCELLATION_OUTCOMES
     ]
     if after:
-        yield f"it ended in row {end}, and row {after[0].number} is {after[0].type}"
+        yield f"row {end} ends the run, but row {after[0].number}, {after[0].type}, follows"
 
 
 def _left(seen: RunView) -> Iterator[str]:
@@ -285,17 +335,26 @@ def _left(seen: RunView) -> Iterator[str]:
     for job in seen.cancels:
         item = (job.node, job.item)
         if item in jobs or item not in place.abandoned_work or item in place.cancel_outcomes:
-            yield f"job {job.number} cancels the work of {_named(item)}, which is waited for, or cancelled already"
+            yield (
+                f"job {job.number} cancels the external work of {named_item(item)}, which is still needed"
+                " or already cancelled"
+            )
         jobs[item] = job
         if item in place.abandoned_work and job.input != reference_text(place.abandoned_work[item]):
-            left = f"{_named(item)} was suspended in row {place.abandoned_work[item]}"
-            yield f"job {job.number} cancels {job.input}, and {left}"
+            left = f"the state of {named_item(item)} is in row {place.abandoned_work[item]}"
+            yield f"job {job.number} cancels by {job.input}, but {left}"
         if job.namespace != run.namespace or job.definition != place.plan.definition:
-            yield f"job {job.number} asks for the code of {job.definition} in {job.namespace}"
+            yield (
+                f"job {job.number} must be for {place.plan.definition} in namespace {run.namespace}, but is"
+                f" for {job.definition} in {job.namespace}"
+            )
         is_held = job.state is JobState.LEASED
         most = place.plan.cancels.get(job.node, 0)
         if job.max_attempts != most or not is_held <= job.tries <= most - (not is_held):
-            yield f"job {job.number} is {job.state} with {job.tries} of {job.max_attempts} attempts of {most}"
+            yield (
+                f"job {job.number} is {job.state} with {job.tries} of {job.max_attempts} attempts, but"
+                f" the plan allows {most}"
+            )
         match job.state:
             case JobState.LEASED:
                 fine = job.session in seen.sessions and job.leased_at is not None and job.wake_at is None
@@ -307,9 +366,9 @@ def _left(seen: RunView) -> Iterator[str]:
             case _:
                 fine = False
         if not fine:
-            yield f"nobody will ever take {job}"
+            yield f"no worker will claim job {job.number}, because its fields contradict its state: {job}"
     for item in place.abandoned_work.keys() - place.cancel_outcomes.keys() - jobs.keys():
-        yield f"the external work of {_named(item)} was left, and nothing cancels it"
+        yield f"the external work of {named_item(item)} is abandoned, but no job cancels it"
 
 
 def _orphans(seen: RunView) -> Iterator[str]:
@@ -317,33 +376,33 @@ def _orphans(seen: RunView) -> Iterator[str]:
     run, place = seen.run, seen.place
     jobs = len(seen.jobs) + len(seen.steps)
     if run.open_jobs != jobs:
-        yield f"its row counts {run.open_jobs} jobs, and it has {jobs}"
+        yield f"the run counts {run.open_jobs} open jobs, but has {jobs}"
     if run.status in TERMINAL:
         return
     waits = not run.is_admitted and run.status in {RunStatus.PENDING, *HELD}
     if run.status is RunStatus.PENDING and run.is_admitted:
-        yield "it is pending, and it has begun"
+        yield "the run is pending, but it has been admitted"
     if waits and seen.jobs:
-        yield f"it has not begun, and has {len(seen.jobs)} jobs"
+        yield f"the run has not been admitted, but has {len(seen.jobs)} jobs"
     if waits and run.start_at is None and run.concurrency_key is None:
-        yield "it waits to begin, and for nothing"
+        yield "the run waits to be admitted, but has no start_at and no concurrency key"
     if waits:
         return
     if run.start_at is not None:
-        yield f"it is to begin at {run.start_at}, and has begun"
+        yield f"the run has been admitted, but still has start_at {run.start_at}"
     if not seen.jobs:
-        yield f"it is {run.status} and has no job"
+        yield f"the run is {run.status}, but has no job"
     there = [(job.kind, job.node, job.item) for job in seen.jobs]
     due = list(place.due())
     if there != due:
         have, want = Counter(there), Counter(due)
         if want - have:
-            yield f"it lacks the jobs of {_jobs(want - have)}"
+            yield f"the run lacks jobs: {_jobs(want - have)}"
         if have - want:
-            yield f"it has jobs of {_jobs(have - want)} too many"
+            yield f"the run has jobs that its plan does not need: {_jobs(have - want)}"
     for name, node in seen.progress.nodes.items():
         if node.job is not None and not any(job.number == node.job and job.node == name for job in seen.jobs):
-            yield f"{name!r} waits for job {node.job}, which is not there"
+            yield f"{name!r} waits for job {node.job}, which does not exist"
         planned = place.nodes.get(name)
         if node.map is not None and isinstance(planned, MapPlan) and name in place.totals:
             counters = node.map
@@ -351,16 +410,22 @@ def _orphans(seen: RunView) -> Iterator[str]:
             ended = (len(place.done[name]), len(place.failed[name]))
             true = (place.totals[name], *ended, place.turn(planned), place.first_rows[name])
             if counted != true:
-                yield f"{name!r} counts (total, done, failed, next, first row) {counted}, and they are {true}"
+                yield (
+                    f"the counters (total, done, failed, next, first row) of map {name!r} must be {true},"
+                    f" but are {counted}"
+                )
 
 
 def _leases(seen: RunView) -> Iterator[str]:
     """S7: each job is in a state that a worker or maintenance will change."""
     for job in (*seen.jobs, *seen.steps):
         if job.number > seen.run.last_job or job.namespace != seen.run.namespace:
-            yield f"job {job.number} is none that the run has given out"
+            yield (
+                f"job {job.number} in namespace {job.namespace} is not a job of this run, whose last is"
+                f" {seen.run.last_job}"
+            )
         if job.kind is not JobKind.STEP and job.definition != seen.place.plan.definition:
-            yield f"job {job.number} asks for the code of {job.definition}"
+            yield f"job {job.number} must be for {seen.place.plan.definition}, but is for {job.definition}"
         match job.state:
             case JobState.LEASED:
                 fine = job.session in seen.sessions and job.leased_at is not None
@@ -377,9 +442,9 @@ def _leases(seen: RunView) -> Iterator[str]:
                 fine = job.session is None and job.leased_at is None
         is_paused = seen.run.status in HELD
         if (job.state is JobState.PAUSED) != is_paused and job.state is not JobState.LEASED:
-            yield f"the run is {seen.run.status}, and job {job.number} is {job.state}"
+            yield f"the run is {seen.run.status}, but job {job.number} is {job.state}"
         if not fine:
-            yield f"nobody will ever take {job}"
+            yield f"no worker will claim job {job.number}, because its fields contradict its state: {job}"
 
 
 def _attempts(seen: RunView) -> Iterator[str]:
@@ -389,40 +454,55 @@ def _attempts(seen: RunView) -> Iterator[str]:
         phase = phase_of(job)
         is_held = _is_under_way(job)
         if job.max_attempts != _attempts_max(seen, job.node, phase):
-            yield f"job {job.number} may be tried {job.max_attempts} times; its plan says otherwise"
+            yield (
+                f"job {job.number} has a maximum of {job.max_attempts} attempts, which is not that of its"
+                " plan"
+            )
         node = seen.place.plan.nodes.get(job.node)
         limit = stage_of(node).max_concurrency if node and job.kind is JobKind.STAGE else None
         if node is not None and job.concurrency_limit != limit:
-            yield f"of job {job.number} {job.concurrency_limit} may be under way; its plan says otherwise"
+            yield (
+                f"job {job.number} has the concurrency limit {job.concurrency_limit}, but its plan has"
+                f" {limit}"
+            )
         rate = stage_of(node).rate if node and job.kind is JobKind.STAGE else None
         planned = None if rate is None else (rate.limit, rate.per_us)
         if (
             node is not None
             and (None if job.rate_limit is None else (job.rate_limit, job.rate_period)) != planned
         ):
-            yield f"of job {job.number} {job.rate_limit} may start in {job.rate_period}; its plan says otherwise"
+            yield (
+                f"job {job.number} has the rate limit {job.rate_limit} in {job.rate_period} us, but its"
+                f" plan has {planned}"
+            )
         if not is_held <= job.tries <= job.max_attempts - (not is_held):
-            yield f"job {job.number} is {job.state} with {job.tries} of {job.max_attempts} attempts"
+            yield (
+                f"job {job.number} is {job.state} with {job.tries} attempts, but may have at most"
+                f" {job.max_attempts}"
+            )
         if job.attempts > job.epoch:
-            yield f"job {job.number} has {job.attempts} attempts in {job.epoch} claims"
+            yield f"job {job.number} has {job.attempts} attempts, but was claimed {job.epoch} times"
         if phase in (Phase.CHECK, Phase.DRIVE):  # unfinished checks and parked drives leave no row
             continue
         ended = [row for row in ends.get(((job.node, job.item), phase), ()) if row.type != "stage.expanded"]
         if not seen.is_repaired and len(ended) != job.attempts - is_held:
-            yield f"job {job.number} counts {job.attempts} attempts, and {len(ended)} of them ended"
+            yield (
+                f"job {job.number} counts {job.attempts} attempts, but the history has {len(ended)} that"
+                " ended"
+            )
         lost = sum(row.type == "stage.lost" for row in ended)
         if not seen.is_repaired and lost != job.lost_attempts:
-            yield f"job {job.number} counts {job.lost_attempts} losses, and there were {lost}"
+            yield f"job {job.number} counts {job.lost_attempts} lost attempts, but the history has {lost}"
     for (item, phase), rows in ends.items():
         numbers = [fact(row, "attempt") for row in rows if row.type != "stage.expanded"]
         most = _attempts_max(seen, item[0], phase)
         leave_rows = phase not in (Phase.CHECK, Phase.DRIVE)
         if not seen.is_repaired and leave_rows and numbers != list(range(1, len(numbers) + 1)):
-            yield f"the attempts of {_named(item)} that ended are {numbers}"
+            yield f"the ended attempts of {named_item(item)} are {numbers}; they must count from 1"
         if phase is not Phase.DRIVE:
             most += losses_max(most) - 1
         if any(number > most for number in numbers):
-            yield f"{_named(item)} may be tried {most} times; the attempts that ended are {numbers}"
+            yield f"{named_item(item)} may have {most} attempts, but the ended ones are {numbers}"
 
 
 def _on_time(seen: RunView) -> Iterator[str]:
@@ -430,7 +510,7 @@ def _on_time(seen: RunView) -> Iterator[str]:
     start_at = fact(seen.history[0], "start_at") if seen.history else 0
     for row in seen.history:
         if row.type == "run.admitted" and row.at < start_at:
-            yield f"it began at {row.at}, and was to begin at {start_at}"
+            yield f"the run was admitted at {row.at}, before its start_at, {start_at}"
 
 
 def _is_under_way(job: Job) -> bool:
@@ -454,7 +534,10 @@ def _in_order(seen: RunView) -> Iterator[str]:
     if seen.run.status not in TERMINAL:
         for job in seen.jobs:
             if job.node not in seen.place.nodes:
-                yield f"job {job.number} is of {job.node!r}, which is not of group {seen.place.group}"
+                yield (
+                    f"job {job.number} is for {job.node!r}, which is not in the current group,"
+                    f" {seen.place.group}"
+                )
 
 
 _RULES: Final[Sequence[tuple[str, Callable[[RunView], Iterator[str]]]]] = (
@@ -478,12 +561,8 @@ _RULES: Final[Sequence[tuple[str, Callable[[RunView], Iterator[str]]]]] = (
 )
 
 
-def _named(item: Item) -> str:
-    return repr(item[0]) if item[1] is None else f"item {item[1]} of {item[0]!r}"
-
-
 def _jobs(jobs: Counter[tuple[JobKind, str, int | None]]) -> str:
-    return _short([f"{kind} {_named((node, item))}" for kind, node, item in jobs.elements()])
+    return _short([f"{kind} {named_item((node, item))}" for kind, node, item in jobs.elements()])
 
 
 def _short(things: Sequence[object]) -> str:

@@ -60,11 +60,13 @@ _FIXED_OF_RUN: Final = attrgetter(*_FIXED_RUN)
 
 def _gone(run: Run, new: Snapshot, *, removals: bool, alone: bool) -> Iterator[Violation]:
     if not removals:
-        yield Violation("S5", run.key, "the run is gone")
+        yield Violation("S5", run.key, "the run was deleted, but no command here may delete it")
     elif alone and run.status not in TERMINAL:
-        yield Violation("S5", run.key, f"the run is gone, which was {run.status}")
+        yield Violation(
+            "S5", run.key, f"the run was deleted while it was {run.status}; only ended runs may be deleted"
+        )
     if new.jobs.get(run.key) or new.history.get(run.key):
-        yield Violation("S7", run.key, "the run is gone, and has left rows")
+        yield Violation("S7", run.key, "the run was deleted, but jobs or history rows of it remain")
 
 
 def check_step(
@@ -86,7 +88,11 @@ def check_step(
             continue
         then, now = _history(old, key), _history(new, key)
         if now[: len(then)] != then:
-            found.append(Violation("O1", key, "rows of its history have changed"))
+            found.append(
+                Violation(
+                    "O1", key, "history rows of the run were changed or removed; the history is append-only"
+                )
+            )
         found += (Violation("S5", key, what) for what in _run_steps(run, new.runs[key], commands))
         found += (Violation("S4", key, what) for what in _output_steps(run, new.runs[key]))
         found += (Violation("S1", key, what) for what in _job_steps(run, old, new, commands))
@@ -94,13 +100,15 @@ def check_step(
     found += _going_on(old, new)
     for fingerprint, plan in old.plans.items():
         if new.plans.get(fingerprint, plan) != plan:
-            found.append(Violation("S4", fingerprint, "a plan has changed"))
+            found.append(Violation("S4", fingerprint, "the stored plan was changed; plans never change"))
     for session in old.sessions.values():
         later = new.sessions.get(session.id, session)
         if session.state is SessionState.DEAD and later != session:
-            found.append(Violation("S5", session.id, "a dead session has changed"))
+            found.append(Violation("S5", session.id, "the session was changed after it was declared dead"))
         elif later.state is SessionState.OPEN and later.expires_at < session.expires_at:
-            found.append(Violation("S5", session.id, "a session ends earlier than it did"))
+            found.append(
+                Violation("S5", session.id, "the expiry of the open session was moved to an earlier time")
+            )
     return found
 
 
@@ -111,23 +119,29 @@ def _going_on(old: Snapshot, new: Snapshot) -> Iterator[Violation]:
         if is_new and not any(
             one.name == run.name and one.generation == run.generation + 1 for one in new.runs.values()
         ):
-            yield Violation("S7", key, "it goes on as a new generation, and there is none")
+            yield Violation("S7", key, "the run continues as new, but its next generation does not exist")
 
 
 def _run_steps(before: Run, after: Run, commands: int | None) -> Iterator[str]:
     """S5: statuses follow `RUN_TRANSITIONS`, and an ended run never changes."""
     if before.status in TERMINAL and _without_deliveries(before, after) != before:
-        yield f"it had ended as {before}, and is {after}"
+        yield f"the run was changed after its end: from {before} to {after}"
     if after.status not in _reachable(before.status, commands):
-        yield f"it went from {before.status} to {after.status}"
+        yield (
+            f"the status of the run changed from {before.status} to {after.status}, which is not a legal"
+            " transition"
+        )
     if _FIXED_OF_RUN(before) != _FIXED_OF_RUN(after):
         for field in _FIXED_RUN:
             if getattr(before, field) != getattr(after, field):
-                yield f"its {field} has changed from {getattr(before, field)} to {getattr(after, field)}"
+                yield (
+                    f"{field} of the run must not change, but changed from {getattr(before, field)} to"
+                    f" {getattr(after, field)}"
+                )
     if after.start_at not in (before.start_at, None):
-        yield f"it was to begin at {before.start_at}, and now at {after.start_at}"
+        yield f"start_at of the run must not change, but changed from {before.start_at} to {after.start_at}"
     if after.last_row < before.last_row or after.last_job < before.last_job:
-        yield "numbers are given out a second time"
+        yield "the last row or job number of the run went down; numbers must not be used twice"
 
 
 def _without_deliveries(before: Run, after: Run) -> Run:
@@ -148,19 +162,22 @@ def _output_steps(before: Run, after: Run) -> Iterator[str]:
         return
     then, now = progress_from(before.progress), progress_from(after.progress)
     if now.group < then.group:
-        yield f"it went back from group {then.group} to {now.group}"
+        yield f"the run went back from group {then.group} to group {now.group}"
     if any(now.kept.get(name) != output for name, output in then.kept.items()):
-        yield f"an output that is kept has changed: {then.kept}, {now.kept}"
+        yield f"a kept output was changed: from {then.kept} to {now.kept}"
     if now.group != then.group:
         return
     for name, node in then.nodes.items():
         later = now.nodes.get(name)
         if node.output is not None and (later is None or later.output != node.output):
-            yield f"the output of {name!r} has changed"
+            yield f"the output of {name!r} was changed or removed after {name!r} completed"
         if node.map is not None and later is not None and later.map is not None:
             is_same = (node.map.total, node.map.first_row) == (later.map.total, later.map.first_row)
             if not is_same or later.map.ended < node.map.ended or later.map.next < node.map.next:
-                yield f"the counters of {name!r} went from {node.map} to {later.map}"
+                yield (
+                    f"the counters of map {name!r} must not decrease, but changed from {node.map} to"
+                    f" {later.map}"
+                )
 
 
 def _message_steps(
@@ -174,11 +191,11 @@ def _message_steps(
     }
     then, now = mailbox_from(before.mailbox), mailbox_from(after.mailbox)
     if again := set(now.unread) - set(then.unread) - new:
-        yield f"the messages {sorted(again)} were received, and are unread"
+        yield f"messages {sorted(again)} were received before, but are unread again"
     if commands == 1 and (lost := new - set(now.unread)):
-        yield f"the messages {sorted(lost)} have come, and nobody can have received them"
+        yield f"messages {sorted(lost)} are new, but not unread: no command has received them"
     if not set(then.closed) <= set(now.closed):
-        yield f"it had closed {then.closed}, and now {now.closed}"
+        yield f"closed channels must stay closed, but changed from {then.closed} to {now.closed}"
 
 
 def _job_steps(run: Run, old: Snapshot, new: Snapshot, commands: int | None) -> Iterator[str]:
@@ -188,21 +205,29 @@ def _job_steps(run: Run, old: Snapshot, new: Snapshot, commands: int | None) -> 
         known = then.get(number)
         if known is None:
             if number <= run.last_job:
-                yield f"job {number} is back"
+                yield f"job {number} was created again; job numbers must not be used twice"
             continue
         if known is job:  # records are never changed in place
             continue
         claims = job.epoch - known.epoch
         if claims < 0 or (commands is not None and claims > commands):
-            yield f"the epoch of job {number} went from {known.epoch} to {job.epoch}"
+            yield (
+                f"the epoch of job {number} changed from {known.epoch} to {job.epoch}; a claim raises it by 1"
+            )
         if job.attempts > known.attempts + max(claims, 0):
-            yield f"the attempts of job {number} went from {known.attempts} to {job.attempts} in {claims} claims"
+            yield (
+                f"the attempts of job {number} rose from {known.attempts} to {job.attempts} in {claims}"
+                " claims; a claim adds at most 1"
+            )
         if claims == 0 and job.state is JobState.LEASED and _lease(job) != _lease(known):
-            yield f"job {number} changed hands within epoch {job.epoch}: {_lease(known)}, {_lease(job)}"
+            yield (
+                f"the lease of job {number} changed within epoch {job.epoch}, from {_lease(known)} to"
+                f" {_lease(job)}"
+            )
         is_left = (known.kind, job.kind) == (JobKind.POLL, JobKind.CANCEL)
         fixed = cancelling(known, job.max_attempts) if is_left else known
         if _FIXED_OF_JOB(job) != _FIXED_OF_JOB(fixed):
-            yield f"job {number} became another: {known}, {job}"
+            yield f"fixed fields of job {number} were changed: from {known} to {job}"
 
 
 @cache

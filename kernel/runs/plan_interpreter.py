@@ -118,7 +118,7 @@ def body_kind(stage: StagePlan) -> JobKind:
 def open_map(progress: Progress, job: Job) -> MapProgress:
     """Return the counters of the open map that a job is an item of."""
     counters = progress.nodes[job.node].map
-    assert counters is not None, f"item {job.item} of {job.node}, which is no open map"
+    assert counters is not None, f"item {job.item} of {job.node}, which is not an open map"
     return counters
 
 

@@ -43,14 +43,14 @@ def encode(value: object, form: Form, *, max_bytes: int = MAX_VALUE_BYTES) -> st
     except Mismatch as error:
         raise _refused(error, form) from None
     except RecursionError:
-        raise UnstorableValueError("$", "it holds itself, or nests far too deeply") from None
+        raise UnstorableValueError("$", "it contains itself, or is nested too deeply") from None
     except ValueError:  # NaN, an infinity or a huge integer: find its path
         _check(data, form)
         raise
     if (len(text) > MAX_DEPTH or "\\u" in text) and _may_be_refused(text):
         _check(data, form)
     if len(text) > max_bytes:
-        reason = f"its text has {len(text):,} bytes, more than {max_bytes:,}; store it as a blob"
+        reason = f"its JSON has {len(text):,} bytes, and the maximum is {max_bytes:,}; store it as a blob"
         raise UnstorableValueError("$", reason)
     if codec.needs_round_trip:
         _check_back(text, codec, form)
@@ -123,10 +123,10 @@ def decode(text: str, form: Form) -> object:
     except Mismatch as error:
         raise _invalid(error.problems, form) from None
     except RecursionError:
-        problems = ("$: it nests far too deeply",)
+        problems = ("$: it is nested too deeply",)
     except ValueError as error:
-        problems = (f"$: it is not JSON that can be read: {error}",)
-    raise InvalidValueError(f"the value for {show(form)}", problems)
+        problems = (f"$: invalid JSON: {error}",)
+    raise InvalidValueError(show(form), problems)
 
 
 def check(value: object, form: Form, *, max_bytes: int = MAX_VALUE_BYTES) -> None:
@@ -145,13 +145,13 @@ def _check_back(text: str, codec: Codec, form: Form) -> None:
         data = codec.encode(codec.decode(parse(text)))
     except Mismatch as error:
         first = error.problems[0]
-        raise UnstorableValueError("$" + first.path, f"it can't be read again: {first.reason}") from None
+        raise UnstorableValueError("$" + first.path, f"it can't be read back: {first.reason}") from None
     if compact(data) != text:
         path = first_difference(parse(text), data)
         raise UnstorableValueError(
             "$" + path,
-            f"it would come back changed: what makes {show(form)} does not give its fields back as they were; store"
-            " what its __init__ (a converter, __post_init__) is given, or declare another type",
+            f"it would change when it is read back: the constructor of {show(form)}, a converter or __post_init__ does"
+            " not keep the field values that it gets; keep them unchanged, or declare another type",
         )
 
 
@@ -179,4 +179,4 @@ def _refused(error: Mismatch, form: Form) -> HoldfastError:
 
 def _invalid(problems: Iterable[Problem], form: Form) -> InvalidValueError:
     texts = tuple(f"${problem.path}: {problem.reason}" for problem in problems)
-    return InvalidValueError(f"the value for {show(form)}", texts)
+    return InvalidValueError(show(form), texts)

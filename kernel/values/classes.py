@@ -1,6 +1,7 @@
 """Codecs for classes with fields: attrs classes, dataclasses, NamedTuples and TypedDicts."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from typing import TypeAlias, cast
 
 import attrs
@@ -10,12 +11,12 @@ from holdfast.kernel.values.codec import (
     Convert,
     Mismatch,
     Problem,
-    described,
-    described_json,
+    class_name,
     mismatch,
-    quoted,
+    object_name,
     segment,
     wrong_class,
+    wrong_json,
 )
 from holdfast.kernel.values.constructors import check_constructor, may_change_fields
 from holdfast.kernel.values.type_forms import Field, Form, origin_of, show
@@ -48,8 +49,7 @@ def class_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> Cod
 
     def encode(value: object) -> object:
         if type(value) is not cls:
-            hint = ", but of a subclass, which must be declared itself" if isinstance(value, cls) else ""
-            raise mismatch(f"{described(value)} is no {show(form)}{hint}")
+            raise wrong_instance(value, cls, form)
         try:
             return {key: encode_part(getattr(value, key)) for key, encode_part in encoders}
         except (Mismatch, AttributeError):
@@ -61,7 +61,7 @@ def class_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> Cod
         try:
             made = cls(**arguments)
         except Exception as error:  # a user's validator may raise anything
-            raise mismatch(f"{show(form)} refuses it: {type(error).__name__}: {error}") from error
+            raise rejected(form, error) from error
         for key in late:
             if key in found:
                 object.__setattr__(made, key, found[key])
@@ -82,10 +82,7 @@ def typed_dict_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -
             raise wrong_class(value, dict, show(form))
         items = cast("dict[str, object]", value)
         if items.keys() != required:
-            for key in required - items.keys():
-                raise mismatch(f"the key {key!r} of {show(form)} is missing")
-            for key in items.keys() - by_key.keys():
-                raise mismatch(f"{show(form)} has no key {quoted(key)}")
+            _check_keys(items, parts)
         try:
             return {key: by_key[key].encode(item) for key, item in items.items()}
         except Mismatch:
@@ -114,18 +111,30 @@ def named_tuple_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) 
 
     def decode(data: object) -> object:
         if type(data) is not list:
-            raise mismatch(f"an array is expected for {show(form)}, not {described_json(data)}")
+            raise wrong_json(data, f"list ({show(form)})")
         items = cast("list[object]", data)
         if len(items) != len(parts):
-            raise mismatch(f"{len(parts)} items are expected for {show(form)}, not {len(items)}")
+            raise mismatch(f"expected {len(parts)} items, got {len(items)}")
         found = _decode_object({part.key: item for part, item in zip(parts, items, strict=True)}, parts, form)
         try:
             return cls(**found)
         except Exception as error:  # a user's class may raise anything
-            raise mismatch(f"{show(form)} refuses it: {type(error).__name__}: {error}") from error
+            raise rejected(form, error) from error
 
     checks = may_change_fields(cls, fields)
-    return Codec(encode, decode, frozenset({"array"}), (cls,), checks)
+    return Codec(encode, decode, frozenset({"list"}), (cls,), checks)
+
+
+def wrong_instance(value: object, cls: type, form: Form) -> Mismatch:
+    """Return the error for a value that is not exactly of a class with fields."""
+    own = class_name(value)
+    hint = f", a subclass of it; declare the type as {own}" if isinstance(value, cls) else ""
+    return mismatch(f"expected {show(form)}, got {own}{hint}")
+
+
+def rejected(form: Form, error: Exception) -> Mismatch:
+    """Return the error for field values that the constructor of their class raised an error for."""
+    return mismatch(f"{show(form)} rejected the value: {type(error).__name__}: {error}")
 
 
 def _parts(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> tuple[_Part, ...]:
@@ -141,26 +150,47 @@ def _parts(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) -> tuple[_P
 def _decode_object(data: object, parts: tuple[_Part, ...], form: Form) -> dict[str, object]:
     """Return the decoded fields that are present, by key. Raises Mismatch with all problems."""
     if type(data) is not dict:
-        raise mismatch(f"an object is expected for {show(form)}, not {described_json(data)}")
+        raise wrong_json(data, object_name(show(form)))
     items = cast("dict[str, object]", data)
     found: dict[str, object] = {}
     problems: list[Problem] = []
     for part in parts:
         if part.key not in items:
             if part.required:
-                problems.append(Problem(segment(part.key), f"it is missing, and {show(form)} requires it"))
+                problems.append(_missing(part.key))
             continue
         try:
             found[part.key] = part.decode(items[part.key])
         except Mismatch as error:
             problems.extend(error.inside(segment(part.key)))
-    known = {part.key for part in parts} if len(items) > len(found) else items.keys()
-    problems.extend(
-        Problem(segment(key), f"{show(form)} has no such field") for key in items if key not in known
-    )
+    if len(items) > len(found):
+        problems.extend(_unknown(items, parts))
     if problems:
         raise Mismatch(*problems)
     return found
+
+
+def _check_keys(items: Mapping[str, object], parts: tuple[_Part, ...]) -> None:
+    """Raise Mismatch with all missing required keys and all unknown keys."""
+    missing = [_missing(part.key) for part in parts if part.required and part.key not in items]
+    problems = [*missing, *_unknown(items, parts)]
+    if problems:
+        raise Mismatch(*problems)
+
+
+def _missing(key: str) -> Problem:
+    return Problem(segment(key), "required field is missing")
+
+
+def _unknown(items: Mapping[str, object], parts: tuple[_Part, ...]) -> Iterable[Problem]:
+    """Yield a problem for each unknown key. The hint names only fields that are not in the object already."""
+    known = {part.key for part in parts}
+    absent = [part.key for part in parts if part.key not in items]
+    for key in items:
+        if key not in known:
+            close = get_close_matches(str(key), absent, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            yield Problem(segment(key), f"unknown field{hint}")
 
 
 def _first_problem(parts: Iterable[_Part], value_of: Callable[[str], object]) -> Mismatch:
@@ -171,5 +201,5 @@ def _first_problem(parts: Iterable[_Part], value_of: Callable[[str], object]) ->
         except Mismatch as error:
             return Mismatch(*error.inside(segment(part.key)))
         except AttributeError:
-            return Mismatch(Problem(segment(part.key), "it has not been set"))
+            return Mismatch(Problem(segment(part.key), "required field is not set"))
     raise AssertionError("a value became storable while it was encoded")

@@ -4,34 +4,26 @@ Codecs are strict in both directions, so that a stored value comes back equal: t
 close, and drop nothing that is unknown.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Literal, TypeAlias
 
 import attrs
 
-Kind: TypeAlias = Literal["null", "bool", "int", "float", "string", "array", "object"]
-"""JSON types. A number with a fraction or an exponent is a float, any other number an int."""
+Kind: TypeAlias = Literal["null", "boolean", "integer", "number", "string", "list", "object"]
+"""JSON types, as messages name them. A number without fraction and exponent is an integer."""
 
 KINDS: Final[dict[type, Kind]] = {
     type(None): "null",
-    bool: "bool",
-    int: "int",
-    float: "float",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
     str: "string",
-    list: "array",
+    list: "list",
     dict: "object",
 }
 """The JSON type of each Python type in JSON data."""
 
-JSON_NAMES: Final[dict[type, str]] = {
-    type(None): "null",
-    bool: "a boolean",
-    int: "an integer",
-    float: "a number",
-    str: "a string",
-    list: "an array",
-    dict: "an object",
-}
+_LISTED_MAX: Final = 10
 
 Convert: TypeAlias = Callable[[object], object]
 
@@ -85,15 +77,35 @@ def unstorable(reason: str) -> Mismatch:
     return Mismatch(Problem("", reason, fits=True))
 
 
+def wrong_value(value: object, expected: str) -> Mismatch:
+    """Return the error for a Python value of another type than the declared one."""
+    return mismatch(f"expected {expected}, got {class_name(value)}")
+
+
+def wrong_json(data: object, expected: str) -> Mismatch:
+    """Return the error for JSON data of another type than the declared one."""
+    return mismatch(f"expected {expected}, got {json_name(data)}")
+
+
 def wrong_class(value: object, cls: type, name: str) -> Mismatch:
-    """Return the error for a value that is not exactly of this class, called `name`: it would come back as that."""
+    """Return the error for a value that is not exactly of this class, called `name`."""
     if isinstance(value, bool) or not isinstance(value, cls):
-        return mismatch(f"{described(value)} is no {name}")
-    own = type(value).__name__
+        return wrong_value(value, name)
+    return changed_class(value, name, name)
+
+
+def changed_class(value: object, expected: str, restored: str) -> Mismatch:
+    """Return the error for a value that would be read back as an instance of another class."""
+    own = class_name(value)
     return mismatch(
-        f"{described(value)} is of a subclass of {cls.__name__}, and would come back as {name}; "
-        f"declare it as {own}, or give it as {name}"
+        f"expected {expected}, got {own}, which would be read back as {restored}; declare the type as {own}, or convert"
+        f" the value to {restored}"
     )
+
+
+def object_name(cls: str) -> str:
+    """Return the expected JSON type of a class with fields, for a message."""
+    return f"object ({cls})"
 
 
 def segment(key: object) -> str:
@@ -103,17 +115,21 @@ def segment(key: object) -> str:
     return f"[{key}]"
 
 
-def described(value: object) -> str:
-    """Return a description of a value for a message, without its contents: `a Page`, `an int`, `None`."""
-    if value is None:
-        return "None"
-    name = type(value).__name__
-    return f"an {name}" if name[0] in "aeioAEIO" else f"a {name}"
+def class_name(value: object) -> str:
+    """Return the name of a value's class for a message: `Page`, `int`, `None`."""
+    return "None" if value is None else type(value).__name__
 
 
-def described_json(data: object) -> str:
-    """Return a description of JSON data: `a string`, `null`."""
-    return JSON_NAMES.get(type(data), type(data).__name__)
+def json_name(data: object) -> str:
+    """Return the JSON type of data for a message: `string`, `null`."""
+    return KINDS.get(type(data)) or type(data).__name__
+
+
+def listed(values: Iterable[object]) -> str:
+    """Return the start of a list of allowed values, for a message."""
+    texts = [quoted(value) for value in values]
+    more = len(texts) - _LISTED_MAX
+    return ", ".join(texts) if more <= 0 else f"{', '.join(texts[:_LISTED_MAX])} or {more} more"
 
 
 def quoted(value: object) -> str:

@@ -179,7 +179,7 @@ def _kinds(form: Form) -> frozenset[Kind]:
     if isinstance(origin, type) and issubclass(origin, enum.Enum):
         return enum_codec(origin).kinds
     is_array = origin in LISTS or origin in SETS or origin is tuple or is_named_tuple(form)
-    return frozenset({"array"}) if is_array else frozenset({"object"})
+    return frozenset({"list"}) if is_array else frozenset({"object"})
 
 
 def _classes(form: Form) -> tuple[type, ...]:
@@ -209,13 +209,13 @@ def _advice(form: Form) -> str:
         "AsyncIterable",
         "Collection",
     ):
-        return "write list[...] for many values"
+        return "declare list[...] for several values"
     if name in ("defaultdict", "ChainMap", "UserDict", "MappingProxyType", "mappingproxy"):
-        return "declare dict[...] and give dict(value)"
+        return "declare dict[...] and convert the value with dict(value)"
     if name in ("Awaitable", "Coroutine", "Future"):
-        return "write `async def` and what it gives when awaited"
+        return "use `async def`, and declare the type of the awaited value"
     if type(form).__name__ == "TypeVar":
-        return "name the type; a type variable does not say how to read the value again"
+        return "declare a concrete type; the type of a type variable is not known when a value is read"
     return (
         "use attrs classes, dataclasses, pydantic models, TypedDict, NamedTuple, enums, list, tuple, set, dict, str,"
         " int, float, bool, bytes, datetime, date, time, timedelta, Decimal, UUID or Path, or `object` for any JSON"

@@ -22,8 +22,8 @@ def check_constructor(cls: type, fields: Iterable[Field]) -> None:
     own = _undecorated(cls)
     if own:
         raise TypeError(
-            f"its annotation {own[0]!r} is no field of it, for only its parent is a dataclass, attrs class or"
-            " NamedTuple; decorate it, too"
+            f"its annotation {own[0]!r} is not a field, because only its parent class is a dataclass, attrs class or"
+            " NamedTuple; decorate this class too"
         )
     try:
         parameters = inspect.signature(cls).parameters.values()
@@ -35,13 +35,13 @@ def check_constructor(cls: type, fields: Iterable[Field]) -> None:
     for argument, key in init_fields.items():
         if argument not in taken and not takes_any:
             raise TypeError(
-                f"its __init__ does not take its field {key!r}, by which it is read again; have it take"
-                f" {argument!r}, or leave __init__ to the decorator"
+                f"its __init__ has no parameter for the field {key!r}; add the parameter {argument!r}, or let the"
+                " decorator generate __init__"
             )
     for one in parameters:
         if one.default is one.empty and one.kind not in _SEVERAL and one.name not in init_fields:
             raise TypeError(
-                f"its __init__ takes {one.name!r}, which is no field of it, so it can't be read again; make it a"
+                f"its __init__ requires {one.name!r}, which is not a field, so a value can't be read back; make it a"
                 " field, or give it a default"
             )
 

@@ -1,7 +1,7 @@
 """Codecs for lists, tuples, sets, dicts and unions."""
 
 from collections import Counter, OrderedDict, abc, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, cast
 
 import attrs
@@ -16,13 +16,15 @@ from holdfast.kernel.values.codec import (
     Kind,
     Mismatch,
     Problem,
-    described,
-    described_json,
+    changed_class,
     mismatch,
+    object_name,
     quoted,
     segment,
     unstorable,
     wrong_class,
+    wrong_json,
+    wrong_value,
 )
 from holdfast.kernel.values.plain_json import PLAIN_FORMS
 from holdfast.kernel.values.type_forms import (
@@ -45,7 +47,7 @@ LISTS: Final = frozenset({list, abc.Sequence, abc.MutableSequence, deque})
 SETS: Final = frozenset({set, frozenset, abc.Set, abc.MutableSet})
 DICTS: Final = frozenset({dict, abc.Mapping, abc.MutableMapping, OrderedDict, Counter})
 
-_INT: Final[frozenset[Kind]] = frozenset({"int"})
+_INT: Final[frozenset[Kind]] = frozenset({"integer"})
 _STRING: Final[frozenset[Kind]] = frozenset({"string"})
 
 _CONVERTER: Final = Converter()
@@ -61,14 +63,14 @@ def list_codec(form: Form, codec_of: CodecOf) -> Codec:
         if type(value) is not made:
             raise _other(value, cls, made, form)
         if made is deque and cast("deque[object]", value).maxlen is not None:
-            raise unstorable("its maxlen would be lost; give a deque without, or declare a list")
+            raise unstorable("its maxlen would be lost; use a deque without maxlen, or declare a list")
         return _each(item.encode, cast("Iterable[object]", value))
 
     def decode(data: object) -> object:
-        items = _each_of_array(item.decode, data, form)
+        items = _each_of_array(item.decode, data)
         return deque(items) if made is deque else items
 
-    return Codec(encode, decode, frozenset({"array"}), (cls,))
+    return Codec(encode, decode, frozenset({"list"}), (cls,))
 
 
 def set_codec(form: Form, codec_of: CodecOf) -> Codec:
@@ -83,13 +85,13 @@ def set_codec(form: Form, codec_of: CodecOf) -> Codec:
         return sorted(_each(item.encode, cast("Iterable[object]", value)), key=_sort_key)
 
     def decode(data: object) -> object:
-        items = _each_of_array(item.decode, data, form)
+        items = _each_of_array(item.decode, data)
         try:
             return made(items)
         except TypeError as error:
-            raise mismatch(f"its items can't be in a set: {error}") from None
+            raise mismatch(f"expected hashable items for {show(form)}: {error}") from None
 
-    return Codec(encode, decode, frozenset({"array"}), (cls,))
+    return Codec(encode, decode, frozenset({"list"}), (cls,))
 
 
 def tuple_codec(form: Form, codec_of: CodecOf) -> Codec:
@@ -104,18 +106,18 @@ def tuple_codec(form: Form, codec_of: CodecOf) -> Codec:
         if endless:
             return _each(codecs[0].encode, values)
         if len(values) != len(codecs):
-            raise mismatch(f"{len(codecs)} items are declared, there are {len(values)}")
+            raise mismatch(f"expected {len(codecs)} items, got {len(values)}")
         return _zipped([codec.encode for codec in codecs], values)
 
     def decode(data: object) -> object:
         if endless:
-            return tuple(_each_of_array(codecs[0].decode, data, form))
-        array = _array(data, form)
+            return tuple(_each_of_array(codecs[0].decode, data))
+        array = _array(data)
         if len(array) != len(codecs):
-            raise mismatch(f"{len(codecs)} items are expected for {show(form)}, not {len(array)}")
+            raise mismatch(f"expected {len(codecs)} items, got {len(array)}")
         return tuple(_zipped([codec.decode for codec in codecs], array))
 
-    return Codec(encode, decode, frozenset({"array"}), (tuple,))
+    return Codec(encode, decode, frozenset({"list"}), (tuple,))
 
 
 def dict_codec(form: Form, codec_of: CodecOf) -> Codec:
@@ -132,7 +134,7 @@ def dict_codec(form: Form, codec_of: CodecOf) -> Codec:
     if key.kinds == _INT:
         key = _integer_keys(key)
     elif key.kinds != _STRING:
-        raise TypeError("the keys of a stored dict are strings or integers")
+        raise TypeError("the keys of a stored dict must be strings or integers")
 
     def encode(value: object) -> object:
         if type(value) is not made:
@@ -141,7 +143,7 @@ def dict_codec(form: Form, codec_of: CodecOf) -> Codec:
 
     def decode(data: object) -> object:
         if type(data) is not dict:
-            raise mismatch(f"an object is expected for {show(form)}, not {described_json(data)}")
+            raise wrong_json(data, "object")
         pairs = _pairs(key.decode, item.decode, cast("dict[object, object]", data))
         return pairs if made is dict else made(pairs)
 
@@ -169,9 +171,11 @@ def union_codec(form: Form, codec_of: CodecOf) -> Codec:
                 raise TypeError(f"{show(owners[kind])} and {show(member)} are both stored as {kind}")
             owners[kind] = member
             decoders[kind] = decode_class if decode_class and member in classes else codec.decode
-    if "float" in decoders and "int" not in decoders:
-        decoders["int"] = decoders["float"]
+    if "number" in decoders and "integer" not in decoders:
+        decoders["integer"] = decoders["number"]
         encoders.setdefault(int, encoders[float])
+
+    expected = " or ".join(_json_names(owners, classes))
 
     def encode(value: object) -> object:
         known = encoders.get(type(value))
@@ -180,16 +184,25 @@ def union_codec(form: Form, codec_of: CodecOf) -> Codec:
         for cls, encode_as in encoders.items():
             if isinstance(value, cls):
                 return encode_as(value)
-        raise mismatch(f"{described(value)} is no {show(form)}")
+        raise wrong_value(value, show(form))
 
     def decode(data: object) -> object:
         kind = KINDS.get(type(data))
         if kind not in decoders:
-            raise mismatch(f"{described_json(data)} is no {show(form)}")
+            raise wrong_json(data, expected)
         return decoders[kind](data)
 
     kinds = frozenset[Kind]().union(*(codec.kinds for codec in codecs.values()))
     return Codec(encode, decode, kinds, tuple(encoders))
+
+
+def _json_names(owners: abc.Mapping[Kind, Form], classes: list[Form]) -> Iterator[str]:
+    """Yield the JSON types of a union's members, for a message."""
+    for kind, owner in owners.items():
+        if kind == "object" and owner in classes:
+            yield object_name(" or ".join(map(show, classes)))
+        else:
+            yield kind
 
 
 def _without_absorbed(forms: tuple[Form, ...]) -> tuple[Form, ...]:
@@ -225,7 +238,9 @@ def _by_fields(classes: list[Form], codecs: dict[Form, Codec]) -> Convert:
             chosen = None
         codec = codecs.get(_by_required_fields(classes, data) if chosen is None else chosen)
         if codec is None:
-            raise mismatch(f"its fields are those of none of {', '.join(show(each) for each in classes)}")
+            raise mismatch(
+                f"expected the fields of {' or '.join(show(each) for each in classes)}, got other fields"
+            )
         return codec.decode(data)
 
     return decode
@@ -259,30 +274,27 @@ def _integer_keys(key: Codec) -> Codec:
         try:
             number = int(cast("str", data))
         except ValueError:
-            raise mismatch(f"the key {quoted(data)} is no integer") from None
+            raise mismatch(f"expected an integer as key, got {quoted(data)}") from None
         return key.decode(number)
 
     return Codec(lambda value: str(key.encode(value)), decode, _STRING, key.classes)
 
 
 def _other(value: object, cls: type, made: type, form: Form) -> Mismatch:
-    """Return the error for a value that would come back as another class."""
+    """Return the error for a value of another class than a container is read back as."""
     if not isinstance(value, cls) or isinstance(value, str | bytes):
-        return mismatch(f"{described(value)} is no {show(form)}")
-    return mismatch(
-        f"{described(value)} would come back as a {made.__name__}; declare it as {type(value).__name__}, or give a"
-        f" {made.__name__}"
-    )
+        return wrong_value(value, show(form))
+    return changed_class(value, show(form), made.__name__)
 
 
-def _array(data: object, form: Form) -> list[object]:
+def _array(data: object) -> list[object]:
     if type(data) is not list:
-        raise mismatch(f"an array is expected for {show(form)}, not {described_json(data)}")
+        raise wrong_json(data, "list")
     return cast("list[object]", data)
 
 
-def _each_of_array(convert: Convert, data: object, form: Form) -> list[object]:
-    return _each(convert, _array(data, form))
+def _each_of_array(convert: Convert, data: object) -> list[object]:
+    return _each(convert, _array(data))
 
 
 def _each(convert: Convert, items: Iterable[object]) -> list[object]:

@@ -16,13 +16,13 @@ from collections.abc import Mapping
 from datetime import datetime, time
 from typing import Any, Final, Protocol, cast
 
+from holdfast.kernel.values.classes import rejected, wrong_instance
 from holdfast.kernel.values.codec import (
     KINDS,
     Codec,
     Mismatch,
     Problem,
-    described,
-    mismatch,
+    class_name,
     segment,
     unstorable,
 )
@@ -58,11 +58,12 @@ def model_codec(form: Form) -> Codec:
 
     def encode(value: object) -> object:
         if type(value) is not cls:
-            hint = ", but of a subclass, which must be declared itself" if isinstance(value, cls) else ""
-            raise mismatch(f"{described(value)} is no {show(form)}{hint}")
+            raise wrong_instance(value, cls, form)
         data = _written(adapter, value)
         if KINDS.get(type(data)) != "object":
-            raise unstorable(f"{show(form)} writes itself as {described(data)}; only a dict is read again")
+            raise unstorable(
+                f"{show(form)} is serialized as {class_name(data)}, and only a dict can be read back"
+            )
         try:
             data = _with_sorted_sets(value, data)
             back = _read(adapter, data, form)
@@ -81,18 +82,17 @@ def model_codec(form: Form) -> Codec:
 def _adapter(form: Form) -> _Adapter:
     cls = cast("type", origin_of(form))
     if MODEL_MARK not in vars(cls):
-        raise TypeError(
-            "models of pydantic's version 1 are not supported; derive it from the BaseModel of version 2"
-        )
+        raise TypeError("pydantic 1 models are not supported; derive it from the BaseModel of pydantic 2")
     pydantic = cast("Any", sys.modules["pydantic"])
     version = cast("str", pydantic.VERSION)
     if tuple(int(part) for part in version.split(".")[:2]) < PYDANTIC_MIN:
-        raise TypeError(f"pydantic {version} is too old for it; install holdfast[pydantic]")
+        needed = ".".join(map(str, PYDANTIC_MIN))
+        raise TypeError(f"it needs pydantic {needed} or newer, got {version}; install holdfast[pydantic]")
     if getattr(cls, "__pydantic_root_model__", False):
-        raise TypeError("a RootModel has no fields; declare what it holds, or a model with one field")
+        raise TypeError("a RootModel has no fields; declare its root type, or a model with one field")
     if getattr(form, "__parameters__", ()):
         raise TypeError(
-            "name its types in brackets; a type variable does not say how to read the value again"
+            "give its type arguments in brackets; the type of a type variable is not known when a value is read"
         )
     try:
         adapter = cast("_Adapter", pydantic.TypeAdapter(form))
@@ -129,12 +129,12 @@ def _place(adapter: _Adapter, value: object, error: Exception) -> Mismatch:
                 error = inner
                 path.append(key)
                 if any(part is each for each in seen):
-                    return _misfit_at(path, "it holds itself")
+                    return _misfit_at(path, "it contains itself")
                 seen.append(part)
                 break
         else:
             return _misfit_at(path, f"it can't be written as JSON: {type(error).__name__}: {error}")
-    return _misfit_at(path, f"more than {MAX_DEPTH} arrays and objects inside each other")
+    return _misfit_at(path, f"lists and objects are nested more than {MAX_DEPTH} levels deep")
 
 
 def _only(path: list[object]) -> object:
@@ -158,7 +158,7 @@ def _read(adapter: _Adapter, data: object, form: Form) -> object:
         if isinstance(error, cast("Any", sys.modules["pydantic"]).ValidationError):
             found = cast("Any", error).errors(include_url=False, include_context=False, include_input=False)
             raise Mismatch(*(_problem(each, data) for each in found)) from None
-        raise mismatch(f"{show(form)} refuses it: {type(error).__name__}: {error}") from error
+        raise rejected(form, error) from error
 
 
 def _problem(error: Mapping[str, Any], data: object) -> Problem:
@@ -180,12 +180,14 @@ def _check_same(given: object, back: object) -> None:
     """Raise Mismatch if a value that was read back differs from the one given. Private attributes are ignored."""
     parts, parts_back = _children(given), _children(back)
     if type(given) is not type(back):
-        raise unstorable(f"{described(given)} would come back as {described(back)}")
+        raise unstorable(f"{class_name(given)} would be read back as {class_name(back)}")
     if parts or parts_back:
         if parts.keys() != parts_back.keys():
-            raise unstorable(f"{described(given)} would come back with other parts")
+            raise unstorable(f"{class_name(given)} would be read back with other fields, keys or items")
         if [(key, type(key)) for key in parts] != [(key, type(key)) for key in parts_back]:
-            raise unstorable(f"{described(given)} would come back in another order, or with other keys")
+            raise unstorable(
+                f"{class_name(given)} would be read back with its keys in another order or of another type"
+            )
         for key, part in parts.items():
             try:
                 _check_same(part, parts_back[key])
@@ -196,12 +198,15 @@ def _check_same(given: object, back: object) -> None:
         if given == back and _is_alike(given, back):
             return
     except Exception as error:  # a user's class may raise anything
-        raise unstorable(f"{described(given)} can't be compared: {type(error).__name__}: {error}") from error
+        raise unstorable(
+            f"{class_name(given)} can't be compared with what is read back: {type(error).__name__}: {error}"
+        ) from error
     if isinstance(given, datetime | time):
         raise unstorable(
-            "a model keeps of a time zone only its offset; give `.astimezone(UTC)`, or keep the zone's key in a field"
+            "pydantic stores only the offset of a time zone; convert the value with `.astimezone(UTC)`, or store the"
+            " zone's key in a field"
         )
-    raise unstorable(f"{described(given)} would not come back equal")
+    raise unstorable(f"{class_name(given)} would not be equal when it is read back")
 
 
 def _is_alike(given: Any, back: Any) -> bool:

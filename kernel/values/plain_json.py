@@ -3,7 +3,7 @@
 import math
 from typing import Any, Final, cast
 
-from holdfast.kernel.values.codec import KINDS, Codec, Mismatch, described, quoted, segment, unstorable
+from holdfast.kernel.values.codec import KINDS, Codec, Mismatch, class_name, quoted, segment, unstorable
 from holdfast.kernel.values.type_forms import Form
 from holdfast.ports.json import compact
 
@@ -29,11 +29,11 @@ def _encode(value: object) -> object:
     if kind is dict:
         for key, item in cast("dict[object, object]", value).items():
             if type(key) is not str:
-                raise unstorable(f"the key {quoted(key)} is {described(key)}; in plain JSON keys are strings")
+                raise unstorable(f"expected a string as key, got {quoted(key)} of type {class_name(key)}")
             if type(item) not in _SCALARS:
                 _encode_item(key, item)
         return value
-    raise unstorable(f"{described(value)} is not plain JSON; declare its type")
+    raise unstorable(f"{class_name(value)} is not plain JSON; declare its type")
 
 
 def _encode_item(key: object, item: object) -> None:
@@ -56,7 +56,7 @@ def check_data(data: object, depth: int = 0) -> None:
         _check_text(data)
     elif isinstance(data, dict | list):
         if depth == MAX_DEPTH:
-            raise unstorable(f"more than {MAX_DEPTH} arrays and objects inside each other")
+            raise unstorable(f"lists and objects are nested more than {MAX_DEPTH} levels deep")
         is_dict = isinstance(data, dict)
         items = cast("dict[str, object]", data).items() if is_dict else enumerate(cast("list[object]", data))
         for key, item in items:
@@ -68,12 +68,12 @@ def check_data(data: object, depth: int = 0) -> None:
                 raise Mismatch(*error.inside(segment(key))) from None
     elif isinstance(data, float):
         if not math.isfinite(data):
-            raise unstorable(f"{data} is not a number that JSON has")
+            raise unstorable(f"expected a finite number, got {data}")
     elif isinstance(data, int):
         try:
             int.__repr__(data)
         except ValueError:
-            raise unstorable("the integer has more digits than Python converts") from None
+            raise unstorable("the integer has more digits than Python converts to text") from None
 
 
 def first_difference(one: object, other: object) -> str:
@@ -94,8 +94,8 @@ def _parts(data: object) -> dict[object, object]:
 
 def _check_text(text: str) -> None:
     if "\0" in text:
-        raise unstorable("the string holds a NUL character")
+        raise unstorable("the string contains a NUL character")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise unstorable("the string holds half of a surrogate pair, which is no character") from None
+        raise unstorable("the string contains half of a surrogate pair") from None

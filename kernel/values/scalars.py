@@ -11,16 +11,17 @@ from typing import Final, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 from holdfast.kernel.values.codec import (
-    JSON_NAMES,
     KINDS,
     Codec,
     Kind,
-    described,
-    described_json,
+    class_name,
+    listed,
     mismatch,
     quoted,
     unstorable,
     wrong_class,
+    wrong_json,
+    wrong_value,
 )
 from holdfast.kernel.values.type_forms import Form, arguments, show
 from holdfast.kernel.values.zones import read_moment, write_moment
@@ -37,20 +38,21 @@ def enum_codec(cls: type[enum.Enum]) -> Codec:
     members = tuple(cls.__members__.values())
     stored = {_class_of(_value_of(member)) for member in members} or {int}
     if not stored <= {str, int} or not (members or issubclass(cls, enum.Flag)):
-        raise TypeError("the values of a stored enum are strings or integers")
+        raise TypeError("the values of a stored enum must be strings or integers")
+    allowed = f" ({listed(dict.fromkeys(map(_value_of, members)))})" if members else ""
     for member in members:
         if _member(cls, _value_of(member)) is not member:
-            raise TypeError(f"its value does not give {member} back")
+            raise TypeError(f"{member} can't be looked up by its value")
 
     def encode(value: object) -> object:
         if not isinstance(value, cls):
-            raise mismatch(f"{described(value)} is no {show(cls)}")
+            raise wrong_value(value, show(cls))
         return _value_of(value)
 
     def decode(data: object) -> object:
         if type(data) in stored and (member := _member(cls, data)) is not None:
             return member
-        raise mismatch(f"{quoted(data)} is no {show(cls)}")
+        raise mismatch(f"expected {show(cls)}{allowed}, got {quoted(data)}")
 
     return Codec(encode, decode, frozenset(KINDS[each] for each in stored), (cls,))
 
@@ -75,22 +77,23 @@ def literal_codec(form: Form) -> Codec:
         for each in arguments(form)
     }
     if not {_class_of(data) for data in stored.values()} <= {str, int, bool, type(None)}:
-        raise TypeError("a stored Literal names strings, integers, booleans and None")
+        raise TypeError("the values of a stored Literal must be strings, integers, booleans or None")
     values: dict[_Key, object] = {(_class_of(data), data): key[1] for key, data in stored.items()}
     if len(values) < len(stored):
-        raise TypeError("two of its values are stored alike")
+        raise TypeError("two of its values have the same JSON")
+    allowed = listed(data for _, data in values)
 
     def encode(value: object) -> object:
         try:
             return stored[type(value), value]
         except (KeyError, TypeError):
-            raise mismatch(f"{described(value)} is not one of {show(form)}") from None
+            raise mismatch(f"expected {show(form)}, got another {class_name(value)}") from None
 
     def decode(data: object) -> object:
         try:
             return values[type(data), data]
         except (KeyError, TypeError):
-            raise mismatch(f"{quoted(data)} is not one of {show(form)}") from None
+            raise mismatch(f"expected one of {allowed}, got {quoted(data)}") from None
 
     kinds: frozenset[Kind] = frozenset(KINDS[_class_of(data)] for data in stored.values())
     return Codec(encode, decode, kinds, tuple(dict.fromkeys(key[0] for key in stored)))
@@ -111,7 +114,7 @@ def _primitive(cls: type) -> Codec:
     def decode(data: object) -> object:
         if type(data) is cls:
             return data
-        raise mismatch(f"{JSON_NAMES[cls]} is expected, not {described_json(data)}")
+        raise wrong_json(data, KINDS[cls])
 
     return Codec(encode, decode, frozenset({KINDS[cls]}), (cls,))
 
@@ -119,12 +122,12 @@ def _primitive(cls: type) -> Codec:
 def _constant_none() -> Codec:
     def encode(value: object) -> object:
         if value is not None:
-            raise mismatch(f"{described(value)} is not None")
+            raise wrong_value(value, "None")
         return None
 
     def decode(data: object) -> object:
         if data is not None:
-            raise mismatch(f"null is expected, not {described_json(data)}")
+            raise wrong_json(data, "null")
         return None
 
     return Codec(encode, decode, frozenset({"null"}), (type(None),))
@@ -139,7 +142,7 @@ def _encode_float(value: object) -> object:
 def _decode_float(data: object) -> object:
     if type(data) is float or type(data) is int:
         return data
-    raise mismatch(f"a number is expected, not {described_json(data)}")
+    raise wrong_json(data, "number")
 
 
 def _text_codec(cls: type[T], write: Callable[[T], str], read: Callable[[str], T], what: str) -> Codec:
@@ -156,11 +159,11 @@ def _text_codec(cls: type[T], write: Callable[[T], str], read: Callable[[str], T
 
     def decode(data: object) -> object:
         if type(data) is not str:
-            raise mismatch(f"{what} is expected, not {described_json(data)}")
+            raise wrong_json(data, what)
         try:
             return read(data)
         except (ValueError, InvalidOperation, binascii.Error):
-            raise mismatch(f"{quoted(data)} is not {what}") from None
+            raise mismatch(f"expected {what}, got {quoted(data)}") from None
 
     return Codec(encode, decode, frozenset({"string"}), (cls,))
 
@@ -173,7 +176,7 @@ def _read_datetime(text: str) -> datetime:
 
 def _write_time(value: time) -> str:
     if value.tzinfo is not None and value.utcoffset() is None:
-        raise unstorable("the offset of a time in this zone depends on the date; give a datetime")
+        raise unstorable("the offset of a time in this time zone depends on the date; use a datetime")
     return write_moment(value)
 
 
@@ -183,7 +186,7 @@ def _read_time(text: str) -> time:
 
 def _write_decimal(value: Decimal) -> str:
     if not value.is_finite():
-        raise unstorable(f"{value} is not a number")
+        raise unstorable(f"expected a finite number, got {value}")
     return str(value)
 
 
@@ -210,11 +213,11 @@ def _encode_timedelta(value: object) -> object:
 
 def _decode_timedelta(data: object) -> object:
     if type(data) is not int:
-        raise mismatch(f"an integer of microseconds is expected, not {described_json(data)}")
+        raise wrong_json(data, "integer (microseconds)")
     try:
         return timedelta(microseconds=data)
     except OverflowError:
-        raise mismatch("so many microseconds are too long for a timedelta") from None
+        raise mismatch(f"expected microseconds within the range of timedelta, got {quoted(data)}") from None
 
 
 SCALARS: Final[dict[Form, Codec]] = {
@@ -222,17 +225,17 @@ SCALARS: Final[dict[Form, Codec]] = {
     bool: _primitive(bool),
     int: _primitive(int),
     str: _primitive(str),
-    float: Codec(_encode_float, _decode_float, frozenset({"float"}), (float,)),
-    bytes: _text_codec(bytes, _write_bytes, _read_bytes, "a base64 string"),
-    datetime: _text_codec(datetime, write_moment, _read_datetime, "an ISO 8601 date and time"),
-    date: _text_codec(date, date.isoformat, date.fromisoformat, "an ISO 8601 date"),
-    time: _text_codec(time, _write_time, _read_time, "an ISO 8601 time"),
-    timedelta: Codec(_encode_timedelta, _decode_timedelta, frozenset({"int"}), (timedelta,)),
-    Decimal: _text_codec(Decimal, _write_decimal, _read_decimal, "a decimal number in a string"),
-    UUID: _text_codec(UUID, str, UUID, "a UUID"),
-    Path: _text_codec(Path, str, Path, "a path"),
-    PurePath: _text_codec(PurePath, str, PurePath, "a path"),
-    PurePosixPath: _text_codec(PurePosixPath, str, PurePosixPath, "a path"),
-    PureWindowsPath: _text_codec(PureWindowsPath, str, PureWindowsPath, "a path"),
+    float: Codec(_encode_float, _decode_float, frozenset({"number"}), (float,)),
+    bytes: _text_codec(bytes, _write_bytes, _read_bytes, "string (base64)"),
+    datetime: _text_codec(datetime, write_moment, _read_datetime, "string (ISO 8601 date and time)"),
+    date: _text_codec(date, date.isoformat, date.fromisoformat, "string (ISO 8601 date)"),
+    time: _text_codec(time, _write_time, _read_time, "string (ISO 8601 time)"),
+    timedelta: Codec(_encode_timedelta, _decode_timedelta, frozenset({"integer"}), (timedelta,)),
+    Decimal: _text_codec(Decimal, _write_decimal, _read_decimal, "string (decimal number)"),
+    UUID: _text_codec(UUID, str, UUID, "string (UUID)"),
+    Path: _text_codec(Path, str, Path, "string (path)"),
+    PurePath: _text_codec(PurePath, str, PurePath, "string (path)"),
+    PurePosixPath: _text_codec(PurePosixPath, str, PurePosixPath, "string (path)"),
+    PureWindowsPath: _text_codec(PureWindowsPath, str, PureWindowsPath, "string (path)"),
 }
 """Codecs of types without arguments."""

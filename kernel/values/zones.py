@@ -10,7 +10,7 @@ from typing import Final, TypeVar, cast
 from urllib.parse import quote, unquote
 from zoneinfo import ZoneInfo
 
-from holdfast.kernel.values.codec import described, mismatch, unstorable
+from holdfast.kernel.values.codec import class_name, mismatch, unstorable
 
 Moment = TypeVar("Moment", datetime, time)
 
@@ -34,7 +34,7 @@ def _tag(zone: tzinfo, value: datetime | time) -> str:
     if type(zone) is ZoneInfo:
         key = cast("str | None", zone.key)
         if key is None or _zone_named(key) is None:
-            raise unstorable("its time zone has no key by which it could be found again; use ZoneInfo(key)")
+            raise unstorable("its time zone has no key, so it can't be restored; use ZoneInfo(key)")
         return f"[{key}]"
     try:
         offset, name = zone.utcoffset(None), zone.tzname(None)
@@ -43,8 +43,8 @@ def _tag(zone: tzinfo, value: datetime | time) -> str:
         is_fixed, offset, name = False, None, None
     if not is_fixed or offset is None:
         raise unstorable(
-            f"its time zone is {described(zone)}, which can't be found again; use zoneinfo.ZoneInfo, or give"
-            " `.astimezone(UTC)`"
+            f"its time zone, of type {class_name(zone)}, can't be restored; use zoneinfo.ZoneInfo, or convert the value"
+            " with `.astimezone(UTC)`"
         )
     usual = _fixed(offset).tzname(None)
     return "" if name is None or name == usual else f"[{_NAME}{quote(name, safe='')}]"
@@ -67,7 +67,7 @@ def read_moment(text: str, read: Callable[[str], Moment]) -> Moment:
                 raise ValueError(text)
             value = value.replace(tzinfo=timezone(offset, unquote(tag.removeprefix(_NAME))))
         elif (zone := _zone_named(tag)) is None:
-            raise mismatch(f"no time zone is known here as {tag!r}; install the package tzdata")
+            raise mismatch(f"unknown time zone {tag!r}; install the package tzdata")
         elif plain.endswith("Z") and isinstance(
             value, datetime
         ):  # RFC 9557 from other writers: an instant to show in that zone

@@ -30,12 +30,12 @@ _PROGRESS_EVERY = 1_000
 def main(arguments: Sequence[str] | None = None) -> int:
     """Simulate the seeds, print the report, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m holdfast.testing.simulation", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=100, help="how many")
-    parser.add_argument("--first", type=int, default=1, help="the first of them")
+    parser.add_argument("--seeds", type=int, default=100, help="number of seeds")
+    parser.add_argument("--first", type=int, default=1, help="first seed")
     parser.add_argument("--store", choices=STORES, default="memory")
-    parser.add_argument("--jobs", type=int, default=1, help="how many processes simulate")
-    parser.add_argument("--no-kept", action="store_true", help="leave out seeds that once found something")
-    parser.add_argument("--trace", action="store_true", help="print all that happened, of each seed")
+    parser.add_argument("--jobs", type=int, default=1, help="number of processes")
+    parser.add_argument("--no-kept", action="store_true", help="leave out the regression seeds")
+    parser.add_argument("--trace", action="store_true", help="print the trace of each seed")
     parser.add_argument("--keep-on", action="store_true", help="do not stop at the first seed that fails")
     options = parser.parse_args(arguments)
     gc.freeze()  # imported modules stay: the collection after each seed need not traverse them
@@ -66,11 +66,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     spent = sum(os.times()[:4])  # with the child processes
     counted = ", ".join(f"{kind} {fired[kind]}" for kind in FaultKind)
     print(
-        f"{done} seeds on {options.store}, {done / minutes:.0f} a minute, {points / max(done, 1):.0f} points each;"
+        f"{done} seeds on {options.store}, {done / minutes:.0f} a minute, {points / max(done, 1):.0f}"
+        " points each;"
         f" {spent:.0f} s of processor time, {60 * done / spent:.0f} a minute on one core"
     )
     print(f"faults: {counted}")
-    print("all went well" if worst is Exit.FINE else f"FAILED: {worst.name}")
+    print("no violations" if worst is Exit.FINE else f"FAILED: {worst.name}")
     return int(worst)
 
 
@@ -95,7 +96,7 @@ def _report(outcome: SeedOutcome, store: str) -> Iterator[str]:
         play = partial(simulate_seed, outcome.seed, draw_workload, store=make)
         shrunk = shrink(lambda schedule: play(schedule=schedule), outcome)
     yield from report(outcome, shrunk)
-    yield f"again: make simulate FIRST={outcome.seed} SEEDS=1 STORE={store}"
+    yield f"reproduce: make simulate FIRST={outcome.seed} SEEDS=1 STORE={store}"
 
 
 if __name__ == "__main__":

@@ -94,10 +94,10 @@ def update_violations(tables: Tables) -> Iterator[str]:
         answers = [row for row in rows if row.type in events.UPDATE_ANSWERS]
         calls = [str(_fact(row, "call")) for row in answers]
         if len(set(calls)) < len(calls) or not {f"update{number}" for number in received}.issuperset(calls):
-            yield f"run {key}: its answers are of {calls}, and it was asked for {sorted(received)}"
+            yield f"run {key}: replies are for {calls}, but updates {sorted(received)} were received"
         replies = [_value(row) for row in answers if row.type == "update.completed"]
         if replies != list(range(1, len(replies) + 1)):
-            yield f"run {key}: its updates counted {replies}"
+            yield f"run {key}: the updates must count from 1, but their replies are {replies}"
 
 
 def _fact(row: HistoryRow, name: str) -> object:

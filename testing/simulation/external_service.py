@@ -38,7 +38,7 @@ class ExternalService:
         """Cancel work, which may have ended or been cancelled before."""
         if list(state) not in self._states.get(key, []):
             self._wrong.append(
-                f"{key} is cancelled with {state}, and was handed on with {self._states.get(key)}"
+                f"{key} is cancelled with state {state}, but was submitted with {self._states.get(key)}"
             )
         self._cancelled[key] = self._cancelled.get(key, 0) + 1
 
@@ -53,7 +53,10 @@ class ExternalService:
             for key, rows in _works(run, plan, tables.history.get(run.key, ())):
                 left.add(key)
                 found += self._wrong_of(key, plan, rows)
-        found += [f"{key} was cancelled, and is over" for key in sorted(self._cancelled.keys() - left)]
+        found += [
+            f"{key} was cancelled, but its work was not abandoned"
+            for key in sorted(self._cancelled.keys() - left)
+        ]
         return found
 
     def _wrong_of(self, key: str, plan: Plan, rows: Mapping[str, HistoryRow]) -> Iterator[str]:
@@ -62,11 +65,14 @@ class ExternalService:
             most, losses = plan.cancels[row.node or ""], cast("int", _fact(row, "lost_attempts") or 0)
             tried = cast("int", _fact(row, "attempt")) - losses
             if losses != losses_max(most) if _fact(row, "code") == LOST_WORKER else tried != most:
-                yield f"the cancelling of {key} was given up after {tried} attempts and {losses} losses"
+                yield (
+                    f"the cancellation of {key} failed after {tried} attempts and {losses} lost attempts,"
+                    " too early or too late"
+                )
         elif STAGE_CANCELLED not in rows:
-            yield f"{key} was left, and nobody says what became of it"
+            yield f"the work of {key} was abandoned, but no row records its cancellation"
         elif key not in self._cancelled:
-            yield f"{key} counts as cancelled, and goes on"
+            yield f"{key} is recorded as cancelled, but the service was never called"
 
 
 def _works(

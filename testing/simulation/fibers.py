@@ -277,4 +277,4 @@ def _kill(fiber: Fiber) -> None:
     assert parent is not None
     fiber.throw(Crashed())
     if not fiber.dead:
-        raise HostError("a fiber of a process that has crashed went on waiting")
+        raise HostError("a fiber of a crashed process is still waiting")

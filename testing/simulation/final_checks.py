@@ -40,11 +40,11 @@ def wrong_at_end(world: World) -> list[Violation]:
 def wasted_work(world: World) -> list[Violation]:
     """Return wasted work in a world without faults (W1): repairs, repeated deliveries, lost attempts, late ends."""
     watch = world.watch
-    found = [Violation("W1", run, "it was repaired") for run in watch.repaired]
+    found = [Violation("W1", run, "the run was repaired, but there was no fault") for run in watch.repaired]
     for (sink, run), numbers in watch.delivered.items():
         twice = [number for number, times in Counter(numbers).items() if times > 1]
         if twice:
-            found.append(Violation("W1", run, f"{sink} was given events {twice} more than once"))
+            found.append(Violation("W1", run, f"sink {sink} received events {twice} more than once"))
     for key, rows in world.store.tables.history.items():
         found += (Violation("W1", key, what) for what in _lost(rows))
     return [*found, *watch.steps.wasted(), *_late(world.store.tables)]
@@ -60,7 +60,11 @@ def _late(tables: Tables) -> Iterator[Violation]:
         )
         if noticed_at > run.deadline + _SEEN_WITHIN:
             late = (noticed_at - run.deadline) / 1_000_000
-            yield Violation("T3", f"{run.id}.{run.generation}", f"it went on {late:.0f} s after its deadline")
+            yield Violation(
+                "T3",
+                f"{run.id}.{run.generation}",
+                f"the run was still active {late:.0f} s after its deadline",
+            )
 
 
 def _lost(rows: Sequence[HistoryRow]) -> Iterator[str]:
@@ -95,7 +99,11 @@ def _forgotten(tables: Tables) -> Iterator[Violation]:
         again = {_facts(row).get("again") for row in later_rows if row.type == "signal.received"}
         for row in tables.whole_history(before):
             if row.type == "signal.received" and row.number >= run.first_row and row.number not in again:
-                yield Violation("I1", f"{run.id}.{run.generation}", f"it was never told message {row.number}")
+                yield Violation(
+                    "I1",
+                    f"{run.id}.{run.generation}",
+                    f"the rerun lacks message {row.number} of the previous generation",
+                )
 
 
 def _events(world: World, tables: Tables) -> Iterator[Violation]:
@@ -104,7 +112,7 @@ def _events(world: World, tables: Tables) -> Iterator[Violation]:
         for run in tables.runs.values():
             missing = _missing(world, tables, sink, run)
             if missing:
-                yield Violation("O2", run.key, f"{sink.name} was never given events {missing}")
+                yield Violation("O2", run.key, f"sink {sink.name} never received events {missing}")
 
 
 def _missing(world: World, tables: Tables, sink: Sink, run: Run) -> list[int]:
@@ -129,10 +137,14 @@ def _stored(world: World, tables: Tables) -> Iterator[Violation]:
     stored = snapshot_of(world.store.inner)
     for key, run in tables.runs.items():
         if stored.runs.get(key) != run:
-            yield Violation("S3", key, f"{run} was committed, and {stored.runs.get(key)} is stored")
+            yield Violation(
+                "S3",
+                key,
+                f"the stored run differs from the committed one: expected {run}, got {stored.runs.get(key)}",
+            )
         if list(stored.history.get(key, ())) != tables.history.get(key, []):
-            yield Violation("S3", key, "its stored history is not what was committed")
+            yield Violation("S3", key, "the stored history differs from the committed rows")
         if dict(stored.jobs.get(key, {})) != tables.jobs.get(key, {}):
-            yield Violation("S3", key, "its stored jobs are not those that were committed")
+            yield Violation("S3", key, "the stored jobs differ from the committed ones")
     for key in stored.runs.keys() - tables.runs.keys():
-        yield Violation("S3", key, "it is stored, and was never committed")
+        yield Violation("S3", key, "the run is stored, but was never committed")

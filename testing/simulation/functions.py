@@ -291,7 +291,7 @@ class _Draft:
 
         async def drawn(number: int) -> int:
             text = f"{uuid4()} {random().random()} {await side_effect(lambda: number)} {patched('new')}"
-            assert await echo(text) == text, "what was drawn is not what it was"
+            assert await echo(text) == text, "the random values differ from the recorded ones"
             return number
 
         self._add(drawn, lambda number: number)
@@ -353,7 +353,7 @@ class _Draft:
 
         async def undo(receipt: int | None, key: str) -> None:
             if step_context().attempt <= undo_fails:
-                raise ConnectionError("the bank is away")
+                raise ConnectionError("the bank is unavailable")
             tally.refund(run_key(), key)
 
         async def undo_known(receipt: int, key: str) -> None:

@@ -132,7 +132,7 @@ def unread_message_violations(tables: Tables) -> Iterator[str]:
         received = [_number(row) for row in rows if row.type == SIGNAL_RECEIVED and row.number not in unread]
         returned = _returned(run, rows)
         if returned is not None and sorted(returned) != sorted(received):
-            yield f"run {key}: it gave the letters {returned}, and has received {received}"
+            yield f"run {key}: it returned the letters {returned}, but received {received}"
 
 
 def _returned(run: Run, rows: list[HistoryRow]) -> list[int] | None:

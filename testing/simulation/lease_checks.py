@@ -103,7 +103,7 @@ def _waiting(
         rows = [row for row in rows if row.type != STEP_RETRYING]
         last = max((row.number for row in rows if row.run == job.run), default=tables.runs[job.run].last_row)
         if last > one.outcome.seen and (job.wake_at is None or job.wake_at > now + _AT_ONCE):
-            what = f"it rests until {job.wake_at}, and has been told {one.outcome.seen} of {last} rows"
+            what = f"the job sleeps until {job.wake_at}, but has seen only {one.outcome.seen} of {last} rows"
             yield Violation("T3", job.key.text, what)
 
 
@@ -118,7 +118,9 @@ def _as_holders(tables: Tables, commit: Commit) -> Iterator[Violation]:
             before = tables.runs[change.run.key]
             ours = {before.key, job_key(before.parent).run if before.parent else ""}
             if not ours & holders:
-                yield Violation("S3", before.key, "it was changed by attempts that hold none of its jobs")
+                yield Violation(
+                    "S3", before.key, "the run was changed by attempts that hold none of its jobs"
+                )
         if isinstance(change, UpdateJob | DeleteJob):
             key = change.job.key if isinstance(change, UpdateJob) else change.key
             known = tables.job(key)
@@ -126,9 +128,7 @@ def _as_holders(tables: Tables, commit: Commit) -> Iterator[Violation]:
             if known is not None and known.kind is JobKind.STEP and isinstance(change, DeleteJob):
                 is_ours = key.run in holders  # the driver of the function removes its queued step
             if known is not None and known.state is JobState.LEASED and not is_ours:
-                yield Violation(
-                    "S3", key.text, f"epoch {known.epoch} was ended by an attempt that is another"
-                )
+                yield Violation("S3", key.text, f"epoch {known.epoch} was ended by another attempt")
 
 
 def _with_answer(commit: Commit) -> Iterator[Violation]:
@@ -141,7 +141,11 @@ def _with_answer(commit: Commit) -> Iterator[Violation]:
         )
         replies = [change.reply.key for change in commit.changes if isinstance(change, StoreReply)]
         if creates and key is not None and key not in replies:
-            yield Violation("I1", key, "a run was created, and not with it that this was answered")
+            yield Violation(
+                "I1",
+                key,
+                "a run was created, but the reply for this idempotency key was not stored in the same commit",
+            )
 
 
 def _flushed(tables: Tables, commit: Commit) -> Iterator[Violation]:
@@ -156,7 +160,7 @@ def _flushed(tables: Tables, commit: Commit) -> Iterator[Violation]:
         if known is not None and known.holder not in holders:
             where = f"{known.run} for {known.sink}"
             yield Violation(
-                "S3", where, f"its cursor was moved by {holders}, and it is held by {known.holder}"
+                "S3", where, f"the stream was changed by {holders}, but is held by {known.holder}"
             )
 
 
@@ -173,7 +177,7 @@ def _claimed(tables: Tables, commit: Commit, job: Job) -> Iterator[Violation]:
     }
     if definitions and job.definition not in definitions:
         yield Violation(
-            "S6", job.key.text, f"it was claimed by a process without the code of {job.definition}"
+            "S6", job.key.text, f"the job was claimed by a process without the code of {job.definition}"
         )
 
 
@@ -197,18 +201,22 @@ def _ended(tables: Tables, row: HistoryRow, jobs: dict[JobKey, Job | None]) -> I
     if row.type == "stage.lost":
         session = tables.sessions.get(job.session or "")
         if session is not None and session.state is SessionState.OPEN:
-            yield Violation("S3", job.key.text, f"epoch {job.epoch} was taken from a session that lives")
+            yield Violation(
+                "S3", job.key.text, f"epoch {job.epoch} was counted as lost, but its session is open"
+            )
     elif row.type == "stage.retrying":
         retry_at = cast("int", parse(row.data or "{}").get("retry_at", 0))
         if retry_at > row.at and after is not None and after.wake_at != retry_at:
             yield Violation(
-                "T1", job.key.text, f"it is to be tried again at {retry_at}, not at {after.wake_at}"
+                "T1",
+                job.key.text,
+                f"the retry must be at {retry_at}, but the job sleeps until {after.wake_at}",
             )
     elif job.wake_at is not None:
         place = (row.run, row.node, row.item)
         checks = [one for one in jobs.values() if one is not None and (one.run, one.node, one.item) == place]
         if any(one.kind is JobKind.POLL and one.state is JobState.SLEEPING for one in checks):
-            yield Violation("T3", job.key.text, "it was woken while its body ran, and is asleep")
+            yield Violation("T3", job.key.text, "the job was woken while its body ran, but is sleeping")
 
 
 def _reported(tables: Tables, key: JobKey, epoch: int | None) -> Iterator[Violation]:
@@ -216,7 +224,7 @@ def _reported(tables: Tables, key: JobKey, epoch: int | None) -> Iterator[Violat
     if not _is_held(tables, key, epoch):
         job = tables.job(key)
         now = "gone" if job is None else f"{job.state} in epoch {job.epoch}"
-        yield Violation("S3", key.text, f"something was said for its epoch {epoch}, and it is {now}")
+        yield Violation("S3", key.text, f"output of epoch {epoch} was stored, but the job is {now}")
 
 
 def _heartbeat_received(tables: Tables, key: JobKey, jobs: dict[JobKey, Job | None]) -> Iterator[Violation]:
@@ -225,7 +233,11 @@ def _heartbeat_received(tables: Tables, key: JobKey, jobs: dict[JobKey, Job | No
     if job is None or job.heartbeat_timeout is None or after is None or after.state is not JobState.LEASED:
         return
     if after.heartbeat_by == job.heartbeat_by:
-        yield Violation("T1", key.text, f"a heartbeat came, and it is lost at {job.heartbeat_by} as before")
+        yield Violation(
+            "T1",
+            key.text,
+            f"a heartbeat was received, but the deadline for the next one is still {job.heartbeat_by}",
+        )
 
 
 def _polled(tables: Tables, job: Job, now: Micros) -> Iterator[Violation]:
@@ -236,7 +248,11 @@ def _polled(tables: Tables, job: Job, now: Micros) -> Iterator[Violation]:
     )
     until = job.give_up_at
     if is_polled_again and job.lost_attempts == 0 and until is not None and until + _POLLED_TOO_LONG < now:
-        yield Violation("T3", job.key.text, f"it was to be given up {(now - until) / 1_000_000:.0f} s ago")
+        yield Violation(
+            "T3",
+            job.key.text,
+            f"the job is still polled {(now - until) / 1_000_000:.0f} s after its give_up_at",
+        )
 
 
 def _is_held(tables: Tables, key: JobKey, epoch: int | None) -> bool:
@@ -249,7 +265,9 @@ def missing_blobs(commit: Commit, has_blob: Callable[[str], bool]) -> Iterator[V
     for change in commit.changes:
         for key in _blobs(change):
             if not has_blob(key):
-                yield Violation("B1", key, f"{type(change).__name__} refers to it, and it is not there")
+                yield Violation(
+                    "B1", key, f"{type(change).__name__} refers to the blob, but it does not exist"
+                )
 
 
 def _blobs(change: Change) -> Iterator[str]:

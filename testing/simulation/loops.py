@@ -95,7 +95,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._turns = self._turns + 1 if now == self._turned_at else 0
         self._turned_at = now
         if self._turns > _TURNS_MAX:
-            raise SpinningError(f"{_TURNS_MAX} turns of its loop, and no time has passed")
+            raise SpinningError(f"the event loop made {_TURNS_MAX} turns, and no time has passed")
 
     def _left(self) -> float | None:
         """Return the seconds until the next timer is due; None without a timer, or with infinite ones only."""

@@ -178,7 +178,9 @@ class SimulationObserver:
             if not any(_is_held(job, row) for job in jobs):
                 held = [f"{job.number} {job.state} e{job.epoch}" for job in jobs if (job.node) == row.node]
                 self.report_violation(
-                    "S3", row.run, f"row {row.number} is a {row.type} of epoch {row.epoch}; jobs are {held}"
+                    "S3",
+                    row.run,
+                    f"row {row.number}, {row.type}, is of epoch {row.epoch}, but the jobs are {held}",
                 )
 
     def _fenced(self, commit: Commit) -> None:
@@ -195,7 +197,9 @@ class SimulationObserver:
                 if any(held.values()) and self._is_woken(change):
                     continue  # another attempt of the same commit woke it, as a step wakes its function
                 self.report_violation(
-                    "S3", about.text, f"{described(change)}: by an attempt that did not hold it"
+                    "S3",
+                    about.text,
+                    f"an attempt that does not hold the job made the change {described(change)}",
                 )
 
     def _is_woken(self, change: Change) -> bool:
@@ -216,19 +220,19 @@ class SimulationObserver:
                 continue
             claim = (job.key.text, job.epoch)
             if claim in self._claims:
-                self.report_violation("S1", job.key.text, f"epoch {job.epoch} is claimed again")
-            self._claims[claim] = self._hosts.get(job.session or "", "nobody")
+                self.report_violation("S1", job.key.text, f"epoch {job.epoch} was claimed twice")
+            self._claims[claim] = self._hosts.get(job.session or "", "an unknown session")
             holder = tables.sessions.get(job.session or "")
             if holder is None or holder.state is not SessionState.OPEN:
                 self.report_violation(
-                    "S1", job.key.text, f"epoch {job.epoch} is claimed by a session that is not open"
+                    "S1", job.key.text, f"epoch {job.epoch} was claimed by a session that is not open"
                 )
             self._rated(job)
             run = tables.runs[job.run]
             if job.outlives_run:  # deliveries and external cancels are due after the run's end, too
                 continue
             if run.status not in ACTIVE or run.status in (RunStatus.PAUSED, RunStatus.BLOCKED):
-                self.report_violation("C1", job.key.text, f"it is claimed, and its run is {run.status}")
+                self.report_violation("C1", job.key.text, f"the job was claimed, but its run is {run.status}")
 
     def _rated(self, job: Job) -> None:
         """Check that no more attempts start within any period of a rate limit than it allows (S11).
@@ -246,7 +250,7 @@ class SimulationObserver:
         insort(starts, job.leased_at)
         within = [at for at in starts if job.leased_at - job.rate_period < at <= job.leased_at]
         if len(within) > job.rate_limit:
-            what = f"{len(within)} started within {job.rate_period} us, and {job.rate_limit} may"
+            what = f"{len(within)} attempts started within {job.rate_period} us, but the limit is {job.rate_limit}"
             self.report_violation("S11", job.key.text, what)
 
     def _on_time(self, tables: Tables, commit: Commit) -> None:
@@ -266,12 +270,14 @@ class SimulationObserver:
                     continue
                 if job.state is not JobState.SLEEPING and known.wake_at > now and job.run not in cancelled:
                     early = (known.wake_at - now) / 1_000_000
-                    self.report_violation("T1", job.key.text, f"it was woken {early:.3f} s before its time")
+                    self.report_violation("T1", job.key.text, f"the job was woken {early:.3f} s too early")
             elif isinstance(change, AppendHistory) and change.row.type == "run.admitted":
                 before = old.runs.get(change.row.run)
                 if before is not None and before.start_at is not None and before.start_at > now:
                     self.report_violation(
-                        "T1", change.row.run, f"it began {before.start_at - now} us before its time"
+                        "T1",
+                        change.row.run,
+                        f"the run was admitted {before.start_at - now} us before its start_at",
                     )
             elif isinstance(change, UpdateRun) and expires:
                 run, before = change.run, old.runs.get(change.run.key)
@@ -279,13 +285,15 @@ class SimulationObserver:
                 was_active = is_expired and before is not None and before.status in ACTIVE
                 if was_active and (run.deadline is None or run.deadline > now):
                     early = (run.deadline or 0) - now
-                    self.report_violation("T1", run.key, f"it ended {early} us before its deadline")
+                    self.report_violation("T1", run.key, f"the run was ended {early} us before its deadline")
             elif isinstance(change, PutSession) and reaps:
                 session = change.session
                 if session.expires_at > now:
                     early = (session.expires_at - now) / 1_000_000
                     self.report_violation(
-                        "T1", session.id, f"it was declared dead {early:.3f} s before its lease was over"
+                        "T1",
+                        session.id,
+                        f"the session was declared dead {early:.3f} s before its lease expired",
                     )
 
     def observe_dispatch(
@@ -300,7 +308,7 @@ class SimulationObserver:
             and changed
             and all(isinstance(one, JobSettle | JobRecord) for one in commands)
         ):
-            self.report_violation("S3", process, "all that it settled was fenced, and something was changed")
+            self.report_violation("S3", process, "all its commands were fenced, but rows were changed")
 
     # Bodies ---------------------------------------------------------------------------------------------------------
 
@@ -309,25 +317,25 @@ class SimulationObserver:
         self.trace.add(self._now(), process, f"BODY {what} {job[-8:]} e{epoch}")
         if (job, epoch) in self.started:
             self.report_violation(
-                "S2", job, f"the body of epoch {epoch} starts again; first in {self.started[job, epoch]}"
+                "S2", job, f"the body of epoch {epoch} was started twice, first in {self.started[job, epoch]}"
             )
         self.started[job, epoch] = process
         claimed_by = self._claims.get((job, epoch))
         if claimed_by != process:
             self.report_violation(
-                "S2", job, f"epoch {epoch} starts in {process}, and was claimed by {claimed_by}"
+                "S2", job, f"epoch {epoch} starts in {process}, but was claimed by {claimed_by}"
             )
 
     def observe_step_start(self, process: str, begun: StartedAttempt) -> None:
         """Check that an attempt of a step starts in the process that claimed its job (S2), and its number and time."""
-        what = f"{begun.run_id} {begun.step} {begun.call} try {begun.attempt}"
+        what = f"{begun.run_id} {begun.step} {begun.call} attempt {begun.attempt}"
         self.trace.add(self._now(), process, f"STEP {what} {begun.job[-8:]} e{begun.epoch}")
         claimed_by = self._claims.get((begun.job, begun.epoch))
         if claimed_by != process:
             self.report_violation(
                 "S2",
                 begun.job,
-                f"epoch {begun.epoch} is driven in {process}, and was claimed by {claimed_by}",
+                f"epoch {begun.epoch} runs in {process}, but was claimed by {claimed_by}",
             )
         job = None if self._tables is None else self._tables.job(job_key(begun.job))
         for violation in self.steps.record_start(begun, job, self._now() + self.may_be_early(process)):
@@ -343,15 +351,23 @@ class SimulationObserver:
         taken = self.delivered[sink, event.run]
         row = next((one for one in rows if one.number == event.number), None)
         if row is None:
-            self.report_violation("O4", event.id, "a sink was given it, and it is not stored")
+            self.report_violation(
+                "O4", event.id, f"sink {sink} received the event, but no such row is stored"
+            )
             return
         if event.type == "event.skipped":
             self.skipped.add((sink, event.run, event.number))
         elif row.type != event.type or row.at != micros(event.at):
-            self.report_violation("O4", event.id, f"a sink was given {event.type}, and {row.type} is stored")
+            self.report_violation(
+                "O4", event.id, f"sink {sink} received {event.type}, but {row.type} is stored"
+            )
         last = max(taken, default=0)
         if event.number > last + 1 and last:
-            self.report_violation("O3", event.id, f"it comes after {last}")
+            self.report_violation(
+                "O3",
+                event.id,
+                f"sink {sink} received the event right after {last}; it must receive events in order",
+            )
         taken.append(event.number)
 
 
@@ -371,7 +387,7 @@ def _unreadable(change: Change) -> Iterator[Violation]:
             columns = attrs.asdict(row, recurse=False) | {"payload": None, "blob": None}
             where, found = f"{row.run}.{row.number}", unreadable_columns(HistoryRow, columns)
         case BlockRun(key):
-            where, found = key, iter([("*", "it was blocked because something can't be read")])
+            where, found = key, iter([("*", "the run was blocked because a value can't be read")])
         case _:
             return
     yield from (Violation("R1", where, f"{name}: {why}") for name, why in found)
@@ -382,7 +398,9 @@ def _blocked(row: HistoryRow) -> Iterator[Violation]:
     if row.type == "run.blocked":
         facts = cast("dict[str, object]", parse(row.data or "{}"))
         if facts.get("code") not in _BLOCKS:
-            yield Violation("S6", row.run, f"it is blocked, for {facts.get('code')}: {facts.get('message')}")
+            yield Violation(
+                "S6", row.run, f"the run was blocked: {facts.get('code')}: {facts.get('message')}"
+            )
 
 
 def _touched(changes: Iterable[Change]) -> set[str]:

@@ -61,14 +61,14 @@ class SimulatedPersistence:
         life, store = self._life, self._store
         kind = life.reach_point(f.WRITE)
         if kind is f.FaultKind.FAILS_BEFORE:
-            raise UnavailableError("fault on purpose: the transaction was not begun")
+            raise UnavailableError("injected fault: the transaction was not started")
         if kind is f.FaultKind.RUNS_AGAIN:
             store.for_nothing(work)
         if kind is f.FaultKind.REFUSED:
             store.refuse_next()
         result = store.transact(current(), work)
         if life.reach_point(f.WRITTEN) is f.FaultKind.LOST_ANSWER:
-            raise UnavailableError("fault on purpose: the answer to the transaction was lost")
+            raise UnavailableError("injected fault: the response to the transaction was lost")
         return result
 
     @contextmanager
@@ -79,7 +79,7 @@ class SimulatedPersistence:
     def read(self, query: Query[R], /) -> R:
         """Answer a query, or raise UnavailableError."""
         if self._life.reach_point(f.READ) is f.FaultKind.FAILS_BEFORE:
-            raise UnavailableError("fault on purpose: nothing was read")
+            raise UnavailableError("injected fault: nothing was read")
         answer = self._store.read(query)
         self._life.reach_point(f.RETURNED)
         return answer
@@ -103,17 +103,17 @@ class SimulatedBlobs:
     def put(self, key: str, data: bytes, /) -> None:
         """Store a blob. May fail before or after."""
         if self._life.reach_point(f.BLOB_WRITE) in (f.FaultKind.FAILS_BEFORE, f.FaultKind.BLOB_FAILS):
-            raise UnavailableError("fault on purpose: the blob was not stored")
+            raise UnavailableError("injected fault: the blob was not stored")
         self._inner.put(key, data)
         if self._life.reach_point(f.WRITTEN) is f.FaultKind.LOST_ANSWER:
-            raise UnavailableError("fault on purpose: the blob was stored")
+            raise UnavailableError("injected fault: the blob was stored, but the response was lost")
 
     def get(self, key: str, /) -> bytes:
         """Return a blob's bytes, or fail."""
         kind = self._life.reach_point(f.BLOB_READ)
         check_blob_key(key)
         if kind is f.FaultKind.FAILS_BEFORE:
-            raise UnavailableError("fault on purpose: the blob was not read")
+            raise UnavailableError("injected fault: the blob was not read")
         if kind is f.FaultKind.BLOB_MISSING:
             raise BlobMissingError(key)
         if kind is f.FaultKind.BLOB_CORRUPT:
@@ -251,7 +251,7 @@ class SharedSink:
         """Take events up to the first refused one, for which it raises EventRefusedError."""
         for event in events:
             if (event.run, event.number) in self._refused:
-                raise EventRefusedError(f"fault on purpose: {event.id} is refused")
+                raise EventRefusedError(f"injected fault: {event.id} is refused")
             self._took(self.name, event, process)
 
 
@@ -266,9 +266,9 @@ class SimulatedSink:
         """Deliver events. May fail before, after, or at one of them."""
         kind = self._life.reach_point(f.SINK)
         if kind is f.FaultKind.SINK_FAILS:
-            raise UnavailableError("fault on purpose: the sink is away")
+            raise UnavailableError("injected fault: the sink is unavailable")
         if kind is f.FaultKind.SINK_REFUSES and events:
             self._sink.refuse(self._life.random.choice(events))
         self._sink.take(events, self._life.name)
         if self._life.reach_point(f.SINK) is f.FaultKind.SINK_FAILS:
-            raise UnavailableError("fault on purpose: the sink took them, and its answer was lost")
+            raise UnavailableError("injected fault: the sink received the events, but its response was lost")

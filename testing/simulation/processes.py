@@ -499,4 +499,6 @@ class ReplyLog:
         if is_kept:
             self._answers[deed.what] = answer
         if known != answer:
-            self._watch.report_violation("I1", deed.what, f"it was answered {known}, and then {answer}")
+            self._watch.report_violation(
+                "I1", deed.what, f"expected the earlier reply, {known}, got {answer}"
+            )

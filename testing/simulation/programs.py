@@ -371,7 +371,7 @@ def _fail(manner: BodyBehaviour, ctx: StageContext) -> None:
         return
     match manner.how:
         case "give_up":
-            raise GiveUp("it gives up")
+            raise GiveUp("no further attempt")
         case "retry_after":
             raise RetryAfter(timedelta(seconds=3), "not yet")
         case "error" | "hang":
@@ -431,11 +431,11 @@ def _external(work: ExternalWork, outside: ExternalService) -> ExternalStage[int
     @body.check(retry=Retry(attempts=6, wait=timedelta(seconds=1)))
     def check(ctx: StageContext, state: list[int]) -> int | NotReady:
         if ctx.attempt <= work.fails:
-            raise ValueError("it can't be asked yet")
+            raise ValueError("the service can't be polled yet")
         if current().process.hub.now - START < state[0]:
             return NotReady()
         if work.breaks:
-            raise GiveUp("it has failed elsewhere")
+            raise GiveUp("the external work has failed")
         return mixed(work.salt, state[1])
 
     return check
@@ -455,7 +455,7 @@ def _cancelled(
         if takes:
             spend_time(takes / 2)
         if ctx.attempt <= fails:
-            raise ConnectionError("it can't be reached")
+            raise ConnectionError("the service can't be reached")
         outside.cancel(ctx.idempotency_key, state)
         if takes:
             spend_time(takes / 2)

@@ -81,7 +81,7 @@ class _Replay:
         """Yield the violations, each as invariant and message."""
         noted, drive = self._opened(self._rows)
         if drive.fault is not None:
-            yield "D2", f"it can't be replayed past row {noted.row}: {drive.fault}"
+            yield "D2", f"the history can't be replayed after row {noted.row}: {drive.fault}"
         else:
             yield from noted.early
             yield from self._of_end(drive)
@@ -112,7 +112,10 @@ class _Replay:
             noted, drive = self._opened(self._rows[:at])
             waits, did = noted.requests_by_row[noted.row], requests_by_row[noted.row]
             if waits != did:
-                yield "D2", f"after row {noted.row} it waits for {waits}, and did for {did}"
+                yield (
+                    "D2",
+                    f"after row {noted.row} a new replay waits for {waits}, but the running one waited for {did}",
+                )
             drive.close()
 
     def _of_end(self, drive: FunctionReplay) -> Iterator[tuple[str, str]]:
@@ -120,12 +123,15 @@ class _Replay:
         ended, run = drive.ended, self._run
         types = {row.type for row in self._own}
         if "run.cancelled" in types and "step.completed" in types and "run.cancelling" not in types:
-            yield "S6", "it was cancelled after it had begun, and its function was never told"
+            yield (
+                "S6",
+                "the run was cancelled after its function had started, but without cancelling the function",
+            )
         if run.is_continued:
             (row,) = (row for row in self._own if row.type == "run.continued")
             with_ = None if row.payload is None else self._payloads.get(row.payload)
             if not isinstance(ended, FunctionContinued) or ended.input != with_:
-                yield "S4", f"it goes on with {with_}, and its function ends with {ended}"
+                yield "S4", f"the run continues as new with {with_}, but its function ends with {ended}"
         elif run.status is RunStatus.COMPLETED:
             outputs = [
                 self._payloads.get(row.payload)
@@ -133,13 +139,13 @@ class _Replay:
                 if row.type == STAGE_COMPLETED and row.payload is not None
             ]
             if not isinstance(ended, FunctionReturned) or [ended.output] != outputs:
-                yield "S4", f"it gave {outputs}, and its function ends with {ended}"
+                yield "S4", f"the output of the run is {outputs}, but its function ends with {ended}"
         elif isinstance(ended, FunctionReturned) and run.status is RunStatus.FAILED and _is_own(run):
-            yield "S6", f"it failed, with {run.error}, and its function gives {ended.output}"
+            yield "S6", f"the run failed with {run.error}, but its function returns {ended.output}"
         elif isinstance(ended, FunctionFailed) and run.status is RunStatus.FAILED and _is_own(run):
             raised = type(ended.error).__name__
             if raised not in (run.error or ""):
-                yield "S6", f"it failed, with {run.error}, and its function raises {raised}"
+                yield "S6", f"the run failed with {run.error}, but its function raises {raised}"
 
     def _of_messages(self, received: Collection[int]) -> Iterator[tuple[str, str]]:
         """Yield messages that the store counts as received and the function has not received, or vice versa (M1)."""
@@ -147,10 +153,10 @@ class _Replay:
         sent = {row.number for row in self._rows if row.type == SIGNAL_RECEIVED}
         known = sent.difference(unread)
         if wrong := sorted(known.difference(received)):
-            yield "M1", f"the messages {wrong} are received, and its function has not"
+            yield "M1", f"messages {wrong} count as received, but the function has not received them"
         has_ended = any(row.type in (STAGE_COMPLETED, "stage.failed", "run.continued") for row in self._own)
         if has_ended and (wrong := sorted(set(received) - known)):
-            yield "M1", f"the messages {wrong} are unread, and its function has received them"
+            yield "M1", f"messages {wrong} count as unread, but the function has received them"
 
 
 class _Noted:
@@ -188,7 +194,7 @@ class _Noted:
                 if isinstance(one, TimerRequest) and one.call == row.event.call and row.at < one.at:
                     early = (one.at - row.at) / 1_000_000
                     self.early.append(
-                        ("T1", f"row {row.number}: timer {one.call} has fired {early:.3f} s early")
+                        ("T1", f"row {row.number}: timer {one.call} fired {early:.3f} s too early")
                     )
         turn = self._machine.feed(row, more=more)
         self.row = row.number
@@ -219,12 +225,10 @@ def _not_requested(
         request = steps.get(call)
         for one in tries[:1]:
             if request is None:
-                yield "D2", f"call {call}, step {one.step!r}, was begun, and the replay does not ask for it"
+                yield "D2", f"call {call}, step {one.step!r}, was started, but the replay does not request it"
             elif (request.step, request.arguments) != (one.step, one.arguments):
-                yield (
-                    "D2",
-                    f"call {call} was {one.step}{one.arguments}, and is {request.step}{request.arguments}",
-                )
+                requested = f"{request.step}{request.arguments}"
+                yield "D2", f"call {call} was {one.step}{one.arguments}, but the replay requests {requested}"
 
 
 def _is_own(run: Run) -> bool:

@@ -17,10 +17,10 @@ def report(outcome: SeedOutcome, shrunk: Shrunk | None = None) -> Iterator[str]:
     yield from (f"  {line}" for line in outcome.found)
     last = outcome if shrunk is None else shrunk.outcome
     if shrunk is not None:
-        yield f"  shrunk from {len(outcome.fired)} faults to {len(last.fired)}, in {shrunk.tries} tries:"
+        yield f"  shrunk from {len(outcome.fired)} faults to {len(last.fired)}, in {shrunk.tries} attempts:"
         yield from (f"    {one.process} at point {one.point}: {one.kind}" for one in last.fired)
         yield from (f"  {line}" for line in last.found)
-    yield "timeline (virtual seconds, process, what happened), of what is wrong and what went wrong:"
+    yield "timeline of faults and of the records named above (virtual seconds, process, event):"
     yield from (f"  {line}" for line in timeline(last))
 
 
@@ -30,6 +30,6 @@ def timeline(outcome: SeedOutcome) -> list[str]:
     lines = [
         line
         for line in outcome.trace
-        if _ALWAYS.search(line) or (" news " not in line and any(name in line for name in named))
+        if _ALWAYS.search(line) or (" outbox-head " not in line and any(name in line for name in named))
     ]
     return lines[-LINES_MAX:]

@@ -51,11 +51,13 @@ class SideEffects:
             stands = charged - self._refunded.get(run.key, set())
             if run.status is RunStatus.COMPLETED and stands != charged:
                 found.append(
-                    f"run {run.id}.{run.generation} was completed, and {len(charged - stands)} taken back"
+                    f"run {run.id}.{run.generation} is completed, but {len(charged - stands)} charges"
+                    " were refunded"
                 )
             elif stands and _must_compensate(run, tables):
                 found.append(
-                    f"run {run.id}.{run.generation} is {run.status}, and {len(stands)} were not taken back"
+                    f"run {run.id}.{run.generation} is {run.status}, but {len(stands)} charges were not"
+                    " refunded"
                 )
         return found
 
@@ -64,7 +66,9 @@ class SideEffects:
         rows = (row for run in tables.runs for row in tables.history.get(run, ()))
         known = {_key(row) for row in rows if row.type == "step.completed"}
         booked = sorted(key for key in self._booked if key.partition("/")[0] in tables.runs)
-        return [f"step {key} has booked, and has no row" for key in booked if key not in known]
+        return [
+            f"step {key} has committed a booking, but no history row" for key in booked if key not in known
+        ]
 
 
 class SleepRecorder:
@@ -96,7 +100,7 @@ class SleepRecorder:
         )  # plus the most that a fast clock may have gained
         if slept < self._wait / timedelta(microseconds=1) or shown < self._wait:
             self.short.append(
-                f"sleep of {self._wait}: {slept / 1_000_000:.3f} s went by, and {shown} are shown"
+                f"a sleep of {self._wait} took {slept / 1_000_000:.3f} s, and {shown} in recorded time"
             )
 
 

@@ -74,21 +74,25 @@ class StepRecords:
         where = f"row {row.number}, {row.type} of call {facts['call']}"
         if row.type == "step.queued":
             if call.is_queued and not call.is_undo:
-                yield Violation("S7", row.run, f"{where}: it was put into a queue before")
+                yield Violation("S7", row.run, f"{where}: the call was queued before")
             call.is_queued, call.tries, call.losses, call.ended, call.retry_at = True, 0, 0, "", 0
             return
         if call.ended:
-            yield Violation("S4", row.run, f"{where}: it is {call.ended} already")
+            yield Violation("S4", row.run, f"{where}: the call has ended already, with {call.ended}")
         if row.type not in ("timer.fired", "step.cancelled"):
             call.tries += 1
             call.losses += "lost" in facts
             error = cast("dict[str, object]", facts.get("error") or {})
             counted = call.tries - call.losses
             if row.type == "step.failed" and error.get("message") == HOPELESS and counted != HOPELESS_TRIES:
-                yield Violation("S8", row.run, f"{where}: it is given up after {counted} tries that count")
+                yield Violation(
+                    "S8",
+                    row.run,
+                    f"{where}: the step failed after {counted} attempts, expected {HOPELESS_TRIES}",
+                )
             if facts["attempt"] != call.tries:
                 yield Violation(
-                    "S8", row.run, f"{where}: try {facts['attempt']} is recorded as number {call.tries}"
+                    "S8", row.run, f"{where}: expected attempt {call.tries}, got {facts['attempt']}"
                 )
         if row.type in _ENDS:
             call.ended = row.type
@@ -104,7 +108,7 @@ class StepRecords:
             if row.number < run.first_row and row.type in _OF_CALLS:
                 for _ in self.record_row(attrs.evolve(row, run=run.key)):
                     raise AssertionError(
-                        f"row {row.number}, which run {run.key} keeps, was found wrong before"
+                        f"row {row.number}, which run {run.key} keeps, violates an invariant"
                     )
         self._begin_again(run.key)
 
@@ -120,24 +124,26 @@ class StepRecords:
         uncounted = [one.epoch for one in before if one.attempt == begun.attempt and self._is_lost(one)]
         before.append(begun)
         key = (begun.job, begun.epoch, begun.call, begun.attempt)
-        where = f"try {begun.attempt} of call {begun.call}, step {begun.step!r}"
+        where = f"attempt {begun.attempt} of call {begun.call}, step {begun.step!r}"
         if key in self._known:
-            yield Violation("S2", begun.job, f"{where} begins again in epoch {begun.epoch}")
+            yield Violation("S2", begun.job, f"{where} was started twice in epoch {begun.epoch}")
         self._known.add(key)
         if job is None or job.state is not JobState.LEASED or job.epoch != begun.epoch:
             return  # the attempt is lost and will be fenced
         call = self._calls.get((begun.run, begun.call), _Call())
         if call.ended:
-            yield Violation("S4", begun.job, f"{where} begins, and it is {call.ended}")
+            yield Violation("S4", begun.job, f"{where} was started, but the call has ended with {call.ended}")
         if begun.attempt != call.tries + 1:
-            yield Violation("S8", begun.job, f"{where} begins, and {call.tries} tries are recorded")
+            yield Violation("S8", begun.job, f"{where} was started, but {call.tries} attempts are recorded")
         if uncounted:
             yield Violation(
-                "S8", begun.job, f"{where} begins again: epoch {uncounted[0]} was lost, and not counted"
+                "S8",
+                begun.job,
+                f"{where} was started again: the lost attempt of epoch {uncounted[0]} was not counted",
             )
         if call.retry_at > now and not begun.is_queued:  # queued: the wake-up of the job is checked
             early = (call.retry_at - now) / 1_000_000
-            yield Violation("T1", begun.job, f"{where} begins {early:.3f} s before its time")
+            yield Violation("T1", begun.job, f"{where} was started {early:.3f} s too early")
 
     def _is_lost(self, begun: StartedAttempt) -> bool:
         return not begun.is_queued and (begun.run, begun.epoch) in self._lost
@@ -147,4 +153,4 @@ class StepRecords:
         for (run, call), tries in self.begun.items():
             for attempt, times in Counter(one.attempt for one in tries).items():
                 if times > 1:
-                    yield Violation("W1", run, f"try {attempt} of call {call} began {times} times")
+                    yield Violation("W1", run, f"attempt {attempt} of call {call} was started {times} times")

@@ -144,7 +144,7 @@ class SharedStore:
                 self._refuses_next_awaited = False
                 self._refused.add(value)
             if value in self._refused:
-                raise RefusedError(f"fault on purpose: what {row.node or 'the run'} gave can't be kept")
+                raise RefusedError(f"injected fault: the output of {row.node or 'the run'} can't be stored")
 
     def _follow(self, commit: Commit) -> None:
         self.commits += 1

@@ -22,7 +22,7 @@ def stores(name: str) -> Generator[Callable[[], Persistence]]:
         with TemporaryDirectory(prefix="holdfast-simulation-") as folder:
             yield from _sqlite(Path(folder))
     else:
-        raise ValueError(f"{name!r} is no store to simulate on; use one of {', '.join(STORES)}")
+        raise ValueError(f"unknown store {name!r}; expected one of {', '.join(STORES)}")
 
 
 def _sqlite(folder: Path) -> Generator[Callable[[], Persistence]]:

@@ -77,15 +77,16 @@ def described(change: Change) -> str:
                 f"session {session.id[-6:]} {session.host} {session.state} until {session.expires_at - START}"
             )
         case UpdateLeader(leader):
-            return f"duty {leader.name} {leader.session[-6:]} until {leader.expires_at - START}"
+            return f"leader {leader.name} {leader.session[-6:]} until {leader.expires_at - START}"
         case AddAttemptOutput(note):
             return f"+note {note.run[-6:]}.{note.job} e{note.epoch} {note.kind} {note.data[:_SHORT]}"
         case AdvanceStreams(head):
-            return f"news {head.sink[-6:]} {head.run[-6:]} {head.head_row}"
+            return f"outbox-head {head.sink[-6:]} {head.run[-6:]} {head.head_row}"
         case UpdateStream(stream):
             due = None if stream.due_at is None else stream.due_at - START
             return (
-                f"stream {stream.sink[-6:]} {stream.run[-6:]} {stream.delivered}/{stream.head_row} {stream.state}"
+                f"stream {stream.sink[-6:]} {stream.run[-6:]} {stream.delivered}/{stream.head_row}"
+                f" {stream.state}"
                 f" due {due} refused {stream.refused_row} attempts {stream.attempts}"
             )
         case StorePlan(plan):
@@ -97,7 +98,8 @@ def described(change: Change) -> str:
 def _run(verb: str, run: Run) -> str:
     ended = f" result={run.result} error={_without_traceback(run.error)}" if run.ended_at else ""
     return (
-        f"{verb} {run.key[-6:]} {run.id}.{run.generation} {run.status} rows={run.last_row} jobs={run.open_jobs}"
+        f"{verb} {run.key[-6:]} {run.id}.{run.generation} {run.status} rows={run.last_row}"
+        f" jobs={run.open_jobs}"
         f" at {run.progress}{ended}"
     )
 

@@ -49,7 +49,7 @@ class SimulatedTransaction:
     def join(self, work: Callable[[Transaction], R], /) -> R:
         """See `SharedTransaction.join`. A fenced attempt writes and commits nothing."""
         if self._life.reach_point(f.WRITE) is f.FaultKind.FAILS_BEFORE:
-            raise UnavailableError("fault on purpose: the transaction was lost before its commit")
+            raise UnavailableError("injected fault: the transaction was lost before its commit")
         fiber = current()
         commits = fiber.commits
         result = self._store.transact(fiber, work)
@@ -61,12 +61,12 @@ class SimulatedTransaction:
     def commit(self) -> None:
         """See `SharedTransaction.commit`."""
         if self._life.reach_point(f.WRITTEN) is f.FaultKind.LOST_ANSWER:
-            raise UnavailableError("fault on purpose: the answer to a commit was lost")
+            raise UnavailableError("injected fault: the response to a commit was lost")
 
     def was_committed(self) -> bool:
         """See `SharedTransaction.was_committed`."""
         if self._life.reach_point(f.READ) is f.FaultKind.FAILS_BEFORE:
-            raise UnavailableError("fault on purpose: nothing was read")
+            raise UnavailableError("injected fault: nothing was read")
         return self._is_committed
 
 
@@ -75,5 +75,5 @@ def begin_transaction(life: FaultyProcess, store: SharedStore, wanted: type) -> 
     if wanted is not SimulatedConnection:
         raise NoTransactionError("a simulation has rows of its own")
     if life.reach_point(f.READ) is f.FaultKind.FAILS_BEFORE:
-        raise UnavailableError("fault on purpose: the transaction was not begun")
+        raise UnavailableError("injected fault: the transaction was not started")
     return SimulatedTransaction(life, store, SimulatedConnection())

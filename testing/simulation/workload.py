@@ -317,10 +317,10 @@ def _wrong(
     )
     number = named.get("number")  # the input of a durable function holds its arguments by name
     if not isinstance(number, int):
-        return f"it was given {input_value!r}"
+        return f"expected an integer as input, got {input_value!r}"
     expected = program.model(number)
     return (
         None
         if expected in (None, output)
-        else f"it was given {input_value}, gave {output}, and was to give {expected}"
+        else f"for input {input_value} the expected result is {expected}, got {output}"
     )

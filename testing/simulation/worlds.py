@@ -193,7 +193,7 @@ class World:
                         bring(engine)
                     if any(stream.state is StreamState.DEAD_LETTERED for stream in tables.streams.values()):
                         for name in self.scenario.sinks:
-                            engine.replay_dead_letters(sink=name, reason="it is mended")
+                            engine.replay_dead_letters(sink=name, reason="it is repaired")
                 except HoldfastError as error:
                     life.log(f"OPERATOR failed: {type(error).__name__}")
                 life.hub.sleep(_OPERATOR_INTERVAL)
@@ -262,7 +262,11 @@ class World:
             for run in tables.runs.values()
             if run.status in ACTIVE
         ]
-        left += [f"job {job.key.text} is owed" for job in tables.all_jobs() if job.outlives_run]
+        left += [
+            f"job {job.key.text} is still to be delivered or cancelled"
+            for job in tables.all_jobs()
+            if job.outlives_run
+        ]
         left += [
             f"sink {sink.name} has {delivered} of {run.last_row} events of {run.id}.{run.generation}"
             for sink in tables.sinks.values()

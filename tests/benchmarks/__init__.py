@@ -1,4 +1,4 @@
-"""How fast it is: `python -m tests.benchmarks`.
+"""Benchmarks: `python -m tests.benchmarks`.
 
 Every figure stands beside what hand-written SQL does with the same work, on the same server, in the same run: machines
 differ and drift, ratios in one run do not.

@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks`: figures as lines of JSON on stdout, a table for people on stderr."""
+"""`python -m tests.benchmarks`: prints figures as JSON lines on stdout and a table on stderr."""
 
 import argparse
 import contextlib
@@ -19,7 +19,7 @@ from tests.benchmarks.sites import Before, Store, postgres_store, sqlite_store
 
 @attrs.frozen(kw_only=True)
 class Sizes:
-    """How much of everything. `warm_up` divides the sizes of what only warms up, and not of what is there before."""
+    """Sizes of the workloads. `warm_up` divides the sizes of warm-up runs, but not of existing rows."""
 
     singly: int
     batches: int
@@ -85,11 +85,11 @@ TINY: Final = Sizes(
     repeats=1,
     warm_up=1,
 )
-"""For the test that all of this works at all."""
+"""Sizes for the smoke test."""
 
 
 def cases(sizes: Sizes) -> list[Case]:
-    """Return everything that is measured, at these sizes."""
+    """Return all cases with these sizes."""
     many = sizes.repeats
     return [
         Case(
@@ -189,7 +189,7 @@ def _chain(sizes: Sizes, at_once: int) -> Case:
 
 
 def _map(sizes: Sizes, runs: int) -> Case:
-    """Go over the same number of items in one run, or in narrower ones."""
+    """Return cases that map the same number of items in one run and in several."""
     return Case(
         name="map" if runs == 1 else f"map_in_{runs}_runs",
         unit="items/s",
@@ -200,7 +200,7 @@ def _map(sizes: Sizes, runs: int) -> Case:
 
 
 def _functions(sizes: Sizes) -> Sequence[Case]:
-    """Durable functions beside hand-written SQL; late steps beside early ones; a wake-up beside one that replays."""
+    """Return cases of durable functions: against SQL, late and early steps, and wake-ups with and without replay."""
     early, asked = max(1, sizes.long_steps // 10), min(sizes.asked, 50)
     return (
         Case(
@@ -236,7 +236,7 @@ def _functions(sizes: Sizes) -> Sequence[Case]:
 
 
 def _suspended(sizes: Sizes, before: Before) -> Sequence[Case]:
-    """Return what suspended runs cost others, whose floor is the same beside none, and what waking some costs."""
+    """Return cases of the cost of suspended runs for other runs, and of waking suspended runs."""
     return (
         Case(
             name="suspended_idle",

@@ -1,4 +1,4 @@
-"""From samples to figures: the median of a few, beside the floor's, with what each cost."""
+"""Figures from samples: medians, compared with the floor, and costs per item."""
 
 import json
 import statistics
@@ -19,7 +19,7 @@ _PERCENTILES: Final = (50, 95, 99)
 
 @attrs.frozen(kw_only=True)
 class Case:
-    """Something to measure on every store, and the same in hand-written SQL.
+    """A workload to measure on every store, and the same work in hand-written SQL.
 
     With `warms_up_itself` it throws its first measurements away. `before` is what it finds, and the floor does not.
     """
@@ -35,7 +35,7 @@ class Case:
 
 @attrs.frozen(kw_only=True)
 class Figure:
-    """What came of a case. `ratio` is value to floor: of a rate more is better, of a time less."""
+    """The figures of a case. `ratio` is value to floor: a higher rate is better, a lower time is better."""
 
     name: str
     store: str
@@ -58,7 +58,7 @@ class Figure:
 
 
 def take(case: Case, store: Store, *, warm_up: Case) -> Figure:
-    """Measure; the floor's samples are taken in between ours.
+    """Measure a case; samples of the floor alternate with those of Holdfast.
 
     The first sample only warms up. In the last one the server counts statements, which costs it a few percent: where
     there are three, the median is hardly ever that one.
@@ -91,7 +91,7 @@ def take(case: Case, store: Store, *, warm_up: Case) -> Figure:
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """Return figures for people. Costs are for each item; a dash is what is not known."""
+    """Return figures as a table. Costs are per item; a dash means unknown."""
     head = (
         "figure",
         "store",
@@ -163,7 +163,7 @@ def _percentile(samples: Sequence[Sample], share: int) -> float:
 
 
 def _costs(case: Case, samples: Sequence[Sample]) -> dict[str, Extra]:
-    """Return what each item cost: the median of the samples. Space is no cost of a minute."""
+    """Return the costs per item: the median of the samples. Space is not counted per minute."""
     stored = case.unit != "cpu ms/min"
     return {
         "items": samples[0].items,
@@ -190,7 +190,7 @@ def _each(sample: Sample, cost: float | None) -> float | None:
 
 
 def _rounded(value: Extra) -> Extra:
-    """Round to four digits that mean something."""
+    """Round to four significant digits."""
     if isinstance(value, list):
         return [float(f"{each:.4g}") for each in value]
     return float(f"{value:.4g}") if isinstance(value, float) else value

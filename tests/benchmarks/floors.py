@@ -1,4 +1,4 @@
-"""The floor: the same work in hand-written SQL, with nothing around it.
+"""The floor: the same work in hand-written SQL.
 
 No retries, no codec, no leases that expire, no history that can be checked, no code that is matched to work: an upper
 bound for any engine on this server, and not something that one could be. What is durable in Holdfast is durable here:
@@ -42,63 +42,63 @@ class Floor(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give up the connection."""
+        """Close the connection."""
 
     @abstractmethod
     def set_up(self) -> None:
-        """Make the tables."""
+        """Create the tables."""
 
     @abstractmethod
     def freshen(self) -> None:
-        """Let the planner know how many rows there are."""
+        """Update the statistics of the query planner."""
 
     @abstractmethod
     def add(self, rows: Sequence[Row], *, tell: str = "") -> None:
-        """Add tasks: id and input. Wake whoever listens to the name in `tell`."""
+        """Add tasks: id and input. Notify the listeners of the name in `tell`."""
 
     @abstractmethod
     def put_off(self, ids: Sequence[str]) -> None:
-        """Have tasks wait until they are woken."""
+        """Make tasks wait until they are woken."""
 
     @abstractmethod
     def wake(self, ids: Sequence[str]) -> None:
-        """Let tasks that wait be claimed."""
+        """Wake waiting tasks, so that they can be claimed."""
 
     @abstractmethod
     def claim(self, limit: int) -> Sequence[Row]:
-        """Take the oldest tasks that nobody has."""
+        """Claim the oldest free tasks."""
 
     @abstractmethod
     def complete(self, rows: Sequence[Row], *, tell: str = "") -> None:
-        """Store results: id and result. Wake whoever listens to the name in `tell`."""
+        """Store results: id and result. Notify the listeners of the name in `tell`."""
 
     @abstractmethod
     def step(self, owner: str, number: int, rows: Sequence[Row]) -> int:
-        """Store a step of each of these runs: id and output. Return of how many runs the owner is still the owner."""
+        """Store a step of each of these runs: id and output. Return the number of runs with an unchanged owner."""
 
     @abstractmethod
     def results(self) -> Sequence[Row]:
-        """Return the results of tasks that are done, by id."""
+        """Return the results of completed tasks by id."""
 
     @abstractmethod
     def result(self, id_: str) -> str | None:
-        """Return the result of a task, if it is done."""
+        """Return the result of a task, if it is completed."""
 
     @abstractmethod
     def steps(self) -> int:
-        """Return how many steps are stored."""
+        """Return the number of stored steps."""
 
     @abstractmethod
     def listen(self, name: str) -> None:
-        """Take notice of what others tell under this name."""
+        """Listen to notifications of this name."""
 
     @abstractmethod
     def wait(self, seconds: float) -> None:
-        """Wait until something was told, or for so long."""
+        """Wait for a notification, or until the timeout."""
 
 
 class PostgresFloor(Floor):
-    """On PostgreSQL by psycopg, with prepared statements."""
+    """A floor on PostgreSQL by psycopg, with prepared statements."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection
@@ -217,7 +217,7 @@ class PostgresFloor(Floor):
 
 
 class SqliteFloor(Floor):
-    """On SQLite: one connection for all threads of a process, and a lock."""
+    """A floor on SQLite: one connection for all threads of a process, and a lock."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -355,7 +355,7 @@ def connected(site: Site) -> "contextlib.closing[Floor]":
 
 
 def set_up(site: Site, runs: int = 0) -> None:
-    """Make the tables, with so many tasks in them."""
+    """Create the tables with a number of tasks."""
     with connected(site) as floor:
         floor.set_up()
         if runs:
@@ -367,7 +367,7 @@ def set_up(site: Site, runs: int = 0) -> None:
 
 
 def create_singly(site: Site, runs: int, threads: int) -> Sample:
-    """Add tasks, one for each commit; each thread has a connection of its own where that helps."""
+    """Add tasks, one per commit; each thread has its own connection where that helps."""
     rows = _tasks(runs)
     set_up(site)
     with Meter(site) as meter, connected(site) as floor, contextlib.ExitStack() as stack:
@@ -389,7 +389,7 @@ def create_singly(site: Site, runs: int, threads: int) -> Sample:
 
 
 def create_batches(site: Site, runs: int) -> Sample:
-    """Add tasks, a hundred for each commit."""
+    """Add tasks, a hundred per commit."""
     rows = _tasks(runs)
     set_up(site)
     with Meter(site) as meter, connected(site) as floor:
@@ -402,7 +402,7 @@ def create_batches(site: Site, runs: int) -> Sample:
 
 
 def drain(site: Site, runs: int) -> Sample:
-    """Claim a hundred tasks in a commit and complete them in another, until there are none."""
+    """Claim a hundred tasks in one commit and complete them in another, until none are left."""
     set_up(site, runs)
     with Meter(site) as meter, connected(site) as floor:
         meter.start()
@@ -414,7 +414,7 @@ def drain(site: Site, runs: int) -> Sample:
 
 
 def chain(site: Site, runs: int, stages: int, at_once: int) -> Sample:
-    """Store steps of `at_once` runs in each commit, which checks that the owner of each is still the owner."""
+    """Store steps of `at_once` runs per commit, which checks that each owner is unchanged."""
     names = [id_ for id_, _ in _tasks(runs)]
     set_up(site)
     with Meter(site) as meter, connected(site) as floor:
@@ -448,7 +448,7 @@ def fan(site: Site, items: int) -> Sample:
 
 
 def replay(site: Site, steps: int) -> Sample:
-    """Read the results of so many tasks at once, and add them up."""
+    """Read the results of many tasks at once, and add them up."""
     rows = _tasks(steps)
     set_up(site)
     with Meter(site) as meter, connected(site) as floor:
@@ -465,7 +465,7 @@ def replay(site: Site, steps: int) -> Sample:
 
 
 def wake(site: Site, runs: int, asleep: int) -> Sample:
-    """Wake some of the tasks that wait, a hundred for each commit, and drain them."""
+    """Wake some waiting tasks, a hundred per commit, and drain them."""
     rows = _tasks(asleep)
     set_up(site, asleep)
     with Meter(site) as meter, connected(site) as floor:
@@ -482,7 +482,7 @@ def wake(site: Site, runs: int, asleep: int) -> Sample:
 
 
 def latency_in_process(site: Site, runs: int) -> Sample:
-    """Add, claim and complete a task, and read its result: three commits, one after the other."""
+    """Add, claim and complete a task, and read its result: three commits in sequence."""
     latencies: list[float] = []
     set_up(site)
     with Meter(site) as meter, connected(site) as floor:
@@ -500,7 +500,7 @@ def latency_in_process(site: Site, runs: int) -> Sample:
 
 
 def latency_to_process(site: Site, runs: int) -> Sample:
-    """Add tasks, one after the other, that another process claims and completes; each wakes the other."""
+    """Add tasks in sequence that another process claims and completes; the processes wake each other."""
     latencies: list[float] = []
     set_up(site)
     with Meter(site) as meter, connected(site) as floor:
@@ -521,7 +521,7 @@ def latency_to_process(site: Site, runs: int) -> Sample:
 
 
 def serve(url: str) -> None:
-    """Complete tasks, in a process of its own, until one says to stop."""
+    """Complete tasks in a separate process until a task requests the stop."""
     with contextlib.closing(floor_of(url).connect(url)) as floor:
         floor.listen("asked")
         print(READY, flush=True)
@@ -534,13 +534,13 @@ def serve(url: str) -> None:
 
 
 def check(is_right: bool, what: str) -> None:
-    """Raise unless something is right: a fast wrong result is none."""
+    """Raise WrongResultError unless a condition holds."""
     if not is_right:
         raise WrongResultError(what)
 
 
 class WrongResultError(Exception):
-    """What was measured did not do what it should have done."""
+    """The measured work had a wrong result."""
 
 
 def _tasks(number: int) -> list[Row]:

@@ -26,13 +26,13 @@ more: Final = Channel("more", int)
 
 @step
 async def add_one(number: int) -> int:
-    """Give the next number."""
+    """Return the next number."""
     return number + 1
 
 
 @workflow
 async def chain(length: int) -> int:
-    """Add one so many times, one after the other."""
+    """Add one repeatedly, in sequence."""
     number = 0
     for _ in range(length):
         number = await add_one(number)
@@ -41,13 +41,13 @@ async def chain(length: int) -> int:
 
 @workflow
 async def fan(width: int) -> int:
-    """Add one to so many numbers at once."""
+    """Add one to many numbers concurrently."""
     return sum(await asyncio.gather(*(add_one(number) for number in range(width))))
 
 
 @workflow
 async def echoes(length: int, messages: int) -> int:
-    """Take so many messages, once the history has so many steps."""
+    """Receive messages after a number of steps."""
     number = 0
     for _ in range(length):
         number = await add_one(number)
@@ -57,7 +57,7 @@ async def echoes(length: int, messages: int) -> int:
 
 
 def chains(site: Site, runs: int) -> Sample:
-    """Have one worker take runs through their steps."""
+    """Run many runs with steps on one worker."""
     with Meter(site) as meter, Engine.open(site.url, workflows=[chain]).sync as engine:
         handles = [engine.start(chain(STEPS)) for _ in range(runs)]
         meter.start()
@@ -70,7 +70,7 @@ def chains(site: Site, runs: int) -> Sample:
 
 
 def long_chain(site: Site, steps: int, *, before: int = 0) -> Sample:
-    """Have one run go through so many steps, with so many before them that are not measured."""
+    """Run one function with many steps; the first ones are not measured."""
     with Meter(site) as meter, Engine.open(site.url, workflows=[chain]).sync as engine, Worker(engine):
         handle = engine.start(chain(before + steps), id="x")
         if before:
@@ -83,7 +83,7 @@ def long_chain(site: Site, steps: int, *, before: int = 0) -> Sample:
 
 
 def fan_out(site: Site, width: int) -> Sample:
-    """Have one run do so many steps at once."""
+    """Run many steps of one run concurrently."""
     with Meter(site) as meter, Engine.open(site.url, workflows=[fan]).sync as engine, Worker(engine):
         engine.run(fan(1))
         meter.start()
@@ -94,7 +94,7 @@ def fan_out(site: Site, width: int) -> Sample:
 
 
 def wake(site: Site, steps: int, messages: int, *, function_cache: int) -> Sample:
-    """Send messages to a run whose history is long, and wait each time until it has done a step over it."""
+    """Send messages to a run with a long history, and wait after each for one step."""
     latencies: list[float] = []
     with Meter(site) as meter, Engine.open(site.url, workflows=[echoes]).sync as engine:
         with Worker(engine, function_cache=function_cache):

@@ -1,4 +1,4 @@
-"""What a run costs, by how many ended before it, and how many wait with it: `python -m tests.benchmarks.growth`.
+"""Cost of a run by the number of ended and of waiting runs: `python -m tests.benchmarks.growth`.
 
 Of what is there before, five hundred runs are real, and the others are copies of their rows.
 """
@@ -27,7 +27,7 @@ from tests.benchmarks.soak import CONCURRENCY, one
 What = Literal["ended", "waiting"]
 
 DONE: Final = 2_000
-"""How many runs are done, and measured."""
+"""Number of measured runs."""
 NUMBERS: Final = (0, 50_000, 100_000, 200_000)
 
 _JOBS: Final = Copied("holdfast_jobs", {"run": COPIED[HOLDFAST][1].keys["run"]})
@@ -35,7 +35,7 @@ _JOBS: Final = Copied("holdfast_jobs", {"run": COPIED[HOLDFAST][1].keys["run"]})
 
 @attrs.frozen(kw_only=True)
 class Point:
-    """What a run cost a worker and the server, with so many others that have ended, or that wait."""
+    """The cost of a run for worker and server, with a number of ended or waiting runs."""
 
     what: What
     number: int
@@ -46,18 +46,18 @@ class Point:
 
 @attrs.frozen(kw_only=True)
 class Growth:
-    """All points, and where they were measured."""
+    """All points, and the machine of the measurement."""
 
     said: Sequence[str]
     points: tuple[Point, ...]
 
     def line(self, what: What) -> list[tuple[float, float]]:
-        """Return what a run cost in all, by how many others there were."""
+        """Return the total cost of a run by the number of other runs."""
         return [(one.number, one.python_ms + one.server_ms) for one in self.points if one.what == what]
 
 
 def measure(store: Store, what: What, number: int, done: int) -> Point:
-    """Do so many runs beside so many others, or a few more of those that wait."""
+    """Execute runs beside many others, or wake a few waiting ones."""
     before = Before(f"{what}-{number}", lambda site: _make(site, what, number))
     with store.site(counted=False, before=before if number else None) as site:
         with Engine.open(site.url, workflows=[one]).sync as engine:
@@ -98,18 +98,18 @@ def _start(engine: SyncEngine, runs: int) -> None:
 
 
 def save_growth(path: Path, growth: Growth) -> None:
-    """Put it into a file."""
+    """Write the growth to a file."""
     points = ",\n  ".join(json.dumps(attrs.asdict(one)) for one in growth.points)
     path.write_text(f'{{\n "said": {json.dumps(list(growth.said))},\n "points": [\n  {points}\n ]\n}}\n')
 
 
 def load_growth(path: Path) -> Growth:
-    """Return what `save_growth` has put into a file."""
+    """Read a file of `save_growth`."""
     return cattrs.structure(json.loads(path.read_text()), Growth)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and put it into a file."""
+    """Measure, and write the result to a file."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.growth", description=__doc__)
     parser.add_argument("--most", type=int, default=NUMBERS[-1], help="how many others at most")
     parser.add_argument("--done", type=int, default=DONE, help="how many runs are done, and measured")

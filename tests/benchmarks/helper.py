@@ -1,4 +1,4 @@
-"""What runs in a process of its own: `floor URL`, or `worker URL CONCURRENCY` until its input ends."""
+"""Helper process: `floor URL`, or `worker URL CONCURRENCY` until its input ends."""
 
 import sys
 
@@ -10,7 +10,7 @@ from tests.benchmarks.programs import ALL
 
 
 def work(url: str, concurrency: int) -> None:
-    """Run what is started elsewhere."""
+    """Run a worker for runs of another process."""
     with Engine.open(url, workflows=ALL.values()).sync as engine, Worker(engine, concurrency=concurrency):
         print(READY, flush=True)
         sys.stdin.read()

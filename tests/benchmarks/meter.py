@@ -1,4 +1,4 @@
-"""Takes one sample: how long some work took, and what it cost."""
+"""Measurement of one sample: duration and costs."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ class Sample:
 
 
 class Meter:
-    """Measures on a site. Nobody may be connected when its block begins and ends; `start` and `stop` are in between."""
+    """A meter for a site. No connection may be open at the start and end of its block."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -65,13 +65,13 @@ class Meter:
         self._others = (*self._others, pid)
 
     def start(self) -> None:
-        """Begin to count time."""
+        """Start measuring time."""
         self._spent = (self._site.spent(), Spent())
         self._python = -self._python_cpu()
         self._started_at = time.perf_counter()
 
     def stop(self) -> None:
-        """Count time no more."""
+        """Stop measuring time."""
         self._seconds = time.perf_counter() - self._started_at
         self._python += self._python_cpu()
         self._spent = (self._spent[0], self._site.spent())
@@ -84,7 +84,7 @@ class Meter:
         worker_commits: int | None = None,
         calls: int | None = None,
     ) -> Sample:
-        """Return what was measured, after the block."""
+        """Return the sample, after the block."""
         (counts, counted), (spent, used) = self._counts, self._spent
         return Sample(
             items=items,
@@ -105,7 +105,7 @@ class Meter:
 
 
 def wait_until(done: Callable[[], bool], *, seconds_max: float = 120.0) -> None:
-    """Wait until something is done, looking often but cheaply. TimeoutError."""
+    """Wait until a condition holds, by frequent cheap checks. Raises TimeoutError."""
     until = time.monotonic() + seconds_max
     while not done():
         if time.monotonic() > until:

@@ -1,4 +1,4 @@
-"""Makes tables and plots of what was measured: `python -m tests.benchmarks.page`.
+"""Tables and plots of the results: `python -m tests.benchmarks.page`.
 
 From the files in `results` it writes the parts of docs/explanation/performance.md between `<!-- name -->` and
 `<!-- /name -->`, and the plots beside it. A test holds that the page and the files agree.
@@ -25,7 +25,7 @@ _RATES: Final = ("submit, 16 at once", "drain", "steps, 50 runs at once", "steps
 
 
 def made(page: str, peers: Data, soaked: Soaked, growth: Growth) -> Mapping[Path, str]:
-    """Return what is in each file, given what is on the page now."""
+    """Return the new content of each file, from the present page."""
     results = peers.results
     parts = {
         "machine": "\n".join(f"- {one}" for one in (*peers.about.lines(), *_beside(peers.about.beside))),
@@ -47,7 +47,7 @@ def made(page: str, peers: Data, soaked: Soaked, growth: Growth) -> Mapping[Path
 
 
 def measured() -> tuple[Data, Soaked, Growth]:
-    """Return what is in the files."""
+    """Read the result files."""
     return (
         load(RESULTS / "peers.json"),
         load_soak(RESULTS / "soak.json"),

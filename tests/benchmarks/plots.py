@@ -1,4 +1,4 @@
-"""Draws plots as SVG, by hand: lines over a numbered axis, and bars beside each other."""
+"""Plots as SVG: line plots and bar charts."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ Points = Sequence[tuple[float, float]]
 
 @attrs.frozen(kw_only=True)
 class Band:
-    """A part of the horizontal axis in which something is the case, with a word for it."""
+    """A labelled part of the horizontal axis."""
 
     since: float
     to: float
@@ -28,7 +28,7 @@ class Band:
 
 @attrs.frozen(kw_only=True)
 class Plot:
-    """Lines by name. The vertical axis begins at zero, and ends above all points."""
+    """A line plot, with lines by name. The vertical axis starts at zero and ends above all points."""
 
     title: str
     across: str
@@ -38,11 +38,11 @@ class Plot:
     height: int = HEIGHT
 
     def svg(self) -> str:
-        """Return it as a whole file."""
+        """Return the plot as an SVG file."""
         return _file(WIDTH, self.height, self.parts())
 
     def parts(self) -> list[str]:
-        """Return what it is drawn of."""
+        """Return the SVG elements."""
         points = [point for line in self.lines.values() for point in line]
         across = _Axis.over([x for x, _ in points], _LEFT, WIDTH - _RIGHT)
         floor = self.height - _BOTTOM
@@ -78,14 +78,14 @@ class Plot:
 
 @attrs.frozen(kw_only=True)
 class Bars:
-    """A row of bars for each name, from left to right, each with its figure; the first is ours."""
+    """A bar chart with a row of bars for each name; the first bar is that of Holdfast."""
 
     title: str
     note: str
     values: Mapping[str, float]
 
     def parts(self) -> list[str]:
-        """Return what it is drawn of, `height` in all."""
+        """Return the SVG elements, with the total height `height`."""
         most = max(self.values.values())
         drawn = [_text(16, 20, self.title, size=14, weight=600), _text(16, 36, self.note, size=11)]
         room = WIDTH - 130 - 100
@@ -100,12 +100,12 @@ class Bars:
 
     @property
     def height(self) -> int:
-        """How many pixels it is high."""
+        """Height in pixels."""
         return 46 + 22 * len(self.values) + 10
 
 
 def below_each_other(plots: Sequence[Plot | Bars]) -> str:
-    """Return a file with all of these."""
+    """Return an SVG file with all of these plots."""
     y = 0
     drawn: list[str] = []
     for plot in plots:
@@ -116,7 +116,7 @@ def below_each_other(plots: Sequence[Plot | Bars]) -> str:
 
 @attrs.frozen(kw_only=True)
 class _Axis:
-    """From values to pixels."""
+    """A scale from values to pixels."""
 
     begin: float
     end: float
@@ -139,7 +139,7 @@ class _Axis:
 
 
 def _step(span: float, parts: int) -> float:
-    """Return a round number of which so many or fewer fit into a span."""
+    """Return a round step that divides a span into at most this many parts."""
     rough = span / parts
     power = math.pow(10, math.floor(math.log10(rough)))
     return min(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough * 0.999)

@@ -1,4 +1,4 @@
-"""Processor time of processes, from /proc; helpers in processes of their own; pauses between questions."""
+"""Processor time of processes from /proc, helper processes, and pauses between polls."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 READY: Final = "ready"
-"""What a helper prints when it can be asked."""
+"""The line that a helper prints when it is ready."""
 PAUSE_SECONDS_MAX: Final = 0.02
 
 _ROOT: Final = Path(__file__).resolve().parent.parent.parent
@@ -19,7 +19,7 @@ _PARENT, _USER, _SYSTEM, _ENDED_USER, _ENDED_SYSTEM = 1, 11, 12, 13, 14
 
 
 def cpu_seconds(pid: int, *, with_ended_children: bool = False) -> float:
-    """Return how many seconds a process has computed for; 0 if it is gone. Precise to a tick, which is 10 ms."""
+    """Return the processor seconds of a process, to 10 ms; 0 if it has ended."""
     fields = _stat(pid)
     if fields is None:
         return 0.0
@@ -28,7 +28,7 @@ def cpu_seconds(pid: int, *, with_ended_children: bool = False) -> float:
 
 
 def children_of(pid: int) -> Iterator[int]:
-    """Yield the processes that a process has started and that still run."""
+    """Yield the running child processes of a process."""
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             fields = _stat(int(folder.name))
@@ -38,7 +38,7 @@ def children_of(pid: int) -> Iterator[int]:
 
 @contextlib.contextmanager
 def helper(*arguments: str) -> Generator[int]:
-    """Run `tests.benchmarks.helper` in a process of its own, and give its id. It ends when its input does."""
+    """Run `tests.benchmarks.helper` in a separate process, and yield its id. It ends with its input."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.benchmarks.helper", *arguments],
         cwd=_ROOT,
@@ -60,14 +60,14 @@ def helper(*arguments: str) -> Generator[int]:
 
 
 def pauses() -> Iterator[float]:
-    """Yield pauses in seconds, the same ones every time: questions must not fall into step with what polls."""
+    """Yield reproducible random pauses in seconds, so that polls do not synchronize."""
     draw = random.Random(20)
     while True:
         yield draw.uniform(0.0, PAUSE_SECONDS_MAX)
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Return the fields after the process's name, which is in brackets and may itself hold spaces and brackets."""
+    """Return the fields after the process name, which may contain spaces and brackets."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

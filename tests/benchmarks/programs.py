@@ -1,4 +1,4 @@
-"""The workflows that are measured. Bodies do next to nothing: what is left is the engine."""
+"""The measured workflows. Their bodies do almost no work, so that the engine is measured."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -47,13 +47,13 @@ def _chain(stages: int) -> Pipeline[int, int]:
 
 
 ONE: Final = Pipeline("one", input=int).pipe(add_one)
-"""One stage: gives the next number."""
+"""One stage, which returns the next number."""
 CHAIN: Final = _chain(STAGES)
-"""Twenty stages, one after the other: gives the twentieth number after its input."""
+"""Twenty stages in sequence, each of which adds one."""
 FAN: Final = Pipeline("fan", input=int).pipe(count_to).map(add_one).pipe(total)
-"""A map over the numbers below its input: gives 1 + 2 + ... + input."""
+"""A map over the numbers below its input. The result is 1 + 2 + ... + input."""
 ELSEWHERE: Final = Pipeline("elsewhere", input=int).pipe(hand_on.check(look))
-"""Work that is done elsewhere and not asked about for long: gives the next number once it is."""
+"""External work with a late first poll. The result is the next number."""
 
 ALL: Final[Mapping[str, Pipeline[int, int]]] = {
     "one": ONE,

@@ -1,4 +1,4 @@
-"""Wakes a function whose history is long: it is read from the store, and told to the code."""
+"""Wake-up of a function with a long history: reading and replay."""
 
 from typing import Final
 
@@ -29,13 +29,13 @@ over: Final = Channel("over", bool)
 
 @step
 async def one(number: int) -> int:
-    """Give a number: it is recorded already, so this is never called."""
+    """Return a number. Never called, since its result is recorded."""
     return number
 
 
 @workflow
 async def chain(length: int) -> int:
-    """Add the numbers that steps give, one after the other, and wait for a word."""
+    """Add the results of steps in sequence, and wait for a message."""
     total = 0
     for number in range(length):
         total += await one(number)
@@ -44,7 +44,7 @@ async def chain(length: int) -> int:
 
 
 def replay(site: Site, steps: int) -> Sample:
-    """Read a history of so many steps, and tell it to the function."""
+    """Read a history with many steps, and replay it."""
     with Engine.open(site.url, workflows=[chain]).sync as engine:
         _record(engine, steps)
     with Meter(site) as meter, Engine.open(site.url, workflows=[chain]).sync as engine:
@@ -58,7 +58,7 @@ def replay(site: Site, steps: int) -> Sample:
 
 
 def _record(engine: SyncEngine, steps: int) -> None:
-    """Start a run, and record so many steps of it, without doing them."""
+    """Start a run, and record steps of it without calling them."""
     engine.start(chain(steps), id="x")
     kernel = engine.core.kernel
     session = kernel.dispatch(SessionOpen(namespace=_NAMESPACE, host="bench", lease=_HOUR)).session

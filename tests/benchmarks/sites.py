@@ -1,4 +1,4 @@
-"""Databases to measure on, each used for one sample, and what can be counted about them."""
+"""Databases for measurements, each used for one sample, and their counters."""
 
 import contextlib
 import shutil
@@ -28,7 +28,7 @@ _QUIET_SECONDS_MAX: Final = 10.0
 
 @attrs.frozen(kw_only=True)
 class Spent:
-    """What the server has used up so far. None: it can't be found out here.
+    """Resources that the server has used so far. None: not available here.
 
     `writes` is how many transactions have written something, of all of the server's databases; `statements` is that of
     this database.
@@ -42,7 +42,7 @@ class Spent:
 
 @attrs.frozen(kw_only=True)
 class Counts:
-    """What the server has done so far in this database. None: it can't be found out here, or is not counted now."""
+    """Counters of the server for this database. None: not available here."""
 
     commits: int | None = None
     statements: int | None = None
@@ -53,25 +53,25 @@ class Site(Protocol):
 
     @property
     def url(self) -> str:
-        """Where it is, for `Engine.open`."""
+        """The URL for `Engine.open`."""
         ...
 
     def spent(self) -> Spent:
-        """Return what is used up so far; exact at any moment."""
+        """Return the used resources so far."""
         ...
 
     def counts(self) -> Counts:
-        """Return what was done so far. Waits until nobody is connected: servers count when a connection ends."""
+        """Return the counters so far. Waits for all connections to end, since servers count then."""
         ...
 
     def size(self) -> int:
-        """Return how many bytes the tables and their indexes take up."""
+        """Return the size of tables and indexes in bytes."""
         ...
 
 
 @attrs.frozen
 class Before:
-    """What is there before a sample is taken: made once for each store, then copied for each sample."""
+    """The content of a database before a sample: created once per store, then copied."""
 
     name: str
     make: Callable[[Site], None]
@@ -87,11 +87,11 @@ class Store(Protocol):
 
     @property
     def about(self) -> str:
-        """What it is, in a line for people."""
+        """A description in one line."""
         ...
 
     def site(self, *, counted: bool, before: Before | None = None) -> contextlib.AbstractContextManager[Site]:
-        """Make a database, empty or as `before` says, which goes away afterwards.
+        """Create a temporary database, empty or with the content of `before`.
 
         Counting statements takes a little time.
         """
@@ -100,7 +100,7 @@ class Store(Protocol):
 
 @attrs.frozen
 class SqliteSite:
-    """See `Site`. SQLite works inside our own process: there is no server, and nothing that counts."""
+    """See `Site`. SQLite runs in this process, so there are no server counters."""
 
     path: Path
 
@@ -268,14 +268,14 @@ class PostgresStore:
 
 @contextlib.contextmanager
 def sqlite_store() -> Generator[Store]:
-    """Give SQLite, in a folder for temporary files."""
+    """Yield SQLite, in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         yield SqliteStore(Path(folder))
 
 
 @contextlib.contextmanager
 def postgres_store(url: str | None) -> Generator[Store]:
-    """Give PostgreSQL: the server of a URL whose user may create databases, or one of our own that keeps its word."""
+    """Yield PostgreSQL: the server of a URL whose user may create databases, or a new durable one."""
     if url is not None:
         with _connected(url) as store:
             yield store
@@ -295,7 +295,7 @@ def _connected(url: str) -> Generator[Store]:
 
 
 def _loads_statements(monitor: psycopg.Connection[Any]) -> bool:
-    """Make the view of statement counts, if the server can count. It shows those of all databases."""
+    """Create the view of statement counts, if the server has it. It covers all databases."""
     row = monitor.execute("SELECT current_setting('shared_preload_libraries')").fetchone()
     if row is None or _STATEMENTS not in row[0]:
         return False
@@ -326,7 +326,7 @@ def _postmaster(monitor: psycopg.Connection[Any]) -> int | None:
 
 
 def _file_system(path: Path) -> str:
-    """Return the kind of file system that a path is on: figures from a `tmpfs` are figures without a disk."""
+    """Return the file system type of a path. Figures from a `tmpfs` are figures without a disk."""
     device = path.stat().st_dev
     best = ("", "an unknown file system")
     with contextlib.suppress(OSError):

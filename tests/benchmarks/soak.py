@@ -1,4 +1,4 @@
-"""An hour at half of what one worker can do at most: `python -m tests.benchmarks.soak`, or `make soak`.
+"""Soak test: an hour at half of the highest rate of one worker: `python -m tests.benchmarks.soak`, `make soak`.
 
 First a worker in a process of its own is given more than it can do, which tells its rate; then half of that, for as
 long as is wanted. In the middle a reader keeps a snapshot open, so that vacuum can remove nothing: what a report does,
@@ -31,11 +31,11 @@ from tests.benchmarks.soak_samples import Beat, Soaked, save_soak
 
 CONCURRENCY: Final = 200
 BACKLOG: Final = 1_000
-"""How many runs are kept waiting while the highest rate is found."""
+"""Number of waiting runs during the search for the highest rate."""
 BATCH_SECONDS: Final = 0.1
 READER_SECONDS_MAX: Final = 180.0
 LAG_SECONDS: Final = 3.0
-"""How long a run is given to end before it is asked how long it took; it counts with its age if it has not."""
+"""Time after which the duration of a run is read; an unfinished run counts with its age."""
 HOT: Final = ("holdfast_jobs", "holdfast_sessions", "holdfast_leaders")
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
@@ -52,7 +52,7 @@ _LATENCIES: Final = (
 
 @step
 async def add(number: int) -> int:
-    """Give the next number."""
+    """Return the next number."""
     return number + 1
 
 
@@ -63,7 +63,7 @@ async def one(number: int) -> int:
 
 
 def soak(url: str, said: Sequence[str], *, seconds: float, look_every: float, find: float = 15.0) -> Soaked:
-    """Find the highest rate for so many seconds, and soak for so long. Raises if a run did not give what it should."""
+    """Find the highest rate, and soak at half of it. Raises if a run has a wrong result."""
     with Engine.open(url, workflows=[one]).sync as engine, _worker(url) as pid:
         with psycopg.connect(url, autocommit=True) as monitor:
             most = _highest(engine, monitor, find)
@@ -88,7 +88,7 @@ def soak(url: str, said: Sequence[str], *, seconds: float, look_every: float, fi
 
 
 class _Feeder:
-    """Starts runs at a rate, whatever comes of them, until its block ends."""
+    """Starter of runs at a fixed rate, until its block ends."""
 
     def __init__(self, engine: SyncEngine, rate: float) -> None:
         self._engine = engine
@@ -124,7 +124,7 @@ class _Feeder:
 
 
 def _highest(engine: SyncEngine, monitor: psycopg.Connection[Any], seconds: float) -> float:
-    """Return how many runs end a second where there are always more."""
+    """Return the number of runs per second under saturation."""
     ends_at = time.monotonic() + seconds
     began_at, before = 0.0, 0
     while time.monotonic() < ends_at:
@@ -163,7 +163,7 @@ def _look(monitor: psycopg.Connection[Any], pid: int, seconds: float, every: flo
 
 @contextlib.contextmanager
 def _reading(url: str, after: float, seconds: float) -> Generator[None]:
-    """Have a reader keep what it sees, after a while and for a while."""
+    """Keep a snapshot of a reader open for a part of the time."""
     stop = threading.Event()
 
     def read() -> None:
@@ -233,7 +233,7 @@ def _wait_until(is_so: Callable[[], bool], seconds: float) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Soak, and put what was seen into a file."""
+    """Soak, and write the samples to a file."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""What a soak has measured: samples of a system that is busy for long, and whether they are flat."""
+"""Results of a soak: samples of a busy system, and whether they stay constant."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ class Beat:
 
 @attrs.frozen(kw_only=True)
 class Soaked:
-    """A soak: how fast one worker was at most before it, how much it was given, and what was seen.
+    """A soak: the highest rate of one worker, the used rate, and the samples.
 
     `held_since` and `held_to` are when a reader held back vacuum.
     """
@@ -52,7 +52,7 @@ class Soaked:
     samples: tuple[Beat, ...]
 
     def about(self) -> str:
-        """Return what was done, for people."""
+        """Return a summary as text."""
         minutes = self.samples[-1].at / 60
         return (
             f"{'; '.join(self.said)}. One worker ended {self.most:,.0f} runs of one step a second at most; then it was "
@@ -62,11 +62,11 @@ class Soaked:
         )
 
     def bands(self, label: str) -> Sequence[Band]:
-        """Return when the reader was there, in minutes."""
+        """Return the minutes in which the reader was connected."""
         return (Band(since=self.held_since / 60, to=self.held_to / 60, label=label),)
 
     def series(self) -> Mapping[str, Mapping[str, Sequence[float]]]:
-        """Return what was seen, by what it is about and by name. What ended is a mean of five samples."""
+        """Return the series by plot and name. Rates are means of five samples."""
         ended = [one.ended for one in self.samples]
         around = [ended[max(0, place - 2) : place + 3] for place in range(len(ended))]
         return {
@@ -83,7 +83,7 @@ class Soaked:
 
 
 def save_soak(path: Path, soaked: Soaked) -> None:
-    """Put it into a file, one line for each sample."""
+    """Write the soak to a file, one line per sample."""
     found = attrs.asdict(soaked)
     samples = ",\n  ".join(json.dumps(one) for one in found.pop("samples"))
     head = ",\n".join(f" {json.dumps(name)}: {json.dumps(value)}" for name, value in found.items())
@@ -91,5 +91,5 @@ def save_soak(path: Path, soaked: Soaked) -> None:
 
 
 def load_soak(path: Path) -> Soaked:
-    """Return what `save_soak` has put into a file."""
+    """Read a file of `save_soak`."""
     return cattrs.structure(json.loads(path.read_text()), Soaked)

@@ -1,4 +1,4 @@
-"""The page on performance says what was measured, and its plots show it."""
+"""The performance page and its plots agree with the results."""
 
 import xml.etree.ElementTree as ET
 
@@ -11,7 +11,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_the_page_and_its_plots_are_what_the_data_make() -> None:
-    """If this fails: `make bench-page`."""
+    """If this fails, run `make bench-page`."""
     wanted = made(PAGE.read_text(), *measured())
 
     assert {path.name for path, text in wanted.items() if path.read_text() != text} == set()

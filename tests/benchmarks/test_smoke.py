@@ -1,4 +1,4 @@
-"""The benchmarks work: every figure comes out, with its floor. How large it is, is not for a test to say."""
+"""The benchmarks work: each figure is measured, with its floor. Its size is not tested."""
 
 import json
 import math

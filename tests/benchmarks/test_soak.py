@@ -1,4 +1,4 @@
-"""A soak of two minutes: what does not depend on the machine stays as it is."""
+"""A soak of two minutes: values that do not depend on the machine stay constant."""
 
 import pytest
 
@@ -9,9 +9,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.service]
 
 SECONDS = 110.0
 DEAD_SECONDS = 45
-"""Of how many seconds' work dead rows may be there in the end; vacuum comes every ten."""
+"""Maximum age in seconds of work whose dead rows remain; vacuum runs every ten seconds."""
 ROWS_OF_RUN = 2
-"""How many rows of a job a run leaves dead: as it was queued, and as it was leased."""
+"""Dead job rows per run: the queued one and the leased one."""
 MEGABYTES = 25
 
 

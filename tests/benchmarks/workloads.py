@@ -1,4 +1,4 @@
-"""What is measured. Each takes a site, does its work, checks every result, and returns a sample."""
+"""The workloads. Each runs on a site, checks every result, and returns a sample."""
 
 import contextlib
 import time
@@ -41,7 +41,7 @@ _PAGE: Final = 1_000
 _BATCH_MAX: Final = 500
 _HOUR: Final = 3_600_000_000
 _SETTLED_SECONDS: Final = 3.0
-"""How long it takes until a worker that finds nothing is idle; or as long as is then measured, if that is less."""
+"""Time until a worker without jobs is idle; at most the measured time."""
 
 
 def create_singly(site: Site, runs: int, threads: int) -> Sample:
@@ -62,7 +62,7 @@ def create_singly(site: Site, runs: int, threads: int) -> Sample:
 
 
 def create_batches(site: Site, runs: int) -> Sample:
-    """Create runs, a hundred for each commit."""
+    """Create runs, a hundred per commit."""
     _set_up(site)
     with Meter(site) as meter, _engine(site) as engine:
         meter.start()
@@ -73,7 +73,7 @@ def create_batches(site: Site, runs: int) -> Sample:
 
 
 def drain(site: Site, runs: int) -> Sample:
-    """Have one worker run all that there is, from its start until it has settled the last."""
+    """Run all jobs on one worker, from its start until the last one is settled."""
     _set_up(site, ONE, runs)
     with Meter(site) as meter, _engine(site) as engine:
         commits = _drain(meter, engine, runs, CONCURRENCY)
@@ -82,7 +82,7 @@ def drain(site: Site, runs: int) -> Sample:
 
 
 def chain(site: Site, runs: int, at_once: int) -> Sample:
-    """Have one worker take runs through their stages, so many at once."""
+    """Run many runs on one worker, with this concurrency."""
     _set_up(site, CHAIN, runs)
     with Meter(site) as meter, _engine(site) as engine:
         commits = _drain(meter, engine, runs * STAGES, at_once)
@@ -91,7 +91,7 @@ def chain(site: Site, runs: int, at_once: int) -> Sample:
 
 
 def fan(site: Site, items: int, runs: int = 1) -> Sample:
-    """Map runs over so many items in all, from their start until their results are there."""
+    """Map runs over many items in total, from their start until their results are read."""
     width = items // runs
     _set_up(site)
     with Meter(site) as meter, _engine(site) as engine, Worker(engine, concurrency=CONCURRENCY) as worker:
@@ -109,7 +109,7 @@ def fan(site: Site, items: int, runs: int = 1) -> Sample:
 
 
 def latency_in_process(site: Site, runs: int) -> Sample:
-    """Start a run when nothing else happens and wait for its result, with a worker in this process."""
+    """Start a run on an idle system and wait for its result, with a worker in this process."""
     _set_up(site)
     with Meter(site) as meter, _engine(site) as engine:
         with Worker(engine, concurrency=CONCURRENCY):
@@ -119,7 +119,7 @@ def latency_in_process(site: Site, runs: int) -> Sample:
 
 
 def latency_to_process(site: Site, runs: int) -> Sample:
-    """Start a run when nothing else happens and wait for its result, with a worker in another process."""
+    """Start a run on an idle system and wait for its result, with a worker in another process."""
     _set_up(site)
     with Meter(site) as meter, _engine(site) as engine:
         with helper("worker", site.url, str(CONCURRENCY)) as pid:
@@ -130,12 +130,12 @@ def latency_to_process(site: Site, runs: int) -> Sample:
 
 
 def suspended(runs: int) -> Before:
-    """So many runs that are suspended on work done elsewhere, which nobody is to ask about for long."""
+    """Runs that are suspended on external work with a late first poll."""
     return Before(f"suspended-{runs}", lambda site: _suspend(site, runs))
 
 
 def idle(site: Site, seconds: float) -> Sample:
-    """Have a worker run that finds nothing to do."""
+    """Run a worker without jobs."""
     _set_up(site)
     with Meter(site) as meter:
         engine, counting = counting_engine(site.url, "default", *ALL.values())
@@ -151,7 +151,7 @@ def idle(site: Site, seconds: float) -> Sample:
 
 
 def wake(site: Site, runs: int) -> Sample:
-    """Say of work done elsewhere that it is done, a hundred pieces for each commit, until their runs have ended."""
+    """Wake external work, a hundred per commit, until the runs have ended."""
     with Meter(site) as meter, _engine(site) as engine, Worker(engine, concurrency=CONCURRENCY) as worker:
         engine.run(ONE(1))  # it is all set up by then
         before = worker.stats()
@@ -175,13 +175,13 @@ def _engine(site: Site) -> Generator[SyncEngine]:
 
 
 def _set_up(site: Site, workflow: Pipeline[int, int] = ONE, runs: int = 0) -> None:
-    """Make the tables, with so many runs in them that nobody works on yet."""
+    """Create the tables with a number of queued runs."""
     with _engine(site) as engine:
         _create(engine, workflow, range(runs))
 
 
 def _suspend(site: Site, runs: int) -> None:
-    """Start runs, and hand their work on as a worker does."""
+    """Start runs, and suspend them as a worker does."""
     with _engine(site) as engine:
         session = engine.kernel.dispatch(SessionOpen(host="bench", lease=_HOUR)).session
         lane = QueueClaim(queue="default", definitions=engine.core.registry.definitions, limit=_BATCH_MAX)
@@ -204,7 +204,7 @@ def _hand_on(work: LoadedAttempt) -> JobSettle:
 def _create(
     engine: SyncEngine, workflow: Pipeline[int, int], numbers: Sequence[int], *, value: int | None = None
 ) -> None:
-    """Create runs of these numbers, which are their inputs too if there is no other."""
+    """Create runs with these numbers, which are also their inputs by default."""
     for at in range(0, len(numbers), BATCH):
         _dispatch(
             engine,
@@ -240,7 +240,7 @@ def _drain(meter: Meter, engine: SyncEngine, bodies: int, concurrency: int) -> i
 
 
 def _ask(meter: Meter, engine: SyncEngine, runs: int) -> list[float]:
-    """Start runs one after the other; return how long each took, without the first few."""
+    """Start runs in sequence; return their durations, without the first few."""
     latencies: list[float] = []
     meter.start()
     for value, pause in zip(range(runs + WARM_UP), pauses(), strict=False):
@@ -260,7 +260,7 @@ def _check_created(engine: SyncEngine, runs: int) -> None:
 
 
 def _check_results(engine: SyncEngine, expected: Sequence[int], workflow: Pipeline[int, int] = ONE) -> None:
-    """Raise unless there are these runs and no others, each completed with its result."""
+    """Raise unless exactly these runs exist, each completed with its result."""
     found = _runs(engine, workflow)
     unfinished = [run.id for run in found if run.status is not RunStatus.COMPLETED]
     check(not unfinished, f"{len(unfinished)} runs have not been completed")
@@ -268,7 +268,7 @@ def _check_results(engine: SyncEngine, expected: Sequence[int], workflow: Pipeli
 
 
 def _check_values(engine: SyncEngine, wanted: Mapping[str, int], runs: Sequence[Run]) -> None:
-    """Raise unless these are the runs that are wanted, each with its result."""
+    """Raise unless these are the expected runs, each with its result."""
     found = {run.id: run for run in runs}
     check(set(found) == set(wanted), f"there are {len(found)} runs, not {len(wanted)}")
     references = {run.id: (run.key, reference_from(run.result or "null")) for run in runs}

@@ -273,7 +273,7 @@ def test_a_violation_says_what_and_where() -> None:
     (found,) = check(_damaged(_run(DONE, result="1")))
 
     assert (found.invariant, found.where) == ("S6", DONE)
-    assert str(found).startswith(f"S6 {DONE}: its result is 1")
+    assert str(found).startswith(f"S6 {DONE}: the run is completed, and must have the result ")
 
 
 def _replace_plans(tables: Tables) -> None:

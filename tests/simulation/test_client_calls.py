@@ -38,9 +38,9 @@ def test_what_is_as_it_must_be_is_not_wrong() -> None:
     ("rows", "what"),
     [
         ((ASKED, row(3, "update.received", update="Tallied.add", key="a")), "update a is stored 2 times"),
-        ((ASKED, ONE, row(5, "update.failed", call="update2")), "its answers are of"),
-        ((ASKED, TWO), "its answers are of"),
-        ((ASKED, ALSO, ONE, row(5, "update.completed", call="update3", value=1)), r"counted \[1, 1\]"),
+        ((ASKED, ONE, row(5, "update.failed", call="update2")), "replies are for"),
+        ((ASKED, TWO), "replies are for"),
+        ((ASKED, ALSO, ONE, row(5, "update.completed", call="update3", value=1)), r"replies are \[1, 1\]"),
     ],
 )
 def test_what_is_wrong_is_found(rows: tuple[HistoryRow, ...], what: str) -> None:

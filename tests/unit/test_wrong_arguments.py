@@ -186,11 +186,11 @@ ARGUMENTS: list[Case] = [
     (lambda: a_world(interceptors=5), "interceptors is 5"),
     (lambda: WORLD.advance("5"), "by is '5'"),
     (lambda: WORLD.advance(hours="5"), "hours is '5'; it must be a number"),
-    (lambda: WORLD.advance(-1), "time can't pass by"),
+    (lambda: WORLD.advance(-1), "advance: invalid duration"),
     (lambda: WORLD.run_until_quiet(within="5"), "within is '5'"),
     (
         lambda: WORLD.stub("one"),
-        "stage is 'one'; it must be a stage or a step, and not its name or its function",
+        "stage is 'one'; it must be a stage or a step, not its name or its function",
     ),
     (lambda: WORLD.stub(plain), "stage is <function plain"),
     (

@@ -76,7 +76,7 @@ def inspected(tables: Tables, query: object) -> object:
         case BlobsOf(runs=runs):
             return tuple(sorted(_blobs(tables, set(runs)), key=lambda use: (use.run, use.what, use.blob)))
         case _:
-            raise TypeError(f"{query!r} is no question to a store")
+            raise TypeError(f"expected a query of holdfast.ports.queries, got {query!r}")
 
 
 def _whole_runs(tables: Tables, query: WholeRuns) -> Iterator[WholeRun]:

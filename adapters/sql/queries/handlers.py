@@ -120,7 +120,7 @@ class Answers:
         """Return the answer to a query. TypeError for an unknown query."""
         known = self._known.get(type(query))
         if known is None:
-            raise TypeError(f"{query!r} is no question to a store")
+            raise TypeError(f"expected a query of holdfast.ports.queries, got {query!r}")
         return cast("R", known(link, query))
 
     def _query(self, link: Link, sql: str, /, **parameters: object) -> Sequence[rows.Row]:

@@ -32,7 +32,7 @@ def lint(named: Sequence[str], *, ignore: Iterable[str] = ()) -> Report:
         ignore: Codes to omit.
 
     Raises:
-        InvalidArgumentError: A name is no file, folder or module.
+        InvalidArgumentError: A name is not a file, folder or module.
     """
     return _Linter(Program(find_files(named)), frozenset(ignore)).run()
 

@@ -319,9 +319,9 @@ def _raises(number: int) -> bool:
 @pytest.mark.parametrize(
     ("test", "problem"),
     [
-        (_says(1), "the result of the condition of 'double'"),
-        (_says(None), "the result of the condition of 'double'"),
-        (_says("yes"), "the result of the condition of 'double'"),
+        (_says(1), "the result of the condition of stage 'double'"),
+        (_says(None), "the result of the condition of stage 'double'"),
+        (_says("yes"), "the result of the condition of stage 'double'"),
         (_raises, "no such thing"),
     ],
     ids=["a number", "nothing", "a text", "raises"],

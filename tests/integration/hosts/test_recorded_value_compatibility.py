@@ -263,13 +263,13 @@ async def test_a_run_waits_for_code_that_reads_what_is_recorded(
     (upgrade,) = [one for one in changed.sync.check_upgrade() if one.run_id == "x"]
     assert (upgrade.verdict, upgrade.row) == (UpgradeVerdict.BLOCKED, ROWS[kind]), upgrade
     assert "$" in upgrade.message
-    assert "'post' is no New" in upgrade.message
+    assert "got 'post'" in upgrade.message
     async with Worker(changed):
         await until(lambda: statuses(changed) is RunStatus.BLOCKED)
     history = list(run.history())
     assert [event.type for event in history[rows:]] == ["run.blocked"]
     assert history[-1].data["code"] == "unreadable_value"
-    assert "'post' is no New" in str(history[-1].data["message"])
+    assert "got 'post'" in str(history[-1].data["message"])
     assert DONE == []
 
     again = open_engine(*kind(Old)[0])
@@ -316,7 +316,7 @@ async def test_a_step_in_a_queue_whose_parameter_was_renamed_is_asked_for_again(
     (upgrade,) = changed.sync.check_upgrade()
     assert upgrade.verdict is UpgradeVerdict.BLOCKED
     assert "the arguments of step 'charge'" in upgrade.message
-    assert "$.amount: it is missing" in upgrade.message
+    assert "$.amount: required field is missing" in upgrade.message
     async with Worker(changed, only_queues=["default", "slow"]):
         await until(lambda: statuses(changed) is RunStatus.BLOCKED)
     blocked = list(run.history())[-1]

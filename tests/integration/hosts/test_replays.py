@@ -294,7 +294,7 @@ def test_an_input_that_does_not_fit_any_more_is_told(recorded: dict[str, RunHist
     async def takes_a_number(order: int) -> list[int]:
         return [order]
 
-    with pytest.raises(UnreadableValueError, match=r"row 1 .*: \$\.order: an integer is expected"):
+    with pytest.raises(UnreadableValueError, match=r"row 1 .*: \$\.order: expected integer"):
         replay(recorded["returned"], takes_a_number)
 
 

@@ -243,7 +243,7 @@ async def test_who_can_have_no_message(open_engine: OpenEngine) -> None:
         await asked.signal(decision)
     with pytest.raises(InvalidArgumentError, match="a message with its channel"):
         await asked.signal("approval")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    with pytest.raises(InvalidValueError, match="a str is no Decision"):
+    with pytest.raises(InvalidValueError, match="expected Decision, got str"):
         approval("yes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     with pytest.raises(InvalidArgumentError, match="a list of signals"):
         await engine.start(ask(), signals="approval")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -259,7 +259,7 @@ async def test_what_is_not_of_the_channel_is_passed_over_with_a_row(open_engine:
             assert await run.result() == "ann"
     (refused,) = [event for event in await run.history() if event.type == "signal.refused"]
     assert (refused.data["row"], refused.data["channel"]) == (2, "approval")
-    assert "an object is expected for Decision, not a string" in str(refused.data["message"])
+    assert "expected object (Decision), got string" in str(refused.data["message"])
     first, second = await run.messages()
     assert (first.state, first.why) == ("refused", refused.data["message"])
     assert (second.state, second.why) == ("received", None)

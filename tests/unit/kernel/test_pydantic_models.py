@@ -270,12 +270,12 @@ def test_dicts_in_a_model_keep_their_order() -> None:
         (
             Moment(at=datetime(2026, 7, 1, tzinfo=ZoneInfo("Europe/Rome"))),
             r"\$\.at",
-            "of a time zone only its offset",
+            "only the offset of a time zone",
         ),
-        (Moment(at=datetime(2026, 7, 1, fold=1, tzinfo=UTC)), r"\$\.at", "of a time zone only its offset"),
-        (Loose(notes={"a": Colour.RED}), r"\$\.notes\.a", "a Colour would come back as a str"),
-        (Loose(notes={"a": [True, (1,)]}), r"\$\.notes\.a\[1\]", "a tuple would come back as a list"),
-        (Loose(notes={"a": OrderedDict(b=1)}), r"\$\.notes\.a", "an OrderedDict would come back as a dict"),
+        (Moment(at=datetime(2026, 7, 1, fold=1, tzinfo=UTC)), r"\$\.at", "only the offset of a time zone"),
+        (Loose(notes={"a": Colour.RED}), r"\$\.notes\.a", "Colour would be read back as str"),
+        (Loose(notes={"a": [True, (1,)]}), r"\$\.notes\.a\[1\]", "tuple would be read back as list"),
+        (Loose(notes={"a": OrderedDict(b=1)}), r"\$\.notes\.a", "OrderedDict would be read back as dict"),
     ],
 )
 def test_what_a_model_would_not_give_back_alike_is_refused(value: BaseModel, path: str, reason: str) -> None:
@@ -377,13 +377,13 @@ def nested(depth: int) -> object:
         (unchecked(items=[item(price=-1.0)]), Order, "$.items[0].price", "should be greater than 0"),
         (Order.model_construct(buyer="b"), Order, "$.items", "Field required"),
         (unchecked(pet=Rush(items=[])), Order, "$.pet.name", "Field required (as Cat)"),
-        (Rush(items=[]), Order, "$", "a Rush is no Order, but of a subclass, which must be declared itself"),
-        ([Rush(items=[])], list[Order], "$[0]", "but of a subclass"),
-        (Box(content=1), Box[int], "$", "a Box is no Box[int]"),
+        (Rush(items=[]), Order, "$", "expected Order, got Rush, a subclass of it; declare the type as Rush"),
+        ([Rush(items=[])], list[Order], "$[0]", "a subclass of it"),
+        (Box(content=1), Box[int], "$", "expected Box[int], got Box"),
         (Tree.model_construct(name="a", children=[Order(items=[])]), Tree, "$.children[0].name", "Field required"),
         (Delivery(unchecked(buyer=1), []), Delivery, "$.order.buyer", "Input should be a valid string"),
         ({"fish": Fish.model_construct(fins="x")}, Row, "$.fish.fins", "Input should be a valid integer"),
-        (Cat(name="a"), Fish | Bird, "$", "a Cat is no Fish | Bird"),
+        (Cat(name="a"), Fish | Bird, "$", "expected Fish | Bird, got Cat"),
     ],
 )  # fmt: skip
 def test_what_is_no_such_model_any_more_is_refused_with_its_place(
@@ -402,20 +402,20 @@ def test_what_is_no_such_model_any_more_is_refused_with_its_place(
         (unchecked(items=[item(price=math.nan)]), Order, "$.items[0].price", "nan"),
         (unchecked(items=[item(name="\0")]), Order, "$.items[0].name", "NUL"),
         (unchecked(items=[item(name="\ud800")]), Order, "$.items[0].name", "surrogate"),
-        (Order(items=[], notes=(1,)), Order, "$.notes", "a tuple would come back as a list"),
-        (Order(items=[], notes={"a": [date(2026, 1, 1)]}), Order, "$.notes.a[0]", "a date would come back as a str"),
-        (Order(items=[], notes={1: 2}), Order, "$.notes", "a dict would come back with other parts"),
+        (Order(items=[], notes=(1,)), Order, "$.notes", "tuple would be read back as list"),
+        (Order(items=[], notes={"a": [date(2026, 1, 1)]}), Order, "$.notes.a[0]", "date would be read back as str"),
+        (Order(items=[], notes={1: 2}), Order, "$.notes", "dict would be read back with other fields, keys or items"),
         (Order(items=[], notes=[object()]), Order, "$.notes[0]", "it can't be written as JSON"),
-        (Order(items=[], notes=math.inf), Order, "$.notes", "a float would come back as None"),
-        (Order(items=[], notes=nested(MAX_DEPTH)), Order, "$.notes" + "[0]" * (MAX_DEPTH - 1), "inside each other"),
-        (Order(items=[], notes=nested(1000)), Order, "$.notes" + "[0]" * (MAX_DEPTH - 1), "inside each other"),
+        (Order(items=[], notes=math.inf), Order, "$.notes", "float would be read back as None"),
+        (Order(items=[], notes=nested(MAX_DEPTH)), Order, "$.notes" + "[0]" * (MAX_DEPTH - 1), "nested more than"),
+        (Order(items=[], notes=nested(1000)), Order, "$.notes" + "[0]" * (MAX_DEPTH - 1), "nested more than"),
         (Order(items=[], notes=10**5000), Order, "$.notes", "more digits"),
-        (holding_itself(), Order, "$.notes.order", "it holds itself"),
-        (Masked(password=pydantic.SecretStr("x")), Masked, "$.password", "a SecretStr would not come back equal"),
-        (Excluded(seen=1, hidden=2), Excluded, "$.hidden", "an int would not come back equal"),
-        (Hashing(key="a"), Hashing, "$.key", "a str would not come back equal"),
+        (holding_itself(), Order, "$.notes.order", "it contains itself"),
+        (Masked(password=pydantic.SecretStr("x")), Masked, "$.password", "SecretStr would not be equal when"),
+        (Excluded(seen=1, hidden=2), Excluded, "$.hidden", "int would not be equal when"),
+        (Hashing(key="a"), Hashing, "$.key", "str would not be equal when"),
         (Raw(parts={"a b": [b"", b"\xff"]}), Raw, "$.parts['a b'][1]", "UnicodeDecodeError"),
-        (Listed(), Listed, "$", "Listed writes itself as a list"),
+        (Listed(), Listed, "$", "Listed is serialized as list"),
         (Failing(inner=[]), Failing, "$.inner", "ZeroDivisionError: no"),
     ],
 )  # fmt: skip
@@ -432,7 +432,7 @@ def test_what_would_not_come_back_is_refused_with_its_place(
     ("text", "form", "problems"),
     [
         ("[]", Order, ["$: Input should be an object"]),
-        ('{"buyer":"\\ud800"}', Order, ["$.buyer: the string holds half of a surrogate pair"]),
+        ('{"buyer":"\\ud800"}', Order, ["$.buyer: the string contains half of a surrogate pair"]),
         (
             '{"items":[{"name":7,"price":"1"},{"name":"a","unitPrice":1}],"buyer":1}',
             Order,
@@ -458,8 +458,8 @@ def test_what_would_not_come_back_is_refused_with_its_place(
         ('{"content":"1"}', Box[int], ["$.content: Input should be a valid integer"]),
         ('{"content":"1"}', Pack[int], ["$.content: Input should be a valid integer"]),
         ('{"parts":{"a":[1]}}', Raw, ["$.parts.a[0]: Input should be a valid bytes"]),
-        ('{"kind":"cow","name":"a"}', Cat | Dog, ["$: its fields are those of none of Cat, Dog"]),
-        ('{"legs":1}', Fish | Bird, ["$: its fields are those of none of Fish, Bird"]),
+        ('{"kind":"cow","name":"a"}', Cat | Dog, ["$: expected the fields of Cat or Dog, got other fields"]),
+        ('{"legs":1}', Fish | Bird, ["$: expected the fields of Fish or Bird, got other fields"]),
     ],
 )
 def test_json_that_does_not_fit_is_refused_with_every_problem(
@@ -492,7 +492,9 @@ def test_what_a_validator_raises_is_a_refusal() -> None:
                 raise ZeroDivisionError("no name")
             raise ValueError("not this name")
 
-    with pytest.raises(InvalidValueError, match=r"\$: Strange refuses it: ZeroDivisionError: no name"):
+    with pytest.raises(
+        InvalidValueError, match=r"\$: Strange rejected the value: ZeroDivisionError: no name"
+    ):
         decode('{"name":""}', Strange)
     with pytest.raises(InvalidValueError, match=r"\$\.name: Value error, not this name"):
         decode('{"name":"a"}', Strange)
@@ -514,8 +516,8 @@ class Twin(BaseModel):
     ("form", "message"),
     [
         (Unresolved, "Unresolved can't be stored: name 'Missing' is not defined when the program runs"),
-        (Box, "Box can't be stored: name its types in brackets"),
-        (Pack, "Pack can't be stored: name its types in brackets"),
+        (Box, "Box can't be stored: give its type arguments in brackets"),
+        (Pack, "Pack can't be stored: give its type arguments in brackets"),
         (list[Names], r"an item of list\[Names\]: Names can't be stored: a RootModel has no fields"),
         (Fish | Twin, "Fish and Twin can't be told apart by their fields"),
         (Fish | dict[str, int], "are both stored as object"),
@@ -540,7 +542,7 @@ def test_a_name_that_is_defined_later_is_found_when_it_is_there(monkeypatch: pyt
 def test_models_of_version_1_are_refused() -> None:
     base = type("BaseModel", (), {"__module__": "pydantic.v1.main"})
 
-    with pytest.raises(DefinitionError, match="Old can't be stored: models of pydantic's version 1"):
+    with pytest.raises(DefinitionError, match="Old can't be stored: pydantic 1 models are not supported"):
         check_type(type("Old", (base,), {}))
 
 
@@ -551,7 +553,7 @@ def test_a_pydantic_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(pydantic, "VERSION", "2.10.6")
 
     with pytest.raises(
-        DefinitionError, match=r"pydantic 2\.10\.6 is too old for it; install holdfast\[pydantic\]"
+        DefinitionError, match=r"needs pydantic 2\.11 or newer, got 2\.10\.6; install holdfast\[pydantic\]"
     ):
         check_type(New)
 

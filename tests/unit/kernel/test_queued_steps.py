@@ -387,7 +387,7 @@ def test_an_answer_to_nobody_is_seen_by_the_checker() -> None:
     rows = tables.history[attempt.run]
     rows.append(attrs.evolve(rows[-1], number=len(rows) + 1))
     tables.runs[attempt.run] = attrs.evolve(tables.runs[attempt.run], last_row=len(rows))
-    assert any("which is not its job" in violation.what for violation in check(tables))
+    assert any("which is not the open job of the call" in violation.what for violation in check(tables))
 
 
 @pytest.mark.parametrize(

@@ -82,12 +82,15 @@ class HoldsLock:
 @pytest.mark.parametrize(
     ("cls", "message"),
     [
-        (OwnInit, "its __init__ does not take its field 'total', .* leave __init__ to the decorator"),
-        (NoInit, "its __init__ does not take its field 'total'"),
-        (OwnAttrsInit, "its __init__ does not take its field 'total'"),
-        (NeedsMore, "its __init__ takes 'rate', which is no field of it"),
-        (OwnNew, "its __init__ does not take its field 'a'"),
-        (Undecorated, "its annotation 'age' is no field of it"),
+        (
+            OwnInit,
+            "its __init__ has no parameter for the field 'total'; add the parameter 'total', or let the decorator",
+        ),
+        (NoInit, "its __init__ has no parameter for the field 'total'"),
+        (OwnAttrsInit, "its __init__ has no parameter for the field 'total'"),
+        (NeedsMore, "its __init__ requires 'rate', which is not a field"),
+        (OwnNew, "its __init__ has no parameter for the field 'a'"),
+        (Undecorated, "its annotation 'age' is not a field"),
         (HoldsLock, r"HoldsLock\.lock: Locked can't be stored"),
     ],
 )
@@ -188,20 +191,25 @@ def _grown() -> Picky:
 @pytest.mark.parametrize(
     ("value", "form", "path", "reason"),
     [
-        (Twice(2), Twice, r"\$\.value", "would come back changed"),
+        (Twice(2), Twice, r"\$\.value", "would change when it is read back"),
         (
             {"a": [Twice(0), Twice(1)]},
             dict[str, list[Twice]],
             r"\$\.a\[1\]\.value",
-            "would come back changed",
+            "would change when it is read back",
         ),
         (
             (1, Holds([Twice(3)])),
             tuple[int, Holds],
             r"\$\[1\]\.several\[0\]\.value",
-            "would come back changed",
+            "would change when it is read back",
         ),
-        (_grown(), Picky | None, r"\$", "it can't be read again: Picky refuses it: ValueError: too much"),
+        (
+            _grown(),
+            Picky | None,
+            r"\$",
+            "it can't be read back: Picky rejected the value: ValueError: too much",
+        ),
     ],
 )
 def test_what_its_constructor_changes_is_refused_with_its_place(
@@ -219,7 +227,7 @@ def test_such_an_argument_of_a_step_is_refused_too() -> None:
     @step
     def take(it: Twice) -> None: ...
 
-    with pytest.raises(UnstorableValueError, match=r"\$\.it\.value: it would come back changed"):
+    with pytest.raises(UnstorableValueError, match=r"\$\.it\.value: it would change when it is read back"):
         take.form.encode((Twice(1),), {})
 
 
@@ -229,7 +237,7 @@ def test_a_field_that_was_never_set_is_told_by_its_place() -> None:
         whole: int
         rest: int = dataclasses.field(init=False)
 
-    with pytest.raises(InvalidValueError, match=r"\$\.rest: it has not been set"):
+    with pytest.raises(InvalidValueError, match=r"\$\.rest: required field is not set"):
         encode(Half(1), Half)
 
 
@@ -245,7 +253,7 @@ def test_a_time_in_a_zone_goes_on_in_it_after_a_change_of_the_clocks(at: datetim
 
 
 def test_a_zone_that_is_not_known_here_is_told() -> None:
-    with pytest.raises(InvalidValueError, match="no time zone is known here as 'Europe/Atlantis'"):
+    with pytest.raises(InvalidValueError, match="unknown time zone 'Europe/Atlantis'"):
         decode('"2026-01-01T00:00:00+01:00[Europe/Atlantis]"', datetime)
 
 

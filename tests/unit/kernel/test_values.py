@@ -335,51 +335,76 @@ def endless() -> object:
 @pytest.mark.parametrize(
     ("value", "form", "path", "reason"),
     [
-        (Document([Page("a"), Page(3)]), Document, "$.pages[1].text", "an int is no str"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        (Page("a", True), Page, "$.number", "a bool is no int"),
-        ("7", int, "$", "a str is no int"),
-        (7.5, int, "$", "a float is no int"),
-        (1, bool, "$", "an int is no bool"),
-        ((1, 2), list[int], "$", "a tuple is no list[int]"),
-        ("abc", Sequence[str], "$", "a str is no Sequence[str]"),
-        ((1,), tuple[int, int], "$", "2 items are declared, there are 1"),
-        ((1, "a"), tuple[int, int], "$[1]", "a str is no int"),
-        (Point(1, "a"), Point, "$.y", "a str is no float"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        ({1: 2}, dict[str, int], "$[1]", "an int is no str"),
-        (IntBox(1), Box[int], "$", "a subclass"),
-        (Colour.RED, Mode, "$", "a Colour is no Mode"),
-        ("b", Literal["a"], "$", "is not one of Literal['a']"),
-        (True, Literal[1], "$", "is not one of Literal[1]"),
-        (1.5, int | str, "$", "a float is no int | str"),
-        ({"b": "x"}, Row, "$", "the key 'a' of Row is missing"),
-        ({"a": 1, "c": 1}, Row, "$", "Row has no key 'c'"),
-        ({"a": "x"}, Row, "$.a", "a str is no int"),
-        (datetime(2026, 1, 1, tzinfo=UTC), date, "$", "declare it as datetime, or give it as date"),
+        (Document([Page("a"), Page(3)]), Document, "$.pages[1].text", "expected str, got int"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        (Page("a", True), Page, "$.number", "expected int, got bool"),
+        ("7", int, "$", "expected int, got str"),
+        (7.5, int, "$", "expected int, got float"),
+        (1, bool, "$", "expected bool, got int"),
+        ((1, 2), list[int], "$", "expected list[int], got tuple"),
+        ("abc", Sequence[str], "$", "expected Sequence[str], got str"),
+        ((1,), tuple[int, int], "$", "expected 2 items, got 1"),
+        ((1, "a"), tuple[int, int], "$[1]", "expected int, got str"),
+        (Point(1, "a"), Point, "$.y", "expected float, got str"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        ({1: 2}, dict[str, int], "$[1]", "expected str, got int"),
+        (
+            IntBox(1),
+            Box[int],
+            "$",
+            "expected Box[int], got IntBox, a subclass of it; declare the type as IntBox",
+        ),
+        (Colour.RED, Mode, "$", "expected Mode, got Colour"),
+        ("b", Literal["a"], "$", "expected Literal['a'], got another str"),
+        (True, Literal[1], "$", "expected Literal[1], got another bool"),
+        (1.5, int | str, "$", "expected int | str, got float"),
+        ({"b": "x"}, Row, "$.a", "required field is missing"),
+        ({"a": 1, "c": 1}, Row, "$.c", "unknown field"),
+        ({"a": "x"}, Row, "$.a", "expected int, got str"),
+        (
+            datetime(2026, 1, 1, tzinfo=UTC),
+            date,
+            "$",
+            "declare the type as datetime, or convert the value to date",
+        ),
         (
             Mode.FAST,
             str,
             "$",
-            "a Mode is of a subclass of str, and would come back as str; declare it as Mode",
+            "expected str, got Mode, which would be read back as str; declare the type as Mode",
         ),
-        (Level.LOW, float, "$", "a Level is no float"),
+        (Level.LOW, float, "$", "expected float, got Level"),
         (
             (1, 2),
             Sequence[int],
             "$",
-            "a tuple would come back as a list; declare it as tuple, or give a list",
+            "expected Sequence[int], got tuple, which would be read back as list; declare the type as tuple",
         ),
-        (frozenset({1}), AbstractSet[int], "$", "a frozenset would come back as a set"),
-        (Point(1), tuple[int, float], "$", "a Point is of a subclass of tuple"),
+        (frozenset({1}), AbstractSet[int], "$", "got frozenset, which would be read back as set"),
+        (
+            Point(1),
+            tuple[int, float],
+            "$",
+            "expected tuple[int, float], got Point, which would be read back as",
+        ),
         (
             OrderedDict[str, int](a=1),
             dict[str, int],
             "$",
-            "an OrderedDict would come back as a dict; declare it as OrderedDict",
+            "expected dict[str, int], got OrderedDict, which would be read back as dict",
         ),
-        (Counter("a"), Mapping[str, int], "$", "a Counter would come back as a dict; declare it as Counter"),
-        (defaultdict(int, a=1), dict[str, int], "$", "a defaultdict would come back as a dict"),
-        (OrderedDict[str, object](a=1, b="x"), Row, "$", "is of a subclass of dict"),
-        (object(), Page, "$", "an object is no Page"),
+        (
+            Counter("a"),
+            Mapping[str, int],
+            "$",
+            "got Counter, which would be read back as dict; declare",
+        ),
+        (defaultdict(int, a=1), dict[str, int], "$", "got defaultdict, which would be read back as dict"),
+        (
+            OrderedDict[str, object](a=1, b="x"),
+            Row,
+            "$",
+            "expected Row, got OrderedDict, which would be read back",
+        ),
+        (object(), Page, "$", "expected Page, got object"),
     ],
 )
 def test_what_is_not_of_its_type_is_refused_with_its_place(
@@ -398,21 +423,26 @@ def test_what_is_not_of_its_type_is_refused_with_its_place(
     [
         ({"a": {"b c": math.nan}}, object, "$.a['b c']", "nan"),
         (math.inf, float, "$", "inf"),
-        (Decimal("NaN"), Decimal, "$", "NaN is not a number"),
+        (Decimal("NaN"), Decimal, "$", "expected a finite number, got NaN"),
         (["a", "b\0"], list[str], "$[1]", "NUL"),
         ({"a": "\ud800"}, dict[str, str], "$.a", "surrogate"),
         ({"\ud800": 1}, dict[str, int], r"$['\ud800']", "surrogate"),
-        (nested(MAX_DEPTH + 1), object, "$" + "[0]" * MAX_DEPTH, "inside each other"),
-        (endless(), object, "$", "holds itself"),
+        (nested(MAX_DEPTH + 1), object, "$" + "[0]" * MAX_DEPTH, "nested more than 64 levels deep"),
+        (endless(), object, "$", "contains itself"),
         (deque([1], 1), deque[int], "$", "its maxlen would be lost"),
-        ({"a": Mode.FAST}, object, "$.a", "a Mode is not plain JSON; declare its type"),
-        ([Level.LOW], object, "$[0]", "a Level is not plain JSON"),
-        ({Mode.FAST: 1}, object, "$", "the key <Mode.FAST: 'fast'> is a Mode"),
-        (OrderedDict[str, int](a=1), object, "$", "an OrderedDict is not plain JSON"),
-        (datetime(2026, 1, 1, tzinfo=Elsewhere()), datetime, "$", "its time zone is an Elsewhere"),
-        ([{1: 2}], object, "$[0]", "the key 1 is an int"),
-        ([(1, 2)], object, "$[0]", "a tuple is not plain JSON"),
-        ([Page("a")], object, "$[0]", "a Page is not plain JSON"),
+        ({"a": Mode.FAST}, object, "$.a", "Mode is not plain JSON; declare its type"),
+        ([Level.LOW], object, "$[0]", "Level is not plain JSON"),
+        ({Mode.FAST: 1}, object, "$", "expected a string as key, got <Mode.FAST: 'fast'> of type Mode"),
+        (OrderedDict[str, int](a=1), object, "$", "OrderedDict is not plain JSON"),
+        (
+            datetime(2026, 1, 1, tzinfo=Elsewhere()),
+            datetime,
+            "$",
+            "its time zone, of type Elsewhere, can't be",
+        ),
+        ([{1: 2}], object, "$[0]", "expected a string as key, got 1 of type int"),
+        ([(1, 2)], object, "$[0]", "tuple is not plain JSON"),
+        ([Page("a")], object, "$[0]", "Page is not plain JSON"),
         (time(12, tzinfo=ZoneInfo("Europe/Rome")), time, "$", "depends on the date"),
     ],
 )
@@ -430,12 +460,12 @@ def test_all_that_is_not_of_its_type_is_told_at_once_and_before_what_cannot_be_s
     with pytest.raises(InvalidValueError) as caught:
         encode(["a", 1, None], list[str])
 
-    assert caught.value.problems == ("$[1]: an int is no str", "$[2]: None is no str")
+    assert caught.value.problems == ("$[1]: expected str, got int", "$[2]: expected str, got None")
 
     with pytest.raises(InvalidValueError) as caught:
         encode([math.nan, "a"], list[float])
 
-    assert caught.value.problems == ("$[1]: a str is no float",)
+    assert caught.value.problems == ("$[1]: expected float, got str",)
 
 
 def test_an_integer_of_more_digits_than_python_reads_is_refused_with_its_place() -> None:
@@ -456,54 +486,58 @@ def test_text_that_looks_like_an_escaped_nul_is_stored() -> None:
 
 
 def test_a_value_that_is_too_long_is_refused() -> None:
-    with pytest.raises(UnstorableValueError, match="12 bytes, more than 10; store it as a blob"):
+    with pytest.raises(UnstorableValueError, match="12 bytes, and the maximum is 10; store it as a blob"):
         encode("0123456789", str, max_bytes=10)
 
 
 def test_check_says_what_encode_would_say() -> None:
     check(1, int)
 
-    with pytest.raises(InvalidValueError, match="a str is no int"):
+    with pytest.raises(InvalidValueError, match=r"invalid value for int: \$: expected int, got str"):
         check("1", int)
 
 
 @pytest.mark.parametrize(
     ("text", "form", "problems"),
     [
-        ('"7"', int, ["$: an integer is expected, not a string"]),
-        ("7.5", int, ["$: an integer is expected, not a number"]),
-        ("true", int, ["$: an integer is expected, not a boolean"]),
-        ("true", float, ["$: a number is expected, not a boolean"]),
-        ("1", bool, ["$: a boolean is expected, not an integer"]),
-        ("0", None, ["$: null is expected, not an integer"]),
-        ('"abc"', list[str], ["$: an array is expected for list[str], not a string"]),
-        ("{", int, ["$: it is not JSON"]),
-        ("[1,2]", tuple[int, int, int], ["$: 3 items are expected"]),
-        ('["a",2,"b"]', list[int], ["$[0]: an integer", "$[2]: an integer"]),
-        ('{"a":"b"}', dict[int, int], ["$['a']: the key 'a' is no integer", "$.a: an integer"]),
-        ('{"x":1}', dict[Colour, int], ["$['x']: 'x' is no Colour"]),
-        ('"green"', Colour, ["$: 'green' is no Colour"]),
-        ("true", Level, ["$: True is no Level"]),
-        ("true", Literal[1], ["$: True is not one of Literal[1]"]),
-        ('"2026-01-01"', datetime, ["$: '2026-01-01' is not an ISO 8601 date and time"]),
-        ('"%%"', bytes, ["$: '%%' is not a base64 string"]),
-        ('"NaN"', Decimal, ["$: 'NaN' is not a decimal number"]),
-        ('"x"', UUID, ["$: 'x' is not a UUID"]),
-        ('{"value":0}', Positive, ["$: Positive refuses it: ValueError"]),
-        ('{"purrs":1}', Cat | Dog, ["$: its fields are those of none of Cat, Dog"]),
-        ('{"kind":"found"}', Made | Lost, ["$: its fields are those of none of Made, Lost"]),
-        ("1.5", int | str, ["$: a number is no int | str"]),
-        ('{"a":1,"c":2}', Row, ["$.c: Row has no such field"]),
-        ("[[1]]", set[object], ["$: its items can't be in a set"]),
+        ('"7"', int, ["$: expected integer, got string"]),
+        ("7.5", int, ["$: expected integer, got number"]),
+        ("true", int, ["$: expected integer, got boolean"]),
+        ("true", float, ["$: expected number, got boolean"]),
+        ("1", bool, ["$: expected boolean, got integer"]),
+        ("0", None, ["$: expected null, got integer"]),
+        ('"abc"', list[str], ["$: expected list, got string"]),
+        ("{", int, ["$: invalid JSON"]),
+        ("[1,2]", tuple[int, int, int], ["$: expected 3 items, got 2"]),
+        ('["a",2,"b"]', list[int], ["$[0]: expected integer, got string", "$[2]: expected integer"]),
+        (
+            '{"a":"b"}',
+            dict[int, int],
+            ["$['a']: expected an integer as key, got 'a'", "$.a: expected integer"],
+        ),
+        ('{"x":1}', dict[Colour, int], ["$['x']: expected Colour ('red'"]),
+        ('"green"', Colour, ["$: expected Colour ('red'"]),
+        ("true", Level, ["$: expected Level (1"]),
+        ("true", Literal[1], ["$: expected one of 1, got True"]),
+        ('"2026-01-01"', datetime, ["$: expected string (ISO 8601 date and time), got '2026-01-01'"]),
+        ('"%%"', bytes, ["$: expected string (base64), got '%%'"]),
+        ('"NaN"', Decimal, ["$: expected string (decimal number), got 'NaN'"]),
+        ('"x"', UUID, ["$: expected string (UUID), got 'x'"]),
+        ('{"value":0}', Positive, ["$: Positive rejected the value: ValueError"]),
+        ('{"purrs":1}', Cat | Dog, ["$: expected the fields of Cat or Dog"]),
+        ('{"kind":"found"}', Made | Lost, ["$: expected the fields of Made or Lost"]),
+        ("1.5", int | str, ["$: expected integer or string, got number"]),
+        ('{"a":1,"c":2}', Row, ["$.c: unknown field"]),
+        ("[[1]]", set[object], ["$: expected hashable items for set[object]"]),
         (
             '{"pages":[{"text":7,"x":1},{"number":"3"}],"created":"now"}',
             Document,
             [
-                "$.pages[0].text: a string is expected, not an integer",
-                "$.pages[0].x: Page has no such field",
-                "$.pages[1].text: it is missing, and Page requires it",
-                "$.pages[1].number: an integer is expected, not a string",
-                "$.created: 'now' is not an ISO 8601 date and time",
+                "$.pages[0].text: expected string, got integer",
+                "$.pages[0].x: unknown field",
+                "$.pages[1].text: required field is missing",
+                "$.pages[1].number: expected integer, got string",
+                "$.created: expected string (ISO 8601 date and time), got 'now'",
             ],
         ),
     ],
@@ -556,19 +590,37 @@ class Twin:
         (str | datetime, "str and datetime are both stored as string"),
         (Undecided, r"Undecided\.when: str \| datetime can't be stored"),
         (Cat | Twin, "Cat and Twin can't be told apart by their fields"),
-        (list[int] | tuple[int, ...], "are both stored as array"),
-        (dict[float, int], "the keys of a stored dict are strings or integers"),
+        (list[int] | tuple[int, ...], "are both stored as list"),
+        (dict[float, int], "the keys of a stored dict must be strings or integers"),
         (dict[tuple[int, int], int], "the keys of a stored dict"),
-        (Iterable[int], r"write list\[...\]"),
+        (Iterable[int], r"declare list\[...\]"),
         (list[Callable[[int], str]], r"an item of .*Callable\[\[int\], str\] can't be stored"),
         (complex, "complex can't be stored: use attrs classes"),
-        (Box, r"Box\.content: .*T can't be stored: name the type"),
+        (Box, r"Box\.content: .*T can't be stored: declare a concrete type"),
         (Unresolved, "name 'Missing' is not defined"),
-        (Odd, "the values of a stored enum are strings or integers"),
-        (Literal[b"a"], "a stored Literal names"),
+        (Odd, "the values of a stored enum must be strings or integers"),
+        (Literal[b"a"], "the values of a stored Literal must be"),
         (3, "3 can't be stored"),
     ],
 )
 def test_a_type_that_cannot_be_stored_is_refused_before_there_is_a_value(form: object, message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
         check_type(form)
+
+
+def test_an_unknown_field_is_reported_with_the_missing_one_that_is_close() -> None:
+    with pytest.raises(InvalidValueError) as caught:
+        decode('{"txt":"a","size":1}', Page)
+
+    assert caught.value.problems == (
+        "$.text: required field is missing",
+        "$.txt: unknown field; did you mean 'text'?",
+        "$.size: unknown field",
+    )
+
+
+def test_a_union_names_the_json_types_of_its_members() -> None:
+    with pytest.raises(InvalidValueError) as caught:
+        decode('"a"', Page | list[int] | None)
+
+    assert caught.value.problems == ("$: expected object (Page) or list or null, got string",)

@@ -45,5 +45,11 @@ def test_errors_carry_what_they_speak_of() -> None:
     assert "'x'" in str(errors.RunNotFoundError("x"))
     assert "w@2" in str(errors.UnknownWorkflowError("w", "2"))
     assert "'w'" in str(errors.UnknownWorkflowError("w"))
+    known = ("ship@1", "ship@2", "bills@1")
+    assert str(errors.UnknownWorkflowError("shp", known=known)).endswith("; did you mean 'ship'?")
+    assert str(errors.UnknownWorkflowError("ship", "3", known)).endswith("; did you mean 'ship@2'?")
+    assert str(errors.UnknownWorkflowError("x", known=known)).endswith("; registered are 'bills', 'ship'")
+    assert "allow more attempts" in str(errors.StepLostError("charge", 1))
+    assert "allow more attempts" not in str(errors.StepLostError("charge", 1, is_retried=True))
     assert errors.IdempotencyConflictError("k").key == "k"
     assert errors.SessionLostError("s").session == "s"

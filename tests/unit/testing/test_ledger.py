@@ -76,4 +76,4 @@ def test_a_function_that_asks_for_something_else_is_found_out(ledger: Determinis
     ledger.replay(engine.core)
     assert ledger.problems
     assert all(problem.startswith("moody@1, run ") for problem in ledger.problems)
-    assert "row 2: one life came to" in ledger.problems[0]
+    assert "row 2: one execution reached" in ledger.problems[0]

@@ -60,7 +60,7 @@ def test_double(world, golden_history):
 def test_golden_histories_are_missed_written_and_compared(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, GOLDEN)
     assert done.returncode == 1
-    assert "there is no golden history" in done.stdout
+    assert "does not exist; pytest --holdfast-update" in done.stdout
     assert not (tmp_path / "golden").exists()
 
     done = run_pytest(tmp_path, GOLDEN, "--holdfast-update")
@@ -111,7 +111,7 @@ def test_fulfil(world, golden_replay):
 def test_histories_for_replays_are_missed_recorded_once_and_replayed(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, REPLAYED)
     assert done.returncode == 1
-    assert "there is no golden history" in done.stdout
+    assert "does not exist; pytest --holdfast-update" in done.stdout
     assert not (tmp_path / "golden").exists()
 
     done = run_pytest(tmp_path, REPLAYED, "--holdfast-update")
@@ -195,7 +195,7 @@ def test_charge(simulate):
 """
     done = run_pytest(tmp_path, code)
     assert done.returncode == 1
-    assert "'charge' happened twice; without faults once" in done.stdout
+    assert "'charge' happened twice; expected once" in done.stdout
     assert "EFFECT charge" in done.stdout
     assert "simulating.py" not in done.stdout
 

@@ -199,7 +199,7 @@ def test_advance_does_what_becomes_due_at_its_time_and_stops_in_time(world: Worl
 
 
 def test_time_does_not_run_backwards(world: World) -> None:
-    with pytest.raises(ValueError, match="can't pass"):
+    with pytest.raises(ValueError, match="invalid duration"):
         world.advance(hours=-1)
 
 
@@ -213,7 +213,7 @@ def test_run_until_quiet_leaves_nothing_to_do(world: World) -> None:
 def test_what_is_never_quiet_is_told(world: World) -> None:
     world.stub_check(handed_on).returns(NotReady())
     world.start(OUTSIDE(1))
-    with pytest.raises(RunStuckError, match=r"3 days.*still something to do"):
+    with pytest.raises(RunStuckError, match=r"after 3 days.*jobs or timers are still left"):
         world.run_until_quiet(within=3 * DAY)
 
 
@@ -241,7 +241,7 @@ def test_a_result_is_waited_for_as_long_as_was_said(world: World) -> None:
 def test_what_does_not_end_by_itself_says_what_it_waits_for(world: World) -> None:
     run = world.start(SLOW(1))
     run.pause()
-    with pytest.raises(RunStuckError, match=r"(?s)time alone does not end it.*was paused"):
+    with pytest.raises(RunStuckError, match=r"(?s)and no timer is left that would end it.*was paused"):
         run.result()
     run.resume()
     assert run.result() == 2
@@ -251,7 +251,7 @@ def test_what_goes_on_for_ever_is_waited_for_up_to_a_horizon() -> None:
     with World(horizon=10 * DAY) as world:
         checks = world.stub_check(handed_on).returns(NotReady())
         run = world.start(OUTSIDE(1), id="r")
-        with pytest.raises(RunStuckError, match="run 'r' has not ended, and 10 days"):
+        with pytest.raises(RunStuckError, match="run 'r' has not ended, after 10 days"):
             run.result()
         assert len(checks.calls) == 10
 

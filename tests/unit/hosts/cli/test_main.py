@@ -54,6 +54,12 @@ def test_the_version_is_told(holdfast: CommandLine) -> None:
     assert holdfast("--version").out.startswith("holdfast")
 
 
+def test_a_command_of_another_group_is_named(holdfast: CommandLine) -> None:
+    answer = holdfast("run", "why", "order-1")
+    assert (answer.code, answer.out) == (2, "")
+    assert "there is no command `holdfast run why`; did you mean `holdfast why`?" in answer.err
+
+
 def test_wrong_usage_points_to_the_help(holdfast: CommandLine) -> None:
     answer = holdfast("run", "list", "--colour")
     assert answer.code == 2

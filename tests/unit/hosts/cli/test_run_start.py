@@ -48,8 +48,8 @@ def test_input_that_does_not_fit_gives_the_list_of_problems(holdfast: CommandLin
     assert answer.code == 2
     assert answer.err.splitlines() == [
         "holdfast: the input of workflow 'order' is invalid",
-        "  - $.customer: a string is expected, not an integer",
-        "  - $.items: it is missing, and Order requires it",
+        "  - $.customer: expected string, got integer",
+        "  - $.items: required field is missing",
     ]
     assert holdfast("run", "list", "shop:engine").out == ""
 
@@ -58,7 +58,7 @@ def test_input_that_does_not_fit_gives_the_problems_as_json(holdfast: CommandLin
     answer = holdfast("run", "start", "shop:engine", "order", "{", "--json")
     assert (answer.code, answer.out) == (2, "")
     assert (answer.error["code"], answer.error["exit_code"]) == ("invalid_value", 2)
-    assert "not JSON" in answer.error["problems"][0]
+    assert "invalid JSON" in answer.error["problems"][0]
 
 
 def test_input_may_come_from_a_file_or_stdin(

@@ -155,8 +155,8 @@ def engine() -> Any:
 def test_what_is_not_of_the_channel_is_refused_with_its_place(engine: Engine) -> None:
     with pytest.raises(InvalidValueError) as raised:
         engine.sync.handle(by_helper, "x").signal(Signal("approval", '{"approved":"yes"}'))
-    assert raised.value.problems == ("$.approved: a boolean is expected, not a string",)
-    assert str(raised.value).startswith("the message for channel 'approval' (Decision) does not fit")
+    assert raised.value.problems == ("$.approved: expected boolean, got string",)
+    assert str(raised.value).startswith("invalid value for channel 'approval' (Decision)")
     assert rows(engine, "signal.received") == []
 
 

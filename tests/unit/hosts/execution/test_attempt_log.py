@@ -1,6 +1,7 @@
 """A host's log of attempts: one line for each failed attempt and for each failed or blocked run."""
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable
 from datetime import timedelta
@@ -46,7 +47,19 @@ def bill(order: int) -> None:
 
 
 bills = Pipeline("bills", input=int).pipe(bill)
-WORKFLOWS = (pay, pay_there, waits_for_nothing, bills)
+
+
+@step
+def greet(name: str) -> str:
+    return f"hello {name}"
+
+
+@workflow
+async def welcome(name: str) -> str:
+    return await greet(name)
+
+
+WORKFLOWS = (pay, pay_there, waits_for_nothing, bills, welcome)
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
@@ -154,3 +167,25 @@ def test_an_error_of_any_length_is_one_bounded_line(caplog: pytest.LogCaptureFix
     (line,) = lines(caplog)
     assert "\n" not in line[1]
     assert len(line[1]) < 700
+
+
+@pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO])
+def test_other_attempts_that_end_are_logged_at_debug_only(
+    level: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        caplog.at_level(level, logger="holdfast"),
+        Engine.open("memory://", workflows=WORKFLOWS).sync as runs,
+        Worker(runs),
+    ):
+        assert runs.run(welcome("ann"), id="r") == "hello ann"
+
+    patterns = (
+        r"run r \(welcome@1\), step 'greet', attempt 1: completed after \S+",
+        r"run r \(welcome@1\), function 'welcome', attempt 1: completed after \S+; the run is completed",
+    )
+    logged = lines(caplog)
+    assert len(logged) == (2 if level == logging.DEBUG else 0)
+    for (name, message), pattern in zip(logged, patterns, strict=False):
+        assert name == "DEBUG"
+        assert re.fullmatch(pattern, message)

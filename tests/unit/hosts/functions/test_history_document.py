@@ -87,14 +87,17 @@ ROWS: list[dict[str, Any]] = json.loads(HISTORY.to_json())["rows"]
         (changed(holdfast_history=2), "its format is 2, and this release reads 1"),
         (without("key"), "it has no 'key'"),
         (changed(status="lost"), "'lost' is not a valid RunStatus"),
-        (changed(generation="2"), "'2' is not a number"),
-        (changed(created_at="2026-01-01T00:00:00"), "no time zone"),
+        (changed(generation="2"), "$.generation: expected integer, got string"),
+        (
+            changed(created_at="2026-01-01T00:00:00"),
+            "$.created_at: expected a time with a time zone, got '2026-01-01T00:00:00'",
+        ),
         (changed(created_at="yesterday"), "Invalid isoformat"),
         (changed(rows=[]), "its first row is not a run.created"),
         (changed(rows=ROWS[1:]), "its first row is not a run.created"),
         (changed(rows=[ROWS[0], ROWS[2]]), "row 2 is missing: row 3 follows instead"),
-        (changed(rows=[{**ROWS[0], "number": True}]), "True is not a number"),
-        (changed(rows=[1]), "1 is no row"),
+        (changed(rows=[{**ROWS[0], "number": True}]), "$.rows[0].number: expected integer, got boolean"),
+        (changed(rows=[1]), "$.rows[0]: expected object, got integer"),
     ],
 )
 def test_what_is_no_history_is_refused_with_a_reason(text: str, problem: str) -> None:

@@ -172,4 +172,4 @@ async def test_a_step_that_gives_no_value_of_its_type_was_done_and_is_taken_back
     outcome = await driven(bench)
 
     assert isinstance(outcome, Failed)
-    assert DONE == ["count a", "the value for int does not fit", "recount None"]
+    assert DONE == ["count a", "invalid value for int", "recount None"]

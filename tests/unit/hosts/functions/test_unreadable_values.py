@@ -91,7 +91,7 @@ def test_a_message_that_nobody_checked_is_passed_over_with_a_row() -> None:
     (note,) = drive.notes()
     assert isinstance(note.event, events.SignalRefused)
     assert note.event.row == 2
-    assert "an integer is expected, not a string" in note.event.message
+    assert "expected integer, got string" in note.event.message
 
 
 def test_the_next_message_is_received_then() -> None:
@@ -101,7 +101,7 @@ def test_the_next_message_is_received_then() -> None:
 
 
 def test_once_that_is_recorded_code_that_could_read_it_does_not_get_it_either() -> None:
-    refused = row(4, "signal.refused", row=2, channel="go", message="it is no int")
+    refused = row(4, "signal.refused", row=2, channel="go", message="expected int, got str")
     drive = replay_of(receives(object), UNCHECKED, NUMBER, refused)
     assert drive.ended == FunctionReturned('["5"]')
     assert drive.notes() == []
@@ -111,7 +111,7 @@ def test_a_message_that_was_right_when_it_was_sent_halts_code_that_cannot_read_i
     checked = row(2, "signal.received", '"five"', channel="go", checked=True)
     error = misread(replay_of(receives(int), checked, NUMBER))
     assert (error.what, error.row) == ("a message for the channel 'go'", 2)
-    assert error.problems == ("$: an integer is expected, not a string",)
+    assert error.problems == ("$: expected integer, got string",)
     assert replay_of(receives(object, 2), checked, NUMBER).ended == FunctionReturned('["five","5"]')
 
 
@@ -129,7 +129,7 @@ def test_what_is_passed_over_leaves_those_who_wait_in_their_order() -> None:
         return got
 
     more = row(4, "signal.received", "6", channel="go", checked=True)
-    refused = row(5, "signal.refused", row=2, channel="go", message="it is no int")
+    refused = row(5, "signal.refused", row=2, channel="go", message="expected int, got str")
     live, replayed = (
         replay_of(two(), UNCHECKED, NUMBER, more),
         replay_of(two(), UNCHECKED, NUMBER, more, refused),
@@ -186,7 +186,7 @@ def test_one_that_was_right_when_it_was_asked_for_halts_code_that_cannot_read_it
     checked = row(2, "update.received", '{"to":"e4"}', update="Board.move", checked=True)
     error = misread(replay_of(takes(int), checked, OVER))
     assert (error.what, error.row) == ("the arguments of update 'Board.move'", 2)
-    assert error.problems == ("$.to: an integer is expected, not a string",)
+    assert error.problems == ("$.to: expected integer, got string",)
 
 
 # What is taken back -------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Pruning by the maintenance tick, on both sides of each bound."""
 
+import logging
 from datetime import timedelta
 
 import attrs
@@ -48,6 +49,24 @@ def test_what_is_kept_no_longer_is_looked_for_every_ten_minutes() -> None:
     maintenance.prune()
     assert not bench.store.dump().replies
     assert timedelta(minutes=1) <= timedelta(seconds=PRUNE_INTERVAL) <= timedelta(hours=1)
+
+
+def test_the_expired_session_of_a_lost_worker_and_its_jobs_are_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench(ONE)
+    bench.start(ONE("a"))
+    assert len(bench.claim()) == 1
+    bench.clock.advance(timedelta(days=1))
+    maintenance = Maintenance(bench.core, lease=30)
+    with caplog.at_level(logging.INFO, logger="holdfast.maintenance"):
+        maintenance.tick()
+        maintenance.tick()
+
+    assert [one.getMessage() for one in caplog.records if one.name == "holdfast.maintenance"] == [
+        "1 worker session expired: other workers take over",
+        "1 job of expired worker sessions can be claimed again",
+    ]
 
 
 def store(bench: Bench, age: timedelta) -> None:

@@ -217,14 +217,14 @@ def bad_config(ctx: StageContext[Iterator[int]]) -> int:
         (callback, r"takes a type that can't be stored: Callable\[\[int\], str\] can't be stored"),
         (
             gives_a_file,
-            r"returns a type that can't be stored: Iterator\[int\] can't be stored: write list\[...\]",
+            r"returns a type that can't be stored: Iterator\[int\] can't be stored: declare list\[...\]",
         ),
         (generator, "is a generator; return all its values in a list"),
         (async_generator, "is a generator"),
-        (generic, "T can't be stored: name the type"),
+        (generic, "T can't be stored: declare a concrete type"),
         (
             gives_any_model,
-            "returns a type that can't be stored: ModelOf can't be stored: name its types in brackets",
+            "returns a type that can't be stored: ModelOf can't be stored: give its type arguments in brackets",
         ),
         (bad_config, "has a config that can't be stored"),
     ],

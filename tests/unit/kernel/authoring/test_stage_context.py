@@ -190,7 +190,7 @@ def test_asking_one_stage_for_many_outputs_names_the_other_method() -> None:
 
 
 def test_an_output_of_another_type_is_refused() -> None:
-    with pytest.raises(UnreadableInputError, match=r"\$: an array is expected"):
+    with pytest.raises(UnreadableInputError, match=r"\$: expected list"):
         context(MemoryRuntime({"extract": StageOutputs(("3",))})).output_of(extract)
 
 
@@ -233,7 +233,7 @@ def test_where_nothing_was_said_there_is_the_default() -> None:
 
 
 def test_what_was_said_is_of_another_type() -> None:
-    with pytest.raises(UnreadableInputError, match=r"\$: an integer is expected"):
+    with pytest.raises(UnreadableInputError, match=r"\$: expected integer"):
         context(MemoryRuntime(last='"a"')).last_heartbeat(int)
 
 

@@ -187,7 +187,7 @@ def test_a_config_is_stored_as_json() -> None:
 
 def test_a_config_of_another_type_is_refused() -> None:
     with pytest.raises(
-        DefinitionError, match=r"the config of stage 'extract' is no Extraction: .*a Model is no"
+        DefinitionError, match=r"invalid config for stage 'extract': .*expected Extraction, got Model"
     ):
         extract.configure(Model("a"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
@@ -219,8 +219,11 @@ def test_a_config_that_was_given_is_not_replaced_by_the_default() -> None:
 @pytest.mark.parametrize(
     ("unconfigured", "message"),
     [
-        (ask, "stage 'ask' needs a config, for Model has not a default for every field"),
-        (need, r"for Needed has not a default for every field \(\$\.name: Field required\): need.configure"),
+        (ask, "stage 'ask' needs a config, because Model does not have a default for every field"),
+        (
+            need,
+            r"because Needed does not have a default for every field \(\$\.name: Field required\): need.configure",
+        ),
         (bounded, r"stage 'bounded' needs a config: bounded.configure\(...\), of int"),
     ],
 )

@@ -130,7 +130,9 @@ def test_a_run_that_goes_on_while_it_is_read_is_judged_as_it_was() -> None:
         examiner = StoreReader(_Moving(world.store, step))
         for page in examiner.pages():
             for part in examiner.parts(page.runs):
-                local = [one for one in part.violations(late_before=None) if "nobody tells" not in one.what]
+                local = [
+                    one for one in part.violations(late_before=None) if "no job will deliver" not in one.what
+                ]
                 assert [str(one) for one in local] == []
                 seen += len(part.snapshot.history)
     assert seen > 50
