@@ -107,13 +107,15 @@ def _converter() -> cattrs.Converter:
     converter = strict_converter(forbid_extra_keys=False, detailed_validation=False)
     converter.register_structure_hook_func(_is_mapping, _structure_object)
     converter.register_unstructure_hook_func(_is_mapping, _same)
-    converter.register_structure_hook_factory(
-        attrs.has, lambda cls: make_dict_structure_fn(cls, converter, **_renames(cls))
-    )
-    converter.register_unstructure_hook_factory(
-        attrs.has,
-        lambda cls: make_dict_unstructure_fn(cls, converter, _cattrs_omit_if_default=True, **_renames(cls)),
-    )
+
+    def structure(cls: Any) -> Any:
+        return make_dict_structure_fn(cls, converter, **_renames(cls))
+
+    def unstructure(cls: Any) -> Any:
+        return make_dict_unstructure_fn(cls, converter, _cattrs_omit_if_default=True, **_renames(cls))
+
+    converter.register_structure_hook_factory(attrs.has, structure)
+    converter.register_unstructure_hook_factory(attrs.has, unstructure)
     return converter
 
 
