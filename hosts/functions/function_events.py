@@ -15,7 +15,7 @@ from holdfast.kernel.functions.protocol import (
     ChildEnded,
     ChildNotified,
     ChildStarted,
-    HistoryEvent,
+    FunctionEvent,
     Row,
     SignalReceived,
     StepCompleted,
@@ -95,7 +95,7 @@ Facts: TypeAlias = Mapping[str, Any]
 """The parsed data of a history row."""
 
 
-def function_event(row: HistoryRow, facts: Facts, text: Texts) -> HistoryEvent | None:
+def function_event(row: HistoryRow, facts: Facts, text: Texts) -> FunctionEvent | None:
     """Return the event of a row; None if a function does not receive it."""
     call, step = facts.get("call", ""), facts.get("step", "")
     match row.type:

@@ -79,8 +79,8 @@ from holdfast.kernel.functions.protocol import (
     CloseRequest,
     Ended,
     FunctionContinued,
+    FunctionEvent,
     FunctionFailed,
-    HistoryEvent,
     NotifyRequest,
     Row,
     StepCompleted,
@@ -565,7 +565,7 @@ class FunctionReplay:
             todo.published[value.name] = value
         self.ended = self.ended or turn.ended
 
-    def _function_event(self, row: HistoryRow, facts: Facts) -> HistoryEvent | None:
+    def _function_event(self, row: HistoryRow, facts: Facts) -> FunctionEvent | None:
         """Return the event of a row; None if the function does not receive it. Updates the pending requests."""
         call, step = facts.get("call", ""), facts.get("step", "")
         if row.type == STEP_COMPLETED and self._made_queues is None:  # the most frequent case

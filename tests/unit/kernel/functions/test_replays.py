@@ -11,7 +11,14 @@ from holdfast.kernel.authoring.functions import patched, workflow
 from holdfast.kernel.authoring.publications import publish
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.functions.machine import ParsedRow
-from holdfast.kernel.functions.protocol import Cancelling, HistoryEvent, Row, StepCompleted, StepRequest, Turn
+from holdfast.kernel.functions.protocol import (
+    Cancelling,
+    FunctionEvent,
+    Row,
+    StepCompleted,
+    StepRequest,
+    Turn,
+)
 from holdfast.ports.records.history import STEP_COMPLETED, HistoryRow
 from holdfast.ports.records.values import Payload
 from tests.unit.kernel.functions.corpus import CORPUS, WHEN_CANCELLED, WHEN_SENT, greet
@@ -32,7 +39,7 @@ def test_so_does_one_that_is_cancelled(call: Call[Any]) -> None:
 
 
 @pytest.mark.parametrize(("call", "then"), WHEN_SENT)
-def test_so_does_one_that_is_sent_messages(call: Call[Any], then: list[tuple[float, HistoryEvent]]) -> None:
+def test_so_does_one_that_is_sent_messages(call: Call[Any], then: list[tuple[float, FunctionEvent]]) -> None:
     for seed in SEEDS:
         is_replayed_alike(call, play(call, seed=seed, then=then))
 
@@ -74,8 +81,8 @@ async def asks_elsewhere() -> None:
     await asyncio.gather(greet("b"), done_elsewhere(), greet("c"))
 
 
-CANCELLED: list[tuple[float, HistoryEvent]] = [(5, Cancelling(reason="enough"))]
-TOGETHER: list[tuple[Call[Any], list[tuple[float, HistoryEvent]]]] = [
+CANCELLED: list[tuple[float, FunctionEvent]] = [(5, Cancelling(reason="enough"))]
+TOGETHER: list[tuple[Call[Any], list[tuple[float, FunctionEvent]]]] = [
     *((call, []) for call in (*CORPUS, says(), shows(), asks_elsewhere())),
     *WHEN_SENT,
     *((call, CANCELLED) for call in WHEN_CANCELLED),
