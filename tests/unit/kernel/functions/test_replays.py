@@ -10,7 +10,6 @@ from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.functions import patched, workflow
 from holdfast.kernel.authoring.publications import publish
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.functions.machine import ParsedRow
 from holdfast.kernel.functions.protocol import (
     Cancelling,
     FunctionEvent,
@@ -19,7 +18,9 @@ from holdfast.kernel.functions.protocol import (
     StepRequest,
     Turn,
 )
-from holdfast.ports.records.history import STEP_COMPLETED, HistoryRow
+from holdfast.kernel.history import events
+from holdfast.kernel.history.events.parsed_rows import ParsedRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.values import Payload
 from tests.unit.kernel.functions.corpus import CORPUS, WHEN_CANCELLED, WHEN_SENT, greet
 from tests.unit.kernel.functions.player import Played, new_machine, play, replay, same_end
@@ -140,10 +141,12 @@ def known_row(row: Row) -> ParsedRow:
     """Return a row in the form in which stores have it; complete only for results of steps."""
     told = row.event
     if not isinstance(told, StepCompleted):
-        return HistoryRow(run="r", number=row.number, type="other", at=row.at), {}
+        return ParsedRow(HistoryRow(run="r", number=row.number, type="other", at=row.at), {})
     payload = Payload(inline=told.output)
-    history = HistoryRow(run="r", number=row.number, type=STEP_COMPLETED, at=row.at, payload=payload)
-    return history, {"call": told.call, "step": told.step}
+    history = HistoryRow(
+        run="r", number=row.number, type=events.StepCompleted.type, at=row.at, payload=payload
+    )
+    return ParsedRow(history, {"call": told.call, "step": told.step})
 
 
 def test_what_is_no_result_that_is_waited_for_is_not_told_with_others() -> None:
@@ -151,13 +154,13 @@ def test_what_is_no_result_that_is_waited_for_is_not_told_with_others() -> None:
     row, facts = next(map(known_row, play(call).rows))
     elsewhere = attrs.evolve(row, payload=Payload(blob="default/r/keywords/1/0"))
     other_step, other_call = {**facts, "step": "other"}, {**facts, "call": "9"}
-    others: list[ParsedRow] = [(elsewhere, facts), (row, other_step), (row, other_call), (row, {})]
+    others = [(elsewhere, facts), (row, other_step), (row, other_call), (row, {})]
     for known in others:
         machine = new_machine(call)
         machine.begin(more=True)
         before = machine.pending_requests, machine.turn
-        assert machine.feed_steps([known], 0, past=1, apart=()) == (0, None)
-        assert machine.feed_steps([(row, facts)], 0, past=0, apart=()) == (0, None)
-        assert machine.feed_steps([(row, facts)], 0, past=1, apart={1}) == (0, None)
+        assert machine.feed_steps([ParsedRow(*known)], 0, past=1, apart=()) == (0, None)
+        assert machine.feed_steps([ParsedRow(row, facts)], 0, past=0, apart=()) == (0, None)
+        assert machine.feed_steps([ParsedRow(row, facts)], 0, past=1, apart={1}) == (0, None)
         assert (machine.pending_requests, machine.turn, machine.rows) == (*before, 0)
         machine.evict()
