@@ -190,7 +190,8 @@ class UpdateReplyReader:
             case events.UpdateCompleted(call=call) if call == ours:
                 return row.payload
             case events.UpdateRejected(call=call, error=error) if call == ours:
-                kind, raised = UpdateRejectedError, error.raised
+                kind: type[UpdateRejectedError | UpdateFailedError] = UpdateRejectedError
+                raised = error.raised
             case events.UpdateFailed(call=call, error=error) if call == ours:
                 kind, raised = UpdateFailedError, error.raised
             case _:

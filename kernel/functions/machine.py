@@ -385,12 +385,12 @@ class FunctionMachine:
                     self._exit = self._exit or error
                 is_over = task.done() or self._exit is not None or self._is_given_up
                 is_plain = loop.has_only_requests and not is_over
-                for one in loop.requests:
-                    is_plain = is_plain and isinstance(one, StepRequest) and one.queue is None
                 if is_plain:
                     for one in loop.requests:
                         open_[one.call] = one
-                    loop.requests.clear()
+                        is_plain = is_plain and isinstance(one, StepRequest) and one.queue is None
+                    if is_plain:
+                        loop.requests.clear()
         if is_plain or place == start:
             return place, None
         self._keep_result()

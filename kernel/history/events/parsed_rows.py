@@ -46,7 +46,8 @@ class ParsedRow(NamedTuple):
         return site
 
 
-_parsed: Final = cast("Callable[[Iterable[object]], ParsedRow]", partial(tuple.__new__, ParsedRow))
+_new: Final = cast("Callable[[type[ParsedRow], Iterable[object]], ParsedRow]", cast("Any", tuple).__new__)
+_parsed: Final = partial(_new, ParsedRow)
 """Makes a parsed row in a third of the time that its constructor takes."""
 
 

@@ -154,12 +154,17 @@ def test_what_is_no_result_that_is_waited_for_is_not_told_with_others() -> None:
     row, facts = next(map(known_row, play(call).rows))
     elsewhere = attrs.evolve(row, payload=Payload(blob="default/r/keywords/1/0"))
     other_step, other_call = {**facts, "step": "other"}, {**facts, "call": "9"}
-    others = [(elsewhere, facts), (row, other_step), (row, other_call), (row, {})]
+    others = [
+        ParsedRow(elsewhere, facts),
+        ParsedRow(row, other_step),
+        ParsedRow(row, other_call),
+        ParsedRow(row, {}),
+    ]
     for known in others:
         machine = new_machine(call)
         machine.begin(more=True)
         before = machine.pending_requests, machine.turn
-        assert machine.feed_steps([ParsedRow(*known)], 0, past=1, apart=()) == (0, None)
+        assert machine.feed_steps([known], 0, past=1, apart=()) == (0, None)
         assert machine.feed_steps([ParsedRow(row, facts)], 0, past=0, apart=()) == (0, None)
         assert machine.feed_steps([ParsedRow(row, facts)], 0, past=1, apart={1}) == (0, None)
         assert (machine.pending_requests, machine.turn, machine.rows) == (*before, 0)
