@@ -96,10 +96,10 @@ from holdfast.ports.errors import (
     HistoryFullError,
     HoldfastError,
     StepResultError,
+    UnreadableRowError,
     UnreadableValueError,
     WorkflowStalledError,
 )
-from holdfast.ports.records.history import HISTORY_LONG
 from holdfast.ports.records.job import SUSPECT_AFTER
 from holdfast.ports.records.values import Micros
 
@@ -259,7 +259,7 @@ class _Driver:
             for begun in self._begun[-1:]:
                 begun.give_up(error)
             return blocked(error.code, str(error))
-        except UnreadableValueError as error:
+        except (UnreadableValueError, UnreadableRowError) as error:
             return blocked(error.code, str(error))
         except HoldfastError as error:
             return self._body.failed(error)
@@ -595,7 +595,7 @@ class _Driver:
 
     def _note(self, drive: FunctionReplay, answer: JobRecorded) -> None:
         self._is_fenced = answer.status == "fenced"
-        if any(row.type == HISTORY_LONG for row in answer.rows):
+        if any(row.type == events.HistoryLong.type for row in answer.rows):
             _log.warning(
                 "the history of run %r has %s rows of at most %s: each wake-up reads all of them",
                 self._body.work.run.id,

@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Final, cast
 
-from holdfast.hosts.functions.function_events import known_from, last_first_turn_row
+from holdfast.hosts.functions.function_events import last_first_turn_row
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.hosts.wiring.input_loader import InputLoader
 from holdfast.hosts.wiring.payloads import Payloads
 from holdfast.kernel.authoring.functions import Workflow
-from holdfast.kernel.functions.machine import FunctionMachine, ParsedRow
+from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.kernel.functions.protocol import (
     FunctionContinued,
     FunctionFailed,
@@ -20,6 +20,7 @@ from holdfast.kernel.functions.protocol import (
     TimerRequest,
     Turn,
 )
+from holdfast.kernel.history.events.parsed_rows import ParsedRow, parse_rows
 from holdfast.kernel.invariants import Violation
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
@@ -105,7 +106,7 @@ class _Replay:
     def _taken_over(self, requests_by_row: Mapping[int, Sequence[object]]) -> Iterator[tuple[str, str]]:
         """Yield rows after which a host that takes over waits for other calls than one that continues."""
         draw = Random(self._run.key)
-        there = last_first_turn_row(known_from(self._rows))
+        there = last_first_turn_row(parse_rows(self._rows))
         for at in sorted(draw.sample(range(len(self._rows) + 1), min(_PREFIXES, len(self._rows) + 1))):
             if at < there or any(row.type in _DECIDES for row in self._rows[at:]):
                 continue  # before a deciding row it may read another time, or start with fewer messages

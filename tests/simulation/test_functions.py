@@ -1,14 +1,13 @@
 """Durable functions in the simulator: all their features occur, and violations are found."""
 
 from collections import Counter
-from collections.abc import Mapping
 from random import Random
-from typing import Any
 
 import pytest
 
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.kernel.authoring.functions import Workflow
+from holdfast.kernel.history.events.parsed_rows import ParsedRow
 from holdfast.kernel.invariants import Violation
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKind, JobState
@@ -73,8 +72,8 @@ def test_a_driver_that_leaves_out_a_row_is_found(monkeypatch: pytest.MonkeyPatch
     told = FunctionReplay._function_event  # pyright: ignore[reportPrivateUsage]
     skips = Random(1)
 
-    def forgetful(self: FunctionReplay, row: HistoryRow, facts: Mapping[str, Any]) -> object:
-        return None if row.type == "step.completed" and skips.random() < 0.3 else told(self, row, facts)
+    def forgetful(self: FunctionReplay, one: ParsedRow) -> object:
+        return None if one.row.type == "step.completed" and skips.random() < 0.3 else told(self, one)
 
     monkeypatch.setattr(FunctionReplay, "_function_event", forgetful)
     outcome = _first_that_fails()

@@ -6,7 +6,8 @@
         case events.StepCompleted(step=step, attempt=attempt):
             ...
 
-Decoding is lazy: a `HistoryRow` is read from a store as it is, and only who needs its fields makes the event.
+Decoding is lazy: a `HistoryRow` is read from a store as it is, and only who needs its fields makes the event. Replays
+of long histories use `parsed_rows`.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from holdfast.kernel.history.events.child_events import (
     ChildSignalled,
     ChildStarted,
 )
-from holdfast.kernel.history.events.event import Facts, HistoryEvent, RecordedError
+from holdfast.kernel.history.events.event import Facts, HistoryEvent, RecordedError, facts_of
 from holdfast.kernel.history.events.message_events import (
     ChannelClosed,
     SignalReceived,
@@ -188,9 +189,18 @@ RUN_ENDS: Final = types_where(lambda event: event.ends_run)
 """The types of events that end a generation of a run."""
 UPDATE_ANSWERS: Final = types_where(lambda event: event.answers_update)
 """The types of events that end an update."""
+FUNCTION_EVENTS: Final = types_where(lambda event: event.reaches_function)
+"""The types of events that a durable function receives."""
+READ_FIRST: Final = types_where(lambda event: event.read_first)
+"""The types of events that a replay must know before it feeds earlier rows."""
+RECORDED_FIRST: Final = types_where(lambda event: event.recorded_first)
+"""The types of events that are recorded before anything new is started."""
 
 __all__ = [
     "EVENTS",
+    "FUNCTION_EVENTS",
+    "READ_FIRST",
+    "RECORDED_FIRST",
     "RUN_ENDS",
     "UPDATE_ANSWERS",
     "ChannelClosed",
@@ -250,5 +260,6 @@ __all__ = [
     "ValuePublished",
     "class_of",
     "event_of",
+    "facts_of",
     "types_where",
 ]

@@ -2,7 +2,9 @@
 
 from typing import ClassVar
 
-from holdfast.kernel.history.events.event import HistoryEvent, RecordedError
+from typing_extensions import override
+
+from holdfast.kernel.history.events.event import Facts, HistoryEvent, RecordedError
 from holdfast.ports.structs import frozen
 
 
@@ -51,6 +53,11 @@ class ChildFailed(HistoryEvent):
     """The error of the child run, if it can be raised again in the parent."""
     again: int | None = None
     """The number of the row that this one repeats, in a rerun."""
+
+    @classmethod
+    @override
+    def was_requested(cls, facts: Facts) -> bool:
+        return "call" in facts  # otherwise it was started, and ended without a result
 
 
 @frozen(kw_only=True)

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from holdfast.kernel.history.events.event import HistoryEvent, RecordedError
+from typing_extensions import override
+
+from holdfast.kernel.history.events.event import Facts, HistoryEvent, RecordedError
 from holdfast.ports.structs import frozen
 
 
@@ -31,6 +33,8 @@ class SignalRefused(HistoryEvent):
 
     type: ClassVar[str] = "signal.refused"
     requested_by_code: ClassVar[bool] = True
+    read_first: ClassVar[bool] = True
+    recorded_first: ClassVar[bool] = True
     row: int
     """The number of the message's row."""
     channel: str
@@ -114,6 +118,7 @@ class UpdateRejected(HistoryEvent):
     type: ClassVar[str] = "update.rejected"
     answers_update: ClassVar[bool] = True
     requested_by_code: ClassVar[bool] = True
+    read_first: ClassVar[bool] = True
     call: str
     error: RecordedError
 
@@ -128,3 +133,8 @@ class ValuePublished(HistoryEvent):
     name: str
     number: int
     """How many values it has published under this name; 0: a previous generation published it."""
+
+    @classmethod
+    @override
+    def was_requested(cls, facts: Facts) -> bool:
+        return bool(facts["number"])  # 0: a previous generation published it

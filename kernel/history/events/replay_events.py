@@ -12,6 +12,8 @@ class FunctionBegan(HistoryEvent):
     """A durable function started after messages or updates had arrived that were not stored with the run."""
 
     type: ClassVar[str] = "function.began"
+    read_first: ClassVar[bool] = True
+    recorded_first: ClassVar[bool] = True
     row: int
     """The number of the last of them."""
     again: int | None = None
@@ -26,6 +28,8 @@ class ClockRead(HistoryEvent):
     """
 
     type: ClassVar[str] = "clock.read"
+    read_first: ClassVar[bool] = True
+    recorded_first: ClassVar[bool] = True
     row: int
     """The number of the last row that the function had received; 0: the start of the run."""
     shown: Micros | None
@@ -39,6 +43,8 @@ class PatchMarked(HistoryEvent):
     """A durable function reached a change of its code, through `holdfast.patched`, and uses it from here on."""
 
     type: ClassVar[str] = "patch.marked"
+    read_first: ClassVar[bool] = True
+    recorded_first: ClassVar[bool] = True
     call: str
     """The name of the patch."""
     again: int | None = None
@@ -66,6 +72,7 @@ class ResultRefused(HistoryEvent):
 
     type: ClassVar[str] = "result.refused"
     requested_by_code: ClassVar[bool] = True
+    read_first: ClassVar[bool] = True
     message: str
     """Why the store refuses it."""
 

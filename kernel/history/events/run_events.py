@@ -17,6 +17,7 @@ class RunCreated(HistoryEvent):
     type: ClassVar[str] = "run.created"
     payload: ClassVar[str | None] = "the input"
     json_names: ClassVar[Mapping[str, str]] = {"from_": "from"}
+    read_first: ClassVar[bool] = True
     definition: str
     """The workflow and its version, `order@3`."""
     parent: str | None = None

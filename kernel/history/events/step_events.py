@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from holdfast.kernel.history.events.event import HistoryEvent, RecordedError
+from typing_extensions import override
+
+from holdfast.kernel.history.events.event import Facts, HistoryEvent, RecordedError
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
 
@@ -57,6 +59,11 @@ class StepCompleted(HistoryEvent):
     given: str | None = None
     """JSON text of the arguments, if a compensation receives them. Left out of what is shown and sent to sinks."""
 
+    @classmethod
+    @override
+    def was_requested(cls, facts: Facts) -> bool:
+        return "job" not in facts  # a queued step ends without its function
+
 
 @frozen(kw_only=True)
 class StepStarted(HistoryEvent):
@@ -70,6 +77,11 @@ class StepStarted(HistoryEvent):
     site: str = ""
     started_at: Micros | None = None
     undoes: str | None = None
+
+    @classmethod
+    @override
+    def was_requested(cls, facts: Facts) -> bool:
+        return "job" not in facts
 
 
 @frozen(kw_only=True)
@@ -94,6 +106,11 @@ class StepRetrying(HistoryEvent):
     lost_attempts: int = 0
     """How often the step was lost with its worker so far."""
 
+    @classmethod
+    @override
+    def was_requested(cls, facts: Facts) -> bool:
+        return "job" not in facts  # a queued step ends without its function
+
 
 @frozen(kw_only=True)
 class StepFailed(HistoryEvent):
@@ -117,6 +134,11 @@ class StepFailed(HistoryEvent):
     """Whether its worker was lost."""
     lost_attempts: int = 0
     """How often the step was lost with its worker so far."""
+
+    @classmethod
+    @override
+    def was_requested(cls, facts: Facts) -> bool:
+        return "job" not in facts  # a queued step ends without its function
 
 
 @frozen(kw_only=True)
