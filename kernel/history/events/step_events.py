@@ -43,6 +43,7 @@ class StepCompleted(HistoryEvent):
     type: ClassVar[str] = "step.completed"
     payload: ClassVar[str | None] = "the result"
     reaches_function: ClassVar[bool] = True
+    hidden: ClassVar[frozenset[str]] = frozenset({"given"})
     call: str
     step: str
     attempt: int
@@ -101,6 +102,7 @@ class StepFailed(HistoryEvent):
 
     type: ClassVar[str] = "step.failed"
     reaches_function: ClassVar[bool] = True
+    hidden: ClassVar[frozenset[str]] = frozenset({"given"})
     call: str
     step: str
     attempt: int
