@@ -6,7 +6,7 @@
         case events.StepCompleted(step=step, attempt=attempt):
             ...
 
-Decoding is lazy: a `HistoryRow` is read from a store as it is, and only who needs its fields makes the event.
+Decoding is lazy: a `HistoryRow` is read from a store as it is, and only code that needs its fields makes the event.
 """
 
 from collections.abc import Callable, Mapping
@@ -166,13 +166,13 @@ def class_of(kind: str) -> type[HistoryEvent]:
 
 
 def shown_facts(row: HistoryRow) -> Facts:
-    """Return what a row's data holds, without the fields that are not shown. Raises what `facts_of` raises."""
+    """Return what a row's data holds, without the hidden fields. UnreadableRowError if it is no JSON object."""
     hidden = class_of(row.type).hidden
     return {name: value for name, value in facts_of(row).items() if name not in hidden}
 
 
 def shown_data(row: HistoryRow) -> str | None:
-    """Return a row's data as JSON text, without the fields that are not shown. Raises what `facts_of` raises."""
+    """Return a row's data as JSON text, without the hidden fields. Raises what `shown_facts` raises."""
     data = row.data
     if data is None or not any(f'"{name}":' in data for name in class_of(row.type).hidden):
         return data

@@ -68,18 +68,10 @@ class HistoryEvent:
     def from_row(cls, row: HistoryRow) -> Self:
         """Return the event of a row of this type. UnreadableRowError if its data is damaged."""
         try:
-            return cls.from_facts(facts_of(row))
+            return cls.from_facts(parse(row.data) if row.data else {})
         except Exception as error:  # cattrs raises whatever a field's hook raises
             why = f"row {row.number} is no valid {row.type}: {error}"
             raise UnreadableRowError("holdfast_history", row.run, "data", why) from error
-
-
-def facts_of(row: HistoryRow) -> Facts:
-    """Return what a row's data holds, with fields that this version does not know: to show it as it is stored.
-
-    Raises ValueError or TypeError if it is not a JSON object.
-    """
-    return _structure_object(parse(row.data), row) if row.data else {}
 
 
 @frozen(kw_only=True)
@@ -89,11 +81,13 @@ class RecordedError:
     type: str
     """The class of the exception; "" if there was none."""
     message: str
+    """The text of the error."""
     code: str
-    """A stable code, such as `body_error`."""
+    """The code of the error, such as `body_error`."""
     arguments: str | None = None
     """JSON text of the exception's arguments, from which it can be made again."""
     traceback: str | None = None
+    """The traceback of the exception."""
 
     @property
     def text(self) -> str:
@@ -109,6 +103,18 @@ class RecordedError:
             raise InvalidCommandError(
                 f"an error is a JSON object with its type, message and code, not {text:.80}: {error}"
             ) from error
+
+
+def facts_of(row: HistoryRow) -> Facts:
+    """Return the data of a row with all its fields, also those that this version does not know.
+
+    It is for copies of a history, such as exports. UnreadableRowError if the data is no JSON object.
+    """
+    try:
+        return _structure_object(parse(row.data) if row.data else {}, None)
+    except (ValueError, TypeError) as error:
+        why = f"the data of row {row.number} is no JSON object: {error}"
+        raise UnreadableRowError("holdfast_history", row.run, "data", why) from error
 
 
 @cache

@@ -19,7 +19,7 @@ class StageAttempt(HistoryEvent):
     started_at: Micros | None = None
     """When the body started."""
     host: str | None = None
-    """The worker's process and machine."""
+    """The worker's machine and process."""
 
 
 @frozen(kw_only=True)
@@ -48,7 +48,7 @@ class StageStarted(HistoryEvent):
 
 @frozen(kw_only=True)
 class StageTested(StageAttempt):
-    """The condition of a `when` decided. The row names the first of its two stages."""
+    """The condition of a `when` decided. The row's stage is the first of the two stages."""
 
     type: ClassVar[str] = "stage.tested"
     test: str | None
@@ -80,7 +80,7 @@ class StageSuspended(StageAttempt):
     type: ClassVar[str] = "stage.suspended"
     payload: ClassVar[str | None] = "the state of the external work"
     check_after: Micros
-    """The time between checks, in microseconds."""
+    """The time between two checks."""
     give_up_at: Micros | None
     """When the stage stops waiting and fails; None: never."""
     key: str
@@ -138,9 +138,13 @@ class StageCancelled(StageAttempt):
 
 @frozen(kw_only=True)
 class StageCancelFailed(FailedStageAttempt):
-    """Abandoned external work could not be cancelled and may still run; this is not retried. May follow the end."""
+    """Abandoned external work could not be cancelled and may still run; this is not retried.
+
+    May follow the end of the run.
+    """
 
     type: ClassVar[str] = "stage.cancel_failed"
     key: str | None
     """The key of the external work."""
     lost_attempts: int = 0
+    """How many attempts were lost with their worker so far."""
