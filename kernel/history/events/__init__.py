@@ -6,7 +6,7 @@
         case events.StepCompleted(step=step, attempt=attempt):
             ...
 
-Decoding is lazy: a `HistoryRow` is read from a store as it is, and only code that needs its fields makes the event.
+Decoding is lazy: a `HistoryRow` is read from a store as it is, and only who needs its fields makes the event.
 """
 
 from collections.abc import Callable, Mapping
