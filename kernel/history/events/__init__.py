@@ -166,13 +166,13 @@ def class_of(kind: str) -> type[HistoryEvent]:
 
 
 def shown_facts(row: HistoryRow) -> Facts:
-    """Return what a row's data holds, without the hidden fields. UnreadableRowError if it is no JSON object."""
+    """Return what a row's data holds, without the hidden fields. Raises what `facts_of` raises."""
     hidden = class_of(row.type).hidden
     return {name: value for name, value in facts_of(row).items() if name not in hidden}
 
 
 def shown_data(row: HistoryRow) -> str | None:
-    """Return a row's data as JSON text, without the hidden fields. Raises what `shown_facts` raises."""
+    """Return a row's data as JSON text, without the hidden fields. Raises what `facts_of` raises."""
     data = row.data
     if data is None or not any(f'"{name}":' in data for name in class_of(row.type).hidden):
         return data

@@ -68,10 +68,18 @@ class HistoryEvent:
     def from_row(cls, row: HistoryRow) -> Self:
         """Return the event of a row of this type. UnreadableRowError if its data is damaged."""
         try:
-            return cls.from_facts(parse(row.data) if row.data else {})
+            return cls.from_facts(facts_of(row))
         except Exception as error:  # cattrs raises whatever a field's hook raises
             why = f"row {row.number} is no valid {row.type}: {error}"
             raise UnreadableRowError("holdfast_history", row.run, "data", why) from error
+
+
+def facts_of(row: HistoryRow) -> Facts:
+    """Return what a row's data holds, with fields that this version does not know: to show it as it is stored.
+
+    Raises ValueError or TypeError if it is not a JSON object.
+    """
+    return _structure_object(parse(row.data), row) if row.data else {}
 
 
 @frozen(kw_only=True)
@@ -103,18 +111,6 @@ class RecordedError:
             raise InvalidCommandError(
                 f"an error is a JSON object with its type, message and code, not {text:.80}: {error}"
             ) from error
-
-
-def facts_of(row: HistoryRow) -> Facts:
-    """Return the data of a row with all its fields, also those that this version does not know.
-
-    It is for copies of a history, such as exports. UnreadableRowError if the data is no JSON object.
-    """
-    try:
-        return _structure_object(parse(row.data) if row.data else {}, None)
-    except (ValueError, TypeError) as error:
-        why = f"the data of row {row.number} is no JSON object: {error}"
-        raise UnreadableRowError("holdfast_history", row.run, "data", why) from error
 
 
 @cache
