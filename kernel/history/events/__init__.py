@@ -55,6 +55,7 @@ from holdfast.kernel.history.events.run_events import (
     RunTerminated,
 )
 from holdfast.kernel.history.events.stage_events import (
+    StageAttempt,
     StageCancelFailed,
     StageCancelled,
     StageCompleted,
@@ -76,6 +77,7 @@ from holdfast.kernel.history.events.step_events import (
     StepStarted,
 )
 from holdfast.ports.events import USER_EVENTS
+from holdfast.ports.json import canonical
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.structs import frozen
 
@@ -164,6 +166,26 @@ def class_of(kind: str) -> type[HistoryEvent]:
     return known
 
 
+def shown_facts(row: HistoryRow) -> Facts:
+    """Return what a row's data holds, without the hidden fields. Raises what `facts_of` raises."""
+    hidden = class_of(row.type).hidden
+    return {name: value for name, value in facts_of(row).items() if name not in hidden}
+
+
+def shown_data(row: HistoryRow) -> str | None:
+    """Return a row's data as JSON text, without the hidden fields. Raises what `facts_of` raises."""
+    data = row.data
+    if data is None or not any(f'"{name}":' in data for name in class_of(row.type).hidden):
+        return data
+    return canonical(shown_facts(row))
+
+
+def job_of(event: HistoryEvent) -> int | None:
+    """Return the number of the job that an event names; None if it names none."""
+    job: int | None = getattr(event, "job", None)
+    return job
+
+
 def types_where(condition: Callable[[type[HistoryEvent]], bool]) -> frozenset[str]:
     """Return the types of the events whose class fulfils a condition."""
     return frozenset(kind for kind, event in EVENTS.items() if condition(event))
@@ -232,6 +254,7 @@ __all__ = [
     "RunTerminated",
     "SignalReceived",
     "SignalRefused",
+    "StageAttempt",
     "StageCancelFailed",
     "StageCancelled",
     "StageCompleted",
@@ -261,5 +284,8 @@ __all__ = [
     "class_of",
     "event_of",
     "facts_of",
+    "job_of",
+    "shown_data",
+    "shown_facts",
     "types_where",
 ]

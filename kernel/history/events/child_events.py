@@ -16,9 +16,11 @@ class ChildStarted(HistoryEvent):
     reaches_function: ClassVar[bool] = True
     requested_by_code: ClassVar[bool] = True
     call: str
+    """The call of the function, such as `3.1`."""
     run: str
     """The id of the child run."""
     workflow: str
+    """The workflow of the child run."""
     site: str = ""
     """File and line of the call."""
 
@@ -31,6 +33,7 @@ class ChildCompleted(HistoryEvent):
     payload: ClassVar[str | None] = "the result"
     reaches_function: ClassVar[bool] = True
     run: str
+    """The id of the child run."""
     again: int | None = None
     """The number of the row that this one repeats, in a rerun."""
 
@@ -42,13 +45,17 @@ class ChildFailed(HistoryEvent):
     type: ClassVar[str] = "child.failed"
     reaches_function: ClassVar[bool] = True
     run: str
+    """The id of the child run."""
     code: str
+    """`child_failed`, `child_cancelled`, or the code of the error with which it could not be started."""
     message: str | None
+    """Why it has no result."""
     call: str | None = None
     """The call that could not start it; None: it was started, and ended without a result."""
     workflow: str | None = None
     """The workflow that could not be started."""
     site: str = ""
+    """File and line of the call."""
     error: RecordedError | None = None
     """The error of the child run, if it can be raised again in the parent."""
     again: int | None = None
@@ -67,7 +74,9 @@ class ChildSignalled(HistoryEvent):
     type: ClassVar[str] = "child.signalled"
     reaches_function: ClassVar[bool] = True
     call: str
+    """The call of the function, such as `3.1`."""
     run: str
+    """The id of the child run."""
     channel: str | None = None
     """The channel of the message; None: the child run no longer exists."""
     message: str | None = None
@@ -75,6 +84,7 @@ class ChildSignalled(HistoryEvent):
     closed: bool = False
     """Whether the child run has closed the channel."""
     site: str = ""
+    """File and line of the call."""
 
 
 @frozen(kw_only=True)
@@ -84,5 +94,8 @@ class ChildCancelling(HistoryEvent):
     type: ClassVar[str] = "child.cancelling"
     reaches_function: ClassVar[bool] = True
     call: str
+    """The call of the function, such as `3.1`."""
     run: str
+    """The id of the child run."""
     site: str = ""
+    """File and line of the call."""

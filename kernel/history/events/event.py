@@ -46,6 +46,8 @@ class HistoryEvent:
     """Whether it ends an update: with its result, its error, or why it was not carried out."""
     requested_by_code: ClassVar[bool] = False
     """Whether it exists only because the code of a durable function requested something; see `was_requested`."""
+    hidden: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are left out of what is shown to people and sent to sinks."""
     read_first: ClassVar[bool] = False
     """Whether a replay must know it before it feeds earlier rows: it records how the function was answered then."""
     recorded_first: ClassVar[bool] = False
@@ -103,11 +105,13 @@ class RecordedError:
     type: str
     """The class of the exception; "" if there was none."""
     message: str
+    """The text of the error."""
     code: str
-    """A stable code, such as `body_error`."""
+    """The code of the error, such as `body_error`."""
     arguments: str | None = None
     """JSON text of the exception's arguments, from which it can be made again."""
     traceback: str | None = None
+    """The traceback of the exception."""
 
     @property
     def text(self) -> str:

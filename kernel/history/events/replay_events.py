@@ -15,7 +15,7 @@ class FunctionBegan(HistoryEvent):
     read_first: ClassVar[bool] = True
     recorded_first: ClassVar[bool] = True
     row: int
-    """The number of the last of them."""
+    """The number of the last of these messages and updates."""
     again: int | None = None
     """The number of the row that this one repeats, in a rerun."""
 
@@ -59,6 +59,7 @@ class TimerFired(HistoryEvent):
     reaches_function: ClassVar[bool] = True
     requested_by_code: ClassVar[bool] = True
     call: str
+    """The call of the function, such as `3.1`."""
     site: str = ""
     """File and line of the call."""
 
@@ -79,7 +80,7 @@ class ResultRefused(HistoryEvent):
 
 @frozen(kw_only=True)
 class HistoryLong(HistoryEvent):
-    """The history of a durable function is long: the function should end or continue as new."""
+    """The history of a durable function has reached 10,000 rows: it should end or continue as new."""
 
     type: ClassVar[str] = "run.history_long"
     most: int

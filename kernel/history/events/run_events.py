@@ -21,12 +21,15 @@ class RunCreated(HistoryEvent):
     definition: str
     """The workflow and its version, `order@3`."""
     parent: str | None = None
-    """The job of the parent run that waits for it, if it is a stage of another run."""
+    """The job of the parent run that waits for it, `<run key>.<number>`, if it is a stage of another run."""
     start_at: Micros | None = None
     """When it may start at the earliest."""
     deadline: Micros | None = None
+    """When the run fails if it has not ended."""
     concurrency_key: str | None = None
+    """The concurrency key, if the run has one."""
     concurrency_limit: int | None = None
+    """How many runs with this key may run at a time."""
     inbox: int | None = None
     """The number of the last row of the messages and updates that were stored with it."""
     start: int | None = None
@@ -55,7 +58,7 @@ class RunCreated(HistoryEvent):
 
 @frozen(kw_only=True)
 class RunAdmitted(HistoryEvent):
-    """A pending run was admitted: its start time has come, and it has a slot of its concurrency limit."""
+    """A pending run was admitted: its start time is reached, and it has a slot of its concurrency limit."""
 
     type: ClassVar[str] = "run.admitted"
 
@@ -66,6 +69,7 @@ class RunPaused(HistoryEvent):
 
     type: ClassVar[str] = "run.paused"
     reason: str = ""
+    """The reason that was given."""
 
 
 @frozen(kw_only=True)
@@ -74,6 +78,7 @@ class RunResumed(HistoryEvent):
 
     type: ClassVar[str] = "run.resumed"
     reason: str = ""
+    """The reason that was given."""
 
 
 @frozen(kw_only=True)
@@ -82,6 +87,7 @@ class RunRepaired(HistoryEvent):
 
     type: ClassVar[str] = "run.repaired"
     cause: str
+    """What was wrong."""
     jobs: int = 0
     """How many jobs were added."""
 
@@ -115,7 +121,9 @@ class RunFailed(HistoryEvent):
     json_names: ClassVar[Mapping[str, str]] = {"error_type": "type"}
     ends_run: ClassVar[bool] = True
     code: str
+    """The code of the error, such as `body_error` or `deadline_exceeded`."""
     message: str
+    """The text of the error."""
     deadline: Micros | None = None
     """The deadline that passed; None: a stage or function failed."""
     error_type: str | None = None
@@ -139,18 +147,23 @@ class RunBlocked(HistoryEvent):
     type: ClassVar[str] = "run.blocked"
     json_names: ClassVar[Mapping[str, str]] = {"error_type": "type"}
     code: str
+    """The code of the problem, such as `nondeterminism`."""
     message: str
+    """What is wrong, and what to do."""
     error_type: str | None = None
     """The class of the exception; "" if there was none; None: a row cannot be read."""
     attempt: int | None = None
+    """The number of the attempt that found the problem."""
     job: int | None = None
     """The number of the job that cannot continue."""
     status: str | None = None
     """The status of the run before, if a row of it cannot be read."""
     started_at: Micros | None = None
+    """When the attempt started."""
     host: str | None = None
-    """The worker's process and machine."""
+    """The worker's machine and process."""
     traceback: str | None = None
+    """The traceback of the exception."""
 
 
 @frozen(kw_only=True)
@@ -160,8 +173,9 @@ class RunCancelling(HistoryEvent):
     type: ClassVar[str] = "run.cancelling"
     reaches_function: ClassVar[bool] = True
     reason: str = ""
+    """The reason that was given."""
     deadline: Micros | None = None
-    """The deadline that passed; None: somebody asked for it."""
+    """The deadline that passed; None: it was requested."""
 
 
 @frozen(kw_only=True)
@@ -171,6 +185,7 @@ class RunCancelled(HistoryEvent):
     type: ClassVar[str] = "run.cancelled"
     ends_run: ClassVar[bool] = True
     reason: str = ""
+    """The reason that was given."""
     raised: bool = False
     """Whether the function raised the cancellation itself."""
 
@@ -182,5 +197,6 @@ class RunTerminated(HistoryEvent):
     type: ClassVar[str] = "run.terminated"
     ends_run: ClassVar[bool] = True
     reason: str = ""
+    """The reason that was given."""
     rerun: int | None = None
     """The generation that replaces it."""

@@ -19,23 +19,27 @@ class StepQueued(HistoryEvent):
     reaches_function: ClassVar[bool] = True
     requested_by_code: ClassVar[bool] = True
     call: str
+    """The call of the function, such as `3.1`."""
     step: str
     """The name of the step."""
     queue: str
+    """The name of the queue."""
     job: int
     """The number of its job in the run."""
     attempt: int
     """How many times the step has been queued."""
     max_attempts: int
+    """The maximum number of attempts."""
     site: str = ""
     """File and line of the call."""
     undoes: str | None = None
-    """The call that a compensation undoes."""
+    """The call that it compensates, if it is a compensation."""
     priority: int | None = None
     """The priority of the job; None: that of the run."""
     max_concurrency: int | None = None
+    """How many calls of the step may run at a time."""
     rate: Mapping[str, object] | None = None
-    """The rate limit: the fields of a `RatePlan` that are set."""
+    """The rate limit: at most `limit` attempts start in any `per_us` microseconds; `name` and `by` if they are set."""
 
 
 @frozen(kw_only=True)
@@ -45,17 +49,23 @@ class StepCompleted(HistoryEvent):
     type: ClassVar[str] = "step.completed"
     payload: ClassVar[str | None] = "the result"
     reaches_function: ClassVar[bool] = True
+    hidden: ClassVar[frozenset[str]] = frozenset({"given"})
     call: str
+    """The call of the function, such as `3.1`."""
     step: str
+    """The name of the step."""
     attempt: int
     """The number of the attempt that completed, from 1."""
     job: int | None = None
     """The number of its job, if it was queued."""
     host: str | None = None
-    """The worker's process and machine."""
+    """The worker's machine and process."""
     site: str = ""
+    """File and line of the call."""
     started_at: Micros | None = None
+    """When the attempt started."""
     undoes: str | None = None
+    """The call that it compensates, if it is a compensation."""
     given: str | None = None
     """JSON text of the arguments, if a compensation receives them. Left out of what is shown and sent to sinks."""
 
@@ -71,12 +81,19 @@ class StepStarted(HistoryEvent):
 
     type: ClassVar[str] = "step.started"
     call: str
+    """The call of the function, such as `3.1`."""
     step: str
+    """The name of the step."""
     attempt: int
+    """The number of the attempt, from 1."""
     host: str | None = None
+    """The worker's machine and process."""
     site: str = ""
+    """File and line of the call."""
     started_at: Micros | None = None
+    """When the attempt started."""
     undoes: str | None = None
+    """The call that it compensates, if it is a compensation."""
 
     @classmethod
     @override
@@ -90,17 +107,25 @@ class StepRetrying(HistoryEvent):
 
     type: ClassVar[str] = "step.retrying"
     call: str
+    """The call of the function, such as `3.1`."""
     step: str
+    """The name of the step."""
     attempt: int
+    """The number of the attempt, from 1."""
     error: RecordedError
+    """Why the attempt failed."""
     job: int | None = None
     """The number of its job, if it was queued."""
     retry_at: Micros | None = None
     """When the next attempt is due."""
     host: str | None = None
+    """The worker's machine and process."""
     site: str = ""
+    """File and line of the call."""
     started_at: Micros | None = None
+    """When the attempt started."""
     undoes: str | None = None
+    """The call that it compensates, if it is a compensation."""
     lost: bool = False
     """Whether its worker was lost."""
     lost_attempts: int = 0
@@ -118,16 +143,25 @@ class StepFailed(HistoryEvent):
 
     type: ClassVar[str] = "step.failed"
     reaches_function: ClassVar[bool] = True
+    hidden: ClassVar[frozenset[str]] = frozenset({"given"})
     call: str
+    """The call of the function, such as `3.1`."""
     step: str
+    """The name of the step."""
     attempt: int
+    """The number of the attempt, from 1."""
     error: RecordedError
+    """The error that the function gets."""
     job: int | None = None
     """The number of its job, if it was queued."""
     host: str | None = None
+    """The worker's machine and process."""
     site: str = ""
+    """File and line of the call."""
     started_at: Micros | None = None
+    """When the attempt started."""
     undoes: str | None = None
+    """The call that it compensates, if it is a compensation."""
     given: str | None = None
     """JSON text of the arguments, if a compensation receives them. Left out of what is shown and sent to sinks."""
     lost: bool = False
@@ -148,6 +182,8 @@ class StepCancelled(HistoryEvent):
     type: ClassVar[str] = "step.cancelled"
     requested_by_code: ClassVar[bool] = True
     call: str
+    """The call of the function, such as `3.1`."""
     step: str | None
+    """The name of the step."""
     job: int
     """The number of the job that was deleted."""
