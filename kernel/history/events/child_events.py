@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from holdfast.kernel.history.events.event import HistoryEvent, RecordedError
+from holdfast.kernel.history.events.event import CallKind, HistoryEvent, RecordedError
 from holdfast.ports.structs import frozen
 
 
@@ -11,6 +11,7 @@ class ChildStarted(HistoryEvent):
     """A durable function started a child run."""
 
     type: ClassVar[str] = "child.started"
+    call_kind: ClassVar[CallKind | None] = "run"
     reaches_function: ClassVar[bool] = True
     requested_by_code: ClassVar[bool] = True
     call: str
@@ -38,6 +39,7 @@ class ChildFailed(HistoryEvent):
     """The child run has no result: it failed, was cancelled, or could not be started."""
 
     type: ClassVar[str] = "child.failed"
+    call_kind: ClassVar[CallKind | None] = "run"
     reaches_function: ClassVar[bool] = True
     run: str
     code: str
@@ -58,6 +60,7 @@ class ChildSignalled(HistoryEvent):
     """A durable function sent a message to a child run, or could not."""
 
     type: ClassVar[str] = "child.signalled"
+    call_kind: ClassVar[CallKind | None] = "message"
     reaches_function: ClassVar[bool] = True
     call: str
     run: str
@@ -75,6 +78,7 @@ class ChildCancelling(HistoryEvent):
     """A durable function cancelled a child run."""
 
     type: ClassVar[str] = "child.cancelling"
+    call_kind: ClassVar[CallKind | None] = "message"
     reaches_function: ClassVar[bool] = True
     call: str
     run: str

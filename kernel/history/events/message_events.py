@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from holdfast.kernel.history.events.event import HistoryEvent, RecordedError
+from holdfast.kernel.history.events.event import CallKind, HistoryEvent, RecordedError
 from holdfast.ports.structs import frozen
 
 
@@ -12,6 +12,7 @@ class SignalReceived(HistoryEvent):
     """A message for a durable function was stored."""
 
     type: ClassVar[str] = "signal.received"
+    may_precede_code: ClassVar[bool] = True
     payload: ClassVar[str | None] = "the message"
     reaches_function: ClassVar[bool] = True
     channel: str
@@ -43,6 +44,7 @@ class StartReceived(HistoryEvent):
     """A start found the run active and is kept with its messages: it may start the next generation."""
 
     type: ClassVar[str] = "start.received"
+    may_precede_code: ClassVar[bool] = True
     payload: ClassVar[str | None] = "the input of the start"
     definition: str
     plan: str
@@ -56,6 +58,7 @@ class ChannelClosed(HistoryEvent):
     """A durable function closed a channel."""
 
     type: ClassVar[str] = "channel.closed"
+    call_kind: ClassVar[CallKind | None] = "channel"
     reaches_function: ClassVar[bool] = True
     requested_by_code: ClassVar[bool] = True
     call: str
@@ -69,6 +72,7 @@ class UpdateReceived(HistoryEvent):
     """A durable function was asked for an update. The name of its call is `update` and the number of this row."""
 
     type: ClassVar[str] = "update.received"
+    may_precede_code: ClassVar[bool] = True
     payload: ClassVar[str | None] = "the arguments"
     reaches_function: ClassVar[bool] = True
     update: str

@@ -15,6 +15,7 @@ class RunCreated(HistoryEvent):
     """A generation of the run was stored: by a start, a rerun, or a function that continued as new."""
 
     type: ClassVar[str] = "run.created"
+    may_precede_code: ClassVar[bool] = True
     payload: ClassVar[str | None] = "the input"
     json_names: ClassVar[Mapping[str, str]] = {"from_": "from"}
     definition: str
@@ -57,6 +58,7 @@ class RunAdmitted(HistoryEvent):
     """A pending run was admitted: its start time has come, and it has a slot of its concurrency limit."""
 
     type: ClassVar[str] = "run.admitted"
+    may_precede_code: ClassVar[bool] = True
 
 
 @frozen(kw_only=True)
@@ -64,6 +66,7 @@ class RunPaused(HistoryEvent):
     """The run was paused; nothing new starts."""
 
     type: ClassVar[str] = "run.paused"
+    may_precede_code: ClassVar[bool] = True
     reason: str = ""
 
 
@@ -72,6 +75,7 @@ class RunResumed(HistoryEvent):
     """The run was resumed."""
 
     type: ClassVar[str] = "run.resumed"
+    may_precede_code: ClassVar[bool] = True
     reason: str = ""
 
 

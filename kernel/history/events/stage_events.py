@@ -22,6 +22,7 @@ class StageTested(HistoryEvent):
     """The condition of a `when` decided. The row names the first of its two stages."""
 
     type: ClassVar[str] = "stage.tested"
+    ends_attempt: ClassVar[bool] = True
     test: str | None
     """The name of the condition."""
     passed: bool
@@ -45,6 +46,7 @@ class StageExpanded(HistoryEvent):
     """The list of a mapped stage is known."""
 
     type: ClassVar[str] = "stage.expanded"
+    ends_attempt: ClassVar[bool] = True
     items: int
     """How many items the list has."""
 
@@ -54,6 +56,7 @@ class StageSuspended(HistoryEvent):
     """The stage's external work was submitted. Checks that find it unfinished are not events."""
 
     type: ClassVar[str] = "stage.suspended"
+    ends_attempt: ClassVar[bool] = True
     payload: ClassVar[str | None] = "the state of the external work"
     attempt: int
     job: int
@@ -73,6 +76,7 @@ class StageCompleted(HistoryEvent):
     """A stage, or an item of a mapped stage, has an output."""
 
     type: ClassVar[str] = "stage.completed"
+    ends_attempt: ClassVar[bool] = True
     payload: ClassVar[str | None] = "the output"
     attempt: int
     """The number of the attempt that completed, from 1."""
@@ -90,6 +94,7 @@ class StageRetrying(HistoryEvent):
     """A body failed and will be tried again."""
 
     type: ClassVar[str] = "stage.retrying"
+    ends_attempt: ClassVar[bool] = True
     json_names: ClassVar[Mapping[str, str]] = {"error_type": "type"}
     code: str
     message: str
@@ -109,6 +114,7 @@ class StageFailed(HistoryEvent):
     """A body failed and will not be tried again. In a map that tolerates failures, the run continues."""
 
     type: ClassVar[str] = "stage.failed"
+    ends_attempt: ClassVar[bool] = True
     json_names: ClassVar[Mapping[str, str]] = {"error_type": "type"}
     payload: ClassVar[str | None] = "the `ItemFailure`, in a map that tolerates failures"
     code: str
@@ -129,6 +135,7 @@ class StageLost(HistoryEvent):
     """The worker was lost, and another may claim the job."""
 
     type: ClassVar[str] = "stage.lost"
+    ends_attempt: ClassVar[bool] = True
     attempt: int
     """The number of the attempt that was lost."""
     lost_attempts: int
@@ -140,6 +147,7 @@ class StageCancelled(HistoryEvent):
     """Abandoned external work was cancelled. May follow the end of the run."""
 
     type: ClassVar[str] = "stage.cancelled"
+    cancels_work: ClassVar[bool] = True
     attempt: int
     job: int
     key: str | None
@@ -153,6 +161,7 @@ class StageCancelFailed(HistoryEvent):
     """Abandoned external work could not be cancelled and may still run; this is not retried. May follow the end."""
 
     type: ClassVar[str] = "stage.cancel_failed"
+    cancels_work: ClassVar[bool] = True
     json_names: ClassVar[Mapping[str, str]] = {"error_type": "type"}
     code: str
     message: str
