@@ -79,10 +79,18 @@ class HistoryEvent:
     def from_row(cls, row: HistoryRow) -> Self:
         """Return the event of a row of this type. UnreadableRowError if its data is damaged."""
         try:
-            return cls.from_facts(parse(row.data) if row.data else {})
+            return cls.from_facts(facts_of(row))
         except Exception as error:  # cattrs raises whatever a field's hook raises
             why = f"row {row.number} is no valid {row.type}: {error}"
             raise UnreadableRowError("holdfast_history", row.run, "data", why) from error
+
+
+def facts_of(row: HistoryRow) -> Facts:
+    """Return what a row's data holds, with fields that this version does not know: to show it as it is stored.
+
+    Raises ValueError or TypeError if it is not a JSON object.
+    """
+    return _structure_object(parse(row.data), row) if row.data else {}
 
 
 @frozen(kw_only=True)
@@ -141,7 +149,7 @@ def _is_mapping(kind: Any) -> bool:
     return get_origin(kind) is Mapping
 
 
-def _structure_object(value: object, _: object) -> object:
+def _structure_object(value: object, _: object) -> Facts:
     if not isinstance(value, dict):
         raise TypeError(f"expected a JSON object, got {value!r:.80}")
     return cast("dict[str, object]", value)
