@@ -20,7 +20,7 @@ from holdfast.kernel.history.events.child_events import (
     ChildSignalled,
     ChildStarted,
 )
-from holdfast.kernel.history.events.event import Facts, HistoryEvent, RecordedError, facts_of
+from holdfast.kernel.history.events.event import CallKind, Facts, HistoryEvent, RecordedError, facts_of
 from holdfast.kernel.history.events.message_events import (
     ChannelClosed,
     SignalReceived,
@@ -209,6 +209,12 @@ DriverEvent: TypeAlias = (
 
 RUN_ENDS: Final = types_where(lambda event: event.ends_run)
 """The types of events that end a generation of a run."""
+CANCELLATION_OUTCOMES: Final = types_where(lambda event: event.cancels_work)
+"""The types of events with the outcome of cancelling external work. They may follow a run's end."""
+ATTEMPT_ENDS: Final = types_where(lambda event: event.ends_attempt)
+"""The types of events that end an attempt of a stage or map item."""
+STEP_ENDS: Final = types_where(lambda event: event.ends_step)
+"""The types of events that end a step."""
 UPDATE_ANSWERS: Final = types_where(lambda event: event.answers_update)
 """The types of events that end an update."""
 FUNCTION_EVENTS: Final = types_where(lambda event: event.reaches_function)
@@ -219,12 +225,16 @@ RECORDED_FIRST: Final = types_where(lambda event: event.recorded_first)
 """The types of events that are recorded before anything new is started."""
 
 __all__ = [
+    "ATTEMPT_ENDS",
+    "CANCELLATION_OUTCOMES",
     "EVENTS",
     "FUNCTION_EVENTS",
     "READ_FIRST",
     "RECORDED_FIRST",
     "RUN_ENDS",
+    "STEP_ENDS",
     "UPDATE_ANSWERS",
+    "CallKind",
     "ChannelClosed",
     "ChildCancelling",
     "ChildCompleted",

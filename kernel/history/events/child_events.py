@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from holdfast.kernel.history.events.event import Facts, HistoryEvent, RecordedError
+from holdfast.kernel.history.events.event import CallKind, Facts, HistoryEvent, RecordedError
 from holdfast.ports.structs import frozen
 
 
@@ -13,6 +13,7 @@ class ChildStarted(HistoryEvent):
     """A durable function started a child run."""
 
     type: ClassVar[str] = "child.started"
+    call_kind: ClassVar[CallKind | None] = "run"
     reaches_function: ClassVar[bool] = True
     requested_by_code: ClassVar[bool] = True
     call: str
@@ -43,6 +44,7 @@ class ChildFailed(HistoryEvent):
     """The child run has no result: it failed, was cancelled, or could not be started."""
 
     type: ClassVar[str] = "child.failed"
+    call_kind: ClassVar[CallKind | None] = "run"
     reaches_function: ClassVar[bool] = True
     run: str
     """The id of the child run."""
@@ -72,6 +74,7 @@ class ChildSignalled(HistoryEvent):
     """A durable function sent a message to a child run, or could not."""
 
     type: ClassVar[str] = "child.signalled"
+    call_kind: ClassVar[CallKind | None] = "message"
     reaches_function: ClassVar[bool] = True
     call: str
     """The call of the function, such as `3.1`."""
@@ -92,6 +95,7 @@ class ChildCancelling(HistoryEvent):
     """A durable function cancelled a child run."""
 
     type: ClassVar[str] = "child.cancelling"
+    call_kind: ClassVar[CallKind | None] = "message"
     reaches_function: ClassVar[bool] = True
     call: str
     """The call of the function, such as `3.1`."""

@@ -11,7 +11,7 @@ store.
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, ClassVar, Self, TypeAlias, cast, get_origin
+from typing import Any, ClassVar, Literal, Self, TypeAlias, cast, get_origin
 
 import attrs
 import cattrs
@@ -27,6 +27,9 @@ from holdfast.ports.structs import frozen
 Facts: TypeAlias = Mapping[str, object]
 """The parsed `data` of a history row."""
 
+CallKind: TypeAlias = Literal["step", "timer", "run", "message", "channel"]
+"""What a call of a durable function is: of a step, a timer, a child run, a message to one, or a channel's close."""
+
 
 @frozen(kw_only=True)
 class HistoryEvent:
@@ -40,6 +43,16 @@ class HistoryEvent:
     """What the payload of its rows is; None: they have none."""
     ends_run: ClassVar[bool] = False
     """Whether it is the last event of a generation of a run, apart from cancellations of external work."""
+    cancels_work: ClassVar[bool] = False
+    """Whether it is the outcome of cancelling abandoned external work. It may follow the end of the run."""
+    ends_attempt: ClassVar[bool] = False
+    """Whether it ends an attempt of a stage or map item."""
+    ends_step: ClassVar[bool] = False
+    """Whether it ends a step. A queued step then has no job any more."""
+    call_kind: ClassVar[CallKind | None] = None
+    """The kind of call that it records; None: it is not about a call of a durable function."""
+    may_precede_code: ClassVar[bool] = False
+    """Whether it may be stored before a durable function has run for the first time."""
     reaches_function: ClassVar[bool] = False
     """Whether a durable function receives it. Others, such as pauses, do not concern the function's code."""
     answers_update: ClassVar[bool] = False

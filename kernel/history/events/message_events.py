@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from holdfast.kernel.history.events.event import Facts, HistoryEvent, RecordedError
+from holdfast.kernel.history.events.event import CallKind, Facts, HistoryEvent, RecordedError
 from holdfast.ports.structs import frozen
 
 
@@ -14,6 +14,7 @@ class SignalReceived(HistoryEvent):
     """A message for a durable function was stored."""
 
     type: ClassVar[str] = "signal.received"
+    may_precede_code: ClassVar[bool] = True
     payload: ClassVar[str | None] = "the message"
     reaches_function: ClassVar[bool] = True
     channel: str
@@ -49,6 +50,7 @@ class StartReceived(HistoryEvent):
     """A start found the run active and is kept with its messages: it may start the next generation."""
 
     type: ClassVar[str] = "start.received"
+    may_precede_code: ClassVar[bool] = True
     payload: ClassVar[str | None] = "the input of the start"
     definition: str
     """The workflow and its version, `order@3`."""
@@ -63,6 +65,7 @@ class ChannelClosed(HistoryEvent):
     """A durable function closed a channel."""
 
     type: ClassVar[str] = "channel.closed"
+    call_kind: ClassVar[CallKind | None] = "channel"
     reaches_function: ClassVar[bool] = True
     requested_by_code: ClassVar[bool] = True
     call: str
@@ -78,6 +81,7 @@ class UpdateReceived(HistoryEvent):
     """An update was requested of a durable function. The name of its call is `update` and the number of this row."""
 
     type: ClassVar[str] = "update.received"
+    may_precede_code: ClassVar[bool] = True
     payload: ClassVar[str | None] = "the arguments"
     reaches_function: ClassVar[bool] = True
     update: str

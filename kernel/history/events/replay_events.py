@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from holdfast.kernel.history.events.event import HistoryEvent
+from holdfast.kernel.history.events.event import CallKind, HistoryEvent
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
 
@@ -56,6 +56,7 @@ class TimerFired(HistoryEvent):
     """A sleep or timeout of a durable function is over."""
 
     type: ClassVar[str] = "timer.fired"
+    call_kind: ClassVar[CallKind | None] = "timer"
     reaches_function: ClassVar[bool] = True
     requested_by_code: ClassVar[bool] = True
     call: str

@@ -15,6 +15,7 @@ class RunCreated(HistoryEvent):
     """A generation of the run was stored: by a start, a rerun, or a function that continued as new."""
 
     type: ClassVar[str] = "run.created"
+    may_precede_code: ClassVar[bool] = True
     payload: ClassVar[str | None] = "the input"
     json_names: ClassVar[Mapping[str, str]] = {"from_": "from"}
     read_first: ClassVar[bool] = True
@@ -61,6 +62,7 @@ class RunAdmitted(HistoryEvent):
     """A pending run was admitted: its start time is reached, and it has a slot of its concurrency limit."""
 
     type: ClassVar[str] = "run.admitted"
+    may_precede_code: ClassVar[bool] = True
 
 
 @frozen(kw_only=True)
@@ -68,6 +70,7 @@ class RunPaused(HistoryEvent):
     """The run was paused; nothing new starts."""
 
     type: ClassVar[str] = "run.paused"
+    may_precede_code: ClassVar[bool] = True
     reason: str = ""
     """The reason that was given."""
 
@@ -77,6 +80,7 @@ class RunResumed(HistoryEvent):
     """The run was resumed."""
 
     type: ClassVar[str] = "run.resumed"
+    may_precede_code: ClassVar[bool] = True
     reason: str = ""
     """The reason that was given."""
 

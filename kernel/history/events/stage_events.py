@@ -51,6 +51,7 @@ class StageTested(StageAttempt):
     """The condition of a `when` decided. The row's stage is the first of the two stages."""
 
     type: ClassVar[str] = "stage.tested"
+    ends_attempt: ClassVar[bool] = True
     test: str | None
     """The name of the condition."""
     passed: bool
@@ -69,6 +70,7 @@ class StageExpanded(HistoryEvent):
     """The list of a mapped stage is known."""
 
     type: ClassVar[str] = "stage.expanded"
+    ends_attempt: ClassVar[bool] = True
     items: int
     """How many items the list has."""
 
@@ -78,6 +80,7 @@ class StageSuspended(StageAttempt):
     """The stage's external work was submitted. Checks that find it unfinished are not events."""
 
     type: ClassVar[str] = "stage.suspended"
+    ends_attempt: ClassVar[bool] = True
     payload: ClassVar[str | None] = "the state of the external work"
     check_after: Micros
     """The time between two checks."""
@@ -92,6 +95,7 @@ class StageCompleted(StageAttempt):
     """A stage, or an item of a mapped stage, has an output."""
 
     type: ClassVar[str] = "stage.completed"
+    ends_attempt: ClassVar[bool] = True
     payload: ClassVar[str | None] = "the output"
     run: str | None = None
     """The id of the child run, if the stage is another pipeline."""
@@ -102,6 +106,7 @@ class StageRetrying(FailedStageAttempt):
     """A body failed and will be tried again."""
 
     type: ClassVar[str] = "stage.retrying"
+    ends_attempt: ClassVar[bool] = True
     retry_at: Micros
     """When the next attempt is due."""
 
@@ -111,6 +116,7 @@ class StageFailed(FailedStageAttempt):
     """A body failed and will not be tried again. In a map that tolerates failures, the run continues."""
 
     type: ClassVar[str] = "stage.failed"
+    ends_attempt: ClassVar[bool] = True
     payload: ClassVar[str | None] = "the `ItemFailure`, in a map that tolerates failures"
     run: str | None = None
     """The id of the child run, if the stage is another pipeline."""
@@ -121,6 +127,7 @@ class StageLost(HistoryEvent):
     """The worker was lost, and another may claim the job."""
 
     type: ClassVar[str] = "stage.lost"
+    ends_attempt: ClassVar[bool] = True
     attempt: int
     """The number of the attempt that was lost."""
     lost_attempts: int
@@ -132,6 +139,7 @@ class StageCancelled(StageAttempt):
     """Abandoned external work was cancelled. May follow the end of the run."""
 
     type: ClassVar[str] = "stage.cancelled"
+    cancels_work: ClassVar[bool] = True
     key: str | None
     """The key of the external work."""
 
@@ -144,6 +152,7 @@ class StageCancelFailed(FailedStageAttempt):
     """
 
     type: ClassVar[str] = "stage.cancel_failed"
+    cancels_work: ClassVar[bool] = True
     key: str | None
     """The key of the external work."""
     lost_attempts: int = 0

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from holdfast.kernel.history.events.event import Facts, HistoryEvent, RecordedError
+from holdfast.kernel.history.events.event import CallKind, Facts, HistoryEvent, RecordedError
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
 
@@ -15,6 +15,7 @@ class StepQueued(HistoryEvent):
     """A durable function put a step into a queue."""
 
     type: ClassVar[str] = "step.queued"
+    call_kind: ClassVar[CallKind | None] = "step"
     payload: ClassVar[str | None] = "the arguments"
     reaches_function: ClassVar[bool] = True
     requested_by_code: ClassVar[bool] = True
@@ -47,6 +48,8 @@ class StepCompleted(HistoryEvent):
     """A step has a result."""
 
     type: ClassVar[str] = "step.completed"
+    call_kind: ClassVar[CallKind | None] = "step"
+    ends_step: ClassVar[bool] = True
     payload: ClassVar[str | None] = "the result"
     reaches_function: ClassVar[bool] = True
     hidden: ClassVar[frozenset[str]] = frozenset({"given"})
@@ -106,6 +109,7 @@ class StepRetrying(HistoryEvent):
     """A step failed, or its worker was lost, and will be tried again."""
 
     type: ClassVar[str] = "step.retrying"
+    call_kind: ClassVar[CallKind | None] = "step"
     call: str
     """The call of the function, such as `3.1`."""
     step: str
@@ -142,6 +146,8 @@ class StepFailed(HistoryEvent):
     """A step failed and will not be tried again: its error is raised where the function awaits it."""
 
     type: ClassVar[str] = "step.failed"
+    call_kind: ClassVar[CallKind | None] = "step"
+    ends_step: ClassVar[bool] = True
     reaches_function: ClassVar[bool] = True
     hidden: ClassVar[frozenset[str]] = frozenset({"given"})
     call: str
@@ -180,6 +186,7 @@ class StepCancelled(HistoryEvent):
     """A step left its queue, because its function no longer waits for it."""
 
     type: ClassVar[str] = "step.cancelled"
+    ends_step: ClassVar[bool] = True
     requested_by_code: ClassVar[bool] = True
     call: str
     """The call of the function, such as `3.1`."""
