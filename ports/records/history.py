@@ -15,10 +15,6 @@ CLOCK_READ: Final = "clock.read"
 RESULT_REFUSED: Final = "result.refused"
 
 
-STEP_GIVEN: Final = "given"
-"""The key in a step's row of its arguments, which a compensation needs. Left out of events."""
-
-
 SIGNAL_REFUSED: Final = "signal.refused"
 
 
