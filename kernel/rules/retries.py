@@ -70,7 +70,7 @@ _EXPONENT_MAX: Final = 64
 
 @frozen(kw_only=True)
 class AttemptDetails:
-    """What the history row of an attempt says about the body beside its outcome."""
+    """What the history row of an attempt records of the body besides its outcome."""
 
     started_at: Micros | None = None
     """When the body began, by the clock of its host."""

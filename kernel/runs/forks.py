@@ -186,7 +186,7 @@ def _calls(history: Iterable[HistoryRow]) -> list[RecordedCall]:
 
 
 def _recorded(row: HistoryRow) -> RecordedCall | None:
-    """Return the call that a row is about, as far as the row tells; None if it is about none."""
+    """Return the call that a row is about, with what this row records of it; None if it is about no call."""
     if row.type not in _OF_CALLS:
         return None
     event = events.event_of(row)
