@@ -222,8 +222,7 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     def set_clock(self, at: Micros) -> None:
         """Set the clock. It is never set back."""
-        if at > self._now:
-            self._now = at
+        self._now = max(self._now, at)
 
     @contextmanager
     def showing(self, at: Micros) -> Generator[None]:
