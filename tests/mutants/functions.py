@@ -25,8 +25,8 @@ FUNCTIONS: Final = (
         edits=(
             Edit(
                 "kernel/rules/function_history.py",
-                "if is_early or (recorded.type, recorded.call, recorded.attempt) in known:",
-                "if is_early:",
+                "if _identity_of(record) in known:",
+                "if False:",
             ),
         ),
     ),
@@ -37,8 +37,8 @@ FUNCTIONS: Final = (
         edits=(
             Edit(
                 "kernel/rules/function_history.py",
-                "                if due <= now:\n",
-                "                if due <= now + 2_000_000:\n",
+                "if due <= now:",
+                "if due <= now + 2_000_000:",
             ),
             Edit(
                 "hosts/functions/replay.py",

@@ -11,7 +11,7 @@ store.
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, ClassVar, Self, TypeAlias, cast, get_origin
+from typing import Any, ClassVar, Literal, Self, TypeAlias, cast, get_origin
 
 import attrs
 import cattrs
@@ -27,6 +27,9 @@ from holdfast.ports.structs import frozen
 Facts: TypeAlias = Mapping[str, object]
 """The parsed `data` of a history row."""
 
+CallKind: TypeAlias = Literal["step", "timer", "run", "message", "channel"]
+"""What a call of a durable function is: of a step, a timer, a child run, a message to one, or a channel's close."""
+
 
 @frozen(kw_only=True)
 class HistoryEvent:
@@ -40,12 +43,24 @@ class HistoryEvent:
     """What the payload of its rows is; None: they have none."""
     ends_run: ClassVar[bool] = False
     """Whether it is the last event of a generation of a run, apart from cancellations of external work."""
+    cancels_work: ClassVar[bool] = False
+    """Whether it is the outcome of cancelling abandoned external work. It may follow the end of the run."""
+    ends_attempt: ClassVar[bool] = False
+    """Whether it ends an attempt of a stage or map item."""
+    ends_step: ClassVar[bool] = False
+    """Whether it ends a step. A queued step then has no job any more."""
+    call_kind: ClassVar[CallKind | None] = None
+    """The kind of call that it records; None: it is not about a call of a durable function."""
+    may_precede_code: ClassVar[bool] = False
+    """Whether it may be stored before a durable function has run for the first time."""
     reaches_function: ClassVar[bool] = False
     """Whether a durable function receives it. Others, such as pauses, do not concern the function's code."""
     answers_update: ClassVar[bool] = False
     """Whether it ends an update: with its result, its error, or why it was not carried out."""
     requested_by_code: ClassVar[bool] = False
     """Whether it exists only because the code of a durable function requested something; see `was_requested`."""
+    hidden: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are left out of what is shown to people and sent to sinks."""
     read_first: ClassVar[bool] = False
     """Whether a replay must know it before it feeds earlier rows: it records how the function was answered then."""
     recorded_first: ClassVar[bool] = False
@@ -103,11 +118,13 @@ class RecordedError:
     type: str
     """The class of the exception; "" if there was none."""
     message: str
+    """The text of the error."""
     code: str
-    """A stable code, such as `body_error`."""
+    """The code of the error, such as `body_error`."""
     arguments: str | None = None
     """JSON text of the exception's arguments, from which it can be made again."""
     traceback: str | None = None
+    """The traceback of the exception."""
 
     @property
     def text(self) -> str:

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from holdfast.kernel.history.events.event import HistoryEvent
+from holdfast.kernel.history.events.event import CallKind, HistoryEvent
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
 
@@ -15,7 +15,7 @@ class FunctionBegan(HistoryEvent):
     read_first: ClassVar[bool] = True
     recorded_first: ClassVar[bool] = True
     row: int
-    """The number of the last of them."""
+    """The number of the last of these messages and updates."""
     again: int | None = None
     """The number of the row that this one repeats, in a rerun."""
 
@@ -56,9 +56,11 @@ class TimerFired(HistoryEvent):
     """A sleep or timeout of a durable function is over."""
 
     type: ClassVar[str] = "timer.fired"
+    call_kind: ClassVar[CallKind | None] = "timer"
     reaches_function: ClassVar[bool] = True
     requested_by_code: ClassVar[bool] = True
     call: str
+    """The call of the function, such as `3.1`."""
     site: str = ""
     """File and line of the call."""
 
@@ -79,7 +81,7 @@ class ResultRefused(HistoryEvent):
 
 @frozen(kw_only=True)
 class HistoryLong(HistoryEvent):
-    """The history of a durable function is long: the function should end or continue as new."""
+    """The history of a durable function has reached 10,000 rows: it should end or continue as new."""
 
     type: ClassVar[str] = "run.history_long"
     most: int
