@@ -496,7 +496,7 @@ class FunctionReplay:
         """
         for one in history:
             if one.row.type not in events.READ_FIRST:
-                continue
+                continue  # as most rows
             match one.row.type:
                 case events.SignalRefused.type:
                     self._machine.refuse_signal(one.read(events.SignalRefused).row)

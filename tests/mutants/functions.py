@@ -114,8 +114,8 @@ FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/replay.py",
-                'number, at = cast("int", facts["attempt"]) + 1, cast("int", facts["retry_at"])',
-                'number, at = 1, cast("int", facts["retry_at"])',
+                "                number=retrying.attempt + 1,\n",
+                "                number=1,\n",
             ),
         ),
     ),
@@ -301,7 +301,8 @@ FUNCTIONS: Final = (
             Edit(
                 "hosts/functions/replay.py",
                 "        if not self._are_next(known):\n            return False\n",
-                "        known = [one for one in known if not is_of_driver(*one) and one[0].type != PATCHED]\n",
+                "        marked = events.PatchMarked.type\n"
+                "        known = [one for one in known if not one.is_requested and one.row.type != marked]\n",
             ),
         ),
     ),

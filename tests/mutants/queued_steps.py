@@ -48,8 +48,8 @@ QUEUED_STEPS: Final = (
         edits=(
             Edit(
                 "hosts/functions/pending_calls.py",
-                "        if kind == STEP_QUEUED:\n            self._new.pop(call, None)\n",
-                "        if kind == STEP_QUEUED:\n",
+                "        self._new.pop(queued.call, None)\n",
+                "",
             ),
         ),
     ),

@@ -11,6 +11,7 @@ from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import JobRecorded
 from holdfast.kernel.functions.protocol import FunctionReturned
+from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.json import canonical
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import RunStatus
@@ -124,4 +125,20 @@ def test_it_keeps_nothing_of_whoever_has_driven_it() -> None:
     del owner
     gc.collect()
     assert gone() is None
+    drive.close()
+
+
+def test_a_damaged_row_that_concerns_it_ends_the_replay() -> None:
+    drive = FunctionReplay(new_machine(waits()), text)
+    drive.open([CREATED, ADDED, row(3, "signal.received", "40")])
+    assert isinstance(drive.fault, UnreadableRowError)
+    assert "row 3 is no valid signal.received" in str(drive.fault)
+    drive.close()
+
+
+def test_a_damaged_row_that_does_not_concern_it_is_passed_over() -> None:
+    drive = FunctionReplay(new_machine(waits()), text)
+    drive.open([CREATED, ADDED, row(3, "run.paused", reason=7), row(4, "stage.lost"), row(5, "new.type")])
+    assert drive.fault is None
+    assert drive.seen == 5
     drive.close()
