@@ -70,6 +70,7 @@ from holdfast.hosts.worker.machine_protocol import (
     Flush,
     Heartbeat,
     HeartbeatAnswered,
+    HistoriesGrew,
     Input,
     OpenSession,
     Release,
@@ -251,6 +252,8 @@ class WorkerMachine:
                 actions += self._running.cancel(lost)
             case RunsEnded(runs):
                 self._running.check_soon(now, runs)
+                self._outgoing.look_soon(now)
+            case HistoriesGrew():
                 self._outgoing.look_soon(now)
             case SweepDone(more, wakes_in):
                 self._sweeping = False

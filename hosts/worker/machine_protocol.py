@@ -62,9 +62,14 @@ class HeartbeatAnswered:
 
 @frozen
 class RunsEnded:
-    """A hint that these runs may have ended. The next heartbeat verifies it."""
+    """A hint that these runs have ended. The next heartbeat verifies it."""
 
     runs: frozenset[str]
+
+
+@frozen
+class HistoriesGrew:
+    """A hint that histories of runs here have new rows, which are events for sinks. The drivers read them."""
 
 
 @frozen
@@ -155,6 +160,7 @@ Input: TypeAlias = (
     | Settled
     | HeartbeatAnswered
     | RunsEnded
+    | HistoriesGrew
     | SweepDone
     | WokeDue
     | Admitted

@@ -38,7 +38,7 @@ from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
 from holdfast.ports.records.run import Run, RunName, RunStatus
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import evolve
-from holdfast.ports.transport import RunHint
+from holdfast.ports.transport import HistoryGrew
 
 
 def reads_of_record(command: JobRecord) -> Reads:
@@ -126,7 +126,7 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
     is_changed = bool(draft.rows) or run.mailbox != before.mailbox
     changes: tuple[Change, ...] = (*draft.changes(), *more) if is_changed else ()
     if any(row.type in events.UPDATE_ANSWERS for row in draft.rows):
-        draft.hints.append(RunHint(run=run.key))  # wakes the caller of the update
+        draft.hints.append(HistoryGrew(run=run.key))  # wakes the caller of the update
     if draft.rows and (job.lost_attempts > command.lost_attempts or job.attempts > 1):
         # Progress resets the count of lost claims; losses of steps in progress remain. They may not make the job a
         # suspect here, as its session may hold other lost jobs (docs/decisions/0059).

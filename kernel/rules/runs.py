@@ -47,7 +47,7 @@ from holdfast.ports.records.job import JobState
 from holdfast.ports.records.run import HELD, TERMINAL, ClosePolicy, Run, RunName, RunStatus
 from holdfast.ports.records.values import Micros, PlanRow
 from holdfast.ports.structs import evolve
-from holdfast.ports.transport import Hint, RunHint
+from holdfast.ports.transport import Hint
 
 CONCURRENCY_KEY_MAX: Final = 256
 """Longest concurrency key, in characters."""
@@ -336,7 +336,7 @@ def _end(
         admits_runs=draft.admits_runs,
         admits_jobs=admits_jobs(state, run, draft) if has_plan else (),
     )
-    return Decision(reply, draft.changes(), (RunHint(run=run.key),))
+    return Decision(reply, draft.changes(), tuple(draft.hints))
 
 
 def named_run(state: State, command: _OfGeneration | RunTransition) -> Run:
