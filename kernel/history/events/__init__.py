@@ -171,7 +171,6 @@ def types_where(condition: Callable[[type[HistoryEvent]], bool]) -> frozenset[st
 DriverEvent: TypeAlias = (
     StepCompleted
     | StepFailed
-    | StepRetrying
     | StepStarted
     | PatchMarked
     | UpdateCompleted
