@@ -52,11 +52,6 @@ class StepAttempt:
     is_restarted: bool = False
     """Whether the start of an attempt that follows a lost one is recorded, so that it may start."""
 
-    @property
-    def counted(self) -> int:
-        """The number of the attempt, without lost ones."""
-        return self.number - self.lost_attempts
-
 
 @attrs.define(eq=False)
 class PendingWork:

@@ -506,8 +506,8 @@ REPLIES: list[tuple[object, str]] = [
             run_status=RunStatus.RUNNING,
         ),
         (
-            '{"admits_jobs":[],"rows":[{"at":7,"data":"{\\"call\\":\\"1\\"}","epoch":null,"item":null,"node":null,"number":4,'
-            '"payload":null,"run":"r","type":"timer.fired"}],"run_status":"running","status":"recorded"}'
+            '{"admits_jobs":[],"failure":null,"rows":[{"at":7,"data":"{\\"call\\":\\"1\\"}","epoch":null,"item":null,'
+            '"node":null,"number":4,"payload":null,"run":"r","type":"timer.fired"}],"run_status":"running","status":"recorded"}'
         ),
     ),
     (
