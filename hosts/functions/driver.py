@@ -86,7 +86,7 @@ from holdfast.kernel.commands import (
     StepFail,
     pass_over_for,
 )
-from holdfast.kernel.history import limits
+from holdfast.kernel.history import events, limits
 from holdfast.kernel.history.exceptions import error_words
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import (
@@ -94,10 +94,10 @@ from holdfast.ports.errors import (
     CommandError,
     HistoryFullError,
     HoldfastError,
+    UnreadableRowError,
     UnreadableValueError,
     WorkflowStalledError,
 )
-from holdfast.ports.records.history import HISTORY_LONG, STEP_FAILED, STEP_RETRYING
 from holdfast.ports.records.job import SUSPECT_AFTER
 from holdfast.ports.records.values import Micros
 
@@ -105,7 +105,7 @@ HISTORY_POLL_INTERVAL: Final[Micros] = 5_000_000
 """Microseconds between two looks at the history at most, because hints may be lost."""
 PUBLISH_WITHIN: Final[Micros] = 250_000
 """Microseconds that published values wait for other rows to be stored with."""
-_FAILED_STEPS: Final = frozenset({STEP_FAILED, STEP_RETRYING})
+_FAILED_STEPS: Final = frozenset({events.StepFailed.type, events.StepRetrying.type})
 _EARLY: Final[Micros] = 20_000
 """Microseconds until a timer is sent again that is due here and not yet by the clock of the store."""
 
@@ -260,7 +260,7 @@ class _Driver:
             for begun in self._begun[-1:]:
                 begun.give_up(error)
             return blocked(error.code, str(error))
-        except UnreadableValueError as error:
+        except (UnreadableValueError, UnreadableRowError) as error:
             return blocked(error.code, str(error))
         except HoldfastError as error:
             return self._body.failed(error)
@@ -580,7 +580,7 @@ class _Driver:
             self._noted = row.number
             if row.type in _FAILED_STEPS and row.epoch == self._body.attempt.epoch:
                 log_failed_step(self._body.work.run, row, is_blocked=answer.failure is not None)
-            elif row.type == HISTORY_LONG:
+            elif row.type == events.HistoryLong.type:
                 _log.warning(
                     "the history of run %r has %s rows of at most %s: each wake-up reads all of them",
                     self._body.work.run.id,

@@ -34,7 +34,7 @@ from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
-from holdfast.ports.records.history import SIGNAL_RECEIVED, HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
 from holdfast.ports.records.run import Run, RunName, RunStatus
 from holdfast.ports.records.values import Micros
@@ -196,7 +196,10 @@ def _close(draft: RunDraft, job: Job, record: ChannelClose, unseen: Sequence[His
     Later senders are refused. The run's lock orders closing and sending.
     """
     for row in unseen:
-        if row.type == SIGNAL_RECEIVED and events.SignalReceived.from_row(row).channel == record.channel:
+        if (
+            row.type == events.SignalReceived.type
+            and events.SignalReceived.from_row(row).channel == record.channel
+        ):
             return
     closed = events.ChannelClosed(call=record.call, channel=record.channel, site=record.site)
     draft.append(closed, node=job.node, epoch=job.epoch)

@@ -94,7 +94,7 @@ _NEVER_ALONE: Final = 4
 
 @frozen(kw_only=True)
 class AttemptDetails:
-    """What the history row of an attempt says about the body beside its outcome."""
+    """What the history row of an attempt records of the body besides its outcome."""
 
     started_at: Micros | None = None
     """When the body began, by the clock of its host."""
@@ -240,21 +240,26 @@ def fail_inline_step(
     failed, retrying = fail.event, retry_of_step(fail, job, now)
     if retrying is None and (not failed.undoes or failed.error.code == StepResultError.code):
         return failed, None
-    if failed.lost:
-        attempts = 1 if fail.retry is None else fail.retry.attempts
-        most = _NEVER_ALONE * _losses_max(attempts, must_succeed=failed.undoes is not None)
-        is_blocked = retrying is None or fail.lost_attempts >= most
-        how = f"was lost with its worker {_times(fail.lost_attempts)}"
-    else:
-        is_blocked = retrying is None
-        how = f"has failed {_times(failed.attempt)}: {failed.error.type}: {failed.error.message}"
     event = retrying or _retrying(failed, now)
-    if not is_blocked:
-        return event, None
-    code, what = LOST_WORKER, f"step {failed.step!r}"
-    if failed.undoes:
-        code, what = CompensationError.code, f"the compensation {failed.step!r},"
-    return event, Failure(code=code, message=f"{what} {how}; `run resume` retries it"[:MESSAGE_MAX])
+    if not failed.lost:
+        return event, compensation_failure(failed) if retrying is None else None
+    attempts = 1 if fail.retry is None else fail.retry.attempts
+    most = _NEVER_ALONE * _losses_max(attempts, must_succeed=failed.undoes is not None)
+    is_blocked = retrying is None or fail.lost_attempts >= most
+    return event, _lost_step_failure(failed) if is_blocked else None
+
+
+def compensation_failure(failed: events.StepFailed) -> Failure:
+    """Return why a run must be blocked whose compensation has failed for good."""
+    error, what = failed.error, f"the compensation {failed.step!r}, has failed {_times(failed.attempt)}"
+    message = f"{what}: {error.type}: {error.message}; `run resume` retries it"
+    return Failure(code=CompensationError.code, message=message[:MESSAGE_MAX])
+
+
+def _lost_step_failure(failed: events.StepFailed) -> Failure:
+    what = f"the compensation {failed.step!r}, was" if failed.undoes else f"step {failed.step!r} was"
+    message = f"{what} lost with its worker {_times(failed.lost_attempts)}; `run resume` retries it"
+    return Failure(code=CompensationError.code if failed.undoes else LOST_WORKER, message=message)
 
 
 def _retrying(failed: events.StepFailed, at: Micros) -> events.StepRetrying:

@@ -25,8 +25,8 @@ FUNCTIONS: Final = (
         edits=(
             Edit(
                 "kernel/rules/function_history.py",
-                "if is_early or (recorded.type, recorded.call, recorded.attempt) in known:",
-                "if is_early:",
+                "if _identity_of(record) in known:",
+                "if False:",
             ),
         ),
     ),
@@ -37,13 +37,13 @@ FUNCTIONS: Final = (
         edits=(
             Edit(
                 "kernel/rules/function_history.py",
-                "recorded.due is not None and recorded.due > now",
-                "recorded.due is not None and recorded.due > now + 2_000_000",
+                "if due <= now:",
+                "if due <= now + 2_000_000:",
             ),
             Edit(
                 "hosts/functions/replay.py",
-                "            if one.at <= now\n        ]",
-                "            if one.at <= now + 1_000_000\n        ]",
+                "for one in self.timers() if one.at <= now]",
+                "for one in self.timers() if one.at <= now + 1_000_000]",
             ),
         ),
     ),

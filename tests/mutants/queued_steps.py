@@ -36,8 +36,8 @@ QUEUED_STEPS: Final = (
         edits=(
             Edit(
                 "kernel/rules/queued_steps.py",
-                "epoch=driver.epoch, data=facts)\n    draft.close_job(job)\n",
-                "epoch=driver.epoch, data=facts)\n",
+                "epoch=driver.epoch)\n    draft.close_job(job)\n",
+                "epoch=driver.epoch)\n",
             ),
         ),
     ),

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from holdfast.hosts.functions.function_events import PATCHED
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import workflow
@@ -47,7 +46,7 @@ def text(payload: Payload) -> str:
     return payload.inline
 
 
-CREATED = row(1, "run.created")
+CREATED = row(1, "run.created", definition="waits@1")
 ADDED = row(2, "step.completed", "2", call="1", step="add", attempt=1)
 PAUSED = row(3, "run.paused")
 SENT = row(4, "signal.received", "40", channel="go")
@@ -95,7 +94,7 @@ def test_it_is_not_paused_any_more() -> None:
         [row(3, "step.completed", "2", call="2", step="add", attempt=1)],
         [row(3, "step.retrying", call="1", step="add", attempt=1, retry_at=1)],
         [row(3, "timer.fired", call="2")],
-        [row(3, PATCHED, call="new")],
+        [row(3, "patch.marked", call="new")],
     ],
     ids=["a gap", "a gap later", "known already", "a step", "a try", "a timer", "a patch"],
 )
