@@ -10,7 +10,6 @@ import attrs
 
 from holdfast.hosts.execution.failures import MESSAGE_MAX
 from holdfast.hosts.functions.function_events import is_unreadable
-from holdfast.hosts.text import counted
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipeline_builder import policy_from, rate_from
 from holdfast.kernel.authoring.steps import Step
@@ -26,7 +25,7 @@ from holdfast.kernel.functions.protocol import (
     UpdateOutcome,
 )
 from holdfast.kernel.history import events
-from holdfast.ports.errors import CompensationError
+from holdfast.kernel.rules.retries import compensation_failure
 from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import frozen
 
@@ -48,11 +47,6 @@ class StepAttempt:
     """How many attempts before were lost with their workers."""
     is_restarted: bool = False
     """Whether the start of an attempt that follows a lost one is recorded, so that it may start."""
-
-    @property
-    def counted(self) -> int:
-        """The number of the attempt, without lost ones."""
-        return self.number - self.lost_attempts
 
 
 @attrs.define(eq=False)
@@ -167,9 +161,7 @@ class QueuedSteps:
         if is_unreadable(error.type):
             self.failure = Failure(code=error.code, message=error.message[:MESSAGE_MAX])
         else:
-            what = f"the compensation {request.step!r}, has failed {counted(failed.attempt, 'time')}"
-            message = f"{what}: {error.type}: {error.message}; `run resume` retries it"
-            self.failure = Failure(code=CompensationError.code, message=message[:MESSAGE_MAX])
+            self.failure = compensation_failure(failed)
         self.enqueue(request)
 
     def new(self) -> list[StepRequest]:

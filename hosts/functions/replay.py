@@ -62,7 +62,7 @@ from holdfast.hosts.functions.function_events import (
 )
 from holdfast.hosts.functions.pending_calls import PendingWork, QueuedSteps, StepAttempt
 from holdfast.kernel.authoring.steps import Step
-from holdfast.kernel.commands import EventAppend, FunctionRecord, JobRecorded, StepCancel, TimerFire
+from holdfast.kernel.commands import EventAppend, FunctionRecord, JobRecorded, StepCancel, StepFail, TimerFire
 from holdfast.kernel.functions.lazy_parts import Part
 from holdfast.kernel.functions.loop import CancelledError
 from holdfast.kernel.functions.machine import FunctionMachine
@@ -409,7 +409,7 @@ class FunctionReplay:
         return [one for one in tries if one.at is None or one.at <= now]
 
     def lost_attempts(self, records: Sequence[FunctionRecord] = ()) -> int:
-        """Return the highest number of lost attempts of any open inline step, once these are recorded."""
+        """Return the highest number of lost attempts of any open inline step that no record names."""
         tries, lost = self._todo.tries, dict[str, int]()
         if tries:
             waits = self._machine.waits_for
@@ -418,10 +418,9 @@ class FunctionReplay:
             }
         for record in records:
             match record:
-                case EventAppend(event=events.StepRetrying(call=call, lost_attempts=times)) if times:
-                    lost[call] = times
                 case (
-                    EventAppend(event=events.StepCompleted(call=call) | events.StepFailed(call=call))
+                    EventAppend(event=events.StepCompleted(call=call))
+                    | StepFail(event=events.StepFailed(call=call))
                     | StepCancel(call=call)
                 ):
                     lost.pop(call, None)

@@ -37,6 +37,7 @@ from holdfast.kernel.commands.functions import (
     RunUpdate,
     RunUpdated,
     StepCancel,
+    StepFail,
     StepQueue,
     TimerFire,
 )
@@ -248,6 +249,7 @@ __all__ = [
     "StageWake",
     "StagesWoken",
     "StepCancel",
+    "StepFail",
     "StepQueue",
     "StreamFailure",
     "StreamLease",

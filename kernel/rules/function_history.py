@@ -16,6 +16,7 @@ from holdfast.kernel.commands import (
     JobRecorded,
     JobSettled,
     StepCancel,
+    StepFail,
     StepQueue,
     TimerFire,
 )
@@ -24,7 +25,7 @@ from holdfast.kernel.rules.child_messages import notify_child
 from holdfast.kernel.rules.children import start_child_of_function
 from holdfast.kernel.rules.leases import find_leased_job, job_hints, parse_job_id
 from holdfast.kernel.rules.queued_steps import cancel_queued_step, queue_step, steps_in_queues
-from holdfast.kernel.rules.retries import AttemptDetails
+from holdfast.kernel.rules.retries import AttemptDetails, fail_inline_step
 from holdfast.kernel.runs.builder import RunDraft, rescheduled
 from holdfast.kernel.runs.transitions import DEADLINE_EXCEEDED
 from holdfast.kernel.state import Decision, Reads, State
@@ -89,7 +90,17 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
     more: tuple[Change, ...] = ()
     admits: dict[str, None] = {}
     notified: set[str] = set()
+    failure: Failure | None = None
+    lost_attempts = command.lost_attempts
     for record in command.records:
+        if isinstance(record, StepFail):
+            event, block_for = fail_inline_step(record, job, now)
+            failure = failure or block_for
+            if isinstance(event, events.StepRetrying):
+                lost_attempts = max(lost_attempts, record.lost_attempts)
+            if _identity_of_event(event) not in known:
+                draft.append_of(job, event)
+            continue
         # A driver whose reply was lost sends the same records again. Those that were stored are among `unseen`.
         if _identity_of(record) in known:
             continue
@@ -121,18 +132,22 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
         draft.append(events.HistoryLong(most=limits.ROWS_MAX))
     admits.update(dict.fromkeys(draft.admits_jobs))
     reply = JobRecorded(
-        status="recorded", rows=(*unseen, *draft.rows), run_status=run.status, admits_jobs=tuple(admits)
+        status="recorded",
+        rows=(*unseen, *draft.rows),
+        run_status=run.status,
+        failure=failure,
+        admits_jobs=tuple(admits),
     )
     is_changed = bool(draft.rows) or run.mailbox != before.mailbox
     changes: tuple[Change, ...] = (*draft.changes(), *more) if is_changed else ()
     if any(row.type in events.UPDATE_ANSWERS for row in draft.rows):
         draft.hints.append(HistoryGrew(run=run.key))  # wakes the caller of the update
-    if draft.rows and (job.lost_attempts > command.lost_attempts or job.attempts > 1):
+    if draft.rows and (job.lost_attempts > lost_attempts or job.attempts > 1):
         # Progress resets the count of lost claims; losses of steps in progress remain. They may not make the job a
         # suspect here, as its session may hold other lost jobs (docs/decisions/0059).
         changes = (
             *changes,
-            UpdateJob(evolve(job, attempts=1, lost_attempts=min(job.lost_attempts, command.lost_attempts))),
+            UpdateJob(evolve(job, attempts=1, lost_attempts=min(job.lost_attempts, lost_attempts))),
         )
     return Decision(reply, changes, tuple(draft.hints))
 
@@ -147,7 +162,7 @@ def _identity(row: HistoryRow) -> _Identity:
 
 def _identity_of(record: FunctionRecord) -> _Identity:
     match record:
-        case EventAppend(event=event):
+        case EventAppend(event=event) | StepFail(event=event):
             return _identity_of_event(event)
         case StepQueue(call=call, attempt=attempt):
             return events.StepQueued.type, call, attempt

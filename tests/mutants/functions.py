@@ -266,7 +266,7 @@ FUNCTIONS: Final = (
         edits=(
             Edit(
                 "kernel/rules/function_history.py",
-                "    if draft.rows and (job.lost_attempts > command.lost_attempts or job.attempts > 1):",
+                "    if draft.rows and (job.lost_attempts > lost_attempts or job.attempts > 1):",
                 "    if draft.rows and job.attempts > 1_000:",
             ),
             Edit(

@@ -194,7 +194,6 @@ def types_where(condition: Callable[[type[HistoryEvent]], bool]) -> frozenset[st
 DriverEvent: TypeAlias = (
     StepCompleted
     | StepFailed
-    | StepRetrying
     | StepStarted
     | PatchMarked
     | UpdateCompleted
