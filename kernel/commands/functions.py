@@ -3,6 +3,7 @@
 from typing import ClassVar, Final, Literal, TypeAlias
 
 from holdfast.kernel.commands.command import Command
+from holdfast.kernel.commands.follow_ups import WithFollowUp
 from holdfast.kernel.commands.jobs import ChannelMessage, ChildRunStarted
 from holdfast.kernel.history.events import DriverEvent
 from holdfast.kernel.pipelines.plan import RatePlan
@@ -131,7 +132,7 @@ FunctionRecord: TypeAlias = (
 
 
 @frozen(kw_only=True)
-class JobRecorded:
+class JobRecorded(WithFollowUp):
     """Reply to `JobRecord`."""
 
     status: Literal["recorded", "fenced"]
@@ -140,8 +141,6 @@ class JobRecorded:
     """All history rows after `JobRecord.seen`, the recorded ones included."""
     run_status: RunStatus | None = None
     """Status of the run. While it is paused, the driver starts nothing new."""
-    admits_jobs: tuple[str, ...] = ()
-    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
 
 
 @frozen(kw_only=True)
