@@ -8,7 +8,7 @@ from attrs import evolve
 
 from holdfast.hosts.wiring.input_loader import InputLoader, Values
 from holdfast.hosts.wiring.payloads import BlobOwner, Payloads
-from holdfast.kernel.commands import Failure, RunCancel, RunDeliver, RunTerminate
+from holdfast.kernel.commands import Failure, RunCancel, RunDeliver, RunTerminate, follow_up_of
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.errors import BlobCorruptError, BlobMissingError, CommandError, HoldfastError
 from holdfast.ports.json import parse
@@ -79,7 +79,7 @@ class RunEndDelivery:
         delivered: set[JobKey] = set()
         answers = kernel.dispatch_many(commands)
         for namespace in sorted({command.namespace for command in commands}):
-            kernel.admit(namespace, answers)
+            kernel.admit(namespace, follow_up_of(answers))
         for command, answer in zip(commands, answers, strict=True):
             if isinstance(answer, CommandError):
                 _log.error("what job %s can't be delivered yet: %s", command.job, answer)

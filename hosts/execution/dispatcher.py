@@ -11,13 +11,26 @@ from typing import TypeVar
 
 from holdfast.hosts.execution.child_results import RunEndDelivery
 from holdfast.hosts.wiring.services import CLOCK_AGE_MAX, Core
-from holdfast.kernel.commands import Command, JobsAdmitted, RunRemoved
+from holdfast.kernel.commands import Command, FollowUp, RunRemoved, follow_up_of
 from holdfast.ports.errors import CommandError, HoldfastError
 from holdfast.ports.records.values import Micros
+from holdfast.ports.structs import frozen
 
 R = TypeVar("R")
 
 _log = logging.getLogger("holdfast.engine")
+
+
+@frozen
+class CarriedOut:
+    """What was done after replies."""
+
+    admitted: int = 0
+    """How many runs and jobs were admitted."""
+    wakes_at: tuple[Micros, ...] = ()
+    """When jobs wake that wait under rate limits, for a caller that can wake them. Maintenance may do it too late."""
+    delivered: int = 0
+    """How many ends of runs were delivered."""
 
 
 class Dispatcher:
@@ -52,27 +65,26 @@ class Dispatcher:
             raise refused[0]
         return replies
 
-    def follow_up(self, *replies: object) -> tuple[Micros, ...]:
+    def follow_up(self, *replies: object) -> CarriedOut:
         """Carry out what follows from replies: admissions, results of child runs, blobs of removed runs.
 
-        A failure is logged only: the commands are committed, and maintenance does the same. Returns the times at which
-        jobs wake that wait under rate limits, for a caller that can wake them in time; maintenance does it later.
+        A failure is logged only: the commands are committed, and maintenance does the same.
         """
-        core = self.core
-        wakes_at: tuple[Micros, ...] = ()
+        done = CarriedOut()
         try:
-            admitted = core.kernel.admit(core.namespace, replies)
-            wakes_at = tuple(
-                at for reply in admitted if isinstance(reply, JobsAdmitted) for at in reply.wakes_at
-            )
-            if any(getattr(reply, "has_deliveries", False) for reply in replies):
-                self.deliver_child_results()
+            done = self.carry_out(follow_up_of(replies))
         except HoldfastError as error:
             _log.warning("maintenance must complete a command: %s", error)
         for reply in replies:
             if isinstance(reply, RunRemoved):
                 self._forget(reply)
-        return wakes_at
+        return done
+
+    def carry_out(self, follow_up: FollowUp) -> CarriedOut:
+        """Admit the runs and jobs of a follow-up, and deliver results. Raises errors of the store."""
+        admitted, wakes_at = self.core.kernel.admit(self.core.namespace, follow_up)
+        delivered = self.deliver_child_results() if follow_up.deliveries else 0
+        return CarriedOut(admitted, wakes_at, delivered)
 
     def deliver_child_results(self) -> int:
         """Deliver the ends of runs to parent and child runs. Return how many were delivered."""

@@ -10,7 +10,7 @@ from holdfast.hosts.execution.event_loops import CurrentLoop, caller_into_loop
 from holdfast.hosts.functions.call_queue import BatchedCall, CallBatcher, PerEventLoop
 from holdfast.hosts.functions.loader import Opener
 from holdfast.hosts.functions.replay import FunctionReplay
-from holdfast.kernel.commands import JobRecord, JobRecorded
+from holdfast.kernel.commands import JobRecord, JobRecorded, follow_up_of
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import CommandError
@@ -124,8 +124,7 @@ def _store(batch: Sequence[BatchedCall[Record]]) -> None:
     try:
         now = _Now(first.now, kernel.clock)
         answers = kernel.dispatch_many([call.what.command for call in batch])
-        if any(not isinstance(answer, CommandError) and answer.admits_jobs for answer in answers):
-            kernel.admit(batch[0].what.command.namespace, answers)
+        kernel.admit(first.command.namespace, follow_up_of(answers))
     except BaseException as error:  # noqa: BLE001  # raised in each waiting caller
         for call in batch:
             call.error = error

@@ -190,7 +190,7 @@ class Maintenance:
         self._repair_after = repaired.next or ""
         self._runs_after, self._jobs_after = runs.next or "", jobs.next or ""
         # Slots freed by this tick were not free yet when the tick looked for runs to admit.
-        wakes_at = (*jobs.wakes_at, *self._dispatcher.follow_up(woken, expired, runs))
+        followed = self._dispatcher.follow_up(woken, expired, runs, repaired)
         if repaired.repaired:
             _log.error("repaired runs with missing jobs: %s", ", ".join(repaired.repaired))
         if reaped.sessions:
@@ -214,9 +214,9 @@ class Maintenance:
             admitted=runs.admitted,
             queued=jobs.admitted,
             repaired=repaired.repaired,
-            wakes_at=wakes_at,
+            wakes_at=(*jobs.wakes_at, *followed.wakes_at),
             heartbeat_timeouts=overdue.freed + overdue.dead,
-            delivered=self._dispatcher.deliver_child_results() if repaired.has_deliveries else 0,
+            delivered=followed.delivered,
             # The next tick frees the jobs of sessions that this one declared dead, and the slots of runs that it
             # ended.
             more=woken.woken >= WAKE_LIMIT

@@ -34,7 +34,7 @@ What is guaranteed:
 - A job that is claimed again cancels the attempt that still runs here: the claim proves that its lease was lost. A
   lost session cancels all attempts.
 - After an error of the store a call is repeated after 0.1 s, and twice as long with each further error of its kind in a
-  row, up to 5 s: a sink whose flushes fail delays no claims. `Admit` and `DeliverEnds` are not repeated: the
+  row, up to 5 s: a sink whose flushes fail delays no claims. `FollowUp` is not repeated: the
   maintenance tick does their work.
 
 What is ugly and why it stays: each kind of call has its own flags (`_claiming`, `_sweeping`, ...) and due time, and
@@ -54,20 +54,17 @@ import attrs
 from holdfast.hosts.worker.capacity import Capacity
 from holdfast.hosts.worker.machine_protocol import (
     Action,
-    Admit,
-    Admitted,
     BodyEnded,
     CallFailed,
     Cancel,
     Claim,
     Claimed,
-    DeliverEnds,
     Drain,
-    EndsDelivered,
     EventsFound,
     FindEvents,
     Finish,
     Flush,
+    FollowedUp,
     Heartbeat,
     HeartbeatAnswered,
     HistoriesGrew,
@@ -91,7 +88,7 @@ from holdfast.hosts.worker.machine_protocol import (
 from holdfast.hosts.worker.running_attempts import JobSeries, RunningAttempts
 from holdfast.hosts.worker.settings import Settings
 from holdfast.hosts.worker.sink_poller import SinkPoller
-from holdfast.kernel.commands import Attempt, JobAdmit, JobSettle, RunClaimPending
+from holdfast.kernel.commands import NO_FOLLOW_UP, Attempt, FollowUp, JobSettle, merge
 
 BACKOFF_MIN: Final = 0.05
 """Seconds; the first wait after an error of the store is twice this."""
@@ -153,10 +150,9 @@ class WorkerMachine:
         self._sweeping = False
         self._outgoing = SinkPoller(settings)
         self._waking = False
-        self._admitting = False
-        self._admits: dict[RunClaimPending | JobAdmit, None] = {}
-        self._has_deliveries = False
-        self._delivering = False
+        self._follow_up = NO_FOLLOW_UP
+        self._following: set[FollowUp] = set()
+        """The calls in flight, of which admissions and deliveries have one each: neither waits for the other."""
         self._next_claim = 0.0
         self._next_settle = 0.0
         self._next_sweep = 0.0
@@ -182,7 +178,7 @@ class WorkerMachine:
         for happened in inputs:
             self._take(now, happened, actions)
         self._settle(now, actions)
-        self._admit(actions)
+        self._carry_out(actions)
         if self.phase is Phase.RUNNING:
             self._work(now, actions)
         elif self.phase is not Phase.STOPPED:
@@ -238,8 +234,8 @@ class WorkerMachine:
             case Woken():
                 self._wanted = True
                 self._outgoing.look_soon(now)
-            case Claimed(attempts, requested, admits):
-                self._admits.update(dict.fromkeys(admits))
+            case Claimed(attempts, requested, follow_up):
+                self._follow_up = merge(self._follow_up, follow_up)
                 self._claimed(now, attempts, requested, actions)
             case BodyEnded(attempt, settle):
                 self._ended(attempt, settle)
@@ -268,9 +264,9 @@ class WorkerMachine:
                 if more:
                     self._next_wake = now
                     heappush(self._wakes, now)
-            case Admitted(opened, wakes_in):
-                self._admitting = False
-                self._answered(Admit)
+            case FollowedUp(done, opened, wakes_in):
+                self._following.discard(done)
+                self._answered(FollowUp)
                 self._wake_in(now, wakes_in)
                 self._wanted = self._wanted or opened
             case EventsFound(sinks):
@@ -279,9 +275,6 @@ class WorkerMachine:
             case SinkFlushed(sink, more):
                 self._answered(Flush(sink))
                 self._outgoing.flushed(now, sink, more=more)
-            case EndsDelivered():
-                self._delivering, self._wanted = False, True
-                self._answered(DeliverEnds)
             case SessionReady():
                 self._session, self._opening, self._wanted = True, False, True
                 self._answered(OpenSession)
@@ -346,10 +339,9 @@ class WorkerMachine:
         settled, self._settling = self._settling, ()
         self._answered(Settle)
         self._wanted = self._wanted or happened.opened
-        self._has_deliveries = self._has_deliveries or happened.has_deliveries
+        self._follow_up = merge(self._follow_up, happened.follow_up)
         for done in settled:
             self._free_capacity(done.attempt)
-        self._admits.update(dict.fromkeys(happened.admits))
         self._wake_in(now, happened.retries_in)
         taken = [
             (attempt, done.turn)
@@ -391,12 +383,10 @@ class WorkerMachine:
             case WakeDue():
                 self._waking, self._next_wake = False, later
                 heappush(self._wakes, later)
-            case Admit():
-                self._admitting = False
+            case FollowUp():
+                self._following.discard(action)  # the next maintenance tick does it
             case FindEvents() | Flush():
                 self._outgoing.failed(action, later)
-            case DeliverEnds():
-                self._delivering = False  # the next maintenance tick delivers them
             case Start() | Cancel() | Release() | Finish():
                 pass
 
@@ -419,12 +409,20 @@ class WorkerMachine:
                 )
             )
 
-    def _admit(self, actions: list[Action]) -> None:
-        """Admit runs and jobs to freed slots: one call at a time, for all slots freed since the last one."""
-        if self._admits and not self._admitting and self.phase is not Phase.STOPPED:
-            self._admitting = True
-            actions.append(Admit(tuple(self._admits)))
-            self._admits.clear()
+    def _carry_out(self, actions: list[Action]) -> None:
+        """Admit to all slots freed since the last such call, and deliver results, unless the worker winds down."""
+        if not self._follow_up or self.phase is Phase.STOPPED:
+            return
+        can_deliver = self.phase is Phase.RUNNING and self._session
+        left: list[FollowUp] = []
+        for part in self._follow_up.parts():
+            is_in_flight = any(call.deliveries == part.deliveries for call in self._following)
+            if is_in_flight or (part.deliveries and not can_deliver):
+                left.append(part)
+            else:
+                self._following.add(part)
+                actions.append(part)
+        self._follow_up = merge(*left)
 
     def _work(self, now: float, actions: list[Action]) -> None:
         actions += self._running.heartbeat(now)
@@ -443,9 +441,6 @@ class WorkerMachine:
             # What falls due in the next 20 ms is woken together: many retries are due at nearly the same time.
             self._waking, self._next_wake = True, now + WAKE_APART
             actions.append(WakeDue())
-        if self._has_deliveries and not self._delivering:
-            self._has_deliveries, self._delivering = False, True
-            actions.append(DeliverEnds())
         if not self._sweeping and now >= self._next_sweep:
             self._sweeping = True
             actions.append(Sweep())
@@ -467,7 +462,8 @@ class WorkerMachine:
                 actions += self._running.cancel(held)
                 if held:
                     actions.append(Release(held))
-        idle = not self._running and not self.unsettled and not self._claiming and not self._admitting
+        is_admitting = any(not call.deliveries for call in self._following)
+        idle = not (self._running or self.unsettled or self._claiming or is_admitting)
         if (idle and self._outgoing.is_over(now, actions)) or now >= self._give_up_at():
             self.phase = Phase.STOPPED
             actions.append(Finish())

@@ -2,7 +2,7 @@
 
 from typing import TypeAlias
 
-from holdfast.kernel.commands import Attempt, JobAdmit, JobSettle, RunClaimPending
+from holdfast.kernel.commands import NO_FOLLOW_UP, Attempt, FollowUp, JobSettle
 from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.job import PassOver
 from holdfast.ports.structs import frozen
@@ -23,8 +23,7 @@ class Claimed:
     """The leased attempts whose code this worker has."""
     requested: int
     """The limit of the claim, or more if jobs were released for lack of code: then it was not filled."""
-    admits: tuple[RunClaimPending | JobAdmit, ...] = ()
-    """See `Settled.admits`."""
+    follow_up: FollowUp = NO_FOLLOW_UP
 
 
 @frozen
@@ -46,10 +45,7 @@ class Settled:
     """Seconds until retries and polls of these jobs are due."""
     next_attempts: tuple[Attempt | None, ...] = ()
     """For each settle the attempt that it leased, or None. Empty if none leased any."""
-    admits: tuple[RunClaimPending | JobAdmit, ...] = ()
-    """Commands that admit runs and jobs to slots of concurrency limits that were freed."""
-    has_deliveries: bool = False
-    """Whether results of runs are pending delivery to other runs."""
+    follow_up: FollowUp = NO_FOLLOW_UP
 
 
 @frozen
@@ -93,9 +89,10 @@ class WokeDue:
 
 
 @frozen
-class Admitted:
-    """Waiting runs and jobs were admitted."""
+class FollowedUp:
+    """A follow-up was carried out, as far as possible."""
 
+    done: FollowUp
     opened: bool
     """Whether there may be new work in the queues."""
     wakes_in: tuple[float, ...] = ()
@@ -116,11 +113,6 @@ class SinkFlushed:
     sink: str
     more: bool
     """Whether another round should follow at once."""
-
-
-@frozen
-class EndsDelivered:
-    """Pending results were delivered to parent and other waiting runs, as far as possible."""
 
 
 @frozen
@@ -163,10 +155,9 @@ Input: TypeAlias = (
     | HistoriesGrew
     | SweepDone
     | WokeDue
-    | Admitted
+    | FollowedUp
     | EventsFound
     | SinkFlushed
-    | EndsDelivered
     | CallFailed
     | SessionLost
     | SessionReady
@@ -235,13 +226,6 @@ class WakeDue:
 
 
 @frozen
-class Admit:
-    """Run these admission commands. Answer: Admitted. If it fails, the maintenance tick admits."""
-
-    commands: tuple[RunClaimPending | JobAdmit, ...]
-
-
-@frozen
 class FindEvents:
     """Look up which sinks have events to receive. Answer: EventsFound."""
 
@@ -251,11 +235,6 @@ class Flush:
     """Deliver events to a sink, which may take long. Answer: SinkFlushed."""
 
     sink: str
-
-
-@frozen
-class DeliverEnds:
-    """Deliver results of ended runs to their parents and to runs that wait for them. Answer: EndsDelivered."""
 
 
 @frozen
@@ -279,8 +258,7 @@ Action: TypeAlias = (
     | Heartbeat
     | Sweep
     | WakeDue
-    | Admit
-    | DeliverEnds
+    | FollowUp  # Answer: FollowedUp. If it fails, the maintenance tick does the same.
     | FindEvents
     | Flush
     | Release

@@ -17,7 +17,7 @@ from holdfast.hosts.worker import machine_protocol as p
 from holdfast.hosts.worker.machine import Phase, WorkerMachine
 from holdfast.hosts.worker.settings import Settings
 from holdfast.hosts.worker.store_calls import StoreCalls
-from holdfast.kernel.commands import Attempt, JobSettle
+from holdfast.kernel.commands import Attempt, FollowUp, JobSettle
 from holdfast.ports.events import EventSink
 from holdfast.ports.records.job import JobKind
 
@@ -134,16 +134,14 @@ class WorkerShell:
                 return lambda: (calls.heartbeat(action, attempts), _NO_BODIES)
             case p.Sweep():
                 return lambda: (calls.sweep(action), _NO_BODIES)
-            case p.Admit():
-                return lambda: (calls.admit(action), _NO_BODIES)
+            case FollowUp():
+                return lambda: (calls.follow_up(action), _NO_BODIES)
             case p.WakeDue():
                 return lambda: (calls.wake_due(action), _NO_BODIES)
             case p.FindEvents():
                 return lambda: (calls.look(action), _NO_BODIES)
             case p.Flush():
                 return lambda: (calls.flush(action), _NO_BODIES)
-            case p.DeliverEnds():
-                return lambda: (calls.deliver_ends(action), _NO_BODIES)
             case p.Release(attempts):
                 return lambda: _released(calls, attempts)
             case p.Start() | p.Cancel() | p.Finish():

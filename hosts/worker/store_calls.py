@@ -25,20 +25,19 @@ from holdfast.kernel.commands import (
     AttemptReport,
     Completed,
     Failed,
+    FollowUp,
     JobClaim,
     JobHeartbeat,
     JobRelease,
-    JobsAdmitted,
     JobsClaimed,
     JobSettle,
     JobSettled,
     JobsWoken,
     JobWakeDue,
     QueuedStepFailed,
-    RunsAdmitted,
     SessionClose,
     SessionOpen,
-    admissions,
+    follow_up_of,
 )
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import STORE_ERRORS, CommandError, HoldfastError, SessionLostError
@@ -126,8 +125,8 @@ class StoreCalls:
             return
         if settles:
             settled, _ = self.settle(p.Settle(settles, (False,) * len(settles)), {})
-            if isinstance(settled, p.Settled) and settled.admits:
-                self.admit(p.Admit(settled.admits))
+            if isinstance(settled, p.Settled):
+                self.follow_up(evolve(settled.follow_up, deliveries=False))
         if attempts:
             self.release(attempts)
         self._resign(self.session)
@@ -154,15 +153,15 @@ class StoreCalls:
                 self._is_in_doubt = True
                 raise
             attempts = claimed.attempts
-            admits = admissions(self._core.namespace, (claimed,))
             if not attempts:
-                return p.Claimed((), action.limit, admits)
+                return p.Claimed((), action.limit, claimed.follow_up)
             self.counts.claimed += len(attempts)
             self.counts.commits += 1
             known, unknown = self._prepared(attempts, NOTHING_PRELOADED)
             bodies.extend(known)
             # A claim that was filled partly with jobs without code does not indicate a backlog.
-            return p.Claimed(tuple(body.attempt for body in known), action.limit + bool(unknown), admits)
+            ready = tuple(body.attempt for body in known)
+            return p.Claimed(ready, action.limit + bool(unknown), claimed.follow_up)
 
         return self._guarded(action, claim), bodies
 
@@ -189,15 +188,8 @@ class StoreCalls:
                 bodies.extend(self._prepare_next(action.settles, answers, settled))
                 ready = {body.attempt for body in bodies}
                 taken = tuple(attempt if attempt in ready else None for attempt in taken)
-            has_deliveries = any(
-                not isinstance(answer, CommandError) and answer.has_deliveries for answer in answers
-            )
             return p.Settled(
-                opened,
-                self._seconds_until(retries),
-                taken if bodies else (),
-                admissions(self._core.namespace, answers),
-                has_deliveries,
+                opened, self._seconds_until(retries), taken if bodies else (), follow_up_of(answers)
             )
 
         return self._guarded(action, settle), bodies
@@ -326,8 +318,8 @@ class StoreCalls:
 
         def wake() -> p.Input:
             reply = self._core.kernel.dispatch(self._wake_command())
-            wakes_at = self._dispatcher.follow_up(reply)
-            return p.WokeDue(reply.woken >= _WAKE_LIMIT, self._seconds_until(wakes_at))
+            followed = self._dispatcher.follow_up(reply)
+            return p.WokeDue(reply.woken >= _WAKE_LIMIT, self._seconds_until(followed.wakes_at))
 
         return self._guarded(action, wake)
 
@@ -354,29 +346,15 @@ class StoreCalls:
         self._dispatcher.follow_up(woken)
         return self._core.kernel.dispatch(claim) if woken.woken and not claimed.attempts else claimed
 
-    def admit(self, action: p.Admit) -> p.Input:
-        """Run admission commands."""
+    def follow_up(self, action: FollowUp) -> p.Input:
+        """Admit runs and jobs, and deliver results of ended runs to the runs that wait for them."""
 
-        def admit() -> p.Input:
-            answers = self._core.kernel.dispatch_many(action.commands)
-            admitted = any(
-                isinstance(answer, RunsAdmitted | JobsAdmitted) and answer.admitted for answer in answers
-            )
-            admits = (answer for answer in answers if isinstance(answer, JobsAdmitted))
-            wakes_at = [at for answer in admits for at in answer.wakes_at]
-            wakes_at += self._dispatcher.follow_up(*answers)
-            return p.Admitted(admitted, self._seconds_until(wakes_at))
+        def carry_out() -> p.Input:
+            done = self._dispatcher.carry_out(action)
+            opened = action.deliveries or done.admitted > 0
+            return p.FollowedUp(action, opened, self._seconds_until(done.wakes_at))
 
-        return self._guarded(action, admit)
-
-    def deliver_ends(self, action: p.Action) -> p.Input:
-        """Deliver results of ended runs to the runs that wait for them."""
-
-        def deliver() -> p.Input:
-            self._dispatcher.deliver_child_results()
-            return p.EndsDelivered()
-
-        return self._guarded(action, deliver)
+        return self._guarded(action, carry_out)
 
     def release(self, attempts: Sequence[Attempt], *, delay: Micros = 0) -> None:
         """Release attempts. If that fails, their jobs are freed when the session is closed or reaped."""

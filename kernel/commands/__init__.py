@@ -21,6 +21,7 @@ from holdfast.kernel.commands.attempt_output import (
     RunAnnotated,
 )
 from holdfast.kernel.commands.command import Command
+from holdfast.kernel.commands.follow_ups import NO_FOLLOW_UP, FollowUp, WithFollowUp, follow_up_of, merge
 from holdfast.kernel.commands.functions import (
     SIGNALS_MAX,
     ChannelClose,
@@ -139,6 +140,7 @@ from holdfast.kernel.commands.stages import StagePollSuspended, StagesWoken, Sta
 
 __all__ = [
     "FLUSH_LIMIT",
+    "NO_FOLLOW_UP",
     "SIGNALS_MAX",
     "AiCallOutput",
     "AnnotationOutput",
@@ -165,6 +167,7 @@ __all__ = [
     "EventAppend",
     "Failed",
     "Failure",
+    "FollowUp",
     "FunctionRecord",
     "FunctionWaiting",
     "IgnoredReason",
@@ -256,7 +259,10 @@ __all__ = [
     "StreamProgress",
     "TimerFire",
     "UnresponsiveReaped",
+    "WithFollowUp",
     "admissions",
     "combine_pass_over",
+    "follow_up_of",
+    "merge",
     "pass_over_for",
 ]

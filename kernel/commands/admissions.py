@@ -1,17 +1,14 @@
 """Commands that admit pending runs, queue jobs that waited for a limit, and expire runs past their deadline."""
 
-from collections.abc import Iterable
 from typing import ClassVar, Literal
 
 from holdfast.kernel.commands.command import Command
-from holdfast.kernel.commands.functions import JobRecorded
-from holdfast.kernel.commands.jobs import JobClaimed, JobReleased, JobsClaimed, JobSettled, JobsWoken
-from holdfast.kernel.commands.runs import RunCreated, RunDelivered, RunEnded, RunPaused, RunRerun
+from holdfast.kernel.commands.follow_ups import FollowUp, WithFollowUp
 from holdfast.ports.structs import frozen
 
 
 @frozen(kw_only=True)
-class RunsAdmitted:
+class RunsAdmitted(WithFollowUp):
     """Reply to `RunClaimPending`."""
 
     admitted: int
@@ -20,10 +17,6 @@ class RunsAdmitted:
     """The `after` of the next command; None: start over."""
     more: bool = False
     """Whether the same command may admit more runs now."""
-    admits_runs: tuple[str, ...] = ()
-    """Concurrency keys for which `RunClaimPending` may now admit a run."""
-    admits_jobs: tuple[str, ...] = ()
-    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
 
 
 @frozen(kw_only=True)
@@ -62,7 +55,7 @@ class JobAdmit(Command[JobsAdmitted]):
 
     type: ClassVar[Literal["job.admit"]] = "job.admit"
     keys: tuple[str, ...] = ()
-    """Concurrency keys of this namespace, as in `admits_jobs` of replies. Empty: all keys of all namespaces."""
+    """Concurrency keys of this namespace, as in `FollowUp.jobs`. Empty: all keys of all namespaces."""
     after: str = ""
     """Position to continue from, without `keys`: `next` of the previous reply."""
     limit: int = 500
@@ -70,17 +63,13 @@ class JobAdmit(Command[JobsAdmitted]):
 
 
 @frozen(kw_only=True)
-class RunsExpired:
+class RunsExpired(WithFollowUp):
     """Reply to `RunExpire`."""
 
     expired: int
     """How many runs failed or began to clean up."""
     more: bool = False
     """Whether the same command may expire more runs now."""
-    admits_runs: tuple[str, ...] = ()
-    """Concurrency keys for which `RunClaimPending` may now admit a run."""
-    admits_jobs: tuple[str, ...] = ()
-    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
 
 
 @frozen(kw_only=True)
@@ -95,29 +84,8 @@ class RunExpire(Command[RunsExpired]):
     """Most runs that are read."""
 
 
-def admissions(namespace: str, replies: Iterable[object]) -> tuple[RunClaimPending | JobAdmit, ...]:
-    """Return the commands that admit runs and jobs after these replies, so that none waits for maintenance.
-
-    They are hints: sending them never, or twice, does no harm.
-    """
-    runs: dict[str, None] = {}
-    jobs: dict[str, None] = {}
-    for reply in replies:
-        if isinstance(
-            reply,
-            RunCreated
-            | RunRerun
-            | RunEnded
-            | RunPaused
-            | RunDelivered
-            | JobSettled
-            | RunsAdmitted
-            | RunsExpired,
-        ):
-            runs.update(dict.fromkeys(reply.admits_runs))
-            jobs.update(dict.fromkeys(reply.admits_jobs))
-        elif isinstance(reply, JobsWoken | JobsClaimed | JobClaimed | JobReleased | JobRecorded):
-            jobs.update(dict.fromkeys(reply.admits_jobs))
-    claims = (RunClaimPending(namespace=namespace, keys=tuple(runs)),) if runs else ()
-    admits = (JobAdmit(namespace=namespace, keys=tuple(jobs)),) if jobs else ()
+def admissions(namespace: str, follow_up: FollowUp) -> tuple[RunClaimPending | JobAdmit, ...]:
+    """Return the commands that admit the runs and jobs of a follow-up, so that none waits for maintenance."""
+    claims = (RunClaimPending(namespace=namespace, keys=follow_up.runs),) if follow_up.runs else ()
+    admits = (JobAdmit(namespace=namespace, keys=follow_up.jobs),) if follow_up.jobs else ()
     return (*claims, *admits)

@@ -45,7 +45,8 @@ def _event_from(data: object, kind: Any) -> HistoryEvent:
     event = cast("dict[str, Any]", data)
     cls = EVENTS[event["type"]]
     if isinstance(kind, type) and not issubclass(cls, kind):
-        raise ValueError(f"expected an event of type {kind.type}, got {cls.type}")
+        wanted = cast("type[HistoryEvent]", kind).type
+        raise ValueError(f"expected an event of type {wanted}, got {cls.type}")
     return cls.from_facts(event["data"])
 
 

@@ -3,6 +3,7 @@
 from typing import ClassVar, Final, Literal, TypeAlias
 
 from holdfast.kernel.commands.command import Command
+from holdfast.kernel.commands.follow_ups import WithFollowUp
 from holdfast.kernel.commands.jobs import ChannelMessage, ChildRunStarted, Failure
 from holdfast.kernel.history.events import DriverEvent, StepFailed
 from holdfast.kernel.pipelines.plan import RatePlan, RetryPolicy
@@ -156,7 +157,7 @@ FunctionRecord: TypeAlias = (
 
 
 @frozen(kw_only=True)
-class JobRecorded:
+class JobRecorded(WithFollowUp):
     """Reply to `JobRecord`."""
 
     status: Literal["recorded", "fenced"]
@@ -167,8 +168,6 @@ class JobRecorded:
     """Status of the run. While it is paused, the driver starts nothing new."""
     failure: Failure | None = None
     """Why the run must be blocked, once the steps that are running have ended; None: it need not be."""
-    admits_jobs: tuple[str, ...] = ()
-    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
 
 
 @frozen(kw_only=True)

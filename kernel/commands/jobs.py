@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import ClassVar, Literal
 
 from holdfast.kernel.commands.command import Command
+from holdfast.kernel.commands.follow_ups import WithFollowUp
 from holdfast.kernel.pipelines.plan import RetryPolicy
 from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.job import SUSPECT_AFTER, JobKind, PassOver
@@ -66,13 +67,11 @@ def combine_pass_over(held: Iterable[Attempt]) -> PassOver:
 
 
 @frozen(kw_only=True)
-class JobsClaimed:
+class JobsClaimed(WithFollowUp):
     """Reply to `JobClaim`."""
 
     attempts: tuple[Attempt, ...]
     """The attempts that the session now holds."""
-    admits_jobs: tuple[str, ...] = ()
-    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
 
 
 @frozen(kw_only=True)
@@ -106,7 +105,7 @@ rate limit. `suspect`: it must not run beside another job of the session.
 
 
 @frozen(kw_only=True)
-class JobClaimed:
+class JobClaimed(WithFollowUp):
     """Reply to `JobClaimOne`."""
 
     attempt: Attempt | None
@@ -114,8 +113,6 @@ class JobClaimed:
     ignored: IgnoredReason | None = None
     retry_after: Micros | None = None
     """Microseconds after which to deliver the hint again; None: drop it."""
-    admits_jobs: tuple[str, ...] = ()
-    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
 
 
 @frozen(kw_only=True)
@@ -383,7 +380,7 @@ class PublishedEvent:
 
 
 @frozen(kw_only=True)
-class JobSettled:
+class JobSettled(WithFollowUp):
     """Reply to `JobSettle`."""
 
     status: Literal["settled", "fenced"]
@@ -398,12 +395,6 @@ class JobSettled:
     """With `next`: number of the row with the output, to which the input of `next` may refer."""
     more: bool = False
     """With `next`: whether further jobs were queued."""
-    admits_runs: tuple[str, ...] = ()
-    """Concurrency keys for which `RunClaimPending` may now admit a run."""
-    admits_jobs: tuple[str, ...] = ()
-    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
-    has_deliveries: bool = False
-    """Whether results are to be delivered to other runs: send `RunDeliver`."""
 
 
 @frozen(kw_only=True)
@@ -435,13 +426,11 @@ class JobSettle(Command[JobSettled]):
 
 
 @frozen(kw_only=True)
-class JobReleased:
+class JobReleased(WithFollowUp):
     """Reply to `JobRelease`."""
 
     status: Literal["released", "fenced"]
     """`fenced`: the attempt no longer holds the job, and nothing was changed."""
-    admits_jobs: tuple[str, ...] = ()
-    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
 
 
 @frozen(kw_only=True)
@@ -510,13 +499,11 @@ class JobReapUnresponsive(Command[UnresponsiveReaped]):
 
 
 @frozen(kw_only=True)
-class JobsWoken:
+class JobsWoken(WithFollowUp):
     """Reply to `JobWakeDue` and `StagePollSuspended`."""
 
     woken: int
     """How many jobs were woken. If it equals the limit, there may be more."""
-    admits_jobs: tuple[str, ...] = ()
-    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
 
 
 @frozen(kw_only=True)
@@ -529,7 +516,7 @@ class JobWakeDue(Command[JobsWoken]):
 
 
 @frozen(kw_only=True)
-class JobExecuted:
+class JobExecuted(WithFollowUp):
     """Reply to `JobExecute`."""
 
     status: Literal["completed", "suspended", "failed", "retrying", "fenced", "ignored"]
@@ -540,8 +527,6 @@ class JobExecuted:
     """Whether the message that named the job can be deleted."""
     retry_after: Micros | None = None
     """Microseconds after which to deliver the message again."""
-    has_deliveries: bool = False
-    """Whether results are to be delivered to other runs: send `RunDeliver`."""
 
 
 @frozen(kw_only=True)

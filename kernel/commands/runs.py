@@ -6,6 +6,7 @@ import attrs
 
 from holdfast.kernel.commands.attempt_output import NewAnnotation, check_annotations
 from holdfast.kernel.commands.command import Command
+from holdfast.kernel.commands.follow_ups import WithFollowUp
 from holdfast.kernel.commands.jobs import ChannelMessage, Failure
 from holdfast.kernel.pipelines.plan import RetryPolicy, RetryRule
 from holdfast.ports.records.run import RunStatus
@@ -14,7 +15,7 @@ from holdfast.ports.structs import frozen
 
 
 @frozen(kw_only=True)
-class RunCreated:
+class RunCreated(WithFollowUp):
     """Reply to `RunCreate`: the run is stored, with its first jobs unless it is pending."""
 
     run_id: str
@@ -25,16 +26,6 @@ class RunCreated:
     status: RunStatus
     created: bool
     """Whether the command created the generation; False: it existed before."""
-    admits_runs: tuple[str, ...] = ()
-    """Concurrency keys for which `RunClaimPending` may now admit a run."""
-    admits_jobs: tuple[str, ...] = ()
-    """Concurrency keys for which `JobAdmit` may now queue a job.
-
-    They are `<workflow>/<stage>`, `step:<name>` for queued steps, or `/<name>` for a named rate limit, followed by the
-    text of an attribute if the limit is per attribute. `admissions` turns the keys of replies into commands.
-    """
-    has_deliveries: bool = False
-    """Whether results are to be delivered to other runs: send `RunDeliver`."""
     messages: tuple[int, ...] = ()
     """Numbers of the rows of `RunCreate.signals`, in their order."""
 
@@ -126,19 +117,13 @@ class RunTransition(Command[RunTransitioned]):
 
 
 @frozen(kw_only=True)
-class RunEnded:
+class RunEnded(WithFollowUp):
     """Reply to `RunCancel` and `RunTerminate`."""
 
     status: RunStatus
     """Status of the run afterwards."""
     changed: bool
     """Whether the command changed the run; False if it had ended, was ending, or has a newer generation."""
-    admits_runs: tuple[str, ...] = ()
-    """Concurrency keys for which `RunClaimPending` may now admit a run."""
-    admits_jobs: tuple[str, ...] = ()
-    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
-    has_deliveries: bool = False
-    """Whether results are to be delivered to other runs: send `RunDeliver`."""
 
 
 @frozen(kw_only=True)
@@ -169,17 +154,13 @@ class RunTerminate(Command[RunEnded]):
 
 
 @frozen(kw_only=True)
-class RunPaused:
+class RunPaused(WithFollowUp):
     """Reply to `RunPause` and `RunResume`."""
 
     status: RunStatus
     """Status of the run afterwards."""
     changed: bool
     """Whether the command changed the run; False if its status does not allow it, or the generation or row is old."""
-    admits_runs: tuple[str, ...] = ()
-    """Concurrency keys for which `RunClaimPending` may now admit a run."""
-    admits_jobs: tuple[str, ...] = ()
-    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
 
 
 @frozen(kw_only=True)
@@ -212,7 +193,7 @@ class RunResume(Command[RunPaused]):
 
 
 @frozen(kw_only=True)
-class RunRerun:
+class RunRerun(WithFollowUp):
     """Reply to `RunRerunFrom`: the newest generation of the run."""
 
     run_id: str
@@ -232,12 +213,6 @@ class RunRerun:
     """Stages whose outputs it keeps from earlier generations, in the order of the plan."""
     terminated: bool = False
     """Whether the previous generation was active and was terminated."""
-    admits_runs: tuple[str, ...] = ()
-    """Concurrency keys for which `RunClaimPending` may now admit a run."""
-    admits_jobs: tuple[str, ...] = ()
-    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
-    has_deliveries: bool = False
-    """Whether results are to be delivered to other runs: send `RunDeliver`."""
     row: int | None = None
     """Fork of a durable function: number of the first history row that is not kept."""
 
@@ -294,7 +269,7 @@ class RunRemove(Command[RunRemoved]):
 
 
 @frozen(kw_only=True)
-class RunRepaired:
+class RunRepaired(WithFollowUp):
     """Reply to `RunRepair`."""
 
     repaired: tuple[str, ...]
@@ -303,8 +278,6 @@ class RunRepaired:
     """How many runs were checked."""
     next: str | None
     """The `after` of the next command; None: start over."""
-    has_deliveries: bool = False
-    """Whether results are to be delivered to other runs: send `RunDeliver`."""
 
 
 @frozen(kw_only=True)
@@ -326,17 +299,11 @@ class RunRepair(Command[RunRepaired]):
 
 
 @frozen(kw_only=True)
-class RunDelivered:
+class RunDelivered(WithFollowUp):
     """Reply to `RunDeliver`."""
 
     status: Literal["delivered", "closed"]
     """`closed`: no job waits for the result any more, or it was delivered before."""
-    has_deliveries: bool = False
-    """Whether the parent run ended, and results are to be delivered to further runs: send `RunDeliver`."""
-    admits_runs: tuple[str, ...] = ()
-    """Concurrency keys for which `RunClaimPending` may now admit a run."""
-    admits_jobs: tuple[str, ...] = ()
-    """Concurrency keys for which `JobAdmit` may now queue a job (see `RunCreated`)."""
 
 
 @frozen(kw_only=True)

@@ -34,7 +34,7 @@ def executed(settle: JobSettle, settled: JobSettled) -> JobExecuted:
     """Return the reply to a message whose body ran."""
     if settled.status == "fenced":
         return JobExecuted(status="fenced")
-    return JobExecuted(status=_status(settle, settled), has_deliveries=settled.has_deliveries)
+    return JobExecuted(status=_status(settle, settled), follow_up=settled.follow_up)
 
 
 def _status(

@@ -57,6 +57,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 from holdfast.kernel.commands import (
     Attempt,
     Command,
+    FollowUp,
     JobClaimed,
     JobClaimOne,
     JobExecute,
@@ -70,6 +71,7 @@ from holdfast.kernel.commands import (
     SinkRegister,
     SinkRemove,
     admissions,
+    follow_up_of,
 )
 from holdfast.kernel.dispatch.command_batches import batches_of
 from holdfast.kernel.dispatch.command_bounds import check_texts
@@ -239,18 +241,21 @@ class Kernel:
         """
         return preview_rerun(self.persistence, self._workflows, command)
 
-    def admit(self, namespace: str, replies: Iterable[object], /) -> tuple[RunsAdmitted | JobsAdmitted, ...]:
-        """Admit the runs and jobs that can start after these replies; return the replies to the admissions.
+    def admit(self, namespace: str, follow_up: FollowUp, /) -> tuple[int, tuple[Micros, ...]]:
+        """Admit the runs and jobs of a follow-up, and those that can start then.
 
-        This only saves the wait for the next maintenance tick, which admits the same runs and jobs.
+        This only saves the wait for the next maintenance tick, which admits the same runs and jobs. Returns how many
+        were admitted, and the times at which jobs wake that wait under rate limits.
         """
-        admitted: list[RunsAdmitted | JobsAdmitted] = []
-        commands = admissions(namespace, replies)
-        while commands:
+        admitted = 0
+        wakes_at: list[Micros] = []
+        while commands := admissions(namespace, follow_up):
             answers = self.dispatch_many(commands)
-            admitted += (answer for answer in answers if isinstance(answer, RunsAdmitted | JobsAdmitted))
-            commands = admissions(namespace, answers)
-        return tuple(admitted)
+            for answer in answers:
+                admitted += answer.admitted if isinstance(answer, RunsAdmitted | JobsAdmitted) else 0
+                wakes_at += answer.wakes_at if isinstance(answer, JobsAdmitted) else ()
+            follow_up = follow_up_of(answers)
+        return admitted, tuple(wakes_at)
 
     def _dispatch_batch(
         self, batch: Sequence[Command[Any]], excluded: frozenset[str] = frozenset()
@@ -449,7 +454,7 @@ class Kernel:
                 return answer
         assert isinstance(claimed, JobClaimed)
         with suppress(HoldfastError):
-            self.admit(command.namespace, (claimed,))
+            self.admit(command.namespace, claimed.follow_up)
         if claimed.attempt is None:
             return ignored(claimed)
         return self._run_body(command, claimed.attempt, executor)
@@ -471,9 +476,6 @@ class Kernel:
             return JobExecuted(status="fenced")  # its run is blocked
         if isinstance(settled, CommandError):
             return settled
-        if settled.status != "fenced":
-            with suppress(HoldfastError):  # the attempt is settled already; maintenance admits the waiters
-                self.admit(command.namespace, (settled,))
         return executed(settle, settled)
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Final
 
-from holdfast.kernel.commands import JobAdmit, JobsAdmitted, RunClaimPending, RunsAdmitted
+from holdfast.kernel.commands import FollowUp, JobAdmit, JobsAdmitted, RunClaimPending, RunsAdmitted, merge
 from holdfast.kernel.history import events
 from holdfast.kernel.limits.concurrency import count_used_slots, stage_limit_key
 from holdfast.kernel.limits.rates import Rates, queued_rates
@@ -102,13 +102,13 @@ def begin_run(draft: RunDraft, plan: Plan, run: Run) -> None:
     begin(draft, plan, run.first_row, group=next(groups, 0), keeps=references_from(run.inherited))
 
 
-def admits_jobs(state: State, run: Run, draft: RunDraft) -> tuple[str, ...]:
-    """Return the concurrency keys for which `job.admit` may find a job after these changes to a run."""
+def follow_up_after(state: State, run: Run, draft: RunDraft) -> FollowUp:
+    """Return what can be done after these changes to a run. Jobs deleted unread may have held any slot of its plan."""
     if not draft.closed_all:
-        return draft.admits_jobs
+        return draft.follow_up
     stages = (stage_limit_key(run, one) for one in state.plan_of(run).limited)
     steps = (job.concurrency_key for job in steps_in_queues(state, run.key) if job.concurrency_key)
-    return tuple(dict.fromkeys((*draft.admits_jobs, *stages, *steps)))
+    return merge(draft.follow_up, FollowUp(jobs=tuple(dict.fromkeys((*stages, *steps)))))
 
 
 def reads_of_claim_pending(command: RunClaimPending) -> Reads:
@@ -128,8 +128,7 @@ def decide_claim_pending(
     slots = Slots(state, Waiting.RUNS)
     changes: list[Change] = []
     hints: list[Hint] = []
-    queued: dict[str, None] = {}
-    limited: dict[str, None] = {}
+    follow_ups: list[FollowUp] = []
     admitted = 0
     for run in runs:
         state.current_run = run.key
@@ -137,7 +136,7 @@ def decide_claim_pending(
             continue
         if run.start_at is not None and run.concurrency_key is not None:
             changes.append(UpdateRun(evolve(run, start_at=None, updated_at=max(now, run.updated_at))))
-            queued[run.concurrency_key] = None
+            follow_ups.append(FollowUp(runs=(run.concurrency_key,)))
         elif slots.take(run):
             draft = RunDraft(run, now)
             draft.admit()
@@ -145,14 +144,13 @@ def decide_claim_pending(
             begin_run(draft, state.plan_of(run), run)
             changes.extend(draft.changes())
             hints.extend(draft.hints)
-            limited.update(dict.fromkeys(draft.admits_jobs))
+            follow_ups.append(draft.follow_up)
             admitted += 1
     reply = RunsAdmitted(
         admitted=admitted,
         next=found.next,
         more=bool(runs) and len(runs) >= command.limit,
-        admits_runs=tuple(queued),
-        admits_jobs=tuple(limited),
+        follow_up=merge(*follow_ups),
     )
     return Decision(reply, (*changes, *slots.changes), tuple(hints))
 

@@ -3,9 +3,9 @@
 The child run and the row in the function's history are written in one transaction, so each is sent exactly once.
 """
 
-from holdfast.kernel.commands import ChildCancel, ChildSignal
+from holdfast.kernel.commands import NO_FOLLOW_UP, ChildCancel, ChildSignal, FollowUp
 from holdfast.kernel.history import events
-from holdfast.kernel.rules.admissions import admits_jobs
+from holdfast.kernel.rules.admissions import follow_up_after
 from holdfast.kernel.rules.signals import receive, request_cancel
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.state import Decision, State
@@ -18,15 +18,12 @@ from holdfast.ports.structs import evolve
 
 def notify_child(
     state: State, draft: RunDraft, run: Run, job: Job, record: ChildSignal | ChildCancel, now: Micros
-) -> Decision[tuple[str, ...]]:
-    """Signal or cancel a child run and append the row, with the reason if the signal is refused.
-
-    The reply is the concurrency keys for `job.admit`.
-    """
+) -> Decision[FollowUp]:
+    """Signal or cancel a child run and append the row, with the reason if the signal is refused."""
     child = state.tables.run_named(RunName(run.namespace, record.run_id))
-    sent: Decision[tuple[str, ...]] = Decision(())
+    sent: Decision[FollowUp] = Decision(NO_FOLLOW_UP)
     if isinstance(record, ChildCancel):
-        sent = Decision(()) if child is None else _cancelled(state, child, record.reason, now)
+        sent = Decision(NO_FOLLOW_UP) if child is None else _cancelled(state, child, record.reason, now)
         draft.append(
             events.ChildCancelling(call=record.call, run=record.run_id, site=record.site), node=job.node
         )
@@ -39,23 +36,23 @@ def notify_child(
         its = RunDraft(child, now)
         try:
             receive(state, its, child, (record.signal,), now)
-            sent = Decision((), its.changes(), tuple(its.hints))
+            sent = Decision(its.follow_up, its.changes(), tuple(its.hints))
         except SignalRefusedError as error:
             event = evolve(event, message=error.why, closed=isinstance(error, ChannelClosedError))
     draft.append(event, node=job.node)
     return sent
 
 
-def _cancelled(state: State, child: Run, reason: str, now: Micros) -> Decision[tuple[str, ...]]:
+def _cancelled(state: State, child: Run, reason: str, now: Micros) -> Decision[FollowUp]:
     """Cancel a run as `run.cancel` does. An ended run stays unchanged."""
     if child.status in TERMINAL:
-        return Decision(())
+        return Decision(NO_FOLLOW_UP)
     if child.is_admitted and state.plan_of(child).function is not None:
         requested = request_cancel(state, child, reason, now)
-        return Decision((), requested.changes, requested.hints)
+        return Decision(requested.reply.follow_up, requested.changes, requested.hints)
     draft = RunDraft(child, now)
     draft.keep_mailbox(draft.mailbox.without_starts())
     draft.append(events.RunCancelled(reason=reason))
     error: dict[str, object] = {"code": "cancelled", "message": reason}
     draft.end(RunStatus.CANCELLED, cancels=state.cancels_of(child), error=error)
-    return Decision(admits_jobs(state, child, draft), draft.changes(), tuple(draft.hints))
+    return Decision(follow_up_after(state, child, draft), draft.changes(), tuple(draft.hints))

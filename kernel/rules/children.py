@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from typing import cast
 
 from holdfast.kernel.commands import (
+    NO_FOLLOW_UP,
     ChildRunStarted,
     ChildStart,
     Failure,
+    FollowUp,
     RunCreate,
     RunDeliver,
     RunDelivered,
@@ -14,7 +16,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.pipelines.progress import progress_from
-from holdfast.kernel.rules.admissions import admits_jobs
+from holdfast.kernel.rules.admissions import follow_up_after
 from holdfast.kernel.rules.leases import parse_job_id
 from holdfast.kernel.rules.retries import AttemptDetails, fail_stage
 from holdfast.kernel.rules.runs import new_child
@@ -34,11 +36,10 @@ from holdfast.ports.structs import evolve
 
 def start_child(
     state: State, draft: RunDraft, run: Run, job: Job, child: ChildRunStarted, now: Micros, ids: Ids
-) -> Decision[tuple[str, ...]] | Failure:
+) -> Decision[FollowUp] | Failure:
     """Create the child run of a stage, whose job then sleeps until the child run ends; or return why it can't be.
 
-    If this run's child exists already, because its job was lost and repaired, the new job waits for it instead. The
-    reply is the concurrency keys for `job.admit`.
+    If this run's child exists already, because its job was lost and repaired, the new job waits for it instead.
     """
     known = state.tables.run_named(RunName(run.namespace, child.run_id))
     if known is not None and (known.parent is None or parse_job_id(known.parent).run != run.key):
@@ -52,10 +53,10 @@ def start_child(
 
 def start_child_of_function(
     state: State, draft: RunDraft, run: Run, job: Job, record: ChildStart, now: Micros, ids: Ids
-) -> Decision[tuple[str, ...]] | None:
+) -> Decision[FollowUp] | None:
     """Create a child run of a durable function and append the row; if the id is taken, append `child.failed`.
 
-    Returns None if no run is created. The reply is the concurrency keys for `job.admit`.
+    Returns None if no run is created.
     """
     child = record.child
     known = state.tables.run_named(RunName(run.namespace, child.run_id))
@@ -83,7 +84,7 @@ def start_child_of_function(
 
 def _created(
     state: State, run: Run, job: Job, child: ChildRunStarted, now: Micros, ids: Ids
-) -> Decision[tuple[str, ...]]:
+) -> Decision[FollowUp]:
     plan = state.workflows.get((child.workflow, child.version))
     if plan is None:
         raise UnknownWorkflowError(child.workflow, child.version)
@@ -99,14 +100,14 @@ def _created(
     return new_child(state, command, plan, now, ids, parent=job.key.text, close_policy=child.close_policy)
 
 
-def adopt_child(child: Run, parent: JobKey) -> Decision[tuple[str, ...]]:
+def adopt_child(child: Run, parent: JobKey) -> Decision[FollowUp]:
     """Make this job the one that waits for a child run. If the child run has ended, it delivers its result again."""
     taken = evolve(child, parent=parent.text)
     if child.status not in TERMINAL:
-        return Decision((), (UpdateRun(taken),))
+        return Decision(NO_FOLLOW_UP, (UpdateRun(taken),))
     draft = RunDraft(taken, child.updated_at)  # an ended run keeps its instants
     draft.add_parent_delivery()
-    return Decision((), draft.changes())
+    return Decision(draft.follow_up, draft.changes())
 
 
 def reads_of_deliver(command: RunDeliver) -> Reads:
@@ -146,12 +147,7 @@ def decide_deliver(state: State, command: RunDeliver, now: Micros, _: Ids) -> De
         wake_driver(state, draft, parent, now)
     elif waiting is not None:
         _end_stage(draft, plan, waiting, child, command)
-    reply = RunDelivered(
-        status="delivered",
-        has_deliveries=draft.has_pending_deliveries,
-        admits_runs=draft.admits_runs,
-        admits_jobs=admits_jobs(state, parent, draft),
-    )
+    reply = RunDelivered(status="delivered", follow_up=follow_up_after(state, parent, draft))
     return Decision(reply, (closed, *draft.changes()), tuple(draft.hints))
 
 

@@ -4,6 +4,7 @@ from typing import Final
 
 from holdfast.kernel.commands import (
     Attempt,
+    FollowUp,
     IgnoredReason,
     JobClaim,
     JobClaimed,
@@ -63,7 +64,7 @@ def decide_claim(state: State, command: JobClaim, now: Micros, _: Ids) -> Decisi
         attempts.append(attempt_of(held))
         if held.lost_attempts:
             pass_over = attempts[-1].pass_over
-    reply = JobsClaimed(attempts=tuple(attempts), admits_jobs=tuple(first))
+    reply = JobsClaimed(attempts=tuple(attempts), follow_up=FollowUp(jobs=tuple(first)))
     return Decision(reply, (*changes, *starts.changes()))
 
 
@@ -112,18 +113,18 @@ def decide_claim_one(state: State, command: JobClaimOne, now: Micros, _: Ids) ->
             retry_after = max(job.wake_at - now, 1)
         waits_for_slot = (job.concurrency_key,) if changes and job.concurrency_key is not None else ()
         refusal = JobClaimed(
-            attempt=None, ignored=reason, retry_after=retry_after, admits_jobs=waits_for_slot
+            attempt=None, ignored=reason, retry_after=retry_after, follow_up=FollowUp(jobs=waits_for_slot)
         )
         return Decision(refusal, tuple(changes))
     starts = Rates(state.tables, now)
     first: dict[str, None] = {}
     if not try_start(starts, job, first):
         refused = JobClaimed(
-            attempt=None, ignored="limited", retry_after=_RETRY_LATER, admits_jobs=tuple(first)
+            attempt=None, ignored="limited", retry_after=_RETRY_LATER, follow_up=FollowUp(jobs=tuple(first))
         )
         return Decision(refused, (*changes, UpdateJob(evolve(job, state=JobState.LIMITED))))
     claimed = leased(job, command.session, starts.at(job))
-    reply = JobClaimed(attempt=attempt_of(claimed), admits_jobs=tuple(first))
+    reply = JobClaimed(attempt=attempt_of(claimed), follow_up=FollowUp(jobs=tuple(first)))
     return Decision(reply, (*changes, UpdateJob(claimed), *starts.changes()))
 
 
@@ -197,7 +198,7 @@ def wake_due_jobs(state: State, search: DueJobs, now: Micros) -> Decision[JobsWo
             hints.extend(job_hints(woken))
             if woken.state is JobState.LIMITED and woken.concurrency_key is not None:
                 limited[woken.concurrency_key] = None
-    reply = JobsWoken(woken=len(changes), admits_jobs=tuple(limited))
+    reply = JobsWoken(woken=len(changes), follow_up=FollowUp(jobs=tuple(limited)))
     return Decision(reply, tuple(changes), tuple(hints))
 
 

@@ -47,8 +47,8 @@ def continue_run(
     reply = JobSettled(
         status="settled",
         run_status=before.status,
-        has_deliveries=before.has_pending_deliveries,
-        admits_jobs=after.admits_jobs,
+        # The slot of the run is not free.
+        follow_up=evolve(after.follow_up, deliveries=before.follow_up.deliveries),
     )
     changes = (
         *before.changes(),

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from holdfast.kernel.commands import RunExpire, RunsExpired
+from holdfast.kernel.commands import FollowUp, RunExpire, RunsExpired, merge
 from holdfast.kernel.history import events
-from holdfast.kernel.rules.admissions import admits_jobs
+from holdfast.kernel.rules.admissions import follow_up_after
 from holdfast.kernel.rules.signals import start_cancelling
 from holdfast.kernel.rules.successors import start_successor
 from holdfast.kernel.runs.builder import RunDraft
@@ -31,8 +31,7 @@ def decide_expire(state: State, command: RunExpire, now: Micros, ids: Ids) -> De
     """Fail the runs, or let their functions clean up first. Each run is checked again under its lock."""
     changes: list[Change] = []
     hints: list[Hint] = []
-    runs: dict[str, None] = {}
-    jobs: dict[str, None] = {}
+    follow_ups: list[FollowUp] = []
     expired = 0
     for run in map(state.tables.runs.get, state.found[OverdueRuns(command.limit)].runs):
         is_over = run is None or run.status in TERMINAL or run.is_ending
@@ -50,10 +49,7 @@ def decide_expire(state: State, command: RunExpire, now: Micros, ids: Ids) -> De
         begun = start_successor(state, run, draft, now, ids)
         changes += (*draft.changes(), *begun.changes)
         hints += (*draft.hints, *begun.hints)
-        runs.update(dict.fromkeys((*draft.admits_runs, *begun.reply.runs)))
-        jobs.update(dict.fromkeys((*admits_jobs(state, run, draft), *begun.reply.jobs)))
+        follow_ups += (follow_up_after(state, run, draft), begun.reply)
         expired += 1
-    reply = RunsExpired(
-        expired=expired, more=expired >= command.limit, admits_runs=tuple(runs), admits_jobs=tuple(jobs)
-    )
+    reply = RunsExpired(expired=expired, more=expired >= command.limit, follow_up=merge(*follow_ups))
     return Decision(reply, tuple(changes), tuple(hints))

@@ -10,6 +10,7 @@ from holdfast.kernel.commands import (
     ChildStart,
     EventAppend,
     Failure,
+    FollowUp,
     FunctionRecord,
     FunctionWaiting,
     JobRecord,
@@ -19,6 +20,7 @@ from holdfast.kernel.commands import (
     StepFail,
     StepQueue,
     TimerFire,
+    merge,
 )
 from holdfast.kernel.history import events, limits
 from holdfast.kernel.rules.child_messages import notify_child
@@ -88,7 +90,7 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
     draft = RunDraft(run, now)
     known = {_identity(row) for row in unseen}
     more: tuple[Change, ...] = ()
-    admits: dict[str, None] = {}
+    follow_ups: list[FollowUp] = []
     notified: set[str] = set()
     failure: Failure | None = None
     lost_attempts = command.lost_attempts
@@ -104,7 +106,7 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
         # A driver whose reply was lost sends the same records again. Those that were stored are among `unseen`.
         if _identity_of(record) in known:
             continue
-        made: Decision[tuple[str, ...]] | None = None
+        made: Decision[FollowUp] | None = None
         match record:
             case EventAppend():
                 draft.append_of(job, record.event, payload=record.payload)
@@ -127,16 +129,15 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
         if made is not None:
             more = (*more, *made.changes)
             draft.hints += made.hints
-            admits.update(dict.fromkeys(made.reply))
+            follow_ups.append(made.reply)
     if limits.gets_long(run.last_row, run.last_row + len(draft.rows)):
         draft.append(events.HistoryLong(most=limits.ROWS_MAX))
-    admits.update(dict.fromkeys(draft.admits_jobs))
     reply = JobRecorded(
         status="recorded",
         rows=(*unseen, *draft.rows),
         run_status=run.status,
         failure=failure,
-        admits_jobs=tuple(admits),
+        follow_up=merge(*follow_ups, draft.follow_up),
     )
     is_changed = bool(draft.rows) or run.mailbox != before.mailbox
     changes: tuple[Change, ...] = (*draft.changes(), *more) if is_changed else ()

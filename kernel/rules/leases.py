@@ -43,7 +43,7 @@ there, and its own since the last record. It stays because a claim must decide q
 For the same jobs `Job.tries` counts losses too, because they are blocked for them and never fail.
 """
 
-from holdfast.kernel.commands import Attempt, JobHeartbeat, JobRelease, JobReleased, JobsHeld
+from holdfast.kernel.commands import Attempt, FollowUp, JobHeartbeat, JobRelease, JobReleased, JobsHeld
 from holdfast.kernel.rules.attempt_output import annotation_keys, known_annotations, output_changes
 from holdfast.kernel.runs.builder import heartbeat_deadline, rescheduled
 from holdfast.kernel.state import Decision, Reads, State
@@ -121,9 +121,8 @@ def decide_release(state: State, command: JobRelease, now: Micros, _: Ids) -> De
     first_claimed_at = job.first_claimed_at if job.attempts > 1 else None
     unused = evolve(job, attempts=job.attempts - 1, first_claimed_at=first_claimed_at)
     free = rescheduled(unused, now + command.delay, now, run.status)
-    waits = free.state is JobState.LIMITED and free.concurrency_key is not None
-    admits = (free.concurrency_key,) if waits and free.concurrency_key else ()
-    reply = JobReleased(status="released", admits_jobs=admits)
+    limited = (free.concurrency_key,) if free.state is JobState.LIMITED and free.concurrency_key else ()
+    reply = JobReleased(status="released", follow_up=FollowUp(jobs=limited))
     return Decision(reply, (UpdateJob(free),), job_hints(free))
 
 

@@ -142,7 +142,7 @@ def settle_step(
         case other:
             raise AssertionError(f"{other} ends no step")
     reply = JobSettled(
-        status="settled", run_status=draft.status, retry_at=retry_at, admits_jobs=draft.admits_jobs
+        status="settled", run_status=draft.status, retry_at=retry_at, follow_up=draft.follow_up
     )
     return Decision(reply, draft.changes(), tuple(draft.hints))
 

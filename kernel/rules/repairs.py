@@ -6,7 +6,7 @@ What should be there is computed from the run's progress and history. See docs/d
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from holdfast.kernel.commands import RunRepair, RunRepaired
+from holdfast.kernel.commands import FollowUp, RunRepair, RunRepaired
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import MapPlan, NodePlan, Plan, StagePlan, stage_of
 from holdfast.kernel.pipelines.progress import (
@@ -72,7 +72,10 @@ def decide_repair(state: State, command: RunRepair, now: Micros, _: Ids) -> Deci
         isinstance(one, AddJob) and one.job.state is JobState.PENDING_DELIVERY for one in changes
     )
     reply = RunRepaired(
-        repaired=tuple(repaired), checked=found.checked, next=found.next, has_deliveries=has_deliveries
+        repaired=tuple(repaired),
+        checked=found.checked,
+        next=found.next,
+        follow_up=FollowUp(deliveries=has_deliveries),
     )
     return Decision(reply, tuple(changes), tuple(hints))
 

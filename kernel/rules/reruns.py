@@ -5,10 +5,10 @@ See docs/decisions/0013.
 
 from attrs import frozen
 
-from holdfast.kernel.commands import RunRerun, RunRerunFrom
+from holdfast.kernel.commands import NO_FOLLOW_UP, FollowUp, RunRerun, RunRerunFrom, merge
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan
-from holdfast.kernel.rules.admissions import admits_jobs, begin_run
+from holdfast.kernel.rules.admissions import begin_run, follow_up_after
 from holdfast.kernel.rules.children import adopt_child
 from holdfast.kernel.rules.runs import is_older, named_run, store_plan
 from holdfast.kernel.rules.unread_messages import append_again, append_start
@@ -81,7 +81,6 @@ def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> 
     if run.status is not RunStatus.PENDING:
         begin_run(draft, plan, run)
     ended = None if before.status in TERMINAL else _ended(state, before, command, run.generation, now)
-    admits = admits_jobs(state, before, ended) if ended else ()
     reply = RunRerun(
         run_id=run.id,
         run=run.key,
@@ -94,11 +93,11 @@ def decide_rerun(state: State, command: RunRerunFrom, now: Micros, ids: Ids) -> 
         keeps=begins.keeps,
         row=None if begins.fork is None else begins.fork.row,
         terminated=ended is not None,
-        admits_runs=draft.admits_runs or (ended.admits_runs if ended else ()),
-        admits_jobs=tuple(dict.fromkeys((*draft.admits_jobs, *admits))),
-        has_deliveries=draft.has_pending_deliveries
-        or bool(children)
-        or (ended is not None and ended.has_pending_deliveries),
+        follow_up=merge(
+            draft.follow_up,
+            follow_up_after(state, before, ended) if ended else NO_FOLLOW_UP,
+            FollowUp(deliveries=bool(children)),
+        ),
     )
     changes = (*(ended.changes() if ended else ()), *store_plan(state, plan), *draft.changes(), *children)
     return Decision(reply, changes, (*(ended.hints if ended else ()), *draft.hints))

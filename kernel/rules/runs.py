@@ -3,7 +3,9 @@
 from typing import Final, TypeAlias, TypedDict
 
 from holdfast.kernel.commands import (
+    NO_FOLLOW_UP,
     SIGNALS_MAX,
+    FollowUp,
     RunCancel,
     RunCreate,
     RunCreated,
@@ -16,12 +18,13 @@ from holdfast.kernel.commands import (
     RunTerminate,
     RunTransition,
     RunTransitioned,
+    merge,
 )
 from holdfast.kernel.commands.names import check_name
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.pipelines.progress import progress_from
-from holdfast.kernel.rules.admissions import INPUT_ROW, admits_jobs
+from holdfast.kernel.rules.admissions import INPUT_ROW, follow_up_after
 from holdfast.kernel.rules.attempt_output import annotations_at_start
 from holdfast.kernel.rules.run_creation import created_event, new_run
 from holdfast.kernel.rules.signals import (
@@ -97,19 +100,16 @@ def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> De
         begin(draft, plan, row)
     changes: tuple[Change, ...] = draft.changes()
     hints = tuple(draft.hints)
-    runs, jobs, has_deliveries = draft.admits_runs, draft.admits_jobs, draft.has_pending_deliveries
+    follow_up = draft.follow_up
     if replaced is not None and known is not None:
         changes, hints = (*replaced.changes(), *changes), (*replaced.hints, *hints)
-        runs, jobs = _both(runs, replaced.admits_runs), _both(jobs, admits_jobs(state, known, replaced))
-        has_deliveries = has_deliveries or replaced.has_pending_deliveries
+        follow_up = merge(follow_up, follow_up_after(state, known, replaced))
     changes = (*store_plan(state, plan), *changes, *annotations_at_start(run, command.annotations, ids))
     reply = RunCreated(
         **_names(run),
         status=draft.status,
         created=True,
-        admits_runs=runs,
-        admits_jobs=jobs,
-        has_deliveries=has_deliveries,
+        follow_up=follow_up,
         messages=messages,
     )
     return Decision(reply, changes, hints)
@@ -138,18 +138,18 @@ def new_child(
     *,
     parent: str,
     close_policy: ClosePolicy,
-) -> Decision[tuple[str, ...]]:
-    """Store a child run for whose end the job `parent` waits. The reply is the concurrency keys for `job.admit`."""
+) -> Decision[FollowUp]:
+    """Store a child run for whose end the job `parent` waits."""
     begun = _create_from_template(command, plan, now, ids, parent=parent, close_policy=close_policy)
     if begun is not None:
-        return Decision((), (*store_plan(state, plan), *begun[1]), begun[2])
+        return Decision(NO_FOLLOW_UP, (*store_plan(state, plan), *begun[1]), begun[2])
     run = new_run(command, plan, None, now, ids, parent=parent, close_policy=close_policy)
     draft = RunDraft(run, now, is_new=True)
     row = draft.append(created_event(command, plan, run, parent=parent), payload=command.input)
     assert row == INPUT_ROW
     begin(draft, plan, row)
     changes = (*store_plan(state, plan), *draft.changes())
-    return Decision(draft.admits_jobs, changes, tuple(draft.hints))
+    return Decision(draft.follow_up, changes, tuple(draft.hints))
 
 
 def _create_from_template(
@@ -228,10 +228,6 @@ def _replaced(state: State, run: Run, now: Micros) -> RunDraft:
     return draft
 
 
-def _both(some: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*some, *others)))
-
-
 def reads_of_named(command: RunTerminate | RunTransition) -> Reads:
     """Lock the newest generation of the run."""
     return Reads(names=(RunName(command.namespace, command.run_id),))
@@ -295,9 +291,7 @@ def _reschedule_jobs(
     for job in state.tables.jobs.get(run.key, {}).values():
         if job.state in of and not job.outlives_run:
             draft.reschedule_job(job, None if job.waits_for_child else job.wake_at or now)
-    reply = RunPaused(
-        status=draft.status, changed=True, admits_runs=draft.admits_runs, admits_jobs=draft.admits_jobs
-    )
+    reply = RunPaused(status=draft.status, changed=True, follow_up=draft.follow_up)
     return Decision(reply, draft.changes(), tuple(draft.hints))
 
 
@@ -329,13 +323,8 @@ def _end(
     error: dict[str, object] = {"code": event.type.removeprefix("run."), "message": command.reason}
     has_plan = isinstance(command, RunCancel) or state.has_plan(run)
     draft.end(RunStatus.CANCELLED, cancels=state.cancels_of(run) if has_plan else {}, error=error)
-    reply = RunEnded(
-        status=draft.status,
-        changed=True,
-        has_deliveries=draft.has_pending_deliveries,
-        admits_runs=draft.admits_runs,
-        admits_jobs=admits_jobs(state, run, draft) if has_plan else (),
-    )
+    follow_up = follow_up_after(state, run, draft) if has_plan else draft.follow_up
+    reply = RunEnded(status=draft.status, changed=True, follow_up=follow_up)
     return Decision(reply, draft.changes(), tuple(draft.hints))
 
 

@@ -23,7 +23,7 @@ anything unless a store has lost rows.
 **What it costs.** The run's row is written once, however much happens. A check that finds external work unfinished, a
 failed cancellation that is retried, and a function that parks write the job's row only: they are frequent, and a row
 each would fill the history (docs/decisions/0015). A run ends without reading its jobs, by a fixed number of set-based
-statements, however wide its maps are. The price: the reply then names all limits of the plan in `admits_jobs`, as the
+statements, however wide its maps are. The price: the reply then names all limits of the plan in `follow_up`, as the
 deleted jobs may have held a slot of any of them.
 
 **`take_next`.** A worker that settles one stage of a chain will almost always run the next. With `take_next` the settle
@@ -52,6 +52,7 @@ from holdfast.kernel.commands import (
     ContinuedAsNew,
     Failed,
     Failure,
+    FollowUp,
     FunctionWaiting,
     JobSettle,
     JobSettled,
@@ -61,12 +62,13 @@ from holdfast.kernel.commands import (
     QueuedStepCompleted,
     QueuedStepFailed,
     StageSuspended,
+    merge,
 )
 from holdfast.kernel.commands.jobs import ResultRefused
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import MapPlan
 from holdfast.kernel.pipelines.progress import MapProgress, progress_from
-from holdfast.kernel.rules.admissions import admits_jobs
+from holdfast.kernel.rules.admissions import follow_up_after
 from holdfast.kernel.rules.attempt_output import annotation_keys, known_annotations, output_changes
 from holdfast.kernel.rules.children import start_child
 from holdfast.kernel.rules.continue_as_new import continue_run
@@ -284,13 +286,7 @@ def _started(
     if isinstance(created, Failure):
         fail_attempt(draft, state.plan_of(run), job, created, now, _details(command))
         return _settled(state, run, draft)
-    decision = _settled(state, run, draft)
-    admits = dict.fromkeys((*decision.reply.admits_jobs, *created.reply))
-    return Decision(
-        evolve(decision.reply, admits_jobs=tuple(admits)),
-        (*decision.changes, *created.changes),
-        (*decision.hints, *created.hints),
-    )
+    return _with(_settled(state, run, draft), created)
 
 
 def _failed(
@@ -362,9 +358,7 @@ def _settled(
         next=None if taken is None else attempt_of(taken),
         row=None if taken is None else row,
         more=taken is not None and bool(draft.hints),
-        has_deliveries=draft.has_pending_deliveries,
-        admits_runs=draft.admits_runs,
-        admits_jobs=admits_jobs(state, run, draft),
+        follow_up=follow_up_after(state, run, draft),
     )
     return Decision(reply, (*draft.changes(), *more), tuple(draft.hints))
 
@@ -375,13 +369,15 @@ def _with_successor(
     """Add the next generation to a settle that ended the run, if an unread message came with a start."""
     if run.mailbox is None:
         return settled
-    begun = start_successor(state, run, draft, now, ids)
-    runs = tuple(dict.fromkeys((*settled.reply.admits_runs, *begun.reply.runs)))
-    jobs = tuple(dict.fromkeys((*settled.reply.admits_jobs, *begun.reply.jobs)))
+    return _with(settled, start_successor(state, run, draft, now, ids))
+
+
+def _with(settled: Decision[JobSettled], other: Decision[FollowUp]) -> Decision[JobSettled]:
+    """Add the changes to another run, and what follows from them."""
     return Decision(
-        evolve(settled.reply, admits_runs=runs, admits_jobs=jobs),
-        (*settled.changes, *begun.changes),
-        (*settled.hints, *begun.hints),
+        evolve(settled.reply, follow_up=merge(settled.reply.follow_up, other.reply)),
+        (*settled.changes, *other.changes),
+        (*settled.hints, *other.hints),
     )
 
 

@@ -61,7 +61,7 @@ def start_template_of(plan: Plan) -> StartTemplate | None:
     begin(draft, plan, INPUT_ROW)
     created, _, *added = draft.changes()
     jobs = [change.job for change in added if isinstance(change, AddJob)]
-    if draft.admits_jobs or not isinstance(created, CreateRun) or len(jobs) < len(added):
+    if draft.follow_up or not isinstance(created, CreateRun) or len(jobs) < len(added):
         return None
     with_priorities = ((job, stage_of(plan.node(job.node)).priority) for job in jobs)
     template = StartTemplate(

@@ -3,6 +3,7 @@
 See docs/decisions/0061.
 """
 
+from holdfast.kernel.commands import NO_FOLLOW_UP, FollowUp
 from holdfast.kernel.rules.attempt_output import annotations_at_start
 from holdfast.kernel.rules.run_creation import created_event, new_run
 from holdfast.kernel.rules.unread_messages import count_forwarded, forward_unread
@@ -13,23 +14,11 @@ from holdfast.kernel.state import Decision, State
 from holdfast.ports.clock import Ids
 from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 from holdfast.ports.records.values import Micros
-from holdfast.ports.structs import evolve, frozen
+from holdfast.ports.structs import evolve
 from holdfast.ports.transport import Hint
 
 
-@frozen
-class AdmissionKeys:
-    """Concurrency keys for which runs or jobs may now be admitted. See `RunCreated`."""
-
-    runs: tuple[str, ...] = ()
-    """Keys for `RunClaimPending`."""
-    jobs: tuple[str, ...] = ()
-    """Keys for `JobAdmit`."""
-
-
-def start_successor(
-    state: State, run: Run, ended: RunDraft, now: Micros, ids: Ids
-) -> Decision[AdmissionKeys]:
+def start_successor(state: State, run: Run, ended: RunDraft, now: Micros, ids: Ids) -> Decision[FollowUp]:
     """Store the next generation of an ended run that has an unread message with a start; otherwise change nothing.
 
     It starts from the oldest such start and receives all unread messages. Each start begins at most one generation, so
@@ -37,13 +26,13 @@ def start_successor(
     """
     mailbox = ended.mailbox
     if ended.status not in TERMINAL or not mailbox.starts:
-        return Decision(AdmissionKeys())
+        return Decision(NO_FOLLOW_UP)
     for row in sorted(set(mailbox.starts.values())):
         start = kept_start(state.messages[run.key, row])
         if start.begins_after(ended.status):
             break
     else:
-        return Decision(AdmissionKeys())
+        return Decision(NO_FOLLOW_UP)
     plan = state.plan_named(start.plan)
     following = new_run(start.command, plan, run, now, ids)
     draft = RunDraft(following, now, is_new=True)
@@ -54,6 +43,4 @@ def start_successor(
         begin(draft, plan, first)
     annotations = annotations_at_start(following, start.command.annotations, ids)
     hints: tuple[Hint, ...] = tuple(draft.hints)
-    return Decision(
-        AdmissionKeys(draft.admits_runs, draft.admits_jobs), (*draft.changes(), *annotations), hints
-    )
+    return Decision(draft.follow_up, (*draft.changes(), *annotations), hints)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from holdfast.kernel.commands import QueuedStepJob
+from holdfast.kernel.commands import NO_FOLLOW_UP, FollowUp, QueuedStepJob
 from holdfast.kernel.history.events import HistoryEvent, SignalReceived
 from holdfast.kernel.limits.concurrency import stage_limit_key, step_limit_key
 from holdfast.kernel.pipelines.plan import RatePlan, StagePlan
@@ -82,10 +82,10 @@ class RunDraft:
         self._ended_at = run.ended_at
         self._limited: dict[str, None] = {}
         self.closed_all = False
-        """Whether jobs were deleted unread, with the run or with a map: their slots are not in `admits_jobs`."""
+        """Whether jobs were deleted unread, with the run or with a map: their slots are not in `follow_up`."""
         self._children = run.children
         self._mailbox = run.mailbox
-        self.has_pending_deliveries = False
+        self._has_deliveries = False
         self.rows: list[HistoryRow] = []
         """The history rows appended so far."""
         self.hints: list[Hint] = []
@@ -96,18 +96,15 @@ class RunDraft:
         return self._before.key
 
     @property
-    def admits_runs(self) -> tuple[str, ...]:
-        """The run's concurrency key, if a slot of it may have become free or the run waits for one."""
+    def follow_up(self) -> FollowUp:
+        """What can be done next: admit to slots that may have become free or are waited for, and deliver results."""
         run = self._before
-        if run.concurrency_key is None:
-            return ()
         waits = self._status is RunStatus.PENDING and run.start_at is None
-        return (run.concurrency_key,) if waits or self._status in TERMINAL else ()
-
-    @property
-    def admits_jobs(self) -> tuple[str, ...]:
-        """The concurrency keys of jobs for which a slot may have become free, or a job waits."""
-        return tuple(self._limited)
+        has_run = run.concurrency_key is not None and (waits or self._status in TERMINAL)
+        if not (has_run or self._limited or self._has_deliveries):
+            return NO_FOLLOW_UP
+        runs = (run.concurrency_key,) if has_run and run.concurrency_key is not None else ()
+        return FollowUp(runs, tuple(self._limited), self._has_deliveries)
 
     @property
     def is_changed(self) -> bool:
@@ -433,7 +430,7 @@ class RunDraft:
         """Open a delivery to a parent job, given by its id as JSON text, or to all child runs, given by "null"."""
         run = self._before
         self._last_job += 1
-        self.has_pending_deliveries = True
+        self._has_deliveries = True
         job = Job(
             run=run.key,
             number=self._last_job,

@@ -26,6 +26,7 @@ from holdfast.kernel.commands import (
     Completed,
     Failed,
     Failure,
+    FollowUp,
     JobClaim,
     JobClaimed,
     JobClaimOne,
@@ -662,7 +663,7 @@ class KernelMachine(RuleBasedStateMachine):
                 error = json.loads(self.store.dump().runs[run.key].error or "{}")
                 why = f"run {name!r} {run.run_status}: {error.get('message') or error.get('code')}"
                 waiting.run.fail(waiting.task, why)
-            assert (answer.status, answer.has_deliveries) == ("delivered", waiting.run.debts > owes)
+            assert (answer.status, answer.follow_up.deliveries) == ("delivered", waiting.run.debts > owes)
             event("the end of a child was told")
 
         return [*(self._closings(run) if whom is None else ()), (command, judge)]
@@ -762,7 +763,7 @@ class KernelMachine(RuleBasedStateMachine):
                 before = set(job.run.tasks())
                 owes = job.run.debts
                 self._settled(job, outcome, items, value, answer)
-                assert answer.has_deliveries == (job.run.debts > owes)
+                assert answer.follow_up.deliveries == (job.run.debts > owes)
                 gives = isinstance(outcome, Completed | MapExpanded | Answer)
                 taker = session if gives else None
                 self._takes(job, set(job.run.tasks()) - before, taker, answer)
@@ -986,7 +987,9 @@ class KernelMachine(RuleBasedStateMachine):
             changed, owed = run.status is Outcome.RUNNING, run.debts
             if changed:
                 run.end(Outcome.CANCELLED)
-            assert answer == RunEnded(status=run.run_status, changed=changed, has_deliveries=run.debts > owed)
+            assert answer == RunEnded(
+                status=run.run_status, changed=changed, follow_up=FollowUp(deliveries=run.debts > owed)
+            )
 
         return (RunTerminate if terminate else RunCancel)(run_id=name), judge
 
@@ -1060,7 +1063,7 @@ class KernelMachine(RuleBasedStateMachine):
             runs=again.to_run,
             keeps=tuple(node for node in again.plan.nodes if node in again.origins),
             terminated=is_active,
-            has_deliveries=is_active and run.children > 0,
+            follow_up=FollowUp(deliveries=is_active and run.children > 0),
         )
         if preview is not None:
             assert isinstance(preview, RerunPreview)
@@ -1098,7 +1101,7 @@ class KernelMachine(RuleBasedStateMachine):
             lacks = self.unsound is not None and self.unsound.status is Outcome.RUNNING
             repaired = tuple(name for name, run in self.model.runs.items() if lacks and run is self.unsound)
             assert answer == RunRepaired(
-                repaired=repaired, checked=active, next=None, has_deliveries=self.owed_before
+                repaired=repaired, checked=active, next=None, follow_up=FollowUp(deliveries=self.owed_before)
             )
             if repaired and self.unsound is not None:
                 self._check_again(self.unsound)

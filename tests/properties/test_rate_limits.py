@@ -17,6 +17,7 @@ from holdfast.kernel.commands import (
     RunTerminate,
     SessionClose,
     admissions,
+    follow_up_of,
 )
 from holdfast.kernel.pipelines.plan import RatePlan
 from holdfast.ports.records.job import JobState
@@ -120,7 +121,7 @@ class Rated:
 
     def _follow(self, *replies: object) -> None:
         answers: list[object] = list(replies)
-        while self.follows and (commands := admissions("default", answers)):
+        while self.follows and (commands := admissions("default", follow_up_of(answers))):
             answers = list(self.world.send(*commands))
 
 

@@ -25,14 +25,13 @@ from holdfast.hosts.maintenance.tick import Maintenance
 from holdfast.hosts.text import counted
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.wiring.stores import MEMORY, newest_schema, schema_of, schema_refusal
-from holdfast.kernel.commands import RunRepair
+from holdfast.kernel.commands import RunRepair, follow_up_of
 from holdfast.kernel.dispatch.unreadable_runs import failed_decision, unreadable_of
 from holdfast.kernel.invariants import Violation
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.errors import (
     BlobCorruptError,
     BlobMissingError,
-    CommandError,
     InvalidKeyError,
     UnreadableRowError,
 )
@@ -213,8 +212,7 @@ class _Examination:
         named = _named(in_reach)
         repairs = [repair for part in self._examiner.again(named) for repair in _repairs(part)]
         answers = [answer for repair in repairs for answer in self._core.kernel.dispatch_many((repair,))]
-        if any(not isinstance(answer, CommandError) and answer.has_deliveries for answer in answers):
-            Dispatcher(self._core).deliver_child_results()
+        Dispatcher(self._core).carry_out(follow_up_of(answers))
         if not self._is_maintained and any(code in REPAIRED_BY_MAINTENANCE for code, _ in in_reach):
             self._maintain()
         return {

@@ -6,6 +6,8 @@ import attrs
 import pytest
 
 from holdfast.kernel.commands import (
+    NO_FOLLOW_UP,
+    FollowUp,
     JobAdmit,
     JobsAdmitted,
     RunCancel,
@@ -19,6 +21,8 @@ from holdfast.kernel.commands import (
     RunTerminate,
     RunTransition,
     admissions,
+    follow_up_of,
+    merge,
 )
 from holdfast.kernel.rules.registry import RULES, reply_type
 from holdfast.ports.changes import UpdateRun
@@ -62,7 +66,7 @@ def finish(world: World, session: str) -> None:
 def test_a_run_with_a_start_has_no_jobs_before_it(world: World) -> None:
     reply = create(world, "x", start_at=world.now + 60 * SECOND)
 
-    assert (reply.status, reply.admits_runs) == (RunStatus.PENDING, ())
+    assert (reply.status, reply.follow_up.runs) == (RunStatus.PENDING, ())
     assert world.jobs() == []
     assert world.heard.hints == []
     assert claim_pending(world).admitted == 0
@@ -100,11 +104,11 @@ def test_a_run_that_is_due_and_has_a_key_queues_for_its_slot(world: World) -> No
     assert claim_pending(world, "k").admitted == 1
     world.wait(1)
 
-    assert claim_pending(world) == RunsAdmitted(admitted=0, admits_runs=("k",))
+    assert claim_pending(world) == RunsAdmitted(admitted=0, follow_up=FollowUp(runs=("k",)))
     assert world.run("due").start_at is None
     assert statuses(world, "due", "there") == ["pending", "running"]
     ended = world.do(RunCancel(run_id="there"))
-    assert ended.admits_runs == ("k",)
+    assert ended.follow_up.runs == ("k",)
     assert claim_pending(world, "k").admitted == 1
     assert statuses(world, "due") == ["running"]
 
@@ -115,9 +119,9 @@ def test_a_run_that_is_due_and_has_a_key_queues_for_its_slot(world: World) -> No
 def test_a_run_with_a_key_waits_for_run_claim_pending(world: World) -> None:
     reply = create(world, "x", concurrency_key="k")
 
-    assert (reply.status, reply.admits_runs) == (RunStatus.PENDING, ("k",))
+    assert (reply.status, reply.follow_up.runs) == (RunStatus.PENDING, ("k",))
     assert world.jobs() == []
-    assert admissions("default", [reply]) == (RunClaimPending(keys=("k",)),)
+    assert admissions("default", follow_up_of([reply])) == (RunClaimPending(keys=("k",)),)
 
 
 @pytest.mark.parametrize("keys", [(), ("k",)])
@@ -130,8 +134,8 @@ def test_as_many_runs_of_a_key_as_its_limit_are_under_way(world: World, keys: tu
     assert statuses(world, "r0", "r1", "r2") == ["running", "running", "pending"]
     session = world.open()
     first, second = world.claim(session)
-    assert world.complete(first).admits_runs == ()
-    assert world.complete(world.claim_one(session)).admits_runs == ("k",)
+    assert world.complete(first).follow_up.runs == ()
+    assert world.complete(world.claim_one(session)).follow_up.runs == ("k",)
     assert claim_pending(world, *keys).admitted == 1
     world.fail(second, retryable=False)
     assert claim_pending(world, *keys).admitted == 1
@@ -170,7 +174,7 @@ def test_nobody_overtakes_the_first_who_waits(world: World) -> None:
     create(world, "wide", concurrency_key="k", concurrency_limit=9)
 
     assert claim_pending(world, "k").admitted == 0
-    assert world.do(RunCancel(run_id="narrow")).admits_runs == ("k",)
+    assert world.do(RunCancel(run_id="narrow")).follow_up.runs == ("k",)
     assert claim_pending(world, "k").admitted == 1
     assert statuses(world, "wide") == ["running"]
 
@@ -227,7 +231,7 @@ def test_a_paused_pending_run_is_not_admitted_and_goes_back_to_waiting(world: Wo
     world.wait(1)
     assert claim_pending(world).admitted == 0
     resumed = world.do(RunResume(run_id="k"))
-    assert (resumed.status, resumed.admits_runs) == (RunStatus.PENDING, ("k",))
+    assert (resumed.status, resumed.follow_up.runs) == (RunStatus.PENDING, ("k",))
     world.do(RunResume(run_id="x"))
     assert claim_pending(world).admitted == 2
 
@@ -289,7 +293,7 @@ def test_pending_and_paused_runs_expire_too(world: World) -> None:
     world.wait(1)
 
     expired = world.do(RunExpire())
-    assert (expired.expired, expired.admits_runs) == (2, ("k",))
+    assert (expired.expired, expired.follow_up.runs) == (2, ("k",))
     assert statuses(world, "x", "y") == ["failed", "failed"]
 
 
@@ -339,7 +343,7 @@ def limited() -> World:
         world.create(f"r{number}", workflow="l")
     session = world.open()
     for attempt in world.claim(session):
-        assert world.complete(attempt).admits_jobs == ("l/narrow",)
+        assert world.complete(attempt).follow_up.jobs == ("l/narrow",)
     assert world.claim(session) == ()
     return world
 
@@ -362,7 +366,7 @@ def test_only_so_many_jobs_of_a_stage_are_queued_or_leased(limited: World, keys:
     session = limited.open()
     first, second = limited.claim(session)
     assert admit(limited, *keys) == 0
-    assert limited.complete(first).admits_jobs == ("l/narrow",)
+    assert limited.complete(first).follow_up.jobs == ("l/narrow",)
     assert admit(limited, *keys) == 1
     limited.complete(second)
     limited.complete(limited.claim_one(session))
@@ -385,7 +389,7 @@ def test_jobs_of_the_highest_priority_are_first(limited: World) -> None:
 def test_what_sleeps_has_no_slot_and_gets_one_again_like_all_others(limited: World) -> None:
     admit(limited)
     first, second = limited.claim(limited.open())
-    assert limited.fail(first).admits_jobs == ("l/narrow",)
+    assert limited.fail(first).follow_up.jobs == ("l/narrow",)
     assert admit(limited) == 1
     limited.wait(2)
 
@@ -409,11 +413,11 @@ def test_what_is_lost_or_given_back_keeps_its_slot(limited: World) -> None:
 def test_what_is_paused_has_no_slot(limited: World) -> None:
     admit(limited)
     paused = limited.do(RunPause(run_id="r0"))
-    assert paused.admits_jobs == ("l/narrow",)
+    assert paused.follow_up.jobs == ("l/narrow",)
     assert admit(limited) == 1
     limited.do(RunPause(run_id="r3"))
     assert [job.state for job in limited.jobs("r3")] == [JobState.PAUSED]
-    assert limited.do(RunResume(run_id="r0")).admits_jobs == ("l/narrow",)
+    assert limited.do(RunResume(run_id="r0")).follow_up.jobs == ("l/narrow",)
     assert states(limited) == [JobState.LIMITED, JobState.QUEUED, JobState.QUEUED, JobState.PAUSED]
 
 
@@ -421,7 +425,7 @@ def test_a_run_that_is_ended_frees_what_its_jobs_had(limited: World) -> None:
     admit(limited)
     limited.claim(limited.open())
 
-    assert limited.do(RunCancel(run_id="r0")).admits_jobs == ("l/narrow",)
+    assert limited.do(RunCancel(run_id="r0")).follow_up.jobs == ("l/narrow",)
     assert admit(limited) == 1
 
 
@@ -432,7 +436,7 @@ def test_a_settle_never_takes_a_limited_job() -> None:
     settle = attrs.evolve(completing(world.claim_one(session)), take_next=session)
 
     reply = world.do(settle)
-    assert (reply.next, reply.admits_jobs) == (None, ("l/narrow",))
+    assert (reply.next, reply.follow_up.jobs) == (None, ("l/narrow",))
     assert [job.state for job in world.jobs("x")] == [JobState.LIMITED]
 
 
@@ -460,12 +464,12 @@ def test_the_last_failure_of_a_parallel_group_frees_what_its_siblings_had() -> N
     narrow = [attrs.evolve(stage(name, attempts=1), max_concurrency=1) for name in ("n1", "n2")]
     world = World(pipeline(tuple(narrow)))
     created = create(world, "x")
-    assert created.admits_jobs == ("w/n1", "w/n2")
+    assert created.follow_up.jobs == ("w/n1", "w/n2")
     create(world, "y")
     assert admit(world) == 2
     first, _ = world.claim(world.open())
 
-    assert world.do(settling(first, failing())).admits_jobs == ("w/n1", "w/n2")
+    assert world.do(settling(first, failing())).follow_up.jobs == ("w/n1", "w/n2")
     assert admit(world) == 2
 
 
@@ -480,15 +484,26 @@ def test_more_than_may_have_a_slot_is_a_violation(world: World) -> None:
 
 
 REPLIES = [reply_type(command) for command in RULES if hasattr(reply_type(command), "__attrs_attrs__")]
-NAMING = [one for one in REPLIES if "admits_jobs" in attrs.fields_dict(one)]
+NAMING = [one for one in REPLIES if "follow_up" in attrs.fields_dict(one)]
 
 
 @pytest.mark.parametrize("reply", NAMING, ids=lambda one: one.__name__)
-def test_every_reply_that_names_stages_has_them_let_in(reply: type[Any]) -> None:
+def test_every_reply_that_names_runs_and_stages_has_them_let_in(reply: type[Any]) -> None:
     """A reply that a host ignores leaves them waiting until the next maintenance tick."""
     made = cast("object", object.__new__(reply))
-    for name in {"admits_runs", "admits_jobs"} & attrs.fields_dict(reply).keys():
-        object.__setattr__(made, name, (name,))
-    named = [one.keys for one in admissions("default", (made,))]
-    assert ("admits_jobs",) in named
-    assert (("admits_runs",) in named) == ("admits_runs" in attrs.fields_dict(reply))
+    object.__setattr__(made, "follow_up", FollowUp(("a run",), ("a job",), deliveries=True))
+
+    assert follow_up_of((made,)).deliveries
+    named = [one.keys for one in admissions("default", follow_up_of((made,)))]
+    assert named == [("a run",), ("a job",)]
+
+
+def test_follow_ups_are_merged_in_their_order_without_repetition() -> None:
+    some, more = FollowUp(runs=("k",), jobs=("w/b", "w/a")), FollowUp(jobs=("w/c", "w/b"), deliveries=True)
+    merged = FollowUp(("k",), ("w/b", "w/a", "w/c"), deliveries=True)
+
+    assert merge(some, NO_FOLLOW_UP, more) == merged
+    assert merge(*merged.parts()) == merged
+    assert list(NO_FOLLOW_UP.parts()) == []
+    assert (merge(), bool(merge()), merge(NO_FOLLOW_UP, some)) == (NO_FOLLOW_UP, False, some)
+    assert follow_up_of((RunsAdmitted(admitted=1, follow_up=some), InvalidCommandError("no"))) == some

@@ -213,7 +213,7 @@ def test_what_a_child_gave_is_what_its_stage_gives() -> None:
     world = _world()
     session = _started(world)
     settled = world.complete(world.claim_one(session), {"gave": 1})
-    assert (settled.run_status, settled.has_deliveries) == (RunStatus.COMPLETED, True)
+    assert (settled.run_status, settled.follow_up.deliveries) == (RunStatus.COMPLETED, True)
     assert world.claim(session) == ()
     assert world.deliver() == [RunDelivered(status="delivered")]
 
@@ -229,7 +229,7 @@ def test_a_run_without_a_parent_owes_nobody() -> None:
     world.create("c", workflow="c")
     settled = world.complete(world.claim_one(world.open()))
 
-    assert not settled.has_deliveries
+    assert not settled.follow_up.deliveries
     assert world.deliver() == []
 
 
@@ -240,10 +240,10 @@ def test_a_run_without_a_parent_owes_nobody() -> None:
 def test_a_stage_fails_whose_child_is_cancelled(end: Command[RunEnded], code: str) -> None:
     world = _world()
     _started(world)
-    assert world.do(end).has_deliveries
+    assert world.do(end).follow_up.deliveries
     (told, closed) = world.deliver()
 
-    assert (told.status, told.has_deliveries, closed.status) == ("delivered", True, "closed")
+    assert (told.status, told.follow_up.deliveries, closed.status) == ("delivered", True, "closed")
     error = parse(world.run().error or "")
     assert (world.run().status, error["code"], error["stage"]) == ("failed", code, "k")
 
@@ -268,7 +268,7 @@ def test_a_stage_fails_whose_child_has_lost_what_it_gave() -> None:
     failure = Failure(code="blob_missing", message="it is gone", retryable=False)
     told = world.do(RunDeliver(job=owed.key.text, parent=parse(owed.input), failure=failure))
 
-    assert (told.status, told.has_deliveries) == ("delivered", True)
+    assert (told.status, told.follow_up.deliveries) == ("delivered", True)
     error = parse(world.run().error or "")
     assert (world.run().status, error["code"], error["message"]) == ("failed", "blob_missing", "it is gone")
 
@@ -334,7 +334,7 @@ def test_a_child_of_a_child_is_told_all_the_way_up() -> None:
     world.complete(world.claim_one(session), "deep")
     first, second = [one for one in world.deliver() if one.status == "delivered"]
 
-    assert (first.has_deliveries, second.has_deliveries) == (True, True)
+    assert (first.follow_up.deliveries, second.follow_up.deliveries) == (True, True)
     assert world.result() == "deep"
 
 
@@ -346,7 +346,7 @@ def test_children_are_left_to_be_closed_when_their_parent_is_ended(end: Command[
     world = _world()
     _started(world)
     assert _left(world) == []
-    assert world.do(end).has_deliveries
+    assert world.do(end).follow_up.deliveries
 
     (owed,) = world.store.read(PendingDeliveries())
     assert (owed.run, owed.input, owed.kind) == (world.run().key, "null", JobKind.DELIVER)
@@ -363,7 +363,7 @@ def test_children_are_left_to_be_closed_when_their_parent_fails() -> None:
     session = world.open()
     kid, beside = sorted(world.claim(session), key=lambda one: one.node, reverse=True)
     world.start_child(kid, "x/k")
-    assert world.fail(beside, retryable=False).has_deliveries
+    assert world.fail(beside, retryable=False).follow_up.deliveries
 
     assert _left(world) == ["x/k"]
 
@@ -388,7 +388,7 @@ def test_those_that_are_to_be_abandoned_are_not_among_those_left(policy: ClosePo
 def test_a_run_that_has_started_nobody_owes_nobody() -> None:
     world = _world()
     world.create()
-    assert not world.do(RunCancel(run_id="x")).has_deliveries
+    assert not world.do(RunCancel(run_id="x")).follow_up.deliveries
 
 
 def test_a_child_that_ends_after_its_parent_is_told_to_nobody() -> None:
@@ -442,7 +442,7 @@ def test_children_of_a_map_that_has_enough_are_left_to_be_closed() -> None:
     world.complete(_of(world.claim(session), world, "x/1"), "first")
     (told,) = [one for one in world.deliver() if one.status == "delivered"]
 
-    assert told.has_deliveries
+    assert told.follow_up.deliveries
     assert _left(world) == ["x/0", "x/2"]
     last = world.claim_one(session)
     assert world.value(last.run, last.input) == {"results": ["first"], "failures": []}

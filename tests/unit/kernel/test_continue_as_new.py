@@ -58,7 +58,11 @@ def test_it_goes_on_in_one_step() -> None:
     attempt = driven(world)
     world.heard.hints.clear()
     reply = go_on(world, attempt)
-    assert (reply.status, reply.run_status, reply.has_deliveries) == ("settled", RunStatus.COMPLETED, False)
+    assert (reply.status, reply.run_status, reply.follow_up.deliveries) == (
+        "settled",
+        RunStatus.COMPLETED,
+        False,
+    )
     before, after = world.run(generation=1), world.run()
     assert (before.status, before.is_continued, before.open_jobs) == (RunStatus.COMPLETED, True, 0)
     assert (after.status, after.generation, after.is_continued) == (RunStatus.RUNNING, 2, False)
@@ -172,7 +176,7 @@ def test_it_keeps_its_place_its_slot_and_its_deadline() -> None:
     before = world.run()
     world.wait(1)
     reply = go_on(world, attempt)
-    assert reply.admits_runs == ()
+    assert reply.follow_up.runs == ()
     after = world.run()
     for name in ("deadline", "concurrency_key", "concurrency_limit", "priority", "queue", "attributes"):
         assert getattr(after, name) == getattr(before, name), name
@@ -230,10 +234,10 @@ def test_its_parent_waits_for_the_next_generation() -> None:
     world.start_child(world.claim_one(world.open()), "x/c")
     attempt = world.claim_one(world.open())
     outcome = ContinuedAsNew(workflow="c", version="1", input=payload(2), seen=1)
-    assert not world.settle(attempt, outcome).has_deliveries
+    assert not world.settle(attempt, outcome).follow_up.deliveries
     assert world.run("x/c", generation=1).parent is None
     assert world.run("x/c").parent is not None
-    assert world.complete(world.claim_one(world.open()), 5).has_deliveries
+    assert world.complete(world.claim_one(world.open()), 5).follow_up.deliveries
 
 
 def test_many_generations_cost_the_same_and_are_removed_together() -> None:

@@ -427,8 +427,8 @@ REPLIES: list[tuple[object, str]] = [
     (
         c.RunCreated(run_id="x", run="r", generation=1, status=RunStatus.RUNNING, created=True),
         (
-            '{"admits_jobs":[],"admits_runs":[],"created":true,"generation":1,"has_deliveries":false,'
-            '"messages":[],"run":"r","run_id":"x","status":"running"}'
+            '{"created":true,"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"generation":1,"messages":[],'
+            '"run":"r","run_id":"x","status":"running"}'
         ),
     ),
     (
@@ -437,12 +437,12 @@ REPLIES: list[tuple[object, str]] = [
     ),
     (
         c.RunDelivered(status="delivered"),
-        '{"admits_jobs":[],"admits_runs":[],"has_deliveries":false,"status":"delivered"}',
+        '{"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"status":"delivered"}',
     ),
     (c.StagesWoken(woken=1), '{"early":0,"woken":1}'),
     (
         c.RunRepaired(repaired=("x",), checked=2, next=None),
-        '{"checked":2,"has_deliveries":false,"next":null,"repaired":["x"]}',
+        '{"checked":2,"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"next":null,"repaired":["x"]}',
     ),
     (c.RunRemoved(removed=True, runs=("r",)), '{"inputs":[],"removed":true,"runs":["r"]}'),
     (
@@ -458,45 +458,57 @@ REPLIES: list[tuple[object, str]] = [
             keeps=("a",),
         ),
         (
-            '{"admits_jobs":[],"admits_runs":[],"generation":2,"has_deliveries":false,"keeps":["a"],"rerun_of":1,'
+            '{"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"generation":2,"keeps":["a"],"rerun_of":1,'
             '"row":null,"run":"r","run_id":"x","runs":["b"],"stage":"b","started":true,"status":"running",'
             '"terminated":false}'
         ),
     ),
     (
-        c.RunEnded(status=RunStatus.CANCELLED, changed=True, admits_runs=("k",), admits_jobs=("w/a",)),
-        '{"admits_jobs":["w/a"],"admits_runs":["k"],"changed":true,"has_deliveries":false,"status":"cancelled"}',
+        c.RunEnded(
+            status=RunStatus.CANCELLED, changed=True, follow_up=c.FollowUp(runs=("k",), jobs=("w/a",))
+        ),
+        '{"changed":true,"follow_up":{"deliveries":false,"jobs":["w/a"],"runs":["k"]},"status":"cancelled"}',
     ),
     (
         c.RunsAdmitted(admitted=2, next='["n","k"]', more=True),
-        '{"admits_jobs":[],"admits_runs":[],"admitted":2,"more":true,"next":"[\\"n\\",\\"k\\"]"}',
+        (
+            '{"admitted":2,"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"more":true,"next":"[\\"n\\",'
+            '\\"k\\"]"}'
+        ),
     ),
     (
         c.JobsAdmitted(admitted=2, wakes_at=(5,)),
         '{"admitted":2,"more":false,"next":null,"wakes_at":[5]}',
     ),
-    (c.RunsExpired(expired=2), '{"admits_jobs":[],"admits_runs":[],"expired":2,"more":false}'),
+    (
+        c.RunsExpired(expired=2),
+        '{"expired":2,"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"more":false}',
+    ),
     (
         c.JobsClaimed(attempts=(ATTEMPT,)),
         (
-            '{"admits_jobs":[],"attempts":[{"attempt":1,"definition":"w@1","epoch":2,"input":"1","item":null,"job":"r.1",'
-            '"kind":"expand_map","lost_attempts":0,"max_attempts":3,"node":"n","queue":"q","run":"r","total_until":null}]}'
+            '{"attempts":[{"attempt":1,"definition":"w@1","epoch":2,"input":"1","item":null,"job":"r.1",'
+            '"kind":"expand_map","lost_attempts":0,"max_attempts":3,"node":"n","queue":"q","run":"r",'
+            '"total_until":null}],"follow_up":{"deliveries":false,"jobs":[],"runs":[]}}'
         ),
     ),
     (
         c.JobClaimed(attempt=None, ignored="not_due", retry_after=5),
-        '{"admits_jobs":[],"attempt":null,"ignored":"not_due","retry_after":5}',
+        (
+            '{"attempt":null,"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"ignored":"not_due",'
+            '"retry_after":5}'
+        ),
     ),
     (
         c.JobSettled(status="settled", run_status=RunStatus.RUNNING, retry_at=5),
         (
-            '{"admits_jobs":[],"admits_runs":[],"has_deliveries":false,"more":false,"next":null,"retry_at":5,'
+            '{"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"more":false,"next":null,"retry_at":5,'
             '"row":null,"run_status":"running","status":"settled"}'
         ),
     ),
     (
         c.RunPaused(status=RunStatus.PAUSED, changed=True),
-        '{"admits_jobs":[],"admits_runs":[],"changed":true,"status":"paused"}',
+        '{"changed":true,"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"status":"paused"}',
     ),
     (c.RunAnnotated(run="r", generation=1, stored=2), '{"generation":1,"run":"r","stored":2}'),
     (
@@ -506,8 +518,9 @@ REPLIES: list[tuple[object, str]] = [
             run_status=RunStatus.RUNNING,
         ),
         (
-            '{"admits_jobs":[],"failure":null,"rows":[{"at":7,"data":"{\\"call\\":\\"1\\"}","epoch":null,"item":null,'
-            '"node":null,"number":4,"payload":null,"run":"r","type":"timer.fired"}],"run_status":"running","status":"recorded"}'
+            '{"failure":null,"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"rows":[{"at":7,"data":"{\\"call\\":\\"1\\"}",'
+            '"epoch":null,"item":null,"node":null,"number":4,"payload":null,"run":"r","type":"timer.fired"}],'
+            '"run_status":"running","status":"recorded"}'
         ),
     ),
     (
@@ -518,13 +531,19 @@ REPLIES: list[tuple[object, str]] = [
         c.RunUpdated(run="r", number=4, status=RunStatus.RUNNING),
         '{"number":4,"run":"r","status":"running"}',
     ),
-    (c.JobReleased(status="fenced"), '{"admits_jobs":[],"status":"fenced"}'),
+    (
+        c.JobReleased(status="fenced"),
+        '{"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"status":"fenced"}',
+    ),
     (c.JobsHeld(lost=("r.1",)), '{"lost":["r.1"]}'),
-    (c.JobsWoken(woken=3), '{"admits_jobs":[],"woken":3}'),
+    (c.JobsWoken(woken=3), '{"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"woken":3}'),
     (c.UnresponsiveReaped(freed=2, dead=1), '{"dead":1,"freed":2}'),
     (
         c.JobExecuted(status="ignored", reason="leased"),
-        '{"acknowledge":true,"has_deliveries":false,"reason":"leased","retry_after":null,"status":"ignored"}',
+        (
+            '{"acknowledge":true,"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"reason":"leased",'
+            '"retry_after":null,"status":"ignored"}'
+        ),
     ),
     (c.SessionOpened(session="s", expires_at=5), '{"expires_at":5,"session":"s"}'),
     (c.SessionRenewed(expires_at=5), '{"expires_at":5}'),
@@ -655,9 +674,7 @@ def test_status_and_kind_are_texts_that_must_be_known() -> None:
     ended: dict[str, object] = {
         "status": "failed",
         "changed": True,
-        "has_deliveries": False,
-        "admits_runs": [],
-        "admits_jobs": [],
+        "follow_up": {"runs": [], "jobs": [], "deliveries": False},
     }
     assert to_data(c.RunEnded(status=RunStatus.FAILED, changed=True)) == ended
     for unfit in ("lost", 1, None):

@@ -24,6 +24,7 @@ from holdfast.kernel.commands import (
     StepCancel,
     StepQueue,
     admissions,
+    follow_up_of,
 )
 from holdfast.kernel.invariants import check
 from holdfast.kernel.pipelines.plan import RatePlan, RetryPolicy
@@ -80,14 +81,14 @@ def test_so_many_calls_are_under_way_at_a_time() -> None:
     world = function()
     attempt = driven(world)
     reply = record(world, attempt, *(call(number, ALONE) for number in (1, 2, 3)))
-    assert admissions("default", (reply,)) == (JobAdmit(namespace="default", keys=(LINE,)),)
+    assert admissions("default", follow_up_of((reply,))) == (JobAdmit(namespace="default", keys=(LINE,)),)
     assert states(world) == ["limited"] * 3
     assert {hint.queue for hint in world.heard.hints if isinstance(hint, JobHint)} == {"default"}
     assert admit(world, LINE) == 1
     (first,) = claim(world)
     assert first.node == "1"
     assert admit(world) == 0
-    assert world.settle(first, QueuedStepCompleted(output=payload(1))).admits_jobs == (LINE,)
+    assert world.settle(first, QueuedStepCompleted(output=payload(1))).follow_up.jobs == (LINE,)
     assert admit(world, LINE) == 1
     assert [one.node for one in claim(world)] == ["2"]
     sound(world)
@@ -110,11 +111,11 @@ def test_one_that_sleeps_before_a_retry_gives_its_slot_back() -> None:
     reply = world.settle(
         first, QueuedStepFailed(error=ERROR, retry=RetryPolicy(wait_us=5 * SECOND, jitter=0.0))
     )
-    assert reply.admits_jobs == (LINE,)
+    assert reply.follow_up.jobs == (LINE,)
     assert admit(world, LINE) == 1
     world.wait(6)
     woken = world.do(JobWakeDue())
-    assert woken.admits_jobs == (LINE,)
+    assert woken.follow_up.jobs == (LINE,)
     assert admit(world, LINE) == 0
     assert sorted(states(world)) == ["limited", "queued"]
     sound(world)
@@ -127,7 +128,7 @@ def test_one_that_is_dropped_gives_its_slot_back() -> None:
     admit(world)
     (held,) = claim(world)
     dropped = StepCancel(call="1", job=int(held.job.rpartition(".")[2]))
-    assert record(world, attempt, dropped, seen=3).admits_jobs == (LINE,)
+    assert record(world, attempt, dropped, seen=3).follow_up.jobs == (LINE,)
     assert admit(world, LINE) == 1
 
 
@@ -156,7 +157,7 @@ def test_a_paused_run_holds_what_waits_and_takes_no_slot() -> None:
     world.do(RunPause(run_id="x"))
     assert states(world) == ["paused", "paused"]
     reply = world.do(RunResume(run_id="x"))
-    assert reply.admits_jobs == (LINE,)
+    assert reply.follow_up.jobs == (LINE,)
     assert states(world) == ["limited", "limited"]
     assert admit(world, LINE) == 1
     sound(world)
@@ -184,10 +185,10 @@ def test_no_more_start_in_a_time_than_the_rate_says() -> None:
     assert [one.node for one in first.attempts] == ["1", "2"]
     for one in first.attempts:
         world.settle(one, QueuedStepCompleted(output=payload(1)))
-    assert world.do(JobAdmit(keys=first.admits_jobs)).wakes_at == (world.now + MINUTE,)
+    assert world.do(JobAdmit(keys=first.follow_up.jobs)).wakes_at == (world.now + MINUTE,)
     world.wait(60)
     answers: list[object] = [world.do(JobWakeDue())]
-    while commands := admissions("default", answers):
+    while commands := admissions("default", follow_up_of(answers)):
         answers = list(world.send(*commands))
     assert [one.node for one in claim(world)] == ["3"]
     sound(world)
@@ -197,7 +198,7 @@ def test_an_attempt_that_is_given_back_was_a_start() -> None:
     world = world_with_queued_steps(attrs.evolve(GPU, rate=RatePlan(limit=1, per_us=MINUTE)))
     admit(world)
     (held,) = claim(world)
-    assert world.do(JobRelease(job=held.job, epoch=held.epoch)).admits_jobs == (LINE,)
+    assert world.do(JobRelease(job=held.job, epoch=held.epoch)).follow_up.jobs == (LINE,)
     admit(world)
     assert claim(world) == ()
     assert states(world) == ["sleeping"]
@@ -263,7 +264,7 @@ def test_many_that_end_in_one_batch_name_the_line_once() -> None:
     world = world_with_queued_steps(*[attrs.evolve(GPU, max_concurrency=2)] * 4)
     assert admit(world) == 2
     answers = world.send(*(settling(one, QueuedStepCompleted(output=payload(7))) for one in claim(world)))
-    (command,) = admissions("default", answers)
+    (command,) = admissions("default", follow_up_of(answers))
     assert isinstance(command, JobAdmit)
     assert command.keys == (LINE,)
     assert world.do(command).admitted == 2

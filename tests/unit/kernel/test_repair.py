@@ -8,6 +8,7 @@ import pytest
 from holdfast.kernel import commands
 from holdfast.kernel.commands import (
     Command,
+    FollowUp,
     RunCancel,
     RunPause,
     RunRepair,
@@ -584,7 +585,7 @@ def test_an_end_that_nobody_tells_any_more_is_told_again() -> None:
     assert {found.where for found in check(world.tables())} == {world.run().key}
     told = world.kernel.dispatch(RunRepair(run=key, redeliver=True))
 
-    assert told == RunRepaired(repaired=("x/k",), checked=1, next=None, has_deliveries=True)
+    assert told == RunRepaired(repaired=("x/k",), checked=1, next=None, follow_up=FollowUp(deliveries=True))
     assert [one.status for one in world.deliver()] == ["delivered"]
     assert world.claim_one(session).node == "z"
     with world.unchanged():

@@ -90,7 +90,7 @@ def test_a_pending_run_that_is_replaced_leaves_its_place_to_its_successor(world:
     replaced = create(world, if_active="terminate", concurrency_key="new")
 
     assert replaced.status is RunStatus.PENDING
-    assert set(replaced.admits_runs) == {"old", "new"}
+    assert set(replaced.follow_up.runs) == {"old", "new"}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Final
 import attrs
 import pytest
 
-from holdfast.kernel.commands import NewAnnotation, RunCreate, StageOverride
+from holdfast.kernel.commands import FollowUp, NewAnnotation, RunCreate, StageOverride
 from holdfast.kernel.pipelines.plan import Plan, RatePlan
 from holdfast.kernel.rules import runs
 from holdfast.kernel.rules.runs import decide_create, new_child
@@ -77,7 +77,7 @@ def test_a_run_begins_as_it_would_by_itself(
 def test_a_child_begins_as_it_would_by_itself(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     command = RunCreate(workflow="w", input=payload(1), id="x", queue="q", priority=2)
 
-    def made() -> Decision[tuple[str, ...]]:
+    def made() -> Decision[FollowUp]:
         policy = ClosePolicy.ABANDON
         return new_child(state_of(plan), command, plan, NOW, SeededIds(1), parent="p.1", close_policy=policy)
 

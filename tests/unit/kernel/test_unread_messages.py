@@ -221,7 +221,7 @@ def test_the_next_generation_is_as_the_start_says_that_came_with_the_message() -
         RunStatus.PENDING,
         '{"colour":"red"}',
     )
-    assert reply.admits_runs == ("k",)
+    assert reply.follow_up.runs == ("k",)
 
 
 def test_an_end_of_another_workflow_begins_what_the_start_is_of() -> None:

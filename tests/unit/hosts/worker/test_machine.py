@@ -17,20 +17,17 @@ from holdfast.hosts.worker.machine import (
 )
 from holdfast.hosts.worker.machine_protocol import (
     Action,
-    Admit,
-    Admitted,
     BodyEnded,
     CallFailed,
     Cancel,
     Claim,
     Claimed,
-    DeliverEnds,
     Drain,
-    EndsDelivered,
     EventsFound,
     FindEvents,
     Finish,
     Flush,
+    FollowedUp,
     Heartbeat,
     HeartbeatAnswered,
     HistoriesGrew,
@@ -53,7 +50,7 @@ from holdfast.hosts.worker.machine_protocol import (
 )
 from holdfast.hosts.worker.running_attempts import TAKES_MAX, TAKES_SECONDS_MAX
 from holdfast.hosts.worker.settings import Settings
-from holdfast.kernel.commands import Attempt, Completed, JobAdmit, JobSettle
+from holdfast.kernel.commands import NO_FOLLOW_UP, Attempt, Completed, FollowUp, JobSettle
 from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.job import JobKind, PassOver
 from holdfast.ports.records.values import Payload
@@ -721,7 +718,7 @@ def test_every_retry_is_woken_when_it_is_due_and_those_of_one_moment_together() 
 @pytest.mark.parametrize(
     "told",
     [
-        Admitted(opened=False, wakes_in=(1.5, 90.0)),
+        FollowedUp(FollowUp(jobs=("w/a",)), opened=False, wakes_in=(1.5, 90.0)),
         WokeDue(more=False, wakes_in=(1.5,)),
         SweepDone(more=False, wakes_in=(1.5,)),
     ],
@@ -744,7 +741,7 @@ def test_a_claim_says_for_whom_it_has_made_clear_when_there_is_room() -> None:
     driven = Driven(poll_interval=100.0)
     driven.idle()
 
-    assert Admit((JobAdmit(keys=("w/a",)),)) in driven.step(Claimed((), 10, (JobAdmit(keys=("w/a",)),)))
+    assert FollowUp(jobs=("w/a",)) in driven.step(Claimed((), 10, FollowUp(jobs=("w/a",))))
 
 
 def test_the_earliest_retry_is_the_one_that_counts() -> None:
@@ -857,7 +854,9 @@ def test_the_wait_of_each_kind_of_call_is_short_again_after_its_answer(
 
     actions = [*driven.step(), *driven.step(SessionReady())]
     limit = only(actions, Claim).limit
-    actions += driven.step(Claimed(attempts(1, 2, 3), limit), Admitted(opened=False, wakes_in=(0.5,)))
+    actions += driven.step(
+        Claimed(attempts(1, 2, 3), limit), FollowedUp(NO_FOLLOW_UP, opened=False, wakes_in=(0.5,))
+    )
     call = until_call([*actions, *driven.step(*ended(attempt(1)))])
     for _ in range(8):
         call = until_call(driven.step(CallFailed(call)))
@@ -872,13 +871,15 @@ def test_failures_of_calls_that_are_not_repeated_are_forgotten_after_an_answer()
     driven = Driven(poll_interval=100.0, maintenance_interval=100.0)
     driven.running(attempt(1))
     driven.step(*ended(attempt(1)))
-    settled = Settled(opened=False, admits=(JobAdmit(keys=("w/a",)),), has_deliveries=True)
-    actions = driven.step(settled)
-    driven.step(CallFailed(only(actions, Admit)), CallFailed(only(actions, DeliverEnds)))
+    follow_up = FollowUp(jobs=("w/a",), deliveries=True)
+    actions = driven.step(Settled(opened=False, follow_up=follow_up))
+    parts = [action for action in actions if isinstance(action, FollowUp)]
+    assert parts == [FollowUp(jobs=("w/a",)), FollowUp(deliveries=True)]
+    driven.step(*map(CallFailed, parts))
     failures = driven.machine._failures  # pyright: ignore[reportPrivateUsage]
-    assert dict(failures) == {Admit: 1, DeliverEnds: 1}
+    assert dict(failures) == {FollowUp: 2}
 
-    driven.step(Admitted(opened=False), EndsDelivered())
+    driven.step(FollowedUp(parts[0], opened=False))
     assert not failures
 
 

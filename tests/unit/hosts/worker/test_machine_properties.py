@@ -11,7 +11,7 @@ from typing_extensions import override
 from holdfast.hosts.worker import machine as m
 from holdfast.hosts.worker import machine_protocol as p
 from holdfast.hosts.worker.settings import Settings
-from holdfast.kernel.commands import Attempt, Completed, JobAdmit, JobSettle
+from holdfast.kernel.commands import NO_FOLLOW_UP, Attempt, Completed, FollowUp, JobSettle
 from holdfast.ports.records.job import JobKind
 from holdfast.ports.records.values import Payload
 
@@ -21,18 +21,14 @@ JOBS: Final = 12
 GRACE: Final = 20.0
 
 Call: TypeAlias = (
-    p.OpenSession
-    | p.Claim
-    | p.Settle
-    | p.Heartbeat
-    | p.Sweep
-    | p.WakeDue
-    | p.Admit
-    | p.DeliverEnds
-    | p.FindEvents
-    | p.Flush
+    p.OpenSession | p.Claim | p.Settle | p.Heartbeat | p.Sweep | p.WakeDue | FollowUp | p.FindEvents | p.Flush
 )
 Lease: TypeAlias = tuple[str, int]
+
+
+def kind_of(call: Call) -> tuple[object, ...]:
+    """Return what no two calls in flight have in common."""
+    return type(call), getattr(call, "sink", None), getattr(call, "deliveries", None)
 
 
 class AWorkersLife(RuleBasedStateMachine):
@@ -106,15 +102,14 @@ class AWorkersLife(RuleBasedStateMachine):
                 asked = {(attempt.job, attempt.epoch) for attempt in attempts}
                 assert asked <= self.running.keys() - self.cancelled
                 self.call(action)
-            case p.Admit(commands):
-                assert commands
+            case FollowUp():
+                assert list(action.parts()) == [action], "admissions or deliveries, not both"
                 self.call(action)
-            case p.OpenSession() | p.Sweep() | p.WakeDue() | p.DeliverEnds() | p.FindEvents() | p.Flush():
+            case p.OpenSession() | p.Sweep() | p.WakeDue() | p.FindEvents() | p.Flush():
                 self.call(action)
 
     def call(self, action: Call) -> None:
-        kinds = [(type(open_call), getattr(open_call, "sink", None)) for open_call in self.calls]
-        assert (type(action), getattr(action, "sink", None)) not in kinds, "one call of a kind at once"
+        assert kind_of(action) not in map(kind_of, self.calls), "one call of a kind at once"
         self.calls.append(action)
 
     # What may happen --------------------------------------------------------------------------------------------
@@ -160,7 +155,7 @@ class AWorkersLife(RuleBasedStateMachine):
                     opened=more,
                     retries_in=(0.3, 0.1) if more else (),
                     next_attempts=self.take(call) if more else (),
-                    admits=(JobAdmit(keys=("w/a",)),) if more else (),
+                    follow_up=FollowUp(jobs=("w/a",), deliveries=True) if more else NO_FOLLOW_UP,
                 )
             case p.Heartbeat(attempts):
                 lost = [attempt for attempt in attempts if more and attempt.epoch < self.epochs[attempt.job]]
@@ -169,14 +164,12 @@ class AWorkersLife(RuleBasedStateMachine):
                 return p.SweepDone(more)
             case p.WakeDue():
                 return p.WokeDue(more)
-            case p.Admit():
-                return p.Admitted(more)
+            case FollowUp():
+                return p.FollowedUp(call, more)
             case p.FindEvents():
                 return p.EventsFound(("search", "audit") if more else ())
             case p.Flush(sink):
                 return p.SinkFlushed(sink, more)
-            case p.DeliverEnds():
-                return p.EndsDelivered()
 
     def lease(self, claim: p.Claim) -> tuple[Attempt, ...]:
         leased: list[Attempt] = []

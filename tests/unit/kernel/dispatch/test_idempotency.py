@@ -291,7 +291,7 @@ def test_the_reply_is_stored_with_the_effect(world: World) -> None:
     reply = world.tables().replies["default", "k"]
     assert (reply.created_at, len(reply.fingerprint)) == (world.now, 64)
     assert reply.body == (
-        f'{{"admits_jobs":[],"admits_runs":[],"created":true,"generation":1,"has_deliveries":false,"messages":[],'
+        '{"created":true,"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"generation":1,"messages":[],'
         f'"run":"{world.run().key}",'
         '"run_id":"x","status":"running"}'
     )

@@ -26,6 +26,7 @@ from holdfast.kernel.commands import (
     RunTerminate,
     SessionClose,
     admissions,
+    follow_up_of,
 )
 from holdfast.kernel.limits.rates import Starts
 from holdfast.kernel.pipelines.plan import Plan, RatePlan, RetryPolicy, StagePlan, plan_from_json
@@ -67,7 +68,7 @@ def woken(world: World) -> int:
     """Wake due jobs, and admit waiting ones."""
     reply = world.do(JobWakeDue())
     answers: list[object] = [reply]
-    while commands := admissions("default", answers):
+    while commands := admissions("default", follow_up_of(answers)):
         answers = list(world.send(*commands))
     return reply.woken
 
@@ -79,7 +80,7 @@ def world() -> World:
 
 def test_only_so_many_start_in_the_period(world: World) -> None:
     created = start(world, "x1", "x2", "x3", "x4", "x5")
-    assert created[0].admits_jobs == ("w/a",)
+    assert created[0].follow_up.jobs == ("w/a",)
     assert [job.state for job in world.tables().all_jobs()] == [JobState.LIMITED] * 5
 
     assert admit(world, "w/a") == JobsAdmitted(admitted=2)
@@ -87,9 +88,9 @@ def test_only_so_many_start_in_the_period(world: World) -> None:
     first = claimed(world, session)
     assert names(world, first.attempts) == ["x1", "x2"]
     # Since the first of them it is known when there is room again; one job sleeps until then.
-    assert first.admits_jobs == ("w/a",)
+    assert first.follow_up.jobs == ("w/a",)
     until = world.now + MINUTE
-    assert admit(world, *first.admits_jobs) == JobsAdmitted(admitted=0, wakes_at=(until,))
+    assert admit(world, *first.follow_up.jobs) == JobsAdmitted(admitted=0, wakes_at=(until,))
     assert world.jobs("x3")[0].wake_at == until
     assert admit(world) == JobsAdmitted(admitted=0)
     world.wait(59.999999)
@@ -104,7 +105,7 @@ def test_the_end_of_a_body_makes_no_room(world: World) -> None:
     admit(world)
     session = world.open()
     for attempt in world.claim(session):
-        assert world.complete(attempt).admits_jobs == ()
+        assert world.complete(attempt).follow_up.jobs == ()
 
     assert admit(world).admitted == 0
     assert [attempt.node for attempt in world.claim(session)] == ["b", "b"]
@@ -178,7 +179,7 @@ def test_a_claim_asks_again_whether_there_is_room(world: World) -> None:
     world.clock.jump(timedelta(microseconds=-1))  # the clock of another host
 
     early = claimed(world, session)
-    assert (early.attempts, early.admits_jobs) == ((), ("w/a",))
+    assert (early.attempts, early.follow_up.jobs) == ((), ("w/a",))
     assert world.jobs("x3")[0].state is JobState.LIMITED
     assert admit(world, "w/a").wakes_at == (world.now + 1,)
 
@@ -194,7 +195,7 @@ def test_a_message_for_a_job_that_may_not_start_is_not_for_ever() -> None:
     world.clock.jump(timedelta(seconds=-1))
     key = world.jobs("x2")[0].key.text
     refused = world.do(JobClaimOne(session=session, job=key, epoch=0, definitions=("w@1",)))
-    assert (refused.ignored, refused.retry_after, refused.admits_jobs) == ("limited", 5_000_000, ("w/a",))
+    assert (refused.ignored, refused.retry_after, refused.follow_up.jobs) == ("limited", 5_000_000, ("w/a",))
     world.complete(attempt)
     world.wait(1)
     admit(world)
@@ -218,7 +219,7 @@ def test_a_message_for_a_sleeper_that_is_due_waits_for_its_turn_and_says_so() ->
 
     message = JobClaimOne(session=session, job=asleep.key.text, epoch=1, definitions=("w@1",))
     refused = world.do(message)
-    assert (refused.ignored, refused.admits_jobs) == ("limited", ("w/a",))
+    assert (refused.ignored, refused.follow_up.jobs) == ("limited", ("w/a",))
     assert world.jobs("x1")[0].state is JobState.LIMITED
 
 
@@ -227,7 +228,7 @@ def test_every_attempt_is_a_start(world: World) -> None:
     admit(world)
     session = world.open()
     first, _ = world.claim(session)
-    assert world.fail(first).admits_jobs == ("w/a",)
+    assert world.fail(first).follow_up.jobs == ("w/a",)
 
     assert world.jobs("x1")[0].state is JobState.LIMITED
     assert admit(world).admitted == 0
@@ -242,7 +243,7 @@ def test_what_is_given_back_or_lost_waits_again_and_its_start_counts(world: Worl
     session = world.open()
     first, second = world.claim(session)
     back = world.do(JobRelease(job=first.job, epoch=first.epoch))
-    assert back.admits_jobs == ("w/a",)
+    assert back.follow_up.jobs == ("w/a",)
     world.do(SessionClose(session=session))
     world.do(LeaseReapStale())
 
@@ -260,7 +261,7 @@ def test_a_paused_run_waits_in_no_line(world: World) -> None:
     world.do(RunPause(run_id="x1"))
     assert admit(world).admitted == 1
     resumed = world.do(RunResume(run_id="x1"))
-    assert resumed.admits_jobs == ("w/a",)
+    assert resumed.follow_up.jobs == ("w/a",)
 
     assert names(world, world.claim(world.open())) == ["x2", "x3"]
 
@@ -286,7 +287,7 @@ def test_each_text_of_an_attribute_has_the_limit_for_itself() -> None:
     start(world, "y1", tenant="x" * 300)
     (nobody,) = start(world, "z1")
 
-    assert nobody.admits_jobs == ("w/a/",)
+    assert nobody.follow_up.jobs == ("w/a/",)
     assert admit(world).admitted == 4
     assert names(world, world.claim(world.open())) == ["x1", "x2", "y1", "z1"]
     long = f"w/a/#{hashlib.sha256(b'x' * 300).hexdigest()}"
@@ -302,14 +303,14 @@ def test_a_stage_may_have_both_limits() -> None:
         assert admit(world).admitted == 1
         assert admit(world).admitted == 0
         (attempt,) = world.claim(session)
-        assert world.complete(attempt).admits_jobs == ("w/a",)
+        assert world.complete(attempt).follow_up.jobs == ("w/a",)
 
     assert admit(world).wakes_at == (world.now + MINUTE,)
     world.wait(60)
     woken(world)
     (attempt,) = world.claim(session)
     # Its place is free as well: it has to wait for both again.
-    assert world.release(attempt).admits_jobs == ("w/a",)
+    assert world.release(attempt).follow_up.jobs == ("w/a",)
     assert world.job(attempt).state is JobState.LIMITED
     assert admit(world).admitted == 1
 

@@ -246,7 +246,7 @@ def test_a_generation_that_waits_for_a_slot_keeps_what_it_is_to_keep() -> None:
     world = World(LINE)
     for name in ("x", "y"):
         key = RunCreate(workflow="w", id=name, input=payload(0), concurrency_key="bank")
-        assert world.do(key).admits_runs == ("bank",)
+        assert world.do(key).follow_up.runs == ("bank",)
     admit = RunClaimPending(keys=("bank",))
     world.do(admit)
     session = world.open()
