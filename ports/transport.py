@@ -21,7 +21,7 @@ class JobHint:
 
 @frozen(kw_only=True)
 class RunEnded:
-    """A hint that a run has ended. Its attempts are cancelled, and whoever waits for its result can read it."""
+    """A hint that a run has ended: its attempts are to be cancelled, and its result can be read."""
 
     tag: ClassVar[str] = "run_ended"
     run: str

@@ -128,9 +128,9 @@ class TimeAdvancingListener:
         assert passing is not None
         return _EndOfRun(lambda timeout: self._bodies.run(passing.until_ended(run, timeout, row)))
 
-    def add_worker(self, wake: Callable[[], None], tell: RunsCallback = lambda _, __: None, /) -> None:
+    def add_worker(self, wake: Callable[[], None], notify: RunsCallback = lambda _, __: None, /) -> None:
         """See `HintListener.add_worker`. Does nothing: a world runs its jobs itself."""
-        del wake, tell
+        del wake, notify
 
     def remove_worker(self, wake: Callable[[], None], /) -> None:
         """See `HintListener.remove_worker`."""

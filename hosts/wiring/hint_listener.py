@@ -53,8 +53,8 @@ class HintListener(Protocol):
         """Return a future of the run's row, resolved when its history has passed this row or the run has ended."""
         ...
 
-    def add_worker(self, wake: Callable[[], None], tell: RunsCallback = lambda _, __: None, /) -> None:
-        """Register a worker: `wake` is called when there may be jobs, `tell` with the runs of hints about runs.
+    def add_worker(self, wake: Callable[[], None], notify: RunsCallback = lambda _, __: None, /) -> None:
+        """Register a worker: `wake` is called when there may be jobs, `notify` with the runs of hints about runs.
 
         Both may be called from any thread.
         """
@@ -119,13 +119,13 @@ class ThreadedHintListener:
         self._start()
         return waiting.future
 
-    def add_worker(self, wake: Callable[[], None], tell: RunsCallback = lambda _, __: None) -> None:
-        """Register a worker: `wake` is called when there may be jobs, `tell` with the runs of hints about runs.
+    def add_worker(self, wake: Callable[[], None], notify: RunsCallback = lambda _, __: None) -> None:
+        """Register a worker: `wake` is called when there may be jobs, `notify` with the runs of hints about runs.
 
         Both are called in the listener's thread.
         """
         with self._lock:
-            self._workers[wake] = tell
+            self._workers[wake] = notify
         self._start()
 
     def remove_worker(self, wake: Callable[[], None]) -> None:
@@ -213,11 +213,11 @@ class ThreadedHintListener:
         may_be_jobs = any(isinstance(delivery.hint, JobHint | None) for delivery in deliveries)
         with self._lock:
             workers = list(self._workers.items())
-        for wake, tell in workers:
+        for wake, notify in workers:
             if may_be_jobs:
                 wake()
             if ended or grew:
-                tell(ended, grew)
+                notify(ended, grew)
 
     def _look(self, deliveries: Sequence[Delivery] = ()) -> None:
         """Resolve the waits that are over, with one query for all of their runs."""

@@ -81,7 +81,7 @@ class WorkerRunner:
     async def _serve(self, serving: Callable[[], None]) -> None:
         self._woken = anyio.Event()
         self._renewal.watch_loop()
-        self._core.listener.add_worker(self._wake, self._tell)
+        self._core.listener.add_worker(self._wake, self._notify)
         serving()
         try:
             async with anyio.create_task_group() as group:
@@ -246,6 +246,6 @@ class WorkerRunner:
     def _wake(self) -> None:
         self.post_from_thread(p.Woken())
 
-    def _tell(self, ended: frozenset[str], grew: frozenset[str]) -> None:
-        for happened in self._shell.told(tuple(self._scopes), ended, grew):
+    def _notify(self, ended: frozenset[str], grew: frozenset[str]) -> None:
+        for happened in self._shell.inputs_of_hints(tuple(self._scopes), ended, grew):
             self.post_from_thread(happened)

@@ -2,7 +2,8 @@
 
 A host takes actions from it, carries them out in threads and tasks of its own, and passes the results back. So the
 host on an event loop and the simulator, which has neither loop nor threads, run the same worker
-(docs/decisions/0017). Not thread-safe, except for `told` and the callables that `call` returns: a single task owns it.
+(docs/decisions/0017). Not thread-safe, except for `inputs_of_hints` and the callables that `call` returns: a single
+task owns it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,7 +64,7 @@ class WorkerShell:
         """Queue an input for the next step."""
         self._inputs.append(happened)
 
-    def told(
+    def inputs_of_hints(
         self, running: Iterable[Attempt], ended: frozenset[str], grew: frozenset[str]
     ) -> Sequence[p.Input]:
         """Notify drivers of new rows; return the machine's inputs for hints about runs. Safe in any thread."""

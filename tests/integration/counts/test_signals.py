@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
 from threading import Event
@@ -51,7 +51,7 @@ class CountedTransactions:
         self.with_type = Counter[str]()
 
     @contextmanager
-    def dispatch(self, batch: CommandBatch, /) -> Iterator[None]:
+    def dispatch(self, batch: CommandBatch, /) -> Generator[None]:
         self.with_type.update({command.type for command in batch.commands})
         yield
 

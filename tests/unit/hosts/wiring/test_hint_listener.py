@@ -324,8 +324,8 @@ def test_workers_are_told_which_runs_have_ended_and_which_histories_grew(world: 
     world.transport.say(new_rows(2))
     world.transport.settled()
 
-    assert told[0] == ({a_key(1), a_key(2)}, {a_key(3)})
-    assert told[1] == (frozenset(), {a_key(2)})
+    assert told[0] == (frozenset({a_key(1), a_key(2)}), frozenset({a_key(3)}))
+    assert told[1] == (frozenset(), frozenset({a_key(2)}))
     assert len(told) == 3  # the last is that of the test's own
 
 
