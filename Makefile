@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo 'make demo       run the first example'
-	@echo 'make check      formatting, lint, types, import rules, purity of the kernel'
+	@echo 'make check      formatting, lint, generated code, types, import rules, purity of the kernel'
 	@echo 'make test       the fast tests, on SQLite and on a PostgreSQL of their own'
 	@echo 'make test-slow  the tests that take minutes: packaging, AWS, chaos, and the fast ones that have a full size'
 	@echo 'make chaos      the chaos tests in their full form, most of an hour'
@@ -34,7 +34,7 @@ help:
 	@echo 'make mutants [ONLY=name,name] [SEEDS=500] [JOBS=2] [WRITE=1]   bugs that are planted, and must be found'
 	@echo 'make audit      what is known to be unsafe of what is installed, and of the oldest that may be'
 	@echo 'make mutants-tests [ONLY=name,name] [JOBS=2]   the second list of them, which the fast tests must catch'
-	@echo 'make format     rewrite the code as `make check` wants it'
+	@echo 'make format     rewrite the code as `make check` wants it, and generate the async client'
 	@echo 'make coverage   the fast tests, with a report of what they did not run'
 	@echo 'make clean      remove everything that make built'
 
@@ -57,6 +57,7 @@ check: lint types imports purity
 lint: .venv/.tools
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/python -m tools.async_facade --check
 
 types: .venv/.tools
 	$(BIN)/python -m tools.check_types
@@ -78,6 +79,7 @@ audit: .venv/.tools
 format: .venv/.tools
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
+	$(BIN)/python -m tools.async_facade
 
 bench-peers: .venv/.tools .cache/postgres/.ready
 	$(BIN)/python -m tests.benchmarks.peers --data tests/benchmarks/results/peers.json

@@ -11,22 +11,14 @@ from typing import Final, Generic, TypeAlias
 import attrs
 from typing_extensions import TypeVar
 
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan, plan_from_json
 from holdfast.kernel.runs.rerun_plan import StageHistory
 from holdfast.ports.changes import AppendHistory, Change
 from holdfast.ports.errors import InvalidCommandError, UnknownPlanError, UnreadableRowError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import CompletedRow, QueueClaim, SlotPlace
-from holdfast.ports.records.history import (
-    CANCELLATION_OUTCOMES,
-    SIGNAL_RECEIVED,
-    STAGE_OUTCOMES,
-    STAGE_SUSPENDED,
-    START_RECEIVED,
-    STEP_ENDS,
-    STEP_QUEUED,
-    HistoryRow,
-)
+from holdfast.ports.records.history import STAGE_OUTCOMES, HistoryRow
 from holdfast.ports.records.job import JobKey, JobKind, PassOver
 from holdfast.ports.records.limits import RateName, SlotName
 from holdfast.ports.records.outbox import SinkName, Stream, StreamHead, StreamKey
@@ -408,22 +400,22 @@ class State:
             row = change.row
             if row.run in self.new_rows:
                 self.new_rows[row.run].append(row)
-            if row.type in (SIGNAL_RECEIVED, START_RECEIVED):
+            if row.type in (events.SignalReceived.type, events.StartReceived.type):
                 self.messages[row.run, row.number] = row
-            if self.past is not None and (row.run in self.past or row.type == "run.created"):
+            if self.past is not None and (row.run in self.past or row.type == events.RunCreated.type):
                 self.past.setdefault(row.run, StageHistory()).append(row)
                 self._remember(row)
-            if row.run in self.steps and (row.type == STEP_QUEUED or row.type in STEP_ENDS):
+            if row.run in self.steps and (row.type == events.StepQueued.type or row.type in events.STEP_ENDS):
                 self.steps[row.run].append(row)
-            if row.type == STAGE_SUSPENDED:
+            if row.type == events.StageSuspended.type:
                 self.suspensions[row.run, row.number] = row
-            if row.type in STAGE_OUTCOMES or row.type in CANCELLATION_OUTCOMES:
+            if row.type in STAGE_OUTCOMES or row.type in events.CANCELLATION_OUTCOMES:
                 completed = CompletedRow(row.run, row.number, row.node or "", row.item, row.type)
                 self.completed.setdefault(row.run, []).append(completed)
 
     def _remember(self, row: HistoryRow) -> None:
         """Add a row to the history of a function that a later command of the batch may rerun."""
-        if row.type == "run.created":
+        if row.type == events.RunCreated.type:
             run = self.tables.runs[row.run]
             before = self.histories.get(run.rerun_of or "", [])
             self.histories[row.run] = before[: run.first_row - 1]

@@ -788,28 +788,19 @@ class StepLostError(HoldfastError):
     """
 
     code = "step_lost"
+    ADVICE: ClassVar[str] = "; if it may run twice, allow more attempts: @step(retry=Retry(attempts=...))"
+    """The end of the message. It is left out of the row of an attempt that is retried."""
 
-    def __init__(
-        self,
-        step: str,
-        attempts: int,
-        heartbeat_timeout: timedelta | None = None,
-        *,
-        is_retried: bool = False,
-    ) -> None:
+    def __init__(self, step: str, attempts: int, heartbeat_timeout: timedelta | None = None) -> None:
         times = "once" if attempts == 1 else f"{attempts} times"
         how = (
             "its worker was lost"
             if heartbeat_timeout is None
             else f"it sent no heartbeat for {heartbeat_timeout}"
         )
-        advice = (
-            ""
-            if is_retried
-            else "; if it may run twice, allow more attempts: @step(retry=Retry(attempts=...))"
-        )
         super().__init__(
-            f"step {step!r} was attempted {times}, and the last time {how}: it may or may not have happened{advice}"
+            f"step {step!r} was attempted {times}, and the last time {how}: it may or may not have happened"
+            f"{self.ADVICE}"
         )
 
 

@@ -20,15 +20,24 @@ class JobHint:
 
 
 @frozen(kw_only=True)
-class RunHint:
-    """A hint that a run may have ended."""
+class RunEnded:
+    """A hint that a run has ended. Its attempts are cancelled, and whoever waits for its result can read it."""
 
-    tag: ClassVar[str] = "run"
+    tag: ClassVar[str] = "run_ended"
     run: str
     """The key of the run."""
 
 
-Hint: TypeAlias = JobHint | RunHint
+@frozen(kw_only=True)
+class HistoryGrew:
+    """A hint that the history of a run has new rows, which its function or the sender of an update waits for."""
+
+    tag: ClassVar[str] = "history_grew"
+    run: str
+    """The key of the run."""
+
+
+Hint: TypeAlias = JobHint | RunEnded | HistoryGrew
 
 
 @attrs.frozen(kw_only=True)
@@ -48,7 +57,7 @@ class JobTransport(Protocol):
     - `announce` never raises for a fault of the carrier: the hint is lost, and the maintenance tick replaces it.
     - It is safe to use from several threads.
     - A queue, which delivers each hint to a single receiver of all processes, sets `delivers_run_hints = False`. It
-      drops hints at runs, and processes without a worker do not receive, since they would take hints at jobs from
+      drops hints about runs, and processes without a worker do not receive, since they would take hints about jobs from
       workers.
     """
 
@@ -87,5 +96,5 @@ class Reopenable(Protocol):
 
 
 def delivers_run_hints(transport: JobTransport) -> bool:
-    """Whether a transport delivers hints at the ends of runs to every receiver. True unless it declares otherwise."""
+    """Whether a transport delivers hints about runs to every receiver. True unless it declares otherwise."""
     return getattr(transport, "delivers_run_hints", True) is not False

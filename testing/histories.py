@@ -6,14 +6,15 @@ import re
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.hosts.inspection.run_info import error_text
 from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.history import events
 from holdfast.ports.json import parse
 from holdfast.ports.queries.history import HistoryOf
-from holdfast.ports.records.history import CLOCK_READ, HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.validation import TEXT, an, check
 
 FORMAT: Final = 1
@@ -36,7 +37,7 @@ def recorded(run: SyncRunHandle[Any], /) -> str:
     """
     check("recorded", an("the handle of a run, as returned by start", SyncRunHandle), run=run)
     row = run.row()
-    events = [_event(run.core, one) for one in _rows(run.core, row.key) if one.type != CLOCK_READ]
+    rows = (one for one in _rows(run.core, row.key) if one.type != events.ClockRead.type)
     head: dict[str, object] = {
         "format": FORMAT,
         "workflow": f"{row.workflow}@{row.version}",
@@ -46,7 +47,7 @@ def recorded(run: SyncRunHandle[Any], /) -> str:
     if error is not None:
         head["error"] = error
     lines = [f"  {_json(name)}: {_json(value)}," for name, value in head.items()]
-    listed = ",\n".join(f"    {_json(event)}" for event in events)
+    listed = ",\n".join(f"    {_json(_event(run.core, one))}" for one in rows)
     return _stable("\n".join(("{", *lines, '  "events": [', listed, "  ]", "}", "")))
 
 
@@ -88,8 +89,8 @@ def _event(core: Core, row: HistoryRow) -> dict[str, object]:
         event["stage"] = row.node
     if row.item is not None:
         event["item"] = row.item
-    facts = cast("dict[str, object]", parse(row.data)) if row.data else {}
-    event.update((name, value) for name, value in sorted(facts.items()) if name not in _CHANGES_EACH_TIME)
+    facts = sorted(events.facts_of(row).items())
+    event.update((name, value) for name, value in facts if name not in _CHANGES_EACH_TIME)
     if row.payload is not None and row.payload.inline is not None:
         event["value"] = parse(row.payload.inline)
     elif row.payload is not None:

@@ -12,23 +12,19 @@ from typing import Final, NoReturn, TypeAlias, cast
 
 import attrs
 
-from holdfast.hosts.functions.function_events import (
-    FUNCTION_EVENT_TYPES,
-    NOTES,
-    known_from,
-    last_first_turn_row,
-)
+from holdfast.hosts.functions.function_events import last_first_turn_row
 from holdfast.hosts.functions.history_document import RunHistory, read_history, text_of
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.commands import JobRecorded
-from holdfast.kernel.functions.machine import FunctionMachine, ParsedRow
+from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.kernel.functions.protocol import FunctionFailed, Request, Row, StepCompleted, Turn
+from holdfast.kernel.history import events
+from holdfast.kernel.history.events.parsed_rows import ParsedRow, completed_step, parse_rows
 from holdfast.ports.errors import WorkflowStalledError
-from holdfast.ports.json import parse
 from holdfast.ports.queries.runs import FindRun, RunsByKey
-from holdfast.ports.records.history import CLOCK_READ, FUNCTION_BEGAN, STEP_GIVEN, HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import Run
 
 Code: TypeAlias = Workflow[..., object]
@@ -113,7 +109,7 @@ class DeterminismChecker:
             replays += sum(self._replay(code, history) for history in histories)
             # A query before the first drive does not know the rows that the function will begin with.
             rows = (row for history in histories for row in history.rows)
-            began = max((row.number for row in rows if row.type == FUNCTION_BEGAN), default=-1)
+            began = max((row.number for row in rows if row.type == events.FunctionBegan.type), default=-1)
             if forks:
                 self._check_digests((code, key), len(forks), first=began + 1)
         return replays
@@ -130,16 +126,16 @@ class DeterminismChecker:
         """Replay a history with new machines: up to each row at the start, and the later rows afterwards."""
         replays = 0
         trail = self._trail(code, history)
-        there = last_first_turn_row(known_from(history.rows))
+        there = last_first_turn_row(parse_rows(history.rows))
         for end in range(len(history.rows) + 1):
             known, new_rows = history.rows[:end], history.rows[end:]
-            if end < there or any(row.type == FUNCTION_BEGAN for row in new_rows):
+            if end < there or any(row.type == events.FunctionBegan.type for row in new_rows):
                 continue  # a start with fewer rows takes another course
             last = _last_applied(known)
             if trail.get(0 if last <= there else last) not in self._reached[code, history.key]:
                 continue
             if (
-                new_rows and new_rows[0].type in NOTES
+                new_rows and new_rows[0].type in events.RECORDED_FIRST
             ):  # accepted updates are recorded before anything relies on them
                 continue
             if any(
@@ -171,8 +167,8 @@ class DeterminismChecker:
         self, life: FunctionRun, new_rows: Sequence[HistoryRow], trail: Mapping[int, Digest]
     ) -> bool:
         """Return whether a driver could receive these rows only now: all were delivered, none is its own note."""
-        applied = [row.number for row in new_rows if row.type in FUNCTION_EVENT_TYPES]
-        is_noted = any(row.type in NOTES for row in new_rows)
+        applied = [row.number for row in new_rows if row.type in events.FUNCTION_EVENTS]
+        is_noted = any(row.type in events.RECORDED_FIRST for row in new_rows)
         return not is_noted and all((life, trail.get(number)) in self._seen for number in applied)
 
     def _watched(self, machine: FunctionMachine, life: FunctionRun) -> FunctionMachine:
@@ -221,7 +217,7 @@ class DeterminismChecker:
             else:
                 if after == place:
                     return place, None
-            row = _step_row(*rows[place])
+            row = _step_row(rows[place])
 
             def digest(_: bool) -> Digest:
                 trail[row.number] = hash((before, row.number, row.at, repr(row.event), None))
@@ -276,15 +272,12 @@ class DeterminismChecker:
                 self.problems.append(f"{where}: one execution reached {before}, another {seen}")
 
 
-def _step_row(row: HistoryRow, facts: Mapping[str, object]) -> Row:
+def _step_row(one: ParsedRow) -> Row:
     """Return the row of a step's result in the form in which it is fed singly."""
-    completed = StepCompleted(
-        call=str(facts["call"]),
-        step=str(facts["step"]),
-        output=text_of(row.payload),
-        given=cast("str | None", facts.get(STEP_GIVEN)),
-    )
-    return Row(number=row.number, at=row.at, event=completed, site=str(facts.get("site", "")))
+    row = one.row
+    call, step, given = completed_step(one)
+    completed = StepCompleted(call=call, step=step, output=text_of(row.payload), given=given)
+    return Row(number=row.number, at=row.at, event=completed, site=one.site)
 
 
 def _raise(error: Exception) -> NoReturn:
@@ -306,8 +299,8 @@ def _forks(core: Core, key: str) -> Iterator[Run]:
 
 def _is_read_before(row: HistoryRow, end: int) -> bool:
     """Return whether this row holds a clock reading for a row up to `end`: other rows are in between."""
-    return row.type == CLOCK_READ and cast("int", parse(row.data or "{}")["row"]) <= end
+    return row.type == events.ClockRead.type and events.ClockRead.from_row(row).row <= end
 
 
 def _last_applied(rows: Sequence[HistoryRow]) -> int:
-    return max((row.number for row in rows if row.type in FUNCTION_EVENT_TYPES), default=0)
+    return max((row.number for row in rows if row.type in events.FUNCTION_EVENTS), default=0)

@@ -10,6 +10,7 @@ from typing import Final
 from typing_extensions import override
 
 from holdfast.hosts.inspection.why import why_of
+from holdfast.hosts.wiring.hint_listener import RunsCallback
 from holdfast.hosts.wiring.services import Core
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.durations import NO_TIME, Duration, wanted_length
@@ -127,11 +128,9 @@ class TimeAdvancingListener:
         assert passing is not None
         return _EndOfRun(lambda timeout: self._bodies.run(passing.until_ended(run, timeout, row)))
 
-    def add_worker(
-        self, wake: Callable[[], None], ended: Callable[[frozenset[str]], None] = lambda _: None, /
-    ) -> None:
+    def add_worker(self, wake: Callable[[], None], tell: RunsCallback = lambda _, __: None, /) -> None:
         """See `HintListener.add_worker`. Does nothing: a world runs its jobs itself."""
-        del wake, ended
+        del wake, tell
 
     def remove_worker(self, wake: Callable[[], None], /) -> None:
         """See `HintListener.remove_worker`."""

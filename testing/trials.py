@@ -23,11 +23,11 @@ from holdfast.hosts.wiring.stores import Stores
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.functions.loop import Evicted
 from holdfast.kernel.functions.machine import evict_all, in_memory
+from holdfast.kernel.history import events
 from holdfast.kernel.invariants import check
 from holdfast.ports.changes import AppendHistory
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import HoldfastError
-from holdfast.ports.json import parse
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import JobState
 from holdfast.ports.records.run import ACTIVE, Run, RunName
@@ -133,9 +133,24 @@ class Trial:
         """Duration of the longest body, in seconds."""
         took = [0.0]
         for row in chain.from_iterable(self.rows.values()):
-            facts = cast("dict[str, Any]", parse(row.data)) if row.data else {}
-            if isinstance(facts.get("started_at"), int):
-                took.append((row.at - facts["started_at"]) / _SECOND)
+            match events.event_of(row):
+                case (
+                    events.StageTested(started_at=int(started_at))
+                    | events.StageSuspended(started_at=int(started_at))
+                    | events.StageCompleted(started_at=int(started_at))
+                    | events.StageRetrying(started_at=int(started_at))
+                    | events.StageFailed(started_at=int(started_at))
+                    | events.StageCancelled(started_at=int(started_at))
+                    | events.StageCancelFailed(started_at=int(started_at))
+                    | events.StepStarted(started_at=int(started_at))
+                    | events.StepRetrying(started_at=int(started_at))
+                    | events.StepCompleted(started_at=int(started_at))
+                    | events.StepFailed(started_at=int(started_at))
+                    | events.RunBlocked(started_at=int(started_at))
+                ):
+                    took.append((row.at - started_at) / _SECOND)
+                case _:
+                    pass
         return max(took)
 
 

@@ -6,9 +6,10 @@ from typing import Any, Final, cast
 
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.hosts.inspection.run_info import error_text
+from holdfast.kernel.history import events
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import parse
-from holdfast.ports.records.history import STAGE_FAILED, HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 from holdfast.ports.references import reference_from
 from holdfast.testing.trials import Trial
@@ -28,7 +29,7 @@ _OF_FAULTS: Final = frozenset(
 )
 """Error codes that faults alone can cause: lost workers, and time that passed without a worker."""
 
-_OF_CALLS: Final = frozenset({"timer.fired", "step.failed"})
+_OF_CALLS: Final = frozenset({events.TimerFired.type, events.StepCompleted.type, events.StepFailed.type})
 
 Node = tuple[str, str | None, int | None]
 
@@ -82,12 +83,12 @@ def _name(trial: Trial, run: Run) -> str:
 def _is_by_faults(trial: Trial, run: Run, usually: Counter[Node]) -> bool:
     error = _error(run)
     stage, item = error.get("stage"), error.get("item")
-    facts = [
-        _facts(row)
+    failed = [
+        events.StageFailed.from_row(row)
         for row in trial.rows[run.id]
-        if row.type == STAGE_FAILED and (row.node, row.item) == (stage, item)
+        if row.type == events.StageFailed.type and (row.node, row.item) == (stage, item)
     ]
-    child = trial.runs.get(str(facts[-1].get("run"))) if facts else None
+    child = trial.runs.get(failed[-1].run or "") if failed else None
     if child is not None:
         return child.status is RunStatus.FAILED and _is_by_faults(trial, child, usually)
     where = (run.id, stage, item)
@@ -97,17 +98,14 @@ def _is_by_faults(trial: Trial, run: Run, usually: Counter[Node]) -> bool:
 def _lateness(trial: Trial, run: Run) -> frozenset[tuple[str, str]]:
     """Return the fired timers and the timed-out steps of a durable function, as row types with calls."""
     found: set[tuple[str, str]] = set()
-    generation = 0
-    for row in trial.rows[run.id]:
-        generation += row.type == "run.created"
-        facts = _facts(row) if row.type in _OF_CALLS else {}
-        error: dict[str, Any] = facts.get("error") or {}
-        if (
-            row.type == "timer.fired"
-            or error.get("code") in _OF_FAULTS
-            or error.get("type") == "TimeoutError"
-        ):
-            found.add((row.type, f"{generation}/{facts['call']}"))
+    for call, event in _call_events(trial, run):
+        match event:
+            case events.TimerFired():
+                found.add((event.type, call))
+            case events.StepFailed(error=error) if error.code in _OF_FAULTS or error.type == "TimeoutError":
+                found.add((event.type, call))
+            case _:
+                pass
     return frozenset(found)
 
 
@@ -125,20 +123,32 @@ def _strays(trial: Trial, run: Run, usual: Trial, usually: Run) -> bool:
 
 def _calls(trial: Trial, run: Run) -> Iterator[tuple[str, str, str]]:
     """Yield the rows about calls: row type, generation with call, and the name of the step."""
+    for call, event in _call_events(trial, run):
+        yield event.type, call, "a timer" if isinstance(event, events.TimerFired) else event.step
+
+
+def _call_events(
+    trial: Trial, run: Run
+) -> Iterator[tuple[str, events.TimerFired | events.StepCompleted | events.StepFailed]]:
+    """Yield the ends of timers and steps, each with its generation and call."""
     generation = 0
     for row in trial.rows[run.id]:
-        generation += row.type == "run.created"
-        if row.type in _OF_CALLS or row.type == "step.completed":
-            facts = _facts(row)
-            yield row.type, f"{generation}/{facts['call']}", str(facts.get("step", "a timer"))
+        generation += row.type == events.RunCreated.type
+        if row.type not in _OF_CALLS:
+            continue
+        match events.event_of(row):
+            case events.TimerFired() | events.StepCompleted() | events.StepFailed() as event:
+                yield f"{generation}/{event.call}", event
+            case _:
+                pass
 
 
 def _why(trial: Trial, run: Run) -> str:
     """Return why a run is blocked, as text; "" if it is not."""
     if run.status is not RunStatus.BLOCKED:
         return ""
-    blocked = [_facts(row) for row in trial.rows[run.id] if row.type == "run.blocked"]
-    return f": {blocked[-1].get('message')}" if blocked else ""
+    blocked = [row for row in trial.rows[run.id] if row.type == events.RunBlocked.type]
+    return f": {events.RunBlocked.from_row(blocked[-1]).message}" if blocked else ""
 
 
 def _of_effects(trial: Trial, usual: Trial) -> Iterator[str]:
@@ -181,12 +191,19 @@ def _own_errors(trial: Trial) -> Counter[Node]:
         (run, row.node, row.item)
         for run, rows in trial.rows.items()
         for row in rows
-        if row.type in {"stage.retrying", STAGE_FAILED} and _facts(row).get("code") not in _OF_FAULTS
+        if _code(row) not in {None, *_OF_FAULTS}
     )
 
 
-def _facts(row: HistoryRow) -> dict[str, Any]:
-    return cast("dict[str, Any]", parse(row.data)) if row.data else {}
+def _code(row: HistoryRow) -> str | None:
+    """Return the code of the error with which a body failed; None if the row records no such failure."""
+    if row.type not in (events.StageRetrying.type, events.StageFailed.type):
+        return None
+    match events.event_of(row):
+        case events.StageRetrying(code=code) | events.StageFailed(code=code):
+            return code
+        case _:
+            return None
 
 
 def _error(run: Run) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from holdfast import NotReady, Pipeline, Retry, StageContext, Suspended, stage, step, suspend, workflow
-from holdfast.kernel.functions.protocol import Cancelling, HistoryEvent
+from holdfast.kernel.functions.protocol import Cancelling, FunctionEvent
 from holdfast.workflows import Call, PartialResults, TolerateFailures
 from tests.sizes import sized
 from tests.unit.kernel.functions.corpus import CORPUS, WHEN_CANCELLED, WHEN_SENT, sequence
@@ -149,7 +149,7 @@ def _is_exact(call: Call[Any]) -> bool:
     return call.definition.name not in {*OF_TIME, *ORDER_IS_FREE, *RACES}
 
 
-def _one_by_one(told: Sequence[tuple[float, HistoryEvent]]) -> list[tuple[float, HistoryEvent]]:
+def _one_by_one(told: Sequence[tuple[float, FunctionEvent]]) -> list[tuple[float, FunctionEvent]]:
     """Let external events arrive only when nothing else is due, and one at a time."""
     return [(at + 0.5 + number / 1_000, one) for number, (at, one) in enumerate(told)]
 

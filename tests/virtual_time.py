@@ -16,7 +16,7 @@ from holdfast.hosts.worker import worker as worker_module
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.signals import Signal
-from holdfast.kernel.functions.protocol import HistoryEvent, SignalReceived
+from holdfast.kernel.functions.protocol import FunctionEvent, SignalReceived
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.queries.runs import JobsOfRun, ListRuns, RunFilter
@@ -66,10 +66,10 @@ class Play:
     """A call, and its run's external events with their time in seconds since the start."""
 
     call: Call[Any]
-    told: Sequence[tuple[float, HistoryEvent | Again]] = ()
+    told: Sequence[tuple[float, FunctionEvent | Again]] = ()
 
 
-def tell(run: SyncRunHandle[Any], one: HistoryEvent | Again) -> None:
+def tell(run: SyncRunHandle[Any], one: FunctionEvent | Again) -> None:
     """Send a run an external event, unless it has ended."""
     with suppress(HoldfastError):  # it has ended by now, or can't be run again from there
         if isinstance(one, SignalReceived):

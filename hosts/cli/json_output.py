@@ -3,11 +3,12 @@
 from typing import cast
 
 from holdfast.hosts.cli.console import iso, seconds_of
-from holdfast.hosts.cli.run_facts import RunDetails, StageItem, StageSummary, row_data
+from holdfast.hosts.cli.run_facts import RunDetails, StageItem, StageSummary
 from holdfast.hosts.cli.step_table import StepSummary
 from holdfast.hosts.inspection.annotations import AnnotationInfo
 from holdfast.hosts.inspection.logs import ProgressInfo
 from holdfast.hosts.inspection.run_info import error_text
+from holdfast.kernel.history import events
 from holdfast.ports.clock import micros
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
@@ -76,7 +77,7 @@ def row_document(row: HistoryRow) -> Document:
         "stage": row.node,
         "item": row.item,
         "epoch": row.epoch,
-        "data": row_data(row),
+        "data": events.facts_of(row),
         "payload": _payload_document(row.payload),
     }
 

@@ -16,6 +16,7 @@ from holdfast.hosts.inspection.logs import ProgressInfo, progress_of
 from holdfast.hosts.inspection.open_calls import open_calls_of
 from holdfast.hosts.inspection.why import blocked_text
 from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.history import events
 from holdfast.kernel.history.reader import rows_of
 from holdfast.kernel.pipelines.plan import MapPlan, Plan
 from holdfast.kernel.pipelines.progress import NodeProgress, progress_from
@@ -150,7 +151,8 @@ def read_run_details(core: Core, run: Run, now: Micros) -> RunDetails:
         add_step(steps, row, kept.get(row.run))
         if row.run != run.key:
             continue
-        continues = continues or (row.number == 1 and "continues" in row_data(row))
+        if row.type == events.RunCreated.type and row.number == 1:
+            continues = events.RunCreated.from_row(row).continues is not None
         _add_row(stages, places, row)
     for job in jobs:
         _add_job(stages, places, job)
@@ -182,49 +184,42 @@ def result_text(core: Core, run: Run) -> str:
     return core.inputs.text(run.key, reference_from(run.result or "null"))
 
 
-def row_data(row: HistoryRow) -> dict[str, object]:
-    """Return the data of a history row as a dict."""
-    return cast("dict[str, object]", parse(row.data)) if row.data else {}
-
-
 def _add_row(stages: Mapping[str, StageSummary], places: dict[int, StageItem], row: HistoryRow) -> None:
     stage = stages.get(row.node or "")
     if stage is None:
         return
-    data = row_data(row)
-    number = data.get("job")
-    if isinstance(number, int):
-        places[number] = (stage.name, row.item)
-    add_row(stage, row)
+    event = events.event_of(row)
+    job = events.job_of(event)
+    if job is not None:
+        places[job] = (stage.name, row.item)
+    add_event(stage, event, row.at)
 
 
-def add_row(stage: StageSummary, row: HistoryRow) -> None:
-    """Update a stage's details with a row of its history."""
-    data = row_data(row)
-    started_at = data.get("started_at")
-    match row.type:
-        case "stage.completed":
+def add_event(stage: StageSummary, event: events.HistoryEvent, at: Micros) -> None:
+    """Update a stage's details with an event of its history, and when it was stored."""
+    match event:
+        case events.StageCompleted(host=host):
             stage.attempts += 1
             stage.done += 1
-            stage.host = str(data["host"]) if "host" in data else stage.host
-        case "stage.retrying" | "stage.failed":
+            stage.host = host or stage.host
+        case events.StageRetrying() | events.StageFailed():
             stage.attempts += 1
             stage.failed += 1
-            kind, message = data.get("type") or data.get("code"), data.get("message")
-            stage.error = f"{kind}: {message}"
-            stage.traceback = str(data["traceback"]) if "traceback" in data else None
-        case "stage.lost":
+            stage.error = f"{event.error_type or event.code}: {event.message}"
+            stage.traceback = event.traceback
+        case events.StageLost():
             stage.attempts += 1
             stage.lost += 1
-        case "stage.started" | "stage.suspended":
+        case events.StageStarted() | events.StageSuspended():
             pass  # the external work continues, which counts as the stage's time
-        case "stage.expanded":
-            stage.total = cast("int", data.get("items"))
+        case events.StageExpanded(items=items):
+            stage.total = items
         case _:
             return
-    begun = started_at if isinstance(started_at, int) else row.at
+    started_at = event.started_at if isinstance(event, events.StageAttempt) else None
+    begun = at if started_at is None else started_at
     stage.started_at = begun if stage.started_at is None else min(stage.started_at, begun)
-    stage.last_at = row.at
+    stage.last_at = at
 
 
 def _add_job(stages: Mapping[str, StageSummary], places: dict[int, StageItem], job: Job) -> None:

@@ -1,18 +1,15 @@
 """The steps of a durable function for `holdfast run show`, read from the run's history."""
 
-from collections.abc import Mapping
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 import attrs
 from rich.table import Table
 from rich.text import Text
 
 from holdfast.hosts.cli.console import Screen, one_line, safe, status_text, table
-from holdfast.hosts.functions.function_events import raised_from_facts
 from holdfast.hosts.inspection.open_calls import OpenStep
 from holdfast.hosts.text import format_duration
-from holdfast.kernel.history.raised import Raised
-from holdfast.ports.json import parse
+from holdfast.kernel.history import events
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.values import Micros
 
@@ -20,13 +17,22 @@ STEPS_SHOWN: Final = 20
 """Maximum number of steps that are shown: those with the latest changes."""
 
 _STATES: Final = {
-    "step.completed": "done",
-    "step.failed": "failed",
-    "step.retrying": "retrying",
-    "step.started": "running",
-    "step.queued": "queued",
-    "step.cancelled": "cancelled",
+    events.StepQueued.type: "queued",
+    events.StepStarted.type: "running",
+    events.StepRetrying.type: "retrying",
+    events.StepCompleted.type: "done",
+    events.StepFailed.type: "failed",
+    events.StepCancelled.type: "cancelled",
 }
+_ATTEMPTS: Final = (events.StepStarted, events.StepRetrying, events.StepCompleted, events.StepFailed)
+_StepEvent: TypeAlias = (
+    events.StepQueued
+    | events.StepStarted
+    | events.StepRetrying
+    | events.StepCompleted
+    | events.StepFailed
+    | events.StepCancelled
+)
 _OPEN: Final = ("running", "retrying", "queued")
 
 
@@ -80,30 +86,40 @@ def add_step(steps: dict[str, StepSummary], row: HistoryRow, kept_of: int | None
     state = _STATES.get(row.type)
     if state is None:
         return
-    facts = cast("Mapping[str, object]", parse(row.data or "{}"))
-    call = str(facts["call"])
-    before = steps.pop(call, None)
-    began = facts.get("started_at")
-    retry_at, host = facts.get("retry_at"), facts.get("host")
-    error = cast("Mapping[str, object]", facts.get("error") or {})
-    steps[call] = StepSummary(
-        call=call,
-        step=str(facts.get("step", "")),
+    event = cast("_StepEvent", events.event_of(row))
+    before = steps.pop(event.call, None)
+    started_at = row.at
+    if isinstance(event, _ATTEMPTS) and event.started_at is not None:
+        started_at = event.started_at
+    summary = StepSummary(
+        call=event.call,
+        step=event.step or "",
         state=state,
-        # a step in its queue has had no attempt yet
-        attempts=0
-        if state == "queued"
-        else cast("int", facts.get("attempt", before.attempts if before else 1)),
-        site=str(facts.get("site", "")) or (before.site if before else ""),
-        started_at=before.started_at if before else (began if isinstance(began, int) else row.at),
+        attempts=before.attempts if before else 1,
+        site=before.site if before else "",
+        started_at=before.started_at if before else started_at,
         last_at=row.at,
-        retry_at=retry_at if isinstance(retry_at, int) else None,
-        host=str(host) if host is not None else None,
-        error=step_error(facts) if error else (before.error if before else None),
-        traceback=str(error["traceback"]) if "traceback" in error else None,
+        error=before.error if before else None,
         kept_of=kept_of,
-        lost_attempts=cast("int", facts.get("lost_attempts", before.lost_attempts if before else 0)),
+        lost_attempts=before.lost_attempts if before else 0,
     )
+    if isinstance(event, events.StepQueued):
+        # a step in its queue has had no attempt yet
+        summary = attrs.evolve(summary, attempts=0, site=event.site or summary.site)
+    if isinstance(event, _ATTEMPTS):
+        site = event.site or summary.site
+        summary = attrs.evolve(summary, attempts=event.attempt, site=site, host=event.host)
+    if isinstance(event, events.StepRetrying | events.StepFailed):
+        error = event.error
+        summary = attrs.evolve(
+            summary,
+            error=error_line(error.type, error.message),
+            traceback=error.traceback,
+            lost_attempts=event.lost_attempts or summary.lost_attempts,
+        )
+    if isinstance(event, events.StepRetrying):
+        summary = attrs.evolve(summary, retry_at=event.retry_at)
+    steps[event.call] = summary
 
 
 def add_open_step(steps: dict[str, StepSummary], one: OpenStep, began_at: Micros, host: str | None) -> None:
@@ -124,10 +140,9 @@ def add_open_step(steps: dict[str, StepSummary], one: OpenStep, began_at: Micros
     )
 
 
-def step_error(facts: Mapping[str, object]) -> str:
-    """Return the error of an attempt, from the data of its row: class and message."""
-    raised: Raised = raised_from_facts(facts)
-    return f"{raised.type}: {raised.message}" if raised.message else raised.type
+def error_line(type: str, message: str) -> str:
+    """Return the class and message of an error as one text."""
+    return f"{type}: {message}" if message else type
 
 
 def steps_table(screen: Screen, steps: tuple[StepSummary, ...], now: Micros) -> Table:

@@ -1,14 +1,16 @@
 """History rows and attempt output as lines of text."""
 
+from collections.abc import Mapping
 from typing import Final, cast
 
 from rich.table import Table
 from rich.text import Text
 
 from holdfast.hosts.cli.console import Screen, one_line, safe, safe_lines, table
-from holdfast.hosts.cli.run_facts import StageItem, row_data
-from holdfast.hosts.cli.step_table import step_error
+from holdfast.hosts.cli.run_facts import StageItem
+from holdfast.hosts.cli.step_table import error_line
 from holdfast.hosts.text import counted, format_duration
+from holdfast.kernel.history import events
 from holdfast.ports.json import parse
 from holdfast.ports.records.history import HistoryRow, OutputRow
 
@@ -72,14 +74,14 @@ def progress_text(data: str) -> str:
 
 def _where(row: HistoryRow) -> str:
     """Return what a row is about: a step, a stage, or an item of a mapped stage."""
-    step = row_data(row).get("step")
+    step = events.facts_of(row).get("step")
     if step is not None:
         return safe(str(step))
     return "" if row.node is None else place_name(row.node, row.item)
 
 
 def _details(row: HistoryRow) -> str:
-    data = row_data(row)
+    data = events.facts_of(row)
     parts: list[str] = []
     if "call" in data:
         parts.append(f"call {data['call']}" + (f" at {data['site']}" if "site" in data else ""))
@@ -98,7 +100,8 @@ def _details(row: HistoryRow) -> str:
     if isinstance(retry_at, int):
         parts.append(f"retry in {format_duration(max(0, retry_at - row.at))}")
     if "error" in data:
-        parts.append(one_line(step_error(data)))
+        error = cast("Mapping[str, object]", data["error"])
+        parts.append(one_line(error_line(str(error.get("type", "")), str(error.get("message", "")))))
     if "message" in data:
         kind = data.get("type") or data.get("code")
         parts.append(f"{kind}: {one_line(str(data['message']))}" if data["message"] else str(kind))

@@ -4,9 +4,9 @@ A query needs no worker. An update is validated on the replay before it is store
 carries it out.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NoReturn, TypeVar, cast
+from typing import Any, Final, NoReturn, TypeVar
 
 import attrs
 
@@ -15,7 +15,7 @@ from holdfast.hosts.client.object_state import holdings, is_same, shape
 from holdfast.hosts.client.replay_cache import CachedReplay, new_replay
 from holdfast.hosts.client.start_commands import idempotency_payload
 from holdfast.hosts.execution.off_loop import run_off_loop
-from holdfast.hosts.functions.function_events import call_of_update, raised_from_facts
+from holdfast.hosts.functions.function_events import call_of_update
 from holdfast.hosts.functions.history_document import RunHistory, read_history, rows_since, text_of
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.hosts.wiring.services import Core
@@ -41,7 +41,6 @@ from holdfast.ports.errors import (
     UpdateLostError,
     UpdateRejectedError,
 )
-from holdfast.ports.json import parse
 from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.queries.runs import FindRun, RunsByKey
 from holdfast.ports.records.history import HistoryRow
@@ -171,8 +170,7 @@ class UpdateReplyReader:
         while rows := read(HistoryOf(following.key, seen, _PAGE)):
             seen = rows[-1].number
             for row in rows:
-                facts = cast("Mapping[str, object]", parse(row.data or "{}"))
-                if row.type == "update.received" and facts.get("again") == stored.number:
+                if _repeats(row, stored.number):
                     self._go_on(following.key, row.number, row.number)
                     self.last_read_row = row.number
                     return True
@@ -187,16 +185,25 @@ class UpdateReplyReader:
     def _answer_in(self, row: HistoryRow) -> Payload | None:
         if row.type not in events.UPDATE_ANSWERS:
             return None
-        facts = cast("Mapping[str, object]", parse(row.data or "{}"))
-        if facts.get("call") != call_of_update(self._stored.number):
-            return None
-        if row.type == "update.completed":
-            return row.payload
-        kind = UpdateRejectedError if row.type == "update.rejected" else UpdateFailedError
-        raised = raised_from_facts(facts)
+        ours = call_of_update(self._stored.number)
+        match events.event_of(row):
+            case events.UpdateCompleted(call=call) if call == ours:
+                return row.payload
+            case events.UpdateRejected(call=call, error=error) if call == ours:
+                kind: type[UpdateRejectedError | UpdateFailedError] = UpdateRejectedError
+                raised = error.raised
+            case events.UpdateFailed(call=call, error=error) if call == ours:
+                kind, raised = UpdateFailedError, error.raised
+            case _:
+                return None
         if raised.type.endswith(f".{NowhereError.__name__}"):
             raise NotExposedError(self._stored.run_id, self._stored.update, (), raised.message)
         raise kind(self._stored.run_id, self._stored.update, _error_text(raised)) from error_from(raised)
+
+
+def _repeats(row: HistoryRow, number: int) -> bool:
+    """Return whether a row repeats the update that had this row number in the generation before."""
+    return row.type == events.UpdateReceived.type and events.UpdateReceived.from_row(row).again == number
 
 
 def _end_in_words(run: Run) -> str:
@@ -313,9 +320,9 @@ def _current_replay(client: Client, run: Run, workflow: Workflow[..., object]) -
         except BaseException:
             replay.drive.close()
             raise
-    received = (row.data for row in new_rows if row.type == "update.received")
-    facts = (cast("Mapping[str, object]", parse(data or "{}")) for data in received)
-    replay.keys.update(str(one["key"]) for one in facts if "key" in one)
+    received = (row for row in new_rows if row.type == events.UpdateReceived.type)
+    keys = (events.UpdateReceived.from_row(row).key for row in received)
+    replay.keys.update(key for key in keys if key is not None)
     return replay
 
 

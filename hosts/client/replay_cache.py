@@ -8,17 +8,18 @@ from typing import Final
 import attrs
 
 from holdfast.hosts.execution.off_loop import run_off_loop
-from holdfast.hosts.functions.function_events import NOTES, Texts
+from holdfast.hosts.functions.function_events import Texts
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.commands import JobRecorded
 from holdfast.kernel.functions.machine import FunctionMachine
+from holdfast.kernel.history import events
 from holdfast.ports.process_forks import leave_alone
-from holdfast.ports.records.history import RESULT_REFUSED, HistoryRow
+from holdfast.ports.records.history import HistoryRow
 
 REPLAYS_KEPT: Final = 50
 """How many such functions a process keeps."""
-_READ_FIRST: Final = NOTES | {RESULT_REFUSED, "run.created"}
+_READ_FIRST: Final = events.RECORDED_FIRST | {events.ResultRefused.type, events.RunCreated.type}
 """Types of rows that must be known before earlier rows are fed: these require a replay."""
 
 

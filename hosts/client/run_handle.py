@@ -1,37 +1,19 @@
+# Generated from hosts/client/sync_run_handle.py by `python -m tools.async_facade`. Do not edit.
 """The handle to one run, for async code. Each method calls the one of `SyncRunHandle` in a thread."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from concurrent.futures import CancelledError, Future
-from functools import partial
-from typing import Any, Generic, Literal, Unpack, cast, overload
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Generic, Literal, Unpack, overload
 
-import anyio
 from typing_extensions import TypeForm, TypeVar
 
-from holdfast.hosts.client.client import Client
-from holdfast.hosts.client.sync_run_handle import (
-    CLOSED,
-    SyncRunHandle,
-    result_timeout_message,
-    seconds_of,
-    update_timeout_message,
-)
+from holdfast.hosts.client import async_bodies
+from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.hosts.execution.artifacts import ArtifactInfo
-from holdfast.hosts.execution.event_loops import caller_into_loop
-from holdfast.hosts.execution.threads import in_thread
+from holdfast.hosts.execution.threads import in_thread, iterate_in_thread
 from holdfast.hosts.functions.history_document import RunHistory
 from holdfast.hosts.inspection.ai_calls import AiCallFilter, AiCallInfo, AiTotals
-from holdfast.hosts.inspection.annotations import (
-    AnnotateOptions,
-    AnnotationInfo,
-    AnnotationOptions,
-)
-from holdfast.hosts.inspection.logs import (
-    FOLLOW_INTERVAL,
-    LogLine,
-    LogOptions,
-    ProgressInfo,
-)
+from holdfast.hosts.inspection.annotations import AnnotateOptions, AnnotationInfo, AnnotationOptions
+from holdfast.hosts.inspection.logs import LogLine, LogOptions, ProgressInfo
 from holdfast.hosts.inspection.messages import MessageInfo
 from holdfast.hosts.inspection.run_info import RunEvent, RunInfo
 from holdfast.hosts.inspection.why import WaitReason
@@ -39,20 +21,10 @@ from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.authoring.queries import QueryCall, UpdateCall
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.authoring.steps import Step
-from holdfast.kernel.commands import (
-    RunAnnotated,
-    RunEnded,
-    RunPaused,
-    RunRerun,
-    RunSignalled,
-    StagesWoken,
-)
+from holdfast.kernel.commands import RunAnnotated, RunEnded, RunPaused, RunRerun, RunSignalled, StagesWoken
 from holdfast.kernel.runs.rerun_preview import RerunPreview
 from holdfast.ports.durations import Duration
-from holdfast.ports.errors import EngineClosedError
-from holdfast.ports.records.run import TERMINAL
 
-R = TypeVar("R")
 T = TypeVar("T")
 Out = TypeVar("Out", covariant=True)
 
@@ -67,10 +39,9 @@ class RunHandle(Generic[Out]):
         id: The run id.
     """
 
-    def __init__(self, client: Client, id: str, output_type: object, key: str | None = None) -> None:
-        self._core = client.core
-        self._sync: SyncRunHandle[Out] = SyncRunHandle(client, id, output_type, key)
-        self.id = id
+    def __init__(self, sync: SyncRunHandle[Out]) -> None:
+        self._sync = sync
+        self.id = sync.id
 
     async def info(self, *, generation: int | None = None) -> RunInfo:
         """Return the status of the run and when it started, changed and ended.
@@ -81,7 +52,7 @@ class RunHandle(Generic[Out]):
         Raises:
             RunNotFoundError: The run or the generation does not exist.
         """
-        return await in_thread(partial(self._sync.info, generation=generation))
+        return await in_thread(lambda: self._sync.info(generation=generation))
 
     async def result(self, *, timeout: Duration | None = None) -> Out:
         """Wait until the run ends, and return its result.
@@ -101,27 +72,7 @@ class RunHandle(Generic[Out]):
             InvalidValueError: The result does not have the output type of the workflow.
             EngineClosedError: The engine was closed during the wait.
         """
-        seconds = seconds_of(timeout)
-        until = None if seconds is None else anyio.current_time() + seconds
-        while True:
-            # Subscribe before reading: a run that ends in between would go unnoticed.
-            listened = self._sync.newest_key
-            end = None if listened is None else self._core.listener.when_ended(listened)
-            try:
-                run = await in_thread(self._sync.row)
-                if run.status not in TERMINAL:
-                    if end is None or run.key != listened:
-                        continue
-                    with anyio.fail_after(None if until is None else until - anyio.current_time()):
-                        run = await _resolved(end)
-            except TimeoutError:
-                raise TimeoutError(result_timeout_message(self.id, timeout)) from None
-            finally:
-                if end is not None:
-                    end.cancel()
-            if not run.is_continued:
-                break
-        return await in_thread(self._sync.output, run)
+        return await async_bodies.result(self._sync, timeout=timeout)
 
     async def history(
         self, *, after: int = 0, limit: int = 1_000, generation: int | None = None
@@ -137,8 +88,7 @@ class RunHandle(Generic[Out]):
             RunNotFoundError: The run or the generation does not exist.
             InvalidArgumentError: An argument is not an integer, or out of bounds.
         """
-        call = partial(self._sync.history, after=after, limit=limit, generation=generation)
-        return await in_thread(call)
+        return await in_thread(lambda: self._sync.history(after=after, limit=limit, generation=generation))
 
     async def export_history(self, *, generation: int | None = None) -> RunHistory:
         """Return the input and the whole history of the run, with all values, as one document.
@@ -153,7 +103,7 @@ class RunHandle(Generic[Out]):
             RunNotFoundError: The run or the generation does not exist.
             BlobMissingError: The blob of a value is missing.
         """
-        return await in_thread(partial(self._sync.export_history, generation=generation))
+        return await in_thread(lambda: self._sync.export_history(generation=generation))
 
     async def annotate(
         self, values: Mapping[str, object], /, **options: Unpack[AnnotateOptions]
@@ -177,7 +127,7 @@ class RunHandle(Generic[Out]):
             InvalidCommandError: A name or value is too long, or the stage does not exist.
             InvalidArgumentError: An option has the wrong type.
         """
-        return await in_thread(partial(self._sync.annotate, values, **options))
+        return await in_thread(lambda: self._sync.annotate(values, **options))
 
     async def annotations(self, **options: Unpack[AnnotationOptions]) -> AsyncIterator[AnnotationInfo]:
         """Return the annotations of the run, oldest first. They are read page by page.
@@ -190,11 +140,11 @@ class RunHandle(Generic[Out]):
             RunNotFoundError: The run does not exist.
             InvalidFilterError: An option has an invalid value.
         """
-        found = await in_thread(partial(self._sync.annotations, **options))
+        found = await in_thread(lambda: self._sync.annotations(**options))
         async for one in iterate_in_thread(found):
             yield one
 
-    async def logs(self, *, follow: bool = False, **options: Unpack[LogOptions]) -> AsyncIterator[LogLine]:
+    def logs(self, *, follow: bool = False, **options: Unpack[LogOptions]) -> AsyncIterator[LogLine]:
         """Return the log lines of the run's stages, in order of time. They are read page by page.
 
         Args:
@@ -205,16 +155,7 @@ class RunHandle(Generic[Out]):
             RunNotFoundError: The run does not exist.
             InvalidFilterError: An option has an invalid value.
         """
-        reader = await in_thread(self._sync.log_reader, options)
-        if not follow:
-            async for line in iterate_in_thread(reader.all()):
-                yield line
-        while follow:
-            for line in await in_thread(reader.read_new):
-                yield line
-            if reader.ended:
-                return
-            await anyio.sleep(FOLLOW_INTERVAL)
+        return async_bodies.logs(self._sync, follow=follow, **options)
 
     async def progress(self) -> list[ProgressInfo]:
         """Return the latest progress of each stage, and of each item of a mapped stage. Raises RunNotFoundError."""
@@ -239,7 +180,7 @@ class RunHandle(Generic[Out]):
             BlobCorruptError: The blob does not have the content that was stored.
             NoBlobStoreError: The engine has no blob store.
         """
-        return await in_thread(partial(self._sync.artifact, name, stage=stage, item=item))
+        return await in_thread(lambda: self._sync.artifact(name, stage=stage, item=item))
 
     async def ai_calls(self, **options: Unpack[AiCallFilter]) -> AsyncIterator[AiCallInfo]:
         """Return the model calls that the run's stages logged, oldest first. They are read page by page.
@@ -252,7 +193,7 @@ class RunHandle(Generic[Out]):
             RunNotFoundError: The run does not exist.
             InvalidFilterError: An option has an invalid value.
         """
-        found = await in_thread(partial(self._sync.ai_calls, **options))
+        found = await in_thread(lambda: self._sync.ai_calls(**options))
         async for one in iterate_in_thread(found):
             yield one
 
@@ -269,7 +210,7 @@ class RunHandle(Generic[Out]):
             RunNotFoundError: The run does not exist.
             InvalidFilterError: `by` is neither.
         """
-        return await in_thread(partial(self._sync.ai_totals, topic=topic, by=by))
+        return await in_thread(lambda: self._sync.ai_totals(topic=topic, by=by))
 
     async def cancel(self, *, reason: str = "") -> RunEnded:
         """Cancel the run. Does nothing if it has ended.
@@ -286,7 +227,7 @@ class RunHandle(Generic[Out]):
         Raises:
             RunNotFoundError: The run does not exist.
         """
-        return await in_thread(partial(self._sync.cancel, reason=reason))
+        return await in_thread(lambda: self._sync.cancel(reason=reason))
 
     async def terminate(self, *, reason: str = "") -> RunEnded:
         """End the run at once as cancelled, without cleanup or compensations. Does nothing if it has ended.
@@ -300,7 +241,7 @@ class RunHandle(Generic[Out]):
         Raises:
             RunNotFoundError: The run does not exist.
         """
-        return await in_thread(partial(self._sync.terminate, reason=reason))
+        return await in_thread(lambda: self._sync.terminate(reason=reason))
 
     async def signal(self, signal: Signal, /, *, idempotency_key: str | None = None) -> RunSignalled:
         """Send a message to the run: `await run.signal(approval(decision))`. The message is stored when this returns.
@@ -325,7 +266,7 @@ class RunHandle(Generic[Out]):
             IdempotencyConflictError: The key was used for another command.
             InvalidArgumentError: `signal` is not a signal.
         """
-        return await in_thread(partial(self._sync.signal, signal, idempotency_key=idempotency_key))
+        return await in_thread(lambda: self._sync.signal(signal, idempotency_key=idempotency_key))
 
     async def messages(self, *, generation: int | None = None) -> list[MessageInfo]:
         """Return the messages of one generation in the order of arrival, each with its state.
@@ -338,7 +279,7 @@ class RunHandle(Generic[Out]):
         Raises:
             RunNotFoundError: The run or the generation does not exist.
         """
-        return await in_thread(partial(self._sync.messages, generation=generation))
+        return await in_thread(lambda: self._sync.messages(generation=generation))
 
     async def message(self, sent: RunSignalled, /) -> MessageInfo:
         """Return a message and its state: `(await run.message(sent)).state`. Follows it to later generations.
@@ -350,7 +291,7 @@ class RunHandle(Generic[Out]):
             RunNotFoundError: The run was removed.
             InvalidArgumentError: `sent` is not what `signal` returned.
         """
-        return await in_thread(self._sync.message, sent)
+        return await in_thread(lambda: self._sync.message(sent))
 
     async def query(self, call: QueryCall[T], /) -> T:
         """Query the run: `await run.query(Board.status())`. Nothing is stored, and no worker is needed.
@@ -372,7 +313,7 @@ class RunHandle(Generic[Out]):
             InvalidValueError: The arguments do not have the types of the query.
             InvalidArgumentError: `call` is not a query with its arguments.
         """
-        return await in_thread(self._sync.query, call)
+        return await in_thread(lambda: self._sync.query(call))
 
     async def update(
         self, call: UpdateCall[T], /, *, timeout: Duration | None = None, idempotency_key: str | None = None
@@ -402,20 +343,7 @@ class RunHandle(Generic[Out]):
             InvalidArgumentError: `call` is not an update with its arguments, or `timeout` is not a duration.
             EngineClosedError: The engine was closed during the wait.
         """
-        seconds = seconds_of(timeout, "update")
-        send = partial(self._sync.submit_update, call, idempotency_key=idempotency_key)
-        reply = await in_thread(send)
-        try:
-            with anyio.fail_after(seconds):
-                while (text := await in_thread(reply.read_reply)) is None:
-                    future = self._core.listener.when_past(reply.run, reply.last_read_row)
-                    try:
-                        await _resolved(future)
-                    finally:
-                        future.cancel()
-        except TimeoutError:
-            raise TimeoutError(update_timeout_message(self.id, call.update, timeout)) from None
-        return call.decoded(text)
+        return await async_bodies.update(self._sync, call, timeout=timeout, idempotency_key=idempotency_key)
 
     @overload
     async def published(self, name: str, /) -> object: ...
@@ -434,7 +362,7 @@ class RunHandle(Generic[Out]):
             RunNotFoundError: The run does not exist.
             InvalidValueError: The value does not have this type.
         """
-        return await in_thread(partial(self._sync.published, name, type))
+        return await in_thread(lambda: self._sync.published(name, type))
 
     async def pause(self, *, reason: str = "") -> RunPaused:
         """Pause the run: nothing new starts until it is resumed. Bodies that are running finish as usual.
@@ -448,7 +376,7 @@ class RunHandle(Generic[Out]):
         Raises:
             RunNotFoundError: The run does not exist.
         """
-        return await in_thread(partial(self._sync.pause, reason=reason))
+        return await in_thread(lambda: self._sync.pause(reason=reason))
 
     async def resume(self, *, reason: str = "") -> RunPaused:
         """Resume a paused or blocked run where it stopped.
@@ -462,7 +390,7 @@ class RunHandle(Generic[Out]):
         Raises:
             RunNotFoundError: The run does not exist.
         """
-        return await in_thread(partial(self._sync.resume, reason=reason))
+        return await in_thread(lambda: self._sync.resume(reason=reason))
 
     async def remove(self) -> bool:
         """Delete an ended run from the store, with all its generations, annotations and blobs.
@@ -514,8 +442,7 @@ class RunHandle(Generic[Out]):
             UnknownWorkflowError: The engine does not have this version of the workflow.
             InvalidCommandError: Both `point` and `row` are given.
         """
-        call = partial(self._sync.rerun_from, point, row=row, reason=reason, version=version)
-        return await in_thread(call)
+        return await in_thread(lambda: self._sync.rerun_from(point, row=row, reason=reason, version=version))
 
     async def preview_rerun(
         self,
@@ -526,11 +453,7 @@ class RunHandle(Generic[Out]):
         version: str | None = None,
     ) -> RerunPreview:
         """Return what `rerun_from` would do now, without changing anything. Raises the same errors."""
-        return await in_thread(partial(self._sync.preview_rerun, point, row=row, version=version))
-
-    async def why(self) -> tuple[WaitReason, ...]:
-        """Explain what the run waits for, or how it ended: one reason per cause. Raises RunNotFoundError."""
-        return await in_thread(self._sync.why)
+        return await in_thread(lambda: self._sync.preview_rerun(point, row=row, version=version))
 
     async def wake(self, stage: AnyNode[object] | str, /, *, item: int | None = None) -> StagesWoken:
         """Check the external work of a stage now, instead of at its next poll.
@@ -548,25 +471,8 @@ class RunHandle(Generic[Out]):
             NothingToWakeError: The stage is not suspended, and its body is not running.
             RunNotFoundError: The run does not exist.
         """
-        return await in_thread(partial(self._sync.wake, stage, item=item))
+        return await in_thread(lambda: self._sync.wake(stage, item=item))
 
-
-async def iterate_in_thread(found: Iterator[T]) -> AsyncIterator[T]:
-    """Yield the elements of a blocking iterator; each is fetched in a thread."""
-    nothing = object()
-    following: Callable[[], object] = partial(next, found, nothing)
-    while (one := await in_thread(following)) is not nothing:
-        yield cast("T", one)
-
-
-async def _resolved(future: "Future[T]") -> T:
-    """Wait for a future of another thread, without a thread of our own."""
-    done = anyio.Event()
-    in_loop = caller_into_loop()
-    future.add_done_callback(lambda _: in_loop(done.set))
-    if not future.done():
-        await done.wait()
-    try:
-        return future.result(0)
-    except CancelledError:
-        raise EngineClosedError(CLOSED) from None
+    async def why(self) -> tuple[WaitReason, ...]:
+        """Explain what the run waits for, or how it ended: one reason per cause. Raises RunNotFoundError."""
+        return await in_thread(self._sync.why)

@@ -499,7 +499,7 @@ class SyncRunHandle(Generic[Out]):
     def published(self, name: str, /) -> object: ...
     @overload
     def published(self, name: str, type: TypeForm[T], /) -> T | None: ...
-    def published(self, name: str, type: object = object, /) -> object:
+    def published(self, name: str, type: Any = object, /) -> object:
         """Return the latest value that the function published under a name; None if it has published none.
 
         The value is available as soon as it is stored, and after the run has ended. The run's code is not needed.

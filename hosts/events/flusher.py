@@ -20,7 +20,7 @@ from holdfast.kernel.commands import (
     StreamLease,
     StreamProgress,
 )
-from holdfast.kernel.history.reader import shown_data
+from holdfast.kernel.history.events import shown_data
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.events import USER_EVENTS, Event, EventSink

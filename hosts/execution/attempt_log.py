@@ -31,8 +31,10 @@ from holdfast.kernel.commands import (
     QueuedStepFailed,
     StageSuspended,
 )
+from holdfast.kernel.history import events
 from holdfast.ports.clock import Clock, micros
 from holdfast.ports.json import parse
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import JobKind, step_of
 from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 from holdfast.ports.records.values import Micros
@@ -64,6 +66,16 @@ _log = logging.getLogger("holdfast.runs")
 def log_failed_try(run: Run, step: str, attempt: int, type: str, message: str, wait: Micros | None) -> None:
     """Log a failed attempt of an inline step. `wait` is the time to the next attempt; None after the last."""
     _warn(run, f"step {step!r}", step, attempt, f"attempt {attempt}", _error(type, message), wait)
+
+
+def log_failed_step(run: Run, row: HistoryRow, *, is_blocked: bool) -> None:
+    """Log the row of an inline step's failed attempt. `is_blocked` means that a compensation has failed for good."""
+    event = events.event_of(row)
+    if not isinstance(event, events.StepFailed | events.StepRetrying) or event.job is not None or event.lost:
+        return  # a queued step is logged when it is settled
+    at = event.retry_at if isinstance(event, events.StepRetrying) else None
+    wait = None if at is None or (is_blocked and event.undoes) else at - row.at
+    log_failed_try(run, event.step, event.attempt, event.error.type, event.error.message, wait)
 
 
 def log_settled(body: Body, command: JobSettle, answer: JobSettled) -> None:

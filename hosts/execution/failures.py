@@ -8,19 +8,14 @@ from typing import Any, Final
 import attrs
 
 from holdfast.hosts.text import printable
+from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipeline_builder import rule_name
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.commands import Failure
 from holdfast.kernel.history.exceptions import raised_from
 from holdfast.kernel.pipelines.plan import StagePlan
-from holdfast.kernel.rules.retries import RETRY_AFTER_MAX, TIMEOUT_TOTAL
-from holdfast.ports.errors import (
-    BlobMissingError,
-    GiveUp,
-    InvalidValueError,
-    RetryAfter,
-    UnstorableValueError,
-)
+from holdfast.kernel.rules.retries import NEVER_AGAIN, RETRY_AFTER_MAX, TIMEOUT_TOTAL
+from holdfast.ports.errors import GiveUp, RetryAfter
 from holdfast.ports.records.values import Micros
 
 MESSAGE_MAX: Final = 2_000
@@ -31,32 +26,29 @@ TRACEBACK_MAX: Final = 8_000
 _OURS: Final = ("holdfast.hosts.", "holdfast.testing.body_runner", "anyio.", "asyncio.runners")
 _MICROSECOND: Final = timedelta(microseconds=1)
 
-_NEVER_AGAIN: Final = (InvalidValueError, UnstorableValueError, BlobMissingError)
-"""Errors that another attempt would only repeat: not retried unless the stage has a rule for these very classes."""
-
 
 @attrs.frozen
-class _Treatment:
-    """How a failure is treated."""
+class RetryMatch:
+    """The part of a retry policy that an error falls under."""
 
-    rule: int | None = None
-    """The index of the retry rule in the plan; None for the default policy."""
-    final: bool = False
+    error: type[Exception] | None = None
+    """The class in `by_error` with the policy; None for the policy itself."""
+    is_final: bool = False
     """Whether there is no further attempt."""
 
 
 def failure_of(error: BaseException, stage: Stage[Any, object], plan: StagePlan) -> Failure:
     """Return the failure of an attempt whose body raised `error`."""
-    treatment, raised = _treatment_of(error, stage, plan), raised_from(error)
+    match, raised = retry_match(error, stage.retry), raised_from(error)
     return Failure(
         code=raised.code,
         message=printable(raised.message)[:MESSAGE_MAX],
         type=raised.type,
         arguments=raised.arguments,
         traceback=traceback_text(error, TRACEBACK_MAX),
-        retryable=not treatment.final,
-        rule=treatment.rule,
-        retry_after=_wait(error.wait) if isinstance(error, RetryAfter) else None,
+        retryable=not match.is_final,
+        rule=_rule_for(match.error, stage.retry, plan),
+        retry_after=retry_after_of(error),
     )
 
 
@@ -81,13 +73,13 @@ def timeout_failure(
 
     With `cut` it was not its own timeout that ended it, but the end of the invocation that ran it.
     """
-    treatment = _by_class(TimeoutError, stage, plan)
+    match = _by_class(TimeoutError, stage.retry)
     return Failure(
         code="timeout",
         message=cut_off(seconds) if cut else f"the attempt took longer than {timedelta(seconds=seconds)}",
         type="TimeoutError",
-        retryable=not treatment.final,
-        rule=treatment.rule,
+        retryable=not match.is_final,
+        rule=_rule_for(match.error, stage.retry, plan),
     )
 
 
@@ -102,38 +94,42 @@ def total_failure(attempts: int, total: Micros, *, started: bool) -> Failure:
     return Failure(code=TIMEOUT_TOTAL, message=message, type="TimeoutError", retryable=False)
 
 
-def _treatment_of(error: BaseException, stage: Stage[Any, object], plan: StagePlan) -> _Treatment:
+def retry_match(error: BaseException, retry: Retry | None) -> RetryMatch:
+    """Return the part of a retry policy that an error falls under. The kernel decides what follows from it."""
     if isinstance(error, GiveUp):
-        return _Treatment(final=True)
+        return RetryMatch(is_final=True)
     if isinstance(error, RetryAfter):
         causes = (each for each in (error.__cause__, error) if each is not None)
-        found = (_by_class(type(each), stage, plan).rule for each in causes)
-        return _Treatment(rule=next((rule for rule in found if rule is not None), None))
-    return _by_class(type(error), stage, plan)
+        found = (_by_class(type(each), retry).error for each in causes)
+        return RetryMatch(next((one for one in found if one is not None), None))
+    return _by_class(type(error), retry)
 
 
-def _by_class(kind: type[BaseException], stage: Stage[Any, object], plan: StagePlan) -> _Treatment:
-    """Return the treatment of an exception class, by the rule for its nearest base class."""
-    hopeless = issubclass(kind, _NEVER_AGAIN)
-    error_class = stage.find_error_rule(kind)
-    if error_class is None or stage.retry is None or (hopeless and not issubclass(error_class, _NEVER_AGAIN)):
-        return _Treatment(final=hopeless)
-    if error_class in stage.retry.give_up_on:
-        return _Treatment(final=True)
-    return _Treatment(rule=_rule_for(error_class, list(stage.retry.by_error), plan))
+def retry_after_of(error: BaseException) -> Micros | None:
+    """Return the wait that a body has set with `RetryAfter`; None if it has not."""
+    if not isinstance(error, RetryAfter):
+        return None
+    return max(0, min(error.wait // _MICROSECOND, RETRY_AFTER_MAX))
 
 
-def _rule_for(error_class: type[Exception], known: list[type[Exception]], plan: StagePlan) -> int | None:
+def _by_class(kind: type[BaseException], retry: Retry | None) -> RetryMatch:
+    """Return the match of an exception class, by the rule for its nearest base class."""
+    listed = () if retry is None else (*retry.give_up_on, *retry.by_error)
+    rule = next((each for each in kind.__mro__ if each in listed), None)
+    hopeless = issubclass(kind, NEVER_AGAIN)
+    if retry is None or rule is None or (hopeless and not issubclass(rule, NEVER_AGAIN)):
+        return RetryMatch(is_final=hopeless)
+    return RetryMatch(is_final=True) if rule in retry.give_up_on else RetryMatch(rule)
+
+
+def _rule_for(error: type[Exception] | None, retry: Retry | None, plan: StagePlan) -> int | None:
     """Return the index of the plan's rule for a class. The plan of the run may be older than the code."""
-    names = [rule.error for rule in plan.retry_rules]
-    place = known.index(error_class)
+    if error is None or retry is None:
+        return None
+    known, names = list(retry.by_error), [rule.error for rule in plan.retry_rules]
     if names == [rule_name(each) for each in known]:
-        return place
-    return names.index(rule_name(error_class)) if rule_name(error_class) in names else None
-
-
-def _wait(wait: timedelta) -> Micros:
-    return max(0, min(wait // _MICROSECOND, RETRY_AFTER_MAX))
+        return known.index(error)
+    return names.index(rule_name(error)) if rule_name(error) in names else None
 
 
 def _of_the_user(frames: TracebackType | None) -> TracebackType | None:

@@ -9,10 +9,10 @@ import contextvars
 import queue
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextvars import ContextVar
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar, cast
 
 import anyio
 from anyio import CancelScope, CapacityLimiter
@@ -23,6 +23,7 @@ from holdfast.hosts.execution.event_loops import caller_into_loop
 from holdfast.ports.process_forks import renew_in_forks
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 IDLE_SECONDS: Final = 10.0
 """Seconds that an idle thread waits for its next call before it ends."""
@@ -89,6 +90,14 @@ async def in_thread(call: Callable[[Unpack[Arguments]], R], *arguments: *Argumen
         with CancelScope(shield=True):
             made.append(await result_in_thread(partial(call, *arguments)))
         return made[0]
+
+
+async def iterate_in_thread(found: Iterator[T]) -> AsyncIterator[T]:
+    """Yield the elements of a blocking iterator; each is fetched in a thread."""
+    nothing = object()
+    following: Callable[[], object] = partial(next, found, nothing)
+    while (one := await in_thread(following)) is not nothing:
+        yield cast("T", one)
 
 
 def _limiter() -> CapacityLimiter:

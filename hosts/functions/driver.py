@@ -57,9 +57,9 @@ import anyio
 import attrs
 from anyio import CancelScope, CapacityLimiter
 
+from holdfast.hosts.execution.attempt_log import log_failed_step
 from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.execution.event_loops import CurrentLoop
-from holdfast.hosts.execution.failures import MESSAGE_MAX
 from holdfast.hosts.execution.threads import result_in_thread
 from holdfast.hosts.functions.call_queue import BatchedCall
 from holdfast.hosts.functions.committer import Record, shared_here
@@ -74,7 +74,6 @@ from holdfast.hosts.functions.stall_watchdog import run_watched
 from holdfast.hosts.functions.step_heartbeats import Heartbeats
 from holdfast.hosts.functions.step_runner import run_step
 from holdfast.hosts.functions.store_retries import RETRY_MAX, RETRY_MIN, PatientValues, until_available
-from holdfast.hosts.text import counted
 from holdfast.kernel.commands import (
     Blocked,
     EventAppend,
@@ -84,6 +83,7 @@ from holdfast.kernel.commands import (
     JobRecord,
     JobRecorded,
     Outcome,
+    StepFail,
     pass_over_for,
 )
 from holdfast.kernel.history import events, limits
@@ -92,14 +92,12 @@ from holdfast.ports.clock import micros
 from holdfast.ports.errors import (
     STORE_ERRORS,
     CommandError,
-    CompensationError,
     HistoryFullError,
     HoldfastError,
-    StepResultError,
+    UnreadableRowError,
     UnreadableValueError,
     WorkflowStalledError,
 )
-from holdfast.ports.records.history import HISTORY_LONG
 from holdfast.ports.records.job import SUSPECT_AFTER
 from holdfast.ports.records.values import Micros
 
@@ -107,6 +105,7 @@ HISTORY_POLL_INTERVAL: Final[Micros] = 5_000_000
 """Microseconds between two looks at the history at most, because hints may be lost."""
 PUBLISH_WITHIN: Final[Micros] = 250_000
 """Microseconds that published values wait for other rows to be stored with."""
+_FAILED_STEPS: Final = frozenset({events.StepFailed.type, events.StepRetrying.type})
 _EARLY: Final[Micros] = 20_000
 """Microseconds until a timer is sent again that is due here and not yet by the clock of the store."""
 
@@ -224,7 +223,7 @@ class _Driver:
         """Running steps that were lost before."""
         self._lost_at: Micros = 0
         """When the last of these was started."""
-        self._done: list[EventAppend] = []
+        self._done: list[EventAppend | StepFail] = []
         """Outcomes of steps that are not recorded yet."""
         self._known: list[JobRecorded] = []
         """Answers of transactional steps that are not fed yet."""
@@ -251,6 +250,8 @@ class _Driver:
         self._values = PatientValues(body.payloads)
         self._is_fenced = False
         """Whether this attempt has lost its lease."""
+        self._noted = 0
+        """The number of the last row of any answer."""
 
     async def run(self) -> Outcome:
         try:
@@ -259,7 +260,7 @@ class _Driver:
             for begun in self._begun[-1:]:
                 begun.give_up(error)
             return blocked(error.code, str(error))
-        except UnreadableValueError as error:
+        except (UnreadableValueError, UnreadableRowError) as error:
             return blocked(error.code, str(error))
         except HoldfastError as error:
             return self._body.failed(error)
@@ -280,11 +281,8 @@ class _Driver:
             # The clock here may be behind: by the time of the loss all steps that were due had been started.
             lost_at = max(self._looked_at, self._body.work.run.updated_at)
             was_suspect = self._body.attempt.lost_attempts > SUSPECT_AFTER
-            lost = lost_steps(
-                drive.running_steps(lost_at), was_suspect=was_suspect, host=self._body.host, now=lost_at
-            )
-            await self._record(drive, (*drive.notes(), *lost.rows))
-            self._failure = lost.failure
+            lost = lost_steps(drive.running_steps(lost_at), was_suspect=was_suspect, host=self._body.host)
+            await self._record(drive, (*drive.notes(), *lost))
         while not drive.is_over and not self._is_fenced:
             if self._fault is not None:
                 raise self._fault
@@ -414,13 +412,11 @@ class _Driver:
                 if isinstance(recorded, JobRecorded):
                     self._known.append(recorded)
                     return
-                if isinstance(recorded.event, events.StepFailed):
-                    failed = recorded.event
-                    if is_unreadable(failed.error.type):  # not recorded: retried once the run is resumed
-                        self._failure = Failure(code=failed.error.code, message=failed.error.message)
-                        return
-                    if one.request.undoes and failed.error.code != StepResultError.code:
-                        recorded = EventAppend(event=self._not_undone(failed))
+                if isinstance(recorded, StepFail) and is_unreadable(recorded.event.error.type):
+                    # Not recorded: retried once the run is resumed.
+                    error = recorded.event.error
+                    self._failure = Failure(code=error.code, message=error.message)
+                    return
                 self._done.append(recorded)
         except BaseException as error:
             self._fault = error
@@ -540,25 +536,7 @@ class _Driver:
             return published
         return []
 
-    def _not_undone(self, failed: events.StepFailed) -> events.StepRetrying:
-        """Have the run blocked by a failed compensation; return the event that retries it once the run is resumed."""
-        error = failed.error
-        what = f"the compensation {failed.step!r}, has failed {counted(failed.attempt, 'time')}"
-        message = f"{what}: {error.type}: {error.message}; `run resume` retries it"
-        self._failure = Failure(code=CompensationError.code, message=message[:MESSAGE_MAX])
-        return events.StepRetrying(
-            call=failed.call,
-            step=failed.step,
-            attempt=failed.attempt,
-            error=error,
-            retry_at=self._now(),
-            host=failed.host,
-            site=failed.site,
-            started_at=failed.started_at,
-            undoes=failed.undoes,
-        )
-
-    def _taken(self) -> list[EventAppend]:
+    def _taken(self) -> list[EventAppend | StepFail]:
         done, self._done = self._done, []
         return done
 
@@ -595,13 +573,20 @@ class _Driver:
 
     def _note(self, drive: FunctionReplay, answer: JobRecorded) -> None:
         self._is_fenced = answer.status == "fenced"
-        if any(row.type == HISTORY_LONG for row in answer.rows):
-            _log.warning(
-                "the history of run %r has %s rows of at most %s: each wake-up reads all of them",
-                self._body.work.run.id,
-                drive.seen,
-                limits.ROWS_MAX,
-            )
+        self._failure = self._failure or answer.failure
+        for row in answer.rows:
+            if row.number <= self._noted:  # answers overlap
+                continue
+            self._noted = row.number
+            if row.type in _FAILED_STEPS and row.epoch == self._body.attempt.epoch:
+                log_failed_step(self._body.work.run, row, is_blocked=answer.failure is not None)
+            elif row.type == events.HistoryLong.type:
+                _log.warning(
+                    "the history of run %r has %s rows of at most %s: each wake-up reads all of them",
+                    self._body.work.run.id,
+                    drive.seen,
+                    limits.ROWS_MAX,
+                )
 
     async def _record(
         self,

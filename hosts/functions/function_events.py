@@ -5,17 +5,16 @@ and those that arrived before the first attempt started. A row `function.began` 
 (docs/decisions/0061).
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias, cast
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
-from holdfast.kernel.functions.machine import ParsedRow
 from holdfast.kernel.functions.protocol import (
     Cancelling,
     ChannelClosed,
     ChildEnded,
     ChildNotified,
     ChildStarted,
-    HistoryEvent,
+    FunctionEvent,
     Row,
     SignalReceived,
     StepCompleted,
@@ -27,124 +26,59 @@ from holdfast.kernel.functions.protocol import (
 )
 from holdfast.kernel.history import events
 from holdfast.kernel.history.error_values import class_name
-from holdfast.kernel.history.raised import Raised
+from holdfast.kernel.history.events.parsed_rows import ParsedRow
 from holdfast.ports.errors import UnreadableInputError
-from holdfast.ports.json import parse
-from holdfast.ports.records.history import (
-    CHANNEL_CLOSED,
-    CLOCK_READ,
-    FUNCTION_BEGAN,
-    PUBLISHED,
-    RESULT_REFUSED,
-    SIGNAL_RECEIVED,
-    SIGNAL_REFUSED,
-    STEP_CANCELLED,
-    STEP_GIVEN,
-    STEP_QUEUED,
-    STEP_STARTED,
-    HistoryRow,
-)
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.values import Payload
 
-PATCHED: Final = "patch.marked"
-NOTES: Final = frozenset({PATCHED, CLOCK_READ, FUNCTION_BEGAN, SIGNAL_REFUSED})
-"""Types of rows that must be stored before anything relies on them."""
-RETRYING: Final = "step.retrying"
-FUNCTION_EVENT_TYPES: Final = frozenset(
-    {
-        "step.completed",
-        "step.failed",
-        STEP_QUEUED,
-        "timer.fired",
-        "child.signalled",
-        "child.cancelling",
-        "child.started",
-        "child.completed",
-        "child.failed",
-        SIGNAL_RECEIVED,
-        "update.received",
-        "run.cancelling",
-        CHANNEL_CLOSED,
-    }
-)
-"""Types of rows that a function receives. Others, such as pauses, do not concern it."""
-
-_OF_DRIVERS: Final = frozenset(
-    {
-        STEP_QUEUED,
-        STEP_CANCELLED,
-        "timer.fired",
-        "child.started",
-        PUBLISHED,
-        RESULT_REFUSED,
-        CHANNEL_CLOSED,
-        SIGNAL_REFUSED,
-        *events.UPDATE_ANSWERS,
-    }
-)
-"""Types of rows that exist only because the code requested something."""
-_OF_STEPS: Final = frozenset({"step.completed", "step.failed", RETRYING, STEP_STARTED})
-"""Types of rows that a driver records about inline steps."""
-
-_MESSAGE_TYPES: Final = frozenset({SIGNAL_RECEIVED, "update.received"})
+_MESSAGES: Final = frozenset({events.SignalReceived.type, events.UpdateReceived.type})
 _UNREADABLE: Final = class_name(UnreadableInputError)
 
 Texts: TypeAlias = Callable[[Payload], str]
 """Returns the JSON text of a payload; may read a blob store."""
-Facts: TypeAlias = Mapping[str, Any]
-"""The parsed data of a history row."""
 
 
-def function_event(row: HistoryRow, facts: Facts, text: Texts) -> HistoryEvent | None:
-    """Return the event of a row; None if a function does not receive it."""
-    call, step = facts.get("call", ""), facts.get("step", "")
-    match row.type:
-        case "step.completed":
-            output, given = text(payload_of(row)), facts.get(STEP_GIVEN)
-            return StepCompleted(call=call, step=step, output=output, given=given)
-        case "timer.fired":
+def function_event(row: HistoryRow, event: events.HistoryEvent, text: Texts) -> FunctionEvent | None:
+    """Return what a function receives of the event of a row; None if it does not receive it."""
+    match event:
+        case events.StepCompleted(call=call, step=step, given=given):
+            return StepCompleted(call=call, step=step, output=text(payload_of(row)), given=given)
+        case events.TimerFired(call=call):
             return TimerFired(call=call)
-        case "step.queued":
+        case events.StepQueued(call=call, step=step):
             return StepQueued(call=call, step=step)
-        case "step.failed":
-            error = raised_from_facts(facts)
-            return StepFailed(call=call, step=step, error=error, given=facts.get(STEP_GIVEN))
-        case "child.started" | "child.failed" if call:
-            why = str(facts["message"]) if row.type == "child.failed" else None
-            return ChildStarted(call=call, workflow=str(facts["workflow"]), run=str(facts["run"]), error=why)
-        case "child.signalled" | "child.cancelling":
-            return ChildNotified(
-                call=call,
-                run=str(facts["run"]),
-                is_cancel=row.type == "child.cancelling",
-                error=str(facts["message"]) if "message" in facts else None,
-                closed=str(facts["channel"]) if facts.get("closed") else None,
-            )
-        case "child.completed":
-            return ChildEnded(run=str(facts["run"]), output=text(payload_of(row)))
-        case "child.failed":
-            is_cancelled = facts["code"] == "child_cancelled"
+        case events.StepFailed(call=call, step=step, error=error, given=given):
+            return StepFailed(call=call, step=step, error=error.raised, given=given)
+        case events.ChildStarted(call=call, workflow=workflow, run=run):
+            return ChildStarted(call=call, workflow=workflow, run=run)
+        case events.ChildFailed(call=str(call), workflow=workflow, run=run, message=message):
+            return ChildStarted(call=call, workflow=str(workflow), run=run, error=str(message))
+        case events.ChildSignalled(call=call, run=run, channel=channel, message=message, closed=is_closed):
+            return ChildNotified(call=call, run=run, error=message, closed=channel if is_closed else None)
+        case events.ChildCancelling(call=call, run=run):
+            return ChildNotified(call=call, run=run, is_cancel=True)
+        case events.ChildCompleted(run=run):
+            return ChildEnded(run=run, output=text(payload_of(row)))
+        case events.ChildFailed(run=run, code=code, message=message, error=error):
             return ChildEnded(
-                run=str(facts["run"]),
-                is_cancelled=is_cancelled,
-                message=str(facts["message"]),
-                error=raised_from_facts(facts) if "error" in facts else None,
+                run=run,
+                is_cancelled=code == "child_cancelled",
+                message=str(message),
+                error=None if error is None else error.raised,
             )
-        case "channel.closed":
-            return ChannelClosed(call=call, channel=str(facts["channel"]))
-        case "signal.received":
-            return SignalReceived(
-                channel=str(facts["channel"]), text=text(payload_of(row)), checked="checked" in facts
-            )
-        case "update.received":
+        case events.ChannelClosed(call=call, channel=channel):
+            return ChannelClosed(call=call, channel=channel)
+        case events.SignalReceived(channel=channel, checked=is_checked):
+            return SignalReceived(channel=channel, text=text(payload_of(row)), checked=is_checked)
+        case events.UpdateReceived(update=update, checked=is_checked):
             return UpdateReceived(
                 call=call_of_update(row.number),
-                update=str(facts["update"]),
+                update=update,
                 arguments=text(payload_of(row)),
-                checked="checked" in facts,
+                checked=is_checked,
             )
-        case "run.cancelling":
-            return Cancelling(reason=str(facts.get("reason", "")))
+        case events.RunCancelling(reason=reason):
+            return Cancelling(reason=reason)
         case _:
             return None
 
@@ -154,26 +88,11 @@ def call_of_update(number: int) -> str:
     return f"update{number}"
 
 
-def type_of_answer(answer: UpdateOutcome) -> Literal["update.completed", "update.failed", "update.rejected"]:
+def type_of_answer(answer: UpdateOutcome) -> str:
     """Return the type of the row that records the result of an update."""
     if answer.rejected is not None:
-        return "update.rejected"
-    return "update.completed" if answer.error is None else "update.failed"
-
-
-def is_of_driver(row: HistoryRow, facts: Facts) -> bool:
-    """Return whether a row exists only because the code requested something, a refused child run included."""
-    if row.type in _OF_STEPS:
-        return "job" not in facts
-    if row.type == PUBLISHED:
-        return bool(facts["number"])  # 0: carried over from an earlier generation
-    return row.type in _OF_DRIVERS or (row.type == "child.failed" and "call" in facts)
-
-
-def known_from(history: Sequence[HistoryRow]) -> list[ParsedRow]:
-    """Return rows with their parsed data. Parsing all of them as one text takes half as long as one by one."""
-    facts: list[Facts] = parse(f"[{','.join(row.data or '{}' for row in history)}]")
-    return list(zip(history, facts, strict=True))
+        return events.UpdateRejected.type
+    return events.UpdateCompleted.type if answer.error is None else events.UpdateFailed.type
 
 
 def payload_of(row: HistoryRow) -> Payload:
@@ -182,43 +101,33 @@ def payload_of(row: HistoryRow) -> Payload:
     return row.payload
 
 
-def is_unreadable(error_type: object) -> bool:
+def is_unreadable(error_type: str) -> bool:
     """Return whether an attempt failed because a value cannot be decoded: then the run is blocked."""
     return error_type == _UNREADABLE
 
 
-def raised_from_facts(facts: Mapping[str, object]) -> Raised:
-    """Return the exception that a row records."""
-    error = cast("Mapping[str, str | None]", facts.get("error") or {})
-    return Raised(
-        type=str(error.get("type", "")),
-        message=str(error.get("message", "")),
-        arguments=error.get("arguments"),
-        code=str(error.get("code", "body_error")),
-    )
-
-
-def last_first_turn_row(rows: Sequence[ParsedRow]) -> int:
+def last_first_turn_row(history: Sequence[ParsedRow]) -> int:
     """Return the number of the last row in the first turn, as recorded; 0 if there are no such messages."""
-    row_numbers = (
-        facts.get("row" if row.type == FUNCTION_BEGAN else "inbox", 0)
-        for row, facts in rows
-        if row.type in (FUNCTION_BEGAN, "run.created")
-    )
-    return max((cast("int", one) for one in row_numbers), default=0)
+    last = 0
+    for one in history:
+        if one.row.type == events.FunctionBegan.type:
+            last = max(last, one.read(events.FunctionBegan).row)
+        elif one.row.type == events.RunCreated.type:
+            last = max(last, one.read(events.RunCreated).inbox or 0)
+    return last
 
 
 def last_message_row(history: Sequence[ParsedRow]) -> int:
     """Return the number of the last message or update of a history; 0 if it has none."""
-    return max((row.number for row, _ in history if row.type in _MESSAGE_TYPES), default=0)
+    return max((one.row.number for one in history if one.row.type in _MESSAGES), default=0)
 
 
 def first_turn_rows(history: Sequence[ParsedRow], last: int, text: Texts) -> list[Row]:
     """Return the messages and updates up to a row, as the function receives them."""
     return [
-        Row(number=row.number, at=row.at, event=event)
-        for row, facts in history
-        if row.number <= last
-        and row.type in _MESSAGE_TYPES
-        and (event := function_event(row, facts, text)) is not None
+        Row(number=one.row.number, at=one.row.at, event=event)
+        for one in history
+        if one.row.number <= last
+        and one.row.type in _MESSAGES
+        and (event := function_event(one.row, one.event, text)) is not None
     ]

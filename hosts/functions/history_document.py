@@ -8,6 +8,7 @@ from typing import Any, Final, Self, cast
 import attrs
 
 from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.history import events
 from holdfast.kernel.history.reader import rows_of
 from holdfast.kernel.values.codec import json_name
 from holdfast.ports.clock import instant, micros
@@ -19,8 +20,6 @@ from holdfast.ports.records.values import Micros, Payload
 
 FORMAT: Final = 1
 """The version of the format. Later releases can read documents of this version."""
-
-_INPUT: Final = "run.created"
 
 
 @attrs.frozen(kw_only=True)
@@ -165,7 +164,7 @@ def _row_document(row: HistoryRow) -> dict[str, object]:
     if row.epoch is not None:
         document["epoch"] = row.epoch
     if row.data is not None:
-        document["data"] = parse(row.data)
+        document["data"] = events.facts_of(row)
     if row.payload is not None:
         document["payload"] = parse(text_of(row.payload))
     return document
@@ -190,8 +189,8 @@ def _row_from(given: object, run: str, path: str) -> HistoryRow:
 
 
 def _check_rows(rows: tuple[HistoryRow, ...]) -> None:
-    if not rows or rows[0].type != _INPUT:
-        raise InvalidHistoryError(f"its first row is not a {_INPUT}")
+    if not rows or rows[0].type != events.RunCreated.type:
+        raise InvalidHistoryError(f"its first row is not a {events.RunCreated.type}")
     for number, row in enumerate(rows, 1):
         if row.number != number:
             raise InvalidHistoryError(f"row {number} is missing: row {row.number} follows instead")

@@ -11,8 +11,8 @@ from holdfast.hosts.functions.call_queue import BatchedCall, CallBatcher
 from holdfast.hosts.functions.function_events import Texts
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.kernel.authoring.functions import FunctionStage, Workflow
+from holdfast.kernel.history import events
 from holdfast.kernel.history.reader import rows_of
-from holdfast.ports.events import RUN_ENDS
 from holdfast.ports.queries.runs import JobsOfRun, RunsByKey
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import JobState
@@ -167,9 +167,9 @@ def _may_be_over(rows: Sequence[HistoryRow], body: Body) -> bool:
     return any(
         row.run == run
         and (
-            row.type in RUN_ENDS
+            row.type in events.RUN_ENDS
             or (row.epoch is not None and row.epoch > epoch)
-            or (row.epoch == epoch and row.type == "stage.lost")
+            or (row.epoch == epoch and row.type == events.StageLost.type)
         )
         for row in rows
     )

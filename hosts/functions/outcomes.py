@@ -26,6 +26,7 @@ from holdfast.kernel.commands import (
     Outcome,
 )
 from holdfast.kernel.functions.protocol import FunctionContinued, FunctionReturned
+from holdfast.kernel.history import events
 from holdfast.kernel.history.exceptions import error_words
 from holdfast.kernel.rules.continue_as_new import carried_update
 
@@ -109,7 +110,7 @@ async def continue_as_new_outcome(
             version=ended.version,
             input=body.payloads.put(ended.input, place),
             seen=drive.seen,
-            updates=tuple(carried_update(row) for row in rows if row.type == "update.received"),
+            updates=tuple(carried_update(row) for row in rows if row.type == events.UpdateReceived.type),
             published=_shown(body) if drive.has_published else (),
         )
 

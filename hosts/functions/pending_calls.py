@@ -3,14 +3,13 @@
 Among them are its queued steps: steps that are jobs of their own.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Final, cast
+from collections.abc import Callable
+from typing import cast
 
 import attrs
 
 from holdfast.hosts.execution.failures import MESSAGE_MAX
 from holdfast.hosts.functions.function_events import is_unreadable
-from holdfast.hosts.text import counted
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipeline_builder import policy_from, rate_from
 from holdfast.kernel.authoring.steps import Step
@@ -25,13 +24,10 @@ from holdfast.kernel.functions.protocol import (
     StepRequest,
     UpdateOutcome,
 )
-from holdfast.ports.errors import CompensationError
-from holdfast.ports.records.history import STEP_CANCELLED, STEP_COMPLETED, STEP_FAILED, STEP_QUEUED
+from holdfast.kernel.history import events
+from holdfast.kernel.rules.retries import compensation_failure
 from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import frozen
-
-_ENDED: Final = (STEP_COMPLETED, STEP_FAILED)
-"""The types of the rows with which a queued step ends."""
 
 
 @frozen(kw_only=True)
@@ -51,11 +47,6 @@ class StepAttempt:
     """How many attempts before were lost with their workers."""
     is_restarted: bool = False
     """Whether the start of an attempt that follows a lost one is recorded, so that it may start."""
-
-    @property
-    def counted(self) -> int:
-        """The number of the attempt, without lost ones."""
-        return self.number - self.lost_attempts
 
 
 @attrs.define(eq=False)
@@ -88,7 +79,7 @@ class PendingWork:
     answers: dict[str, UpdateOutcome] = attrs.field(factory=dict[str, UpdateOutcome])
     refused: dict[int, SkippedMessage] = attrs.field(factory=dict[int, SkippedMessage])
     published: dict[str, Published] = attrs.field(factory=dict[str, Published])
-    shown: dict[int, Micros] = attrs.field(factory=dict[int, Micros])
+    shown: dict[int, Micros | None] = attrs.field(factory=dict[int, Micros | None])
     read: dict[int, Micros] = attrs.field(factory=dict[int, Micros])
     read_in_time: dict[int, Micros] = attrs.field(factory=dict[int, Micros])
     began: int | None = None
@@ -142,17 +133,18 @@ class QueuedSteps:
         if call in self._jobs:
             self._left[call] = self._jobs.pop(call)
 
-    def note(self, kind: str, call: str, facts: Mapping[str, object], *, is_open: bool) -> None:
-        """Process a row about a step. `is_open`: the function waits for the call."""
-        if kind == STEP_QUEUED:
-            self._new.pop(call, None)
-            self._times[call] = cast("int", facts["attempt"])
-            where = self._jobs if is_open else self._left
-            where[call] = cast("int", facts["job"])
-        elif kind == STEP_CANCELLED or kind in _ENDED:
-            self._new.pop(call, None)
-            self._jobs.pop(call, None)
-            self._left.pop(call, None)
+    def note_queued(self, queued: events.StepQueued, *, is_open: bool) -> None:
+        """Note that a step is queued. `is_open`: the function waits for the call."""
+        self._new.pop(queued.call, None)
+        self._times[queued.call] = queued.attempt
+        where = self._jobs if is_open else self._left
+        where[queued.call] = queued.job
+
+    def note_end(self, call: str) -> None:
+        """Note that a step completed, failed, or left its queue."""
+        self._new.pop(call, None)
+        self._jobs.pop(call, None)
+        self._left.pop(call, None)
 
     def start_generation(self, open_calls: Callable[[str], Request | None]) -> None:
         """Note that later rows belong to another generation, which queues the open steps again."""
@@ -163,15 +155,13 @@ class QueuedSteps:
         self._jobs.clear()
         self._left.clear()
 
-    def try_again(self, request: StepRequest, facts: Mapping[str, object]) -> None:
+    def try_again(self, request: StepRequest, failed: events.StepFailed) -> None:
         """Note that a step failed that must not fail: block the run, and queue the step again once it is resumed."""
-        error = cast("Mapping[str, str]", facts.get("error") or {})
-        if is_unreadable(error.get("type")):
-            self.failure = Failure(code=error["code"], message=error["message"][:MESSAGE_MAX])
+        error = failed.error
+        if is_unreadable(error.type):
+            self.failure = Failure(code=error.code, message=error.message[:MESSAGE_MAX])
         else:
-            what = f"the compensation {request.step!r}, has failed {counted(cast('int', facts['attempt']), 'time')}"
-            message = f"{what}: {error.get('type')}: {error.get('message')}; `run resume` retries it"
-            self.failure = Failure(code=CompensationError.code, message=message[:MESSAGE_MAX])
+            self.failure = compensation_failure(failed)
         self.enqueue(request)
 
     def new(self) -> list[StepRequest]:

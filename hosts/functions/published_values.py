@@ -1,20 +1,20 @@
 """Published values of durable functions, read from the histories of their runs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
-from typing import Final, cast
+from typing import Final
 
 import attrs
 
 from holdfast.hosts.wiring.services import Core
+from holdfast.kernel.history import events
 from holdfast.kernel.values import decode
 from holdfast.kernel.values.type_forms import Form
 from holdfast.ports.clock import instant
-from holdfast.ports.json import parse
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.history import NewestRows
-from holdfast.ports.records.history import PUBLISHED, HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import Run
 from holdfast.ports.references import KeptRows
 
@@ -63,7 +63,8 @@ def newest_published_rows(persistence: Persistence, run: Run, page: int) -> Iter
     for part in reversed((*run.kept_rows, KeptRows(run.key, run.last_row))):
         # No bound for its own rows: rows that were added since the run was read count.
         before = None if part.run == run.key else part.last + 1
-        while rows := persistence.read(NewestRows(run=part.run, type=PUBLISHED, before=before, limit=page)):
+        of_values = events.ValuePublished.type
+        while rows := persistence.read(NewestRows(run=part.run, type=of_values, before=before, limit=page)):
             yield from rows
             if len(rows) < page:
                 break
@@ -72,4 +73,4 @@ def newest_published_rows(persistence: Persistence, run: Run, page: int) -> Iter
 
 def published_name(row: HistoryRow) -> str:
     """Return the name of the value that a row publishes."""
-    return str(cast("Mapping[str, object]", parse(row.data or "{}")).get("name"))
+    return events.ValuePublished.from_row(row).name

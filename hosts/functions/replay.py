@@ -35,16 +35,15 @@ What is guaranteed:
 
 What is ugly and why it stays:
 
-- A row is dispatched by its type in three places: `function_event` (what the function receives), `_learn` (what only
-  the drive needs) and `QueuedSteps.note`. Some rows concern two of them. One pass in the order of the rows keeps
-  the state between two rows exactly what it was live.
+- An event is matched in two places: `function_event` (what the function receives) and `_learn` (what the drive needs).
+  Some events concern both. One pass in the order of the rows keeps the state between two rows exactly what it was live.
 - `_feed_steps` feeds consecutive results of steps in bulk (docs/decisions/0045): a second path with the effect of the
   first, in about 60 % of its time.
 - `_todo` and `queues` are created on demand and dropped while the function waits, because a worker keeps a thousand
   functions in memory. Frequent paths test `_made_queues` so that they do not create one.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, cast
 
 import attrs
@@ -52,35 +51,28 @@ import attrs
 from holdfast.hosts.execution.attempt_runtime import AttemptRuntime
 from holdfast.hosts.execution.failures import MESSAGE_MAX
 from holdfast.hosts.functions.function_events import (
-    NOTES,
-    PATCHED,
-    RETRYING,
-    Facts,
     Texts,
     first_turn_rows,
     function_event,
-    is_of_driver,
     is_unreadable,
-    known_from,
     last_first_turn_row,
     last_message_row,
     payload_of,
-    raised_from_facts,
     type_of_answer,
 )
 from holdfast.hosts.functions.pending_calls import PendingWork, QueuedSteps, StepAttempt
 from holdfast.kernel.authoring.steps import Step
-from holdfast.kernel.commands import EventAppend, FunctionRecord, JobRecorded, StepCancel, TimerFire
+from holdfast.kernel.commands import EventAppend, FunctionRecord, JobRecorded, StepCancel, StepFail, TimerFire
 from holdfast.kernel.functions.lazy_parts import Part
 from holdfast.kernel.functions.loop import CancelledError
-from holdfast.kernel.functions.machine import FunctionMachine, ParsedRow
+from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.kernel.functions.protocol import (
     ChildRequest,
     CloseRequest,
     Ended,
     FunctionContinued,
+    FunctionEvent,
     FunctionFailed,
-    HistoryEvent,
     NotifyRequest,
     Row,
     StepCompleted,
@@ -91,6 +83,7 @@ from holdfast.kernel.functions.protocol import (
     UpdateOutcome,
 )
 from holdfast.kernel.history import events, limits
+from holdfast.kernel.history.events.parsed_rows import ParsedRow, completed_step, parse_rows
 from holdfast.ports.errors import (
     STORE_ERRORS,
     HistoryFullError,
@@ -101,32 +94,20 @@ from holdfast.ports.errors import (
     WorkflowStalledError,
 )
 from holdfast.ports.mailboxes import mailbox_from
-from holdfast.ports.records.history import (
-    CHANNEL_CLOSED,
-    CLOCK_READ,
-    FUNCTION_BEGAN,
-    PUBLISHED,
-    RESULT_REFUSED,
-    SIGNAL_REFUSED,
-    STEP_COMPLETED,
-    STEP_FAILED,
-    STEP_GIVEN,
-    STEP_QUEUED,
-    STEP_STARTED,
-    HistoryRow,
-)
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import evolve
 
 BEHIND_MAX: Final[Micros] = 1_000_000
 """Microseconds that the clock of a function may be behind when a row is fed."""
-BLOCKED: Final = "run.blocked"
-UPDATE_REJECTED: Final = "update.rejected"
-_RARE: Final = frozenset(
-    {PATCHED, RESULT_REFUSED, SIGNAL_REFUSED, CLOCK_READ, FUNCTION_BEGAN, UPDATE_REJECTED, "run.created"}
+_CONCERN_IT: Final = (
+    events.FUNCTION_EVENTS
+    | events.READ_FIRST
+    | events.types_where(lambda event: event.requested_by_code)
+    | {events.StepRetrying.type, events.StepStarted.type, events.RunBlocked.type}
 )
-"""Types of rows that are read before any row is fed."""
+"""The types of events that concern the function or its drive. Others, such as pauses, are not even decoded."""
 
 
 class FunctionReplay:
@@ -188,16 +169,20 @@ class FunctionReplay:
         all messages and updates so far in its first turn, and `notes` returns a row for that.
         """
         self.seen = seen
-        known = known_from(history)
-        rare = [one for one in known if one[0].type in _RARE]
-        patches = [str(facts["call"]) for row, facts in rare if row.type == PATCHED]
-        refused = next((str(facts["message"]) for row, facts in rare if row.type == RESULT_REFUSED), "")
-        # Rows of drivers show how far earlier code came. Messages do not: they may arrive before any code runs.
-        past = next((row.number for row, facts in reversed(known) if is_of_driver(row, facts)), 0)
+        known = parse_rows(history)
+        read_first = events.READ_FIRST
+        rare = [one for one, row in zip(known, history, strict=True) if row.type in read_first]
+        patches = [
+            one.read(events.PatchMarked).call for one in rare if one.row.type == events.PatchMarked.type
+        ]
+        refusals = (one for one in rare if one.row.type == events.ResultRefused.type)
+        refused = next((one.read(events.ResultRefused).message for one in refusals), "")
+        # What was requested shows how far earlier code came. Messages do not: they may arrive before any code runs.
+        past = next((one.row.number for one in reversed(known) if one.is_requested), 0)
         self._read_before(rare)
         stored = self.stored = max(self.stored, past)
         last = last_first_turn_row(rare)
-        has_begun = stored or patches or any(row.type == FUNCTION_BEGAN for row, _ in rare)
+        has_begun = stored or patches or any(one.row.type == events.FunctionBegan.type for one in rare)
         if begins and not has_begun and (came := last_message_row(known)) > last:
             last = self._todo.began = came
         inbox = first_turn_rows(known, last, self._text) if last else []
@@ -212,7 +197,7 @@ class FunctionReplay:
             self.fault = error
         else:
             there = {row.number for row in inbox}
-            left = [one for one in known if one[0].number not in there] if there else known
+            left = [one for one in known if one.row.number not in there] if there else known
             self._feed(left, now, past=past, stored=stored)
             self.seen = max(self.seen, *there, 0) if there else self.seen
             self._todo.new = self._open_steps()
@@ -244,7 +229,7 @@ class FunctionReplay:
             self._machine.received[:] = [one for one in self._machine.received if one not in recorded]
         self.is_paused = answer.run_status is RunStatus.PAUSED
         # No other code has received these rows: they are not fed in bulk, and the clock may show the current time.
-        known = known_from(answer.rows)
+        known = parse_rows(answer.rows)
         self._read_before(known)
         self._feed(known, now)
 
@@ -271,7 +256,7 @@ class FunctionReplay:
         `now` is the current time. Return False, with nothing fed, if these are not just the next rows, or if another
         driver wrote one of them: then the function must be replayed.
         """
-        known = known_from(new_rows)
+        known = parse_rows(new_rows)
         if not self._are_next(known):
             return False
         self._text = text
@@ -292,8 +277,8 @@ class FunctionReplay:
     def _are_next(self, new_rows: Sequence[ParsedRow]) -> bool:
         numbers = range(self.seen + 1, self.seen + 1 + len(new_rows))
         return all(
-            row.number == number and not is_of_driver(row, facts) and row.type not in NOTES
-            for number, (row, facts) in zip(numbers, new_rows, strict=True)
+            one.row.number == number and not one.is_requested and one.row.type not in events.RECORDED_FIRST
+            for number, one in zip(numbers, new_rows, strict=True)
         )
 
     @property
@@ -424,7 +409,7 @@ class FunctionReplay:
         return [one for one in tries if one.at is None or one.at <= now]
 
     def lost_attempts(self, records: Sequence[FunctionRecord] = ()) -> int:
-        """Return the highest number of lost attempts of any open inline step, once these are recorded."""
+        """Return the highest number of lost attempts of any open inline step that no record names."""
         tries, lost = self._todo.tries, dict[str, int]()
         if tries:
             waits = self._machine.waits_for
@@ -433,10 +418,9 @@ class FunctionReplay:
             }
         for record in records:
             match record:
-                case EventAppend(event=events.StepRetrying(call=call, lost_attempts=times)) if times:
-                    lost[call] = times
                 case (
-                    EventAppend(event=events.StepCompleted(call=call) | events.StepFailed(call=call))
+                    EventAppend(event=events.StepCompleted(call=call))
+                    | StepFail(event=events.StepFailed(call=call))
                     | StepCancel(call=call)
                 ):
                     lost.pop(call, None)
@@ -462,28 +446,27 @@ class FunctionReplay:
     ) -> None:
         """Feed rows. Code has run before with rows up to `past`, and has stored its clock readings up to `stored`."""
         feed, shown_before = self._machine.feed, self._todo.shown
-        place, places = 0, len(history)
+        place, places, result = 0, len(history), events.StepCompleted.type
         try:
             while place < places:
-                row, facts = history[place]
-                number = row.number
-                if self.seen < number <= past and row.type == STEP_COMPLETED and self._made_queues is None:
+                one = history[place]
+                row, number = one.row, one.row.number
+                if self.seen < number <= past and row.type == result and self._made_queues is None:
                     place = self._feed_steps(history, place, past)
                     if self.seen >= number:
                         continue
                 place += 1
                 if number <= self.seen:
                     continue
-                if number > self.stored and is_of_driver(row, facts):
+                if number > self.stored and one.is_requested:
                     self.stored = number
                 shown = None
                 if number > stored or shown_before:
                     shown = self._shows(number, row.at, now if number > stored else None)
-                event = self._function_event(row, facts)  # before it counts as seen: a blob store may be down
+                event = self._function_event(one)  # before it counts as seen: a blob store may be down
                 self.seen = number
                 if event is not None:
-                    site = facts.get("site", "")
-                    event_row = Row(number=number, at=row.at, event=event, site=site, shown=shown)
+                    event_row = Row(number=number, at=row.at, event=event, site=one.site, shown=shown)
                     self._note(feed(event_row, more=number < past), number, row.at, shown)
         except STORE_ERRORS:
             raise
@@ -501,7 +484,7 @@ class FunctionReplay:
         finally:
             self.seen = max(self.seen, machine.rows)
         if turn is not None:
-            row, _ = history[after - 1]
+            row = history[after - 1].row
             self._note(turn, row.number, row.at, None)
         return after
 
@@ -510,16 +493,22 @@ class FunctionReplay:
 
         A value that could not be decoded once stays refused, even if the current code could decode it.
         """
-        for row, facts in history:
-            if row.type == SIGNAL_REFUSED:
-                self._machine.refuse_signal(cast("int", facts["row"]))
-            elif row.type == UPDATE_REJECTED:
-                rejected = raised_from_facts(facts)
-                if rejected.code == InvalidValueError.code:
-                    self._machine.refuse_update(str(facts.get("call")), rejected)
-            if row.type == CLOCK_READ:
-                self._todo.shown[cast("int", facts["row"])] = cast("int", facts["shown"])
-                self.stored = max(self.stored, row.number)
+        for one in history:
+            if one.row.type not in events.READ_FIRST:
+                continue  # as most rows
+            match one.row.type:
+                case events.SignalRefused.type:
+                    self._machine.refuse_signal(one.read(events.SignalRefused).row)
+                case events.UpdateRejected.type:
+                    update = one.read(events.UpdateRejected)
+                    if update.error.code == InvalidValueError.code:
+                        self._machine.refuse_update(update.call, update.error.raised)
+                case events.ClockRead.type:
+                    reading = one.read(events.ClockRead)
+                    self._todo.shown[reading.row] = reading.shown
+                    self.stored = max(self.stored, one.row.number)
+                case _:
+                    pass
 
     def _shows(self, number: int, at: Micros, now: Micros | None) -> Micros | None:
         """Return the time that the clock shows while a row is fed; None for the time of the row.
@@ -565,74 +554,92 @@ class FunctionReplay:
             todo.published[value.name] = value
         self.ended = self.ended or turn.ended
 
-    def _function_event(self, row: HistoryRow, facts: Facts) -> HistoryEvent | None:
-        """Return the event of a row; None if the function does not receive it. Updates the pending requests."""
-        call, step = facts.get("call", ""), facts.get("step", "")
-        if row.type == STEP_COMPLETED and self._made_queues is None:  # the most frequent case
-            output, given = self._text(payload_of(row)), facts.get(STEP_GIVEN)
-            return StepCompleted(call=call, step=step, output=output, given=given)
-        if row.type.startswith("step."):
-            self._step(row.type, call, facts)
-        elif row.type.startswith("child.") or row.type == CHANNEL_CLOSED:
-            self._todo.children.pop(call, None)
-        if row.type == STEP_FAILED and self._not_undone(call, facts):
+    def _function_event(self, one: ParsedRow) -> FunctionEvent | None:
+        """Return what the function receives of a row; None if it does not receive it. Updates the pending requests."""
+        row = one.row
+        if row.type == events.StepCompleted.type:  # the most frequent
+            call, step, given = completed_step(one)
+            if self._made_queues is not None:
+                self.queues.note_end(call)
+            return StepCompleted(call=call, step=step, output=self._text(payload_of(row)), given=given)
+        if row.type not in _CONCERN_IT:
             return None
-        event = function_event(row, facts, self._text)
-        if isinstance(event, StepQueued):
-            request = self._machine.waits_for(call)
+        event = one.event
+        self._learn(row, event)
+        if isinstance(event, events.StepFailed) and self._not_undone(event):
+            return None
+        received = function_event(row, event, self._text)
+        if isinstance(received, StepQueued):
+            request = self._machine.waits_for(received.call)
             if (
                 isinstance(request, StepRequest)
                 and cast("Step[..., object]", request.definition).records_arguments
             ):
-                return attrs.evolve(event, given=self._text(payload_of(row)))
-        if event is None:
-            self._learn(row, call, facts)
-        return event
+                return attrs.evolve(received, given=self._text(payload_of(row)))
+        return received
 
-    def _learn(self, row: HistoryRow, call: str, facts: Facts) -> None:
-        """Process a row that the function does not receive."""
-        if row.type == RETRYING and not self._is_queued(call):
-            self._try_again(call, facts, row.run)
-        elif row.type == STEP_STARTED:
-            self._begin_again(call)
-        elif row.type == PATCHED:
-            self._todo.patches.pop(call, None)
-        elif row.type == FUNCTION_BEGAN:
-            self._todo.began = None
-        elif row.type == SIGNAL_REFUSED:
-            self._todo.refused.pop(cast("int", facts["row"]), None)
-        elif row.type == CLOCK_READ:
-            self._todo.read.pop(cast("int", facts["row"]), None)
-        elif row.type == "run.created" and self._made_queues is not None:
-            self.queues.start_generation(self._machine.waits_for)
-        elif row.type == PUBLISHED:
-            self._show(str(facts["name"]), cast("int", facts["number"]))
-        elif row.type in events.UPDATE_ANSWERS:
-            self._answered(row, call)
-        elif row.type == BLOCKED:
-            self.queues.failure = None
-            self._was_full += facts.get("code") == HistoryFullError.code
-
-    def _step(self, kind: str, call: str, facts: Facts) -> None:
-        if kind == STEP_QUEUED or self._made_queues is not None:
-            self.queues.note(kind, call, facts, is_open=self._machine.waits_for(call) is not None)
+    def _learn(self, row: HistoryRow, event: events.HistoryEvent) -> None:
+        """Update the pending requests."""
+        match event:
+            case events.StepQueued(call=call):
+                self.queues.note_queued(event, is_open=self._machine.waits_for(call) is not None)
+            case events.StepFailed(call=call) | events.StepCancelled(call=call):
+                if self._made_queues is not None:
+                    self.queues.note_end(call)
+            case (
+                events.ChildStarted(call=call)
+                | events.ChildFailed(call=str(call))
+                | events.ChildSignalled(call=call)
+                | events.ChildCancelling(call=call)
+                | events.ChannelClosed(call=call)
+            ):
+                self._todo.children.pop(call, None)
+            case events.StepRetrying(call=call):
+                if not self._is_queued(call):
+                    self._try_again(event, row.run)
+            case events.StepStarted(call=call):
+                self._begin_again(call)
+            case events.PatchMarked(call=call):
+                self._todo.patches.pop(call, None)
+            case events.FunctionBegan():
+                self._todo.began = None
+            case events.SignalRefused(row=number):
+                self._todo.refused.pop(number, None)
+            case events.ClockRead(row=number):
+                self._todo.read.pop(number, None)
+            case events.RunCreated():
+                if self._made_queues is not None:
+                    self.queues.start_generation(self._machine.waits_for)
+            case events.ValuePublished(name=name, number=number):
+                self._show(name, number)
+            case (
+                events.UpdateCompleted(call=call)
+                | events.UpdateFailed(call=call)
+                | events.UpdateRejected(call=call)
+            ):
+                self._answered(row, call)
+            case events.RunBlocked(code=code):
+                self.queues.failure = None
+                self._was_full += code == HistoryFullError.code
+            case _:
+                pass
 
     def _is_queued(self, call: str) -> bool:
         return self._made_queues is not None and self._made_queues.has(call)
 
-    def _not_undone(self, call: str, facts: Mapping[str, object]) -> bool:
-        """Return whether a row is the failure of a queued step that the function must not receive.
+    def _not_undone(self, failed: events.StepFailed) -> bool:
+        """Return whether this is the failure of a queued step that the function must not receive.
 
         That is so for a compensation that failed, and for a step that could not read its arguments: both block the
         run.
         """
-        request = self._machine.waits_for(call)
-        if "job" not in facts or not isinstance(request, StepRequest):
+        request = self._machine.waits_for(failed.call)
+        if failed.job is None or not isinstance(request, StepRequest):
             return False
-        is_done = not request.undoes or raised_from_facts(facts).code == StepResultError.code
-        if is_done and not is_unreadable(cast("Facts", facts.get("error") or {}).get("type")):
+        is_done = not request.undoes or failed.error.code == StepResultError.code
+        if is_done and not is_unreadable(failed.error.type):
             return False
-        self.queues.try_again(request, facts)
+        self.queues.try_again(request, failed)
         return True
 
     def _show(self, name: str, number: int) -> None:
@@ -652,15 +659,19 @@ class FunctionReplay:
                 row=row.number, call=call, recorded=row.type, requested=f"the code {instead}"
             )
 
-    def _try_again(self, call: str, facts: Mapping[str, object], run: str) -> None:
+    def _try_again(self, retrying: events.StepRetrying, run: str) -> None:
+        call = retrying.call
         request = next((one for one in self._machine.pending_requests if one.call == call), None)
         if isinstance(request, StepRequest):
-            number, at = cast("int", facts["attempt"]) + 1, cast("int", facts["retry_at"])
             before = self._todo.tries.get(call)
             first = before.run if before is not None and before.run is not None else run
-            losses = cast("int", facts.get("lost_attempts", 0 if before is None else before.lost_attempts))
+            lost_before = 0 if before is None else before.lost_attempts
             self._todo.tries[call] = StepAttempt(
-                request=request, number=number, at=at, run=first, lost_attempts=losses
+                request=request,
+                number=retrying.attempt + 1,
+                at=retrying.retry_at,
+                run=first,
+                lost_attempts=retrying.lost_attempts or lost_before,
             )
             self._todo.new.append(request)
 

@@ -25,18 +25,17 @@ from holdfast.kernel.functions.protocol import (
     Request,
     TimerRequest,
 )
+from holdfast.kernel.history import events
 from holdfast.kernel.history.exceptions import error_words
 from holdfast.kernel.pipelines.plan import stage_of
 from holdfast.kernel.runs.transitions import DEADLINE_EXCEEDED
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import InvalidHistoryError, NondeterminismError, UnknownWorkflowError
-from holdfast.ports.json import are_alike, parse
-from holdfast.ports.records.history import STAGE_COMPLETED, STAGE_FAILED, HistoryRow
+from holdfast.ports.json import are_alike
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.validation import an, check
 
-CANCELLING: Final = "run.cancelling"
-CANCELLED: Final = "run.cancelled"
-CONTINUED: Final = "run.continued"
+_ENDS_OF_FUNCTIONS: Final = frozenset({events.StageCompleted.type, events.StageFailed.type})
 _SHOWN_MAX: Final = 300
 """How many characters of a value an error message contains."""
 
@@ -177,20 +176,25 @@ def _waiting(request: Request) -> PendingCall:
 
 def _end_of(history: RunHistory) -> HistoryRow | None:
     """Return the row with which the function ended; None if it had not ended, even if the run has."""
-    was_cancelling = any(row.type == CANCELLING for row in history.rows)
+    was_cancelling = any(row.type == events.RunCancelling.type for row in history.rows)
     for row in reversed(history.rows):
-        if row.type in (STAGE_COMPLETED, STAGE_FAILED) and row.node == history.workflow:
+        if row.type in _ENDS_OF_FUNCTIONS and row.node == history.workflow:
             return row
-        by_itself = row.type == CANCELLED and "raised" in _facts(row)
-        if row.type == CONTINUED or by_itself or (was_cancelling and _is_end_of_cancelled(row)):
+        by_itself = row.type == events.RunCancelled.type and events.RunCancelled.from_row(row).raised
+        if (
+            row.type == events.RunContinued.type
+            or by_itself
+            or (was_cancelling and _is_end_of_cancelled(row))
+        ):
             return row
     return None
 
 
 def _is_end_of_cancelled(row: HistoryRow) -> bool:
     """Return whether a row is the end of a function that was cancelled: by a command or by its deadline."""
-    is_late = row.type == "run.failed" and _facts(row).get("code") == DEADLINE_EXCEEDED
-    return row.type == CANCELLED or is_late
+    if row.type == events.RunFailed.type:
+        return events.RunFailed.from_row(row).code == DEADLINE_EXCEEDED
+    return row.type == events.RunCancelled.type
 
 
 def _is_alike(row: HistoryRow, drive: FunctionReplay, workflow: Workflow[..., object]) -> bool:
@@ -198,25 +202,27 @@ def _is_alike(row: HistoryRow, drive: FunctionReplay, workflow: Workflow[..., ob
     ended = drive.ended
     if ended is None or _is_end_of_cancelled(row):
         return drive.is_cancelled
-    if isinstance(ended, FunctionContinued):
-        code = f"{ended.workflow}@{ended.version}"
-        return (
-            row.type == CONTINUED
-            and code == _facts(row)["definition"]
-            and are_alike(ended.input, text_of(row.payload))
-        )
-    if isinstance(ended, FunctionReturned):
-        return row.type == STAGE_COMPLETED and are_alike(ended.output, text_of(row.payload))
-    if row.type != STAGE_FAILED:
+    match events.event_of(row), ended:
+        case events.RunContinued(definition=definition), FunctionContinued():
+            code = f"{ended.workflow}@{ended.version}"
+            return code == definition and are_alike(ended.input, text_of(row.payload))
+        case events.StageCompleted(), FunctionReturned():
+            return are_alike(ended.output, text_of(row.payload))
+        case events.StageFailed() as failed, FunctionFailed(error=error):
+            return _is_alike_error(failed, error, workflow)
+        case _:
+            return False
+
+
+def _is_alike_error(
+    failed: events.StageFailed, error: BaseException, workflow: Workflow[..., object]
+) -> bool:
+    if _named(failed.error_type) != type(error).__qualname__.rpartition(".")[2]:
         return False
-    facts = _facts(row)
-    if _named(facts.get("type")) != type(ended.error).__qualname__.rpartition(".")[2]:
-        return False
-    if not isinstance(ended.error, Exception):  # such as `sys.exit()`: it has no recorded message to compare
+    if not isinstance(error, Exception):  # such as `sys.exit()`: it has no recorded message to compare
         return True
     (stage,) = workflow.bodies.values()
-    failure = failure_of(ended.error, stage, stage_of(workflow.plan().node(stage.name)))
-    return failure.message == facts.get("message")
+    return failure_of(error, stage, stage_of(workflow.plan().node(stage.name))).message == failed.message
 
 
 def _otherwise(row: HistoryRow, ended: Ended | None, waits_for: Iterable[PendingCall]) -> NondeterminismError:
@@ -230,12 +236,13 @@ def _otherwise(row: HistoryRow, ended: Ended | None, waits_for: Iterable[Pending
 def _recorded(row: HistoryRow) -> str:
     if _is_end_of_cancelled(row):
         return "the function's end when it was cancelled"
-    if row.type == CONTINUED:
-        return f"that it continues as {_facts(row)['definition']} with {_shown(text_of(row.payload))}"
-    if row.type == STAGE_COMPLETED:
-        return f"the function's return of {_shown(text_of(row.payload))}"
-    facts = _facts(row)
-    return f"the function's failure with {facts.get('type')}: {_shown(str(facts.get('message')))}"
+    match events.event_of(row):
+        case events.RunContinued(definition=definition):
+            return f"that it continues as {definition} with {_shown(text_of(row.payload))}"
+        case events.StageFailed(error_type=kind, message=message):
+            return f"the function's failure with {kind}: {_shown(message)}"
+        case _:
+            return f"the function's return of {_shown(text_of(row.payload))}"
 
 
 def _end_text(ended: Ended) -> str:
@@ -246,13 +253,9 @@ def _end_text(ended: Ended) -> str:
     return f"it raises {_shown(error_words(ended.error))}"
 
 
-def _facts(row: HistoryRow) -> dict[str, object]:
-    return cast("dict[str, object]", parse(row.data or "{}"))
-
-
-def _named(kind: object) -> str:
+def _named(kind: str) -> str:
     """Return the name of a class without its module, which differs if the program was run as the main module."""
-    return str(kind).rpartition(".")[2]
+    return kind.rpartition(".")[2]
 
 
 def _shown(text: str) -> str:

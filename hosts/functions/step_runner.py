@@ -10,9 +10,15 @@ import anyio
 import attrs
 from anyio import CapacityLimiter, lowlevel
 
-from holdfast.hosts.execution.attempt_log import log_completed_step, log_failed_try
+from holdfast.hosts.execution.attempt_log import log_completed_step
 from holdfast.hosts.execution.bodies import Body, node_of
-from holdfast.hosts.execution.failures import MESSAGE_MAX, cut_off, traceback_text
+from holdfast.hosts.execution.failures import (
+    MESSAGE_MAX,
+    cut_off,
+    retry_after_of,
+    retry_match,
+    traceback_text,
+)
 from holdfast.hosts.execution.threads import result_in_thread
 from holdfast.hosts.functions.pending_calls import StepAttempt
 from holdfast.hosts.functions.step_heartbeats import Heartbeats, StepHeartbeat
@@ -31,41 +37,25 @@ from holdfast.kernel.commands import (
     Outcome,
     QueuedStepCompleted,
     QueuedStepFailed,
+    StepFail,
 )
 from holdfast.kernel.functions.protocol import StepRequest
 from holdfast.kernel.history import events
 from holdfast.kernel.history.exceptions import raised_from
-from holdfast.kernel.rules.retries import RETRY_AFTER_MAX, backoff
 from holdfast.kernel.values import encode
 from holdfast.ports.clock import Clock, instant, micros
 from holdfast.ports.errors import (
-    GiveUp,
     InvalidValueError,
-    NoTransactionError,
-    RetryAfter,
     StepLostError,
     StepResultError,
-    StorageRefusedError,
-    TransactionEndedError,
     UnreadableInputError,
     UnstorableValueError,
 )
-from holdfast.ports.records.job import JobKey, JobKind, job_key
+from holdfast.ports.records.job import JobKind
 from holdfast.ports.records.values import Micros, Payload
 
 Command: TypeAlias = Callable[[EventAppend], JobRecord]
 
-_NEVER_AGAIN: Final = (
-    GiveUp,
-    UnreadableInputError,
-    InvalidValueError,
-    UnstorableValueError,
-    NoTransactionError,
-    TransactionEndedError,
-    StepResultError,
-    StorageRefusedError,
-)
-"""Errors that are never retried."""
 _OF_LOOPS: Final = frozenset({"sniffio_cvar"})
 """Names of context variables that hold the kind of the running event loop."""
 _MICROSECOND: Final = 1_000_000
@@ -80,8 +70,8 @@ async def run_step(
     threads: CapacityLimiter,
     command: Command,
     heartbeats: Heartbeats,
-) -> EventAppend | JobRecorded:
-    """Run a step and return the row to record. Raises only the cancellation of the caller.
+) -> EventAppend | StepFail | JobRecorded:
+    """Run a step and return what to record. Raises only the cancellation of the caller.
 
     A transactional step is recorded in its transaction, by the command from `command`: then the answer is returned.
     """
@@ -133,7 +123,7 @@ async def run_step(
         now = micros(clock.now())
         if isinstance(error, TimeoutError) and body.ends_at is not None and now >= body.ends_at:
             error = TimeoutError(cut_off((now - started_at) / _MICROSECOND))
-        return _failed(body, one, step, error, started_at, now)
+        return _failed(body, one, step, error, started_at)
     if body.attempt.kind is JobKind.WORKFLOW:
         log_completed_step(body.work.run, step.name, one.number, clock, started_at)
     return done
@@ -282,109 +272,57 @@ def _context(
 
 
 def _failed(
-    body: Body,
-    one: StepAttempt,
-    step: Step[..., object],
-    error: BaseException,
-    started_at: Micros,
-    now: Micros,
-) -> EventAppend:
-    retry_at = _retry_at(body, one, step, error, now)
-    if isinstance(error, StepLostError) and retry_at is not None:
-        error = StepLostError(step.name, one.number, step.heartbeat_timeout, is_retried=True).with_traceback(
-            error.__traceback__
-        )
-    raised = raised_from(error)
+    body: Body, one: StepAttempt, step: Step[..., object], error: BaseException, started_at: Micros
+) -> StepFail:
+    """Return the record of a failed attempt: what was raised, and the policy that it falls under."""
+    raised, retry = raised_from(error), step.retry or Retry()
     recorded = events.RecordedError(
         type=raised.type,
         message=raised.message[:MESSAGE_MAX],
         code=raised.code,
-        arguments=raised.arguments if retry_at is None else None,
+        arguments=raised.arguments,
         traceback=traceback_text(error, _TRACEBACK_MAX),
     )
-    wait = None if retry_at is None else retry_at - now
-    if body.attempt.kind is JobKind.WORKFLOW:  # a queued step is logged when it is settled
-        log_failed_try(body.work.run, step.name, one.number, raised.type, raised.message, wait)
-    if retry_at is None:
-        event: events.StepFailed | events.StepRetrying = events.StepFailed(
-            call=one.request.call,
-            step=step.name,
-            site=one.request.site,
-            error=recorded,
-            attempt=one.number,
-            host=body.host or None,
-            started_at=started_at,
-            undoes=one.request.undoes or None,
-            given=_kept_arguments(one, step),
-        )
-    else:
-        event = events.StepRetrying(
-            call=one.request.call,
-            step=step.name,
-            site=one.request.site,
-            error=recorded,
-            attempt=one.number,
-            retry_at=retry_at,
-            host=body.host or None,
-            started_at=started_at,
-            undoes=one.request.undoes or None,
-        )
-    return EventAppend(event=event)
+    match = retry_match(error, retry)
+    # Arguments that can't be read block the run, and the step is tried again once it is resumed.
+    is_final = match.is_final or isinstance(error, UnreadableInputError)
+    policy = retry if match.error is None else retry.by_error[match.error]
+    return StepFail(
+        event=attrs.evolve(_failed_event(one, step, recorded, body.host), started_at=started_at),
+        retry=None if is_final else policy_from(policy),
+        retry_after=retry_after_of(error),
+        lost_attempts=one.lost_attempts,
+    )
 
 
-def lost_step(one: StepAttempt, now: Micros, *, host: str, may_again: bool) -> EventAppend:
-    """Return the record of an attempt that may have been running when its worker was lost."""
-    step = cast("Step[..., object]", one.request.definition)
-    raised = raised_from(StepLostError(step.name, one.number, is_retried=may_again))
-    error = events.RecordedError(type=raised.type, message=raised.message, code=raised.code)
-    if may_again:
-        event: events.StepFailed | events.StepRetrying = events.StepRetrying(
-            call=one.request.call,
-            step=step.name,
-            site=one.request.site,
-            error=error,
-            attempt=one.number,
-            retry_at=now,
-            host=host or None,
-            undoes=one.request.undoes or None,
-            lost=True,
-            lost_attempts=one.lost_attempts + 1,
-        )
-    else:
-        event = events.StepFailed(
-            call=one.request.call,
-            step=step.name,
-            site=one.request.site,
-            error=attrs.evolve(error, arguments=raised.arguments),
-            attempt=one.number,
-            host=host or None,
-            undoes=one.request.undoes or None,
-            given=_kept_arguments(one, step),
-            lost=True,
-            lost_attempts=one.lost_attempts + 1,
-        )
-    return EventAppend(event=event)
+def lost_step(one: StepAttempt, *, host: str, is_alone: bool) -> StepFail:
+    """Return the record of an attempt that may have been running when its worker was lost.
+
+    `is_alone` means that no other step that was ever lost ran beside it.
+    """
+    step, losses = cast("Step[..., object]", one.request.definition), one.lost_attempts + 1
+    raised = raised_from(StepLostError(step.name, one.number))
+    error = events.RecordedError(
+        type=raised.type, message=raised.message, code=raised.code, arguments=raised.arguments
+    )
+    failed = attrs.evolve(_failed_event(one, step, error, host), lost=True, lost_attempts=losses)
+    policy = policy_from(step.retry or Retry())
+    return StepFail(event=failed, retry=policy, lost_attempts=losses, is_alone=is_alone)
 
 
-def _retry_at(
-    body: Body, one: StepAttempt, step: Step[..., object], error: BaseException, now: Micros
-) -> Micros | None:
-    """Return when a step that raised this is retried; None if it is not."""
-    retry = step.retry or Retry()
-    if isinstance(error, (*_NEVER_AGAIN, *retry.give_up_on)):
-        return None
-    kinds: dict[type[Exception], Any] = dict(retry.by_error)
-    kind = next((each for each in type(error).__mro__ if each in kinds), None)
-    policy = policy_from(retry if kind is None else kinds[kind])
-    if one.counted >= (
-        policy.attempts if one.max_attempts is None else min(policy.attempts, one.max_attempts)
-    ):
-        return None
-    if isinstance(error, RetryAfter):
-        wait = min(round(error.wait.total_seconds() * _MICROSECOND), RETRY_AFTER_MAX)
-        return now + max(0, wait)
-    key = JobKey(f"{body.attempt.run}/{one.request.call}", job_key(body.attempt.job).number)
-    return now + backoff(policy, key, one.counted)
+def _failed_event(
+    one: StepAttempt, step: Step[..., object], error: events.RecordedError, host: str
+) -> events.StepFailed:
+    return events.StepFailed(
+        call=one.request.call,
+        step=step.name,
+        site=one.request.site,
+        error=error,
+        attempt=one.number,
+        host=host or None,
+        undoes=one.request.undoes or None,
+        given=_kept_arguments(one, step),
+    )
 
 
 async def run_queued(body: Body, threads: CapacityLimiter) -> Outcome:
@@ -405,10 +343,8 @@ async def run_queued(body: Body, threads: CapacityLimiter) -> Outcome:
     match recorded:
         case EventAppend(event=events.StepCompleted(), payload=Payload() as output):
             return QueuedStepCompleted(output=output)
-        case EventAppend(event=events.StepRetrying(error=error, retry_at=retry_at)):
-            return QueuedStepFailed(error=error.text, retry_at=retry_at)
-        case EventAppend(event=events.StepFailed(error=error)):
-            return QueuedStepFailed(error=error.text, retry_at=None)
+        case StepFail(event=failed, retry=retry, retry_after=retry_after):
+            return QueuedStepFailed(error=failed.error.text, retry=retry, retry_after=retry_after)
         case _:
             raise AssertionError(f"a queued step ends with {recorded}")
 

@@ -18,6 +18,7 @@ from holdfast.hosts.wiring.registry import Authored
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.functions import Workflow
+from holdfast.kernel.history import events
 from holdfast.kernel.history.exceptions import error_words
 from holdfast.kernel.history.reader import rows_of
 from holdfast.kernel.pipelines.plan import Plan, stage_of
@@ -38,7 +39,6 @@ from holdfast.ports.errors import (
 )
 from holdfast.ports.queries.runs import JobsOfRun, ListRuns, RunFilter
 from holdfast.ports.queries.store import SchemaVersion
-from holdfast.ports.records.history import STAGE_COMPLETED
 from holdfast.ports.records.job import JobKind
 from holdfast.ports.records.run import ACTIVE, Run, RunStatus
 from holdfast.ports.validation import TEXT, an, check, integer
@@ -285,7 +285,7 @@ def _unreadable_later(core: Core, run: Run, code: Authored) -> UnreadableValueEr
             stage.read_config(stage_of(plan.node(name)).config)
         current = {*progress.nodes, *progress.kept}
         for row in rows_of(core.stores.persistence, run, upto=run.last_row):
-            if row.type == STAGE_COMPLETED and row.node in current and row.payload is not None:
+            if row.type == events.StageCompleted.type and row.node in current and row.payload is not None:
                 text = core.payloads.get(row.payload)
                 decode_recorded(
                     text,

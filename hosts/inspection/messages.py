@@ -1,21 +1,21 @@
 """Messages that a run was sent, and whether its function received them."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias
 
 import attrs
 
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import RunSignalled
+from holdfast.kernel.history import events
 from holdfast.kernel.history.reader import rows_of
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import RunNotFoundError
-from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.queries.runs import FindRun, RunsByKey
-from holdfast.ports.records.history import SIGNAL_RECEIVED, SIGNAL_REFUSED, HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import TERMINAL, Run
 
 MessageState: TypeAlias = Literal["unread", "received", "refused", "handed_on", "never_received"]
@@ -57,10 +57,11 @@ def messages_of(core: Core, run: Run) -> list[MessageInfo]:
     rows: list[HistoryRow] = []
     refused: dict[int, str] = {}
     for row in rows_of(persistence, run):
-        if row.type == SIGNAL_RECEIVED:
+        if row.type == events.SignalReceived.type:
             rows.append(row)
-        elif row.type == SIGNAL_REFUSED:
-            refused.update([_refused(row)])
+        elif row.type == events.SignalRefused.type:
+            refusal = events.SignalRefused.from_row(row)
+            refused[refusal.row] = refusal.message
     unread = mailbox_from(run.mailbox).unread
     is_left = bool(unread) and run.status in TERMINAL
     handed = {number for number, _ in _handed_on(core, run, unread)} if is_left else set[int]()
@@ -97,24 +98,22 @@ def _handed_on(core: Core, run: Run, numbers: Sequence[int]) -> Iterator[tuple[i
     while wanted and (rows := read(HistoryOf(following.key, seen, _PAGE))):
         seen = rows[-1].number
         for row in rows:
-            again = _facts(row).get("again") if row.type == SIGNAL_RECEIVED else None
-            if isinstance(again, int) and again in wanted:
+            if row.type != events.SignalReceived.type:
+                continue
+            again = events.SignalReceived.from_row(row).again
+            if again is not None and again in wanted:
                 wanted.discard(again)
                 yield again, row.number
 
 
 def _why_refused(core: Core, run: Run, message: HistoryRow) -> str | None:
     """Return why a message was refused, None if it was not. Messages checked by their sender are never refused."""
-    if "checked" in _facts(message) or message.number in mailbox_from(run.mailbox).unread:
+    is_checked = events.SignalReceived.from_row(message).checked
+    if is_checked or message.number in mailbox_from(run.mailbox).unread:
         return None
     rows = rows_of(core.stores.persistence, run, message.number)
-    refused = (_refused(row) for row in rows if row.type == SIGNAL_REFUSED)
-    return next((why for number, why in refused if number == message.number), None)
-
-
-def _refused(row: HistoryRow) -> tuple[int, str]:
-    facts = _facts(row)
-    return cast("int", facts["row"]), str(facts["message"])
+    refused = (events.SignalRefused.from_row(row) for row in rows if row.type == events.SignalRefused.type)
+    return next((refusal.message for refusal in refused if refusal.row == message.number), None)
 
 
 def _info(run: Run, row: HistoryRow, handed: Collection[int], refused: str | None) -> MessageInfo:
@@ -124,19 +123,14 @@ def _info(run: Run, row: HistoryRow, handed: Collection[int], refused: str | Non
         state = "unread"
         if run.status in TERMINAL:
             state = "handed_on" if row.number in handed else "never_received"
-    facts = _facts(row)
-    key = facts.get("key")
+    message = events.SignalReceived.from_row(row)
     return MessageInfo(
-        channel=str(facts["channel"]),
+        channel=message.channel,
         generation=run.generation,
         number=row.number,
         sent_at=instant(row.at),
         state=state,
         why=refused,
-        key=None if key is None else str(key),
+        key=message.key,
         has_start=row.number in mailbox.starts,
     )
-
-
-def _facts(row: HistoryRow) -> Mapping[str, object]:
-    return cast("Mapping[str, object]", parse(row.data or "{}"))

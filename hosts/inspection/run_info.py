@@ -8,8 +8,8 @@ from typing import Any, cast
 import attrs
 from typing_extensions import TypeVar
 
+from holdfast.kernel.history import events
 from holdfast.kernel.history.raised import Raised
-from holdfast.kernel.history.reader import shown_data
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.events import USER_EVENTS
@@ -126,11 +126,11 @@ def event_of(row: HistoryRow) -> RunEvent:
     return RunEvent(number=row.number, type=row.type, at=at, stage=row.node, item=row.item, data=data)
 
 
-def _facts(row: HistoryRow) -> dict[str, object]:
+def _facts(row: HistoryRow) -> Mapping[str, object]:
     if row.type.startswith(USER_EVENTS) and row.payload is not None:
         published = parse(row.payload.inline or "null")
         return cast("dict[str, object]", published) if isinstance(published, dict) else {"data": published}
-    return cast("dict[str, object]", parse(data)) if (data := shown_data(row)) else {}
+    return events.shown_facts(row)
 
 
 def error_text(run: Run) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from itertools import groupby
-from typing import Any, Final, cast
+from typing import Final
 
 import attrs
 
@@ -13,15 +13,15 @@ from holdfast.hosts.inspection.run_info import end_cause, ended_reason
 from holdfast.hosts.text import format_duration, format_instant
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.dispatch.unreadable_runs import failed_decision, unreadable_of
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import MapPlan, stage_of
 from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.errors import UnknownPlanError, UnreadableRowError
-from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.queries.runs import FindRun, JobsOfRun
-from holdfast.ports.records.history import STAGE_CANCEL_FAILED, STEP_RETRYING, HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKind, JobState, step_of
 from holdfast.ports.records.limits import RateWindow
 from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
@@ -36,6 +36,8 @@ RESUMED_BY_CODE: Final = frozenset(
 _ROWS_LOOKED_AT: Final = 200
 """How many history rows from the end are searched for the last errors."""
 
+_ERRORS: Final = frozenset({events.StepRetrying.type, events.StageRetrying.type, events.StageFailed.type})
+"""The types of the rows that record errors of attempts."""
 _ITEMS_NAMED: Final = 3
 """How many map items, or calls of a step, are listed one by one."""
 _ROWS_NAMED: Final = 5
@@ -115,7 +117,9 @@ def _unreadable(core: Core, run: Run, error: Exception, zone: tzinfo | None) -> 
     """Return the reasons for a run with unreadable rows."""
     found = unreadable_of(core.stores.persistence, (run.key,)) or (failed_decision(run.key, error),)
     texts = [str(one.error) for one in found[:_NAMED]]
-    blocked = None if run.status is not RunStatus.BLOCKED else blocked_text(core, run)
+    blocked = None
+    with suppress(UnreadableRowError):
+        blocked = blocked_text(core, run)
     facts = WhyFacts(run=run, now=micros(core.clock.now()), zone=zone)
     first: tuple[WaitReason, ...] = ()
     with suppress(*PARSE_ERRORS):
@@ -153,10 +157,10 @@ def _circumstances(core: Core, run: Run, zone: tzinfo | None) -> WhyFacts:
         holders={session.id: session for session in sessions},
         children=children,
         errors=_last_errors(rows),
-        paused=_last(rows, "run.paused"),
-        blocked=_last(rows, "run.blocked"),
+        paused=_last(rows, events.RunPaused.type),
+        blocked=_last(rows, events.RunBlocked.type),
         retries=_retries(rows),
-        left=[row for row in rows if row.type == STAGE_CANCEL_FAILED],
+        left=[row for row in rows if row.type == events.StageCancelFailed.type],
         totals={
             name: (node.map.total, node.map.done, node.map.failed)
             for name, node in (progress.nodes if progress else {}).items()
@@ -179,8 +183,9 @@ def blocked_text(core: Core, run: Run) -> str | None:
     if run.status is not RunStatus.BLOCKED:
         return None
     after = max(0, run.last_row - _ROWS_LOOKED_AT)
-    row = _last(core.stores.persistence.read(HistoryOf(run.key, after, _ROWS_LOOKED_AT)), "run.blocked")
-    return None if row is None or row.data is None else _field(row.data, "message")
+    rows = core.stores.persistence.read(HistoryOf(run.key, after, _ROWS_LOOKED_AT))
+    row = _last(rows, events.RunBlocked.type)
+    return None if row is None else events.RunBlocked.from_row(row).message
 
 
 def reasons(facts: WhyFacts) -> tuple[WaitReason, ...]:
@@ -253,15 +258,16 @@ def _of_run(facts: WhyFacts) -> Iterator[WaitReason]:
     elif run.status is RunStatus.PAUSED:
         row = facts.paused
         since = "" if row is None else f" {_ago(row.at, facts)}"
-        reason = "" if row is None or row.data is None else _field(row.data, "reason")
+        reason = "" if row is None else events.RunPaused.from_row(row).reason
         text = f"It was paused{since}{f' (reason: {reason!r})' if reason else ''}; `holdfast run resume` resumes it."
         yield WaitReason(code="paused", text=text)
     elif run.status is RunStatus.BLOCKED:
         row = facts.blocked
-        message = "" if row is None or row.data is None else _field(row.data, "message")
+        blocked = None if row is None else events.RunBlocked.from_row(row)
+        message = "" if blocked is None else blocked.message
         since = "" if row is None else f" {_ago(row.at, facts)}"
         text = f"It was blocked{since}: {message or 'an operator must investigate'}."
-        if row is not None and row.data is not None and _field(row.data, "code") in RESUMED_BY_CODE:
+        if blocked is not None and blocked.code in RESUMED_BY_CODE:
             text += " It resumes when fitting code is deployed."
         elif "run resume" not in message:
             text += " Fix the cause, then resume it with `holdfast run resume`."
@@ -526,9 +532,12 @@ def _cancels(facts: WhyFacts) -> Iterator[WaitReason]:
 
 def _left(facts: WhyFacts) -> Iterator[WaitReason]:
     for row in facts.left[:_ITEMS_NAMED]:
-        key, message = _field(row.data or "{}", "key"), _field(row.data or "{}", "message")
+        failed = events.StageCancelFailed.from_row(row)
         place = repr(row.node) if row.item is None else f"{row.node!r}, item {row.item}"
-        text = f"The external work {key!r} of stage {place} could not be cancelled and may still be running: {message}."
+        text = (
+            f"The external work {failed.key or ''!r} of stage {place} could not be cancelled and may still be running:"
+            f" {failed.message}."
+        )
         yield WaitReason(code="cleanup_failed", text=text, stage=row.node)
     if len(facts.left) > _ITEMS_NAMED:
         more = len(facts.left) - _ITEMS_NAMED
@@ -544,12 +553,18 @@ def _place(job: Job) -> str:
 def _last_errors(rows: Sequence[HistoryRow]) -> dict[tuple[str, int | None], str]:
     errors: dict[tuple[str, int | None], str] = {}
     for row in rows:
-        if row.type == STEP_RETRYING and row.data is not None:
-            error = cast("dict[str, str]", parse(row.data).get("error") or {})
-            errors[_field(row.data, "call"), None] = f"{error.get('type')}: {error.get('message')}"
-        if row.node is not None and row.data is not None and row.type in {"stage.retrying", "stage.failed"}:
-            kind, message = _field(row.data, "type"), _field(row.data, "message")
-            errors[row.node, row.item] = f"{kind}: {message}" if kind else message
+        if row.type not in _ERRORS:
+            continue
+        match events.event_of(row):
+            case events.StepRetrying(call=call, error=error):
+                errors[call, None] = f"{error.type}: {error.message}"
+            case (
+                events.StageRetrying(error_type=kind, message=message)
+                | events.StageFailed(error_type=kind, message=message)
+            ) if row.node is not None:
+                errors[row.node, row.item] = f"{kind}: {message}" if kind else message
+            case _:
+                pass
     return errors
 
 
@@ -560,15 +575,13 @@ def _last(rows: Sequence[HistoryRow], type: str) -> HistoryRow | None:
 def _retries(rows: Sequence[HistoryRow]) -> dict[Micros, str]:
     found: dict[Micros, str] = {}
     for row in rows:
-        if row.type == "step.retrying":
-            facts = cast("dict[str, Any]", parse(row.data or "{}"))
-            error = f"{facts['error']['type']}: {facts['error']['message']}"
-            found[facts["retry_at"]] = f"step {facts['step']!r} (attempt {facts['attempt']} failed: {error})"
+        if row.type != events.StepRetrying.type:
+            continue
+        retrying = events.StepRetrying.from_row(row)
+        if retrying.retry_at is not None:
+            error = f"{retrying.error.type}: {retrying.error.message}"
+            found[retrying.retry_at] = f"step {retrying.step!r} (attempt {retrying.attempt} failed: {error})"
     return found
-
-
-def _field(data: str, name: str) -> str:
-    return str(cast("dict[str, object]", parse(data)).get(name) or "")
 
 
 def _in(at: Micros, facts: WhyFacts) -> str:

@@ -1,7 +1,7 @@
 """Resumes runs that were blocked because the code did not fit their history, once matching code is deployed."""
 
 import logging
-from typing import Final, cast
+from typing import Final
 
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.functions.upgrade_check import check_run
@@ -9,12 +9,11 @@ from holdfast.hosts.inspection.why import RESUMED_BY_CODE
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import RunResume
 from holdfast.kernel.dispatch.unreadable_runs import unreadable_of
+from holdfast.kernel.history import events
 from holdfast.ports.errors import RunNotFoundError, UnknownPlanError, UnreadableRowError
-from holdfast.ports.json import parse
 from holdfast.ports.pagination import ListPlace
 from holdfast.ports.queries.history import NewestRows
 from holdfast.ports.queries.runs import ListRuns, RunFilter
-from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.unreadable import PARSE_ERRORS
 
@@ -74,29 +73,31 @@ class BlockedRunResumer:
         if seen in self._unfit:
             return False
         code = self._core.registry.find_workflow(run.workflow, run.version)
-        if code is not None and self._may_be_resumed(run) and self._is_readable(run):
+        if code is not None and self._is_fixed(run):
             return True
         if len(self._unfit) >= _UNFIT_MAX:
             self._unfit.clear()
         self._unfit.add(seen)
         return False
 
-    def _is_readable(self, run: Run) -> bool:
-        """Whether all rows of a run can be read, and this process's code fits its history."""
+    def _is_fixed(self, run: Run) -> bool:
+        """Whether a run may be resumed, all its rows can be read, and this process's code fits its history."""
         try:
-            is_compatible = check_run(self._core, run).is_compatible
+            is_fixed = self._may_be_resumed(run) and check_run(self._core, run).is_compatible
         except (UnreadableRowError, UnknownPlanError, *PARSE_ERRORS):
             return False
-        return is_compatible and not unreadable_of(self._core.stores.persistence, (run.key,))
+        return is_fixed and not unreadable_of(self._core.stores.persistence, (run.key,))
 
     def _may_be_resumed(self, run: Run) -> bool:
         """Whether a deploy can unblock a run, and automatic resumes are left since an operator last resumed it."""
         read = self._core.stores.persistence.read
-        blocked = read(NewestRows(run=run.key, type="run.blocked", limit=1))
-        if not blocked or _fact(blocked[0], "code") not in RESUMED_BY_CODE:
+        blocked = read(NewestRows(run=run.key, type=events.RunBlocked.type, limit=1))
+        if not blocked or events.RunBlocked.from_row(blocked[0]).code not in RESUMED_BY_CODE:
             return False
-        resumed = read(NewestRows(run=run.key, type="run.resumed", limit=TIMES_MAX))
-        return len(resumed) < TIMES_MAX or any(_fact(row, "reason") != REASON for row in resumed)
+        resumed = read(NewestRows(run=run.key, type=events.RunResumed.type, limit=TIMES_MAX))
+        return len(resumed) < TIMES_MAX or any(
+            events.RunResumed.from_row(row).reason != REASON for row in resumed
+        )
 
     def _resumed(self, run: Run) -> bool:
         command = RunResume(
@@ -109,7 +110,3 @@ class BlockedRunResumer:
         if reply.changed:
             _log.info("run %s of %s was blocked and is resumed: %s", run.id, run.workflow, REASON)
         return reply.changed
-
-
-def _fact(row: HistoryRow, name: str) -> object:
-    return cast("dict[str, object]", parse(row.data or "{}")).get(name)

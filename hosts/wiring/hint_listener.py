@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import attrs
 
@@ -13,7 +13,14 @@ from holdfast.ports.errors import HoldfastError
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.runs import RunsByKey
 from holdfast.ports.records.run import TERMINAL, Run
-from holdfast.ports.transport import Delivery, JobHint, JobTransport, RunHint, delivers_run_hints
+from holdfast.ports.transport import (
+    Delivery,
+    HistoryGrew,
+    JobHint,
+    JobTransport,
+    RunEnded,
+    delivers_run_hints,
+)
 
 POLL_FLOOR: Final = 1.0
 """Seconds after which the runs waited for are read from the store, even without hints."""
@@ -23,6 +30,9 @@ IDLE_PAUSE: Final = 0.1
 """Seconds to pause if the transport returns at once without hints."""
 _HINTS_AT_ONCE: Final = 200
 _WAITED_AT_ONCE: Final = 1_000
+
+RunsCallback: TypeAlias = Callable[[frozenset[str], frozenset[str]], None]
+"""Takes the keys of the runs that have ended, and of those whose histories grew, both according to hints."""
 
 _log = logging.getLogger("holdfast.listener")
 
@@ -43,10 +53,8 @@ class HintListener(Protocol):
         """Return a future of the run's row, resolved when its history has passed this row or the run has ended."""
         ...
 
-    def add_worker(
-        self, wake: Callable[[], None], ended: Callable[[frozenset[str]], None] = lambda _: None, /
-    ) -> None:
-        """Register a worker: `wake` is called when there may be jobs, `ended` with runs that may have ended.
+    def add_worker(self, wake: Callable[[], None], tell: RunsCallback = lambda _, __: None, /) -> None:
+        """Register a worker: `wake` is called when there may be jobs, `tell` with the runs of hints about runs.
 
         Both may be called from any thread.
         """
@@ -83,7 +91,7 @@ class ThreadedHintListener:
         self._looked_at = self._monotonic()
         self._lock = threading.Lock()
         self._waiting: dict[str, list[_Waiting]] = {}
-        self._workers: dict[Callable[[], None], Callable[[frozenset[str]], None]] = {}
+        self._workers: dict[Callable[[], None], RunsCallback] = {}
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
         self._is_deaf = False
@@ -111,15 +119,13 @@ class ThreadedHintListener:
         self._start()
         return waiting.future
 
-    def add_worker(
-        self, wake: Callable[[], None], ended: Callable[[frozenset[str]], None] = lambda _: None
-    ) -> None:
-        """Register a worker: `wake` is called when there may be jobs, `ended` with runs that may have ended.
+    def add_worker(self, wake: Callable[[], None], tell: RunsCallback = lambda _, __: None) -> None:
+        """Register a worker: `wake` is called when there may be jobs, `tell` with the runs of hints about runs.
 
         Both are called in the listener's thread.
         """
         with self._lock:
-            self._workers[wake] = ended
+            self._workers[wake] = tell
         self._start()
 
     def remove_worker(self, wake: Callable[[], None]) -> None:
@@ -203,27 +209,32 @@ class ThreadedHintListener:
         return deliveries, IDLE_PAUSE if not deliveries and self._monotonic() - called_at < _AT_ONCE else 0.0
 
     def _notify_workers(self, deliveries: Sequence[Delivery]) -> None:
-        runs = frozenset(delivery.hint.run for delivery in deliveries if isinstance(delivery.hint, RunHint))
-        may_be_jobs = any(not isinstance(delivery.hint, RunHint) for delivery in deliveries)
+        ended, grew = _runs_in(deliveries)
+        may_be_jobs = any(isinstance(delivery.hint, JobHint | None) for delivery in deliveries)
         with self._lock:
             workers = list(self._workers.items())
-        for wake, ended in workers:
+        for wake, tell in workers:
             if may_be_jobs:
                 wake()
-            if runs:
-                ended(runs)
+            if ended or grew:
+                tell(ended, grew)
 
     def _look(self, deliveries: Sequence[Delivery] = ()) -> None:
-        """Resolve the waits for runs that have ended, with one query for all of them."""
-        hinted = [delivery.hint for delivery in deliveries]
-        hinted_runs = {hint.run for hint in hinted if isinstance(hint, RunHint)}
-        everything = not hinted or None in hinted
+        """Resolve the waits that are over, with one query for all of their runs."""
+        ended, grew = _runs_in(deliveries)
+        everything = not deliveries or any(delivery.hint is None for delivery in deliveries)
         with self._lock:
             for key in list(self._waiting):
                 self._waiting[key] = [one for one in self._waiting[key] if not one.future.cancelled()]
                 if not self._waiting[key]:
                     del self._waiting[key]
-            keys = [key for key in self._waiting if everything or key in hinted_runs]
+            keys = [
+                key
+                for key, several in self._waiting.items()
+                if everything
+                or key in ended
+                or (key in grew and any(one.past is not None for one in several))
+            ]
         for start in range(0, len(keys), _WAITED_AT_ONCE):
             for run in self._persistence.read(RunsByKey(tuple(keys[start : start + _WAITED_AT_ONCE]))):
                 self._resolve(run)
@@ -236,6 +247,13 @@ class ThreadedHintListener:
         for one in several:
             if one.is_for(run) and one.future.set_running_or_notify_cancel():
                 one.future.set_result(run)
+
+
+def _runs_in(deliveries: Sequence[Delivery]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the runs that have ended and the runs whose histories grew, according to hints."""
+    hints = [delivery.hint for delivery in deliveries]
+    ended = frozenset(hint.run for hint in hints if isinstance(hint, RunEnded))
+    return ended, frozenset(hint.run for hint in hints if isinstance(hint, HistoryGrew))
 
 
 @attrs.frozen(eq=False)

@@ -264,6 +264,11 @@ def schema_of(stores: Stores) -> str | None:
     return stores.persistence.read(SchemaVersion())
 
 
+def scratch_store() -> MemoryPersistence:
+    """Return an empty store in memory, for work on copies of rows."""
+    return MemoryPersistence()
+
+
 def check_schema(stores: Stores) -> None:
     """Raise SchemaError unless a store's tables have the version of this package.
 

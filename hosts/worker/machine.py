@@ -67,6 +67,7 @@ from holdfast.hosts.worker.machine_protocol import (
     FollowedUp,
     Heartbeat,
     HeartbeatAnswered,
+    HistoriesGrew,
     Input,
     OpenSession,
     Release,
@@ -247,6 +248,8 @@ class WorkerMachine:
                 actions += self._running.cancel(lost)
             case RunsEnded(runs):
                 self._running.check_soon(now, runs)
+                self._outgoing.look_soon(now)
+            case HistoriesGrew():
                 self._outgoing.look_soon(now)
             case SweepDone(more, wakes_in):
                 self._sweeping = False

@@ -58,9 +58,14 @@ class HeartbeatAnswered:
 
 @frozen
 class RunsEnded:
-    """A hint that these runs may have ended. The next heartbeat verifies it."""
+    """A hint that these runs have ended. The next heartbeat verifies it."""
 
     runs: frozenset[str]
+
+
+@frozen
+class HistoriesGrew:
+    """A hint that histories of runs here have new rows, which are events for sinks. The drivers read them."""
 
 
 @frozen
@@ -147,6 +152,7 @@ Input: TypeAlias = (
     | Settled
     | HeartbeatAnswered
     | RunsEnded
+    | HistoriesGrew
     | SweepDone
     | WokeDue
     | FollowedUp

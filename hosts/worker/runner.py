@@ -81,7 +81,7 @@ class WorkerRunner:
     async def _serve(self, serving: Callable[[], None]) -> None:
         self._woken = anyio.Event()
         self._renewal.watch_loop()
-        self._core.listener.add_worker(self._wake, self._doubt)
+        self._core.listener.add_worker(self._wake, self._tell)
         serving()
         try:
             async with anyio.create_task_group() as group:
@@ -246,8 +246,6 @@ class WorkerRunner:
     def _wake(self) -> None:
         self.post_from_thread(p.Woken())
 
-    def _doubt(self, runs: frozenset[str]) -> None:
-        # Most ended runs belong to other workers: these must not cost this loop anything.
-        if any(attempt.run in runs for attempt in tuple(self._scopes)):
-            self._core.run_notifier.notify(runs)
-            self.post_from_thread(p.RunsEnded(runs))
+    def _tell(self, ended: frozenset[str], grew: frozenset[str]) -> None:
+        for happened in self._shell.told(tuple(self._scopes), ended, grew):
+            self.post_from_thread(happened)

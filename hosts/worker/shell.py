@@ -2,10 +2,10 @@
 
 A host takes actions from it, carries them out in threads and tasks of its own, and passes the results back. So the
 host on an event loop and the simulator, which has neither loop nor threads, run the same worker
-(docs/decisions/0017). Not thread-safe, except for the callables that `call` returns: a single task owns it.
+(docs/decisions/0017). Not thread-safe, except for `told` and the callables that `call` returns: a single task owns it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import attrs
@@ -62,6 +62,20 @@ class WorkerShell:
     def post(self, happened: p.Input) -> None:
         """Queue an input for the next step."""
         self._inputs.append(happened)
+
+    def told(
+        self, running: Iterable[Attempt], ended: frozenset[str], grew: frozenset[str]
+    ) -> Sequence[p.Input]:
+        """Notify drivers of new rows; return the machine's inputs for hints about runs. Safe in any thread."""
+        # Most hints are about runs of other workers: these must not cost this worker's loop anything.
+        here = {attempt.run for attempt in running}
+        inputs: list[p.Input] = []
+        if not ended.isdisjoint(here):
+            inputs.append(p.RunsEnded(ended))
+        if not grew.isdisjoint(here):
+            self._core.run_notifier.notify(grew)
+            inputs.append(p.HistoriesGrew())
+        return inputs
 
     def step(self, now: float) -> list[p.Action]:
         """Pass the queued inputs to the machine; return its actions."""

@@ -133,13 +133,6 @@ class Stage(PlanNode[In, Out], Generic[In, Out]):
         """Exceptions that are not retried."""
         return self.retry.give_up_on if self.retry else ()
 
-    def find_error_rule(self, error: type[BaseException]) -> type[Exception] | None:
-        """Return which class in `give_up_on` or `by_error` decides about errors of this class; None if none does."""
-        if self.retry is None:
-            return None
-        listed = {*self.retry.give_up_on, *self.retry.by_error}
-        return next((each for each in error.__mro__ if each in listed), None)
-
     @override
     def __repr__(self) -> str:
         return f"<stage {self.name}: {show(self.input_type)} -> {show(self.output_type)}>"

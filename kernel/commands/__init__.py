@@ -38,6 +38,7 @@ from holdfast.kernel.commands.functions import (
     RunUpdate,
     RunUpdated,
     StepCancel,
+    StepFail,
     StepQueue,
     TimerFire,
 )
@@ -251,6 +252,7 @@ __all__ = [
     "StageWake",
     "StagesWoken",
     "StepCancel",
+    "StepFail",
     "StepQueue",
     "StreamFailure",
     "StreamLease",

@@ -39,11 +39,14 @@ def _event_data(event: HistoryEvent) -> dict[str, object]:
     return {"type": event.type, "data": event.facts}
 
 
-def _event_from(data: object, _: object) -> HistoryEvent:
+def _event_from(data: object, kind: Any) -> HistoryEvent:
     if not isinstance(data, dict):
         raise TypeError(f"expected an object with the type and the data of an event, got {data!r:.80}")
     event = cast("dict[str, Any]", data)
-    return EVENTS[event["type"]].from_facts(event["data"])
+    cls = EVENTS[event["type"]]
+    if isinstance(kind, type) and not issubclass(cls, kind):
+        raise ValueError(f"expected an event of type {kind.type}, got {cls.type}")
+    return cls.from_facts(event["data"])
 
 
 def _tag_of(kind: Any) -> str:

@@ -4,9 +4,9 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 from holdfast.kernel.commands.command import Command
 from holdfast.kernel.commands.follow_ups import WithFollowUp
-from holdfast.kernel.commands.jobs import ChannelMessage, ChildRunStarted
-from holdfast.kernel.history.events import DriverEvent
-from holdfast.kernel.pipelines.plan import RatePlan
+from holdfast.kernel.commands.jobs import ChannelMessage, ChildRunStarted, Failure
+from holdfast.kernel.history.events import DriverEvent, StepFailed
+from holdfast.kernel.pipelines.plan import RatePlan, RetryPolicy
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import RunStatus
 from holdfast.ports.records.values import Micros, Payload
@@ -41,6 +41,23 @@ class EventAppend:
     event: DriverEvent
     payload: Payload | None = None
     """Result of the step or update, or the published value."""
+
+
+@frozen(kw_only=True)
+class StepFail:
+    """Record: an attempt of an inline step failed or was lost. The kernel decides whether another one follows."""
+
+    tag: ClassVar[str] = "step_fail"
+    event: StepFailed
+    """What is recorded if no attempt follows. If one does, a `step.retrying` takes its place."""
+    retry: RetryPolicy | None
+    """Policy that the error falls under, or that of a lost step; None: it is not retried, whatever the policy."""
+    retry_after: Micros | None = None
+    """Wait in microseconds that the body set with `RetryAfter`; None: by the policy."""
+    lost_attempts: int = 0
+    """How many attempts of the step were lost so far, this one included."""
+    is_alone: bool = True
+    """Of a lost attempt: whether no other step that was ever lost ran beside it."""
 
 
 @frozen(kw_only=True)
@@ -126,7 +143,15 @@ class ChannelClose:
 
 
 FunctionRecord: TypeAlias = (
-    EventAppend | TimerFire | StepQueue | StepCancel | ChildStart | ChildSignal | ChildCancel | ChannelClose
+    EventAppend
+    | StepFail
+    | TimerFire
+    | StepQueue
+    | StepCancel
+    | ChildStart
+    | ChildSignal
+    | ChildCancel
+    | ChannelClose
 )
 """What the driver of a durable function records with one `JobRecord`, besides other such records."""
 
@@ -141,6 +166,8 @@ class JobRecorded(WithFollowUp):
     """All history rows after `JobRecord.seen`, the recorded ones included."""
     run_status: RunStatus | None = None
     """Status of the run. While it is paused, the driver starts nothing new."""
+    failure: Failure | None = None
+    """Why the run must be blocked, once the steps that are running have ended; None: it need not be."""
 
 
 @frozen(kw_only=True)
@@ -159,7 +186,8 @@ class JobRecord(Command[JobRecorded]):
     """Number of the last history row that the driver has."""
     records: tuple[FunctionRecord, ...] = ()
     lost_attempts: int = 0
-    """Most losses of any step that is in progress after this command. The job's own count is lowered to it."""
+    """Most losses of any step in progress, without those that a record names. The job's own count is lowered to that
+    of the worst step that is in progress after this command."""
     received: tuple[int, ...] = ()
     """Numbers of the rows whose messages the function has received since it last reported them."""
 

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 from holdfast.kernel.commands.command import Command
 from holdfast.kernel.commands.follow_ups import WithFollowUp
+from holdfast.kernel.pipelines.plan import RetryPolicy
 from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.job import SUSPECT_AFTER, JobKind, PassOver
 from holdfast.ports.records.run import ClosePolicy, RunStatus
@@ -198,8 +199,10 @@ class QueuedStepFailed:
     tag: ClassVar[str] = "step_failed"
     error: str
     """JSON text of the error: its `type`, `message` and `code`."""
-    retry_at: Micros | None = None
-    """Instant of the next attempt; None: no more attempts. Ignored if the job has no attempt left."""
+    retry: RetryPolicy | None = None
+    """Policy that the error falls under; None: it is not retried, whatever the policy."""
+    retry_after: Micros | None = None
+    """Wait in microseconds that the body set with `RetryAfter`; None: by the policy."""
 
 
 @frozen(kw_only=True)

@@ -25,6 +25,7 @@ from holdfast.kernel.commands import (
     QueuedStepFailed,
     RunCreate,
     StageSuspended,
+    StepFail,
     StepQueue,
 )
 from holdfast.kernel.history import events
@@ -64,8 +65,10 @@ def _weight(command: Command[Any]) -> int:
             match record:
                 case EventAppend(event=event, payload=payload):
                     weight += 0 if payload is None else _size(payload)
-                    if isinstance(event, events.StepCompleted | events.StepFailed):
+                    if isinstance(event, events.StepCompleted):
                         weight += len(event.given or "")
+                case StepFail(event=failed):
+                    weight += len(failed.given or "")
                 case StepQueue(queued=queued):
                     weight += _size(queued.input)
                 case ChildStart(child=child):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from holdfast.kernel.history import events
 from holdfast.kernel.history.reader import last_row_of
 from holdfast.kernel.runs.forks import open_children
 from holdfast.kernel.runs.rerun_plan import StageHistory
@@ -9,17 +10,7 @@ from holdfast.kernel.runs.stored_starts import plan_of_start
 from holdfast.kernel.state import OverdueRuns, Reads, RunRemains, State
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.persistence import Transaction
-from holdfast.ports.records.history import (
-    CANCELLATION_OUTCOMES,
-    STAGE_EXPANDED,
-    STAGE_FAILED,
-    STAGE_OUTCOMES,
-    STAGE_SUSPENDED,
-    STAGE_TESTED,
-    START_RECEIVED,
-    STEP_ENDS,
-    STEP_QUEUED,
-)
+from holdfast.ports.records.history import STAGE_OUTCOMES
 from holdfast.ports.records.outbox import Stream, StreamKey
 from holdfast.ports.records.run import RunName
 from holdfast.ports.references import KeptRows
@@ -27,7 +18,12 @@ from holdfast.ports.references import KeptRows
 
 def read_whole(tx: Transaction, state: State, whole: set[str]) -> None:
     """Read the outcomes of stages and queued steps of these runs, as far as a repair needs them to recreate jobs."""
-    types = (*STAGE_OUTCOMES, *CANCELLATION_OUTCOMES, STAGE_EXPANDED, STAGE_TESTED)
+    types = (
+        *STAGE_OUTCOMES,
+        *events.CANCELLATION_OUTCOMES,
+        events.StageExpanded.type,
+        events.StageTested.type,
+    )
     for row in tx.completed(sorted(whole), types=types):
         state.completed.setdefault(row.run, []).append(row)
     wanted = list(_suspended_without_job(state, whole))
@@ -96,7 +92,7 @@ def read_messages(tx: Transaction, state: State, needs: list[Reads]) -> set[str]
     places = sorted({place for _, place in wanted})
     rows = {(row.run, row.number): row for row in tx.history(places)} if places else {}
     state.messages.update(((key, place[1]), rows[place]) for key, place in wanted)
-    return {plan_of_start(row) for row in rows.values() if row.type == START_RECEIVED}
+    return {plan_of_start(row) for row in rows.values() if row.type == events.StartReceived.type}
 
 
 def read_run_remains(tx: Transaction, state: State, names: set[RunName]) -> None:
@@ -162,10 +158,10 @@ def read_annotations(tx: Transaction, state: State, needs: list[Reads]) -> None:
 
 def _read_steps(tx: Transaction, state: State, runs: set[str]) -> None:
     """Read the rows that queued steps of these runs, and the rows with their ends."""
-    queued = tx.completed(sorted(runs), types=(STEP_QUEUED,))
+    queued = tx.completed(sorted(runs), types=(events.StepQueued.type,))
     queuing = {row.run for row in queued}
     if queuing:
-        ends = tx.completed(sorted(queuing), types=tuple(sorted(STEP_ENDS)))
+        ends = tx.completed(sorted(queuing), types=tuple(sorted(events.STEP_ENDS)))
         for row in tx.history([(row.run, row.number) for row in (*queued, *ends)]):
             state.steps.setdefault(row.run, []).append(row)
 
@@ -175,9 +171,13 @@ def _suspended_without_job(state: State, runs: set[str]) -> Iterator[tuple[str, 
     for run in runs & state.completed.keys():
         live = {(job.node, job.item) for job in state.tables.jobs.get(run, {}).values()}
         last = {(row.node, row.item): row for row in state.completed[run]}
-        suspended = {(row.node, row.item): row for row in state.completed[run] if row.type == STAGE_SUSPENDED}
+        suspended = {
+            (row.node, row.item): row
+            for row in state.completed[run]
+            if row.type == events.StageSuspended.type
+        }
         for item, row in sorted(suspended.items(), key=lambda pair: pair[1].number):
-            if item not in live and last[item].type in (STAGE_SUSPENDED, STAGE_FAILED):
+            if item not in live and last[item].type in (events.StageSuspended.type, events.StageFailed.type):
                 yield run, row.number
-            if last[item].type == STAGE_FAILED:
+            if last[item].type == events.StageFailed.type:
                 yield run, last[item].number

@@ -50,7 +50,7 @@ def without_value(command: Command[Any], error: RefusedError) -> Command[Any] | 
 
 
 def _refused(record: FunctionRecord, why: str) -> EventAppend | None:
-    """Return the record of an error in place of the value that the store refused; None if there is none."""
+    """Return the record of an error to store instead of the refused value; None if the record has no value."""
     match record:
         case EventAppend(event=events.StepCompleted() as done):
             event: events.DriverEvent = events.StepFailed(

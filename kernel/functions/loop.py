@@ -222,7 +222,8 @@ class FunctionLoop(asyncio.AbstractEventLoop):
 
     def set_clock(self, at: Micros) -> None:
         """Set the clock. It is never set back."""
-        self._now = max(self._now, at)
+        if at > self._now:  # noqa: PLR1730  # each row sets it, and `max` takes three times as long
+            self._now = at
 
     @contextmanager
     def showing(self, at: Micros) -> Generator[None]:

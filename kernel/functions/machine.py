@@ -47,7 +47,7 @@ Not pretty, and why it stays:
 from asyncio import Task, wait
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextvars import Context
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import attrs
 
@@ -86,6 +86,8 @@ from holdfast.kernel.functions.protocol import (
     UpdateReceived,
 )
 from holdfast.kernel.functions.tasks import RunTask
+from holdfast.kernel.history import events
+from holdfast.kernel.history.events.parsed_rows import ParsedRow, completed_step
 from holdfast.kernel.history.exceptions import error_from, error_words
 from holdfast.kernel.history.raised import Raised
 from holdfast.ports.errors import (
@@ -100,12 +102,9 @@ from holdfast.ports.errors import (
     UnreadMessagesError,
     WorkflowStalledError,
 )
-from holdfast.ports.records.history import STEP_COMPLETED, STEP_GIVEN, HistoryRow
 from holdfast.ports.records.values import Micros
 
 T = TypeVar("T")
-ParsedRow: TypeAlias = tuple[HistoryRow, Mapping[str, Any]]
-"""A row, and its data as parsed JSON."""
 
 _NOTHING: Final[Mapping[str, Request]] = {}
 """Shared by all functions without dropped calls: an empty dict for each would take 64 bytes."""
@@ -350,19 +349,22 @@ class FunctionMachine:
         check_thread()
         loop, open_, task = self._loop, self._open, self._task
         assert task is not None
-        start, is_plain, places = place, self._is_waiting, len(rows)
+        start, is_plain, places, result = place, self._is_waiting, len(rows), events.StepCompleted.type
         with loop.in_thread:
             while is_plain and place < places:
-                row, facts = rows[place]
+                parsed = rows[place]
+                row = parsed[0]
+                if row.type != result:
+                    break
+                call, step, given = completed_step(parsed)
                 number, payload = row.number, row.payload
-                request = open_.get(call := facts.get("call", ""))
+                request = open_.get(call)
                 if not (
-                    row.type == STEP_COMPLETED
-                    and number <= past
+                    number <= past
                     and payload is not None
                     and (output := payload.inline) is not None
                     and isinstance(request, StepRequest)
-                    and request.step == facts.get("step", "")
+                    and request.step == step
                     and number not in apart
                 ):
                     break
@@ -372,8 +374,8 @@ class FunctionMachine:
                 loop.was_read = False
                 loop.is_replaying = number < past
                 del open_[call]
-                if STEP_GIVEN in facts:
-                    loop.keep_arguments(call, facts[STEP_GIVEN])
+                if given is not None:
+                    loop.keep_arguments(call, given)
                 loop.answer(call, output)
                 try:
                     loop.run_until_quiet_here()
@@ -383,12 +385,12 @@ class FunctionMachine:
                     self._exit = self._exit or error
                 is_over = task.done() or self._exit is not None or self._is_given_up
                 is_plain = loop.has_only_requests and not is_over
-                for one in loop.requests:
-                    is_plain = is_plain and isinstance(one, StepRequest) and one.queue is None
                 if is_plain:
                     for one in loop.requests:
                         open_[one.call] = one
-                    loop.requests.clear()
+                        is_plain = is_plain and isinstance(one, StepRequest) and one.queue is None
+                    if is_plain:
+                        loop.requests.clear()
         if is_plain or place == start:
             return place, None
         self._keep_result()

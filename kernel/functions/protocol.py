@@ -267,7 +267,10 @@ CallOutcome: TypeAlias = (
 )
 """The outcome of a call."""
 
-HistoryEvent: TypeAlias = CallOutcome | StepQueued | ChildEnded | SignalReceived | UpdateReceived | Cancelling
+FunctionEvent: TypeAlias = (
+    CallOutcome | StepQueued | ChildEnded | SignalReceived | UpdateReceived | Cancelling
+)
+"""What a durable function receives: a history row in the form in which its machine uses it."""
 
 
 @frozen(kw_only=True)
@@ -276,7 +279,7 @@ class Row:
 
     number: int
     at: Micros
-    event: HistoryEvent
+    event: FunctionEvent
     site: str = ""
     """Where the call was made when the row was recorded."""
     shown: Micros | None = None

@@ -3,7 +3,7 @@
 from typing import Final
 
 ROWS_LONG: Final = 10_000
-"""Length at which a history is marked as long, once, by a row of type `HISTORY_LONG`."""
+"""Length at which a history is marked as long, once, by a row of type `run.history_long`."""
 ROWS_MAX: Final = 50_000
 """Length at which a function may make no more calls: its run is blocked."""
 ROWS_MORE: Final = 10_000

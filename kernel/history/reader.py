@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from holdfast.ports.errors import UnreadableRowError
-from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.history import HistoryOf
-from holdfast.ports.records.history import STEP_COMPLETED, STEP_FAILED, STEP_GIVEN, HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import Run
 from holdfast.ports.references import KeptRows
 
@@ -49,16 +48,3 @@ def _pages(persistence: Persistence, part: KeptRows, after: int) -> Iterator[His
         if len(page) < limit:
             return
         after = page[-1].number
-
-
-def shown_data(row: HistoryRow) -> str | None:
-    """Return the data of a row as JSON text for display and events: for a step, without its arguments."""
-    if (
-        row.data is None
-        or row.type not in (STEP_COMPLETED, STEP_FAILED)
-        or f'"{STEP_GIVEN}":' not in row.data
-    ):
-        return row.data
-    facts: dict[str, object] = parse(row.data)
-    facts.pop(STEP_GIVEN, None)
-    return canonical(facts)

@@ -2,18 +2,19 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from functools import cached_property, lru_cache
-from typing import Final, TypeAlias, cast
+from functools import cached_property
+from typing import Final, TypeAlias
 
 import attrs
 
+from holdfast.kernel.history import events
 from holdfast.kernel.invariants.queued_steps import QueuedStep, queued_steps
+from holdfast.kernel.invariants.row_events import event_of
 from holdfast.kernel.invariants.snapshots import Snapshot
 from holdfast.kernel.pipelines.plan import Group, MapPlan, NodePlan, Plan, plan_from_json, stage_of
 from holdfast.kernel.pipelines.progress import Progress, progress_from
 from holdfast.kernel.runs.external_work import has_external_work_ended
-from holdfast.ports.json import parse
-from holdfast.ports.records.history import CANCELLATION_OUTCOMES, HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKind, JobState
 from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 from holdfast.ports.records.session import Session
@@ -28,26 +29,12 @@ from holdfast.ports.references import (
 Item: TypeAlias = tuple[str, int | None]
 """A stage, or one item of a map: the node's name, and the item's index."""
 
-_ATTEMPT_ENDS: Final = frozenset(
-    {
-        "stage.completed",
-        "stage.expanded",
-        "stage.tested",
-        "stage.suspended",
-        "stage.retrying",
-        "stage.failed",
-        "stage.lost",
-    }
-)
-"""Types of the rows that end an attempt of a stage."""
-
-
 ENDS: Final = {
-    "run.completed": RunStatus.COMPLETED,
-    "run.continued": RunStatus.COMPLETED,
-    "run.failed": RunStatus.FAILED,
-    "run.cancelled": RunStatus.CANCELLED,
-    "run.terminated": RunStatus.CANCELLED,
+    events.RunCompleted.type: RunStatus.COMPLETED,
+    events.RunContinued.type: RunStatus.COMPLETED,
+    events.RunFailed.type: RunStatus.FAILED,
+    events.RunCancelled.type: RunStatus.CANCELLED,
+    events.RunTerminated.type: RunStatus.CANCELLED,
 }
 """Types of the rows that end a run, with its status afterwards."""
 
@@ -61,7 +48,7 @@ class Phase(StrEnum):
     DRIVE = "drive"
 
 
-_NEXT_PHASE: Final = {"stage.tested": Phase.BODY, "stage.suspended": Phase.CHECK}
+_NEXT_PHASE: Final = {events.StageTested.type: Phase.BODY, events.StageSuspended.type: Phase.CHECK}
 """Types of rows after which the attempts of a stage belong to its next job."""
 
 
@@ -195,24 +182,24 @@ class ExpectedPlace:
 
     def take(self, row: HistoryRow) -> str | None:
         """Apply a row that ended an attempt. Return its fault, or None."""
-        match row.type:
-            case "stage.expanded":
-                return self._expand(row)
-            case "stage.completed":
+        match event_of(row):
+            case events.StageExpanded(items=items):
+                return self._expand(row, items)
+            case events.StageCompleted():
                 return self._complete(row)
-            case "stage.tested":
-                return self._test(row)
-            case "stage.suspended":
+            case events.StageTested(passed=passed):
+                return self._test(row, passed=passed)
+            case events.StageSuspended():
                 return self._suspend(row)
-            case "stage.failed":
-                return self._lose(row)
+            case events.StageFailed(code=code):
+                return self._lose(row, code)
             case _:
                 return None
 
-    def _test(self, row: HistoryRow) -> str | None:
+    def _test(self, row: HistoryRow, *, passed: bool) -> str | None:
         if not self.is_to_be_tested:
             return f"row {row.number} records a condition of {row.node!r}, but no condition is due there"
-        self.passed = bool(fact(row, "passed"))
+        self.passed = passed
         group = self.plan.groups[self.group]
         if not self.nodes:
             self._record_output(group.nodes[0].name, self.input)
@@ -244,12 +231,12 @@ class ExpectedPlace:
         self.cancel_outcomes[item] = row.number
         return None
 
-    def _expand(self, row: HistoryRow) -> str | None:
+    def _expand(self, row: HistoryRow, items: int) -> str | None:
         name = row.node or ""
         node = self.nodes[name]
         if not isinstance(node, MapPlan) or name in self.totals:
             return f"row {row.number} expands {name!r}, which is not a map or is expanded already"
-        self.totals[name], self.first_rows[name] = fact(row, "items"), row.number
+        self.totals[name], self.first_rows[name] = items, row.number
         self.done[name], self.failed[name] = set(), set()
         if not self.totals[name] and not (node.enough and node.enough.is_missed(total=0, failed=0)):
             nothing = (
@@ -258,10 +245,10 @@ class ExpectedPlace:
             self._record_output(name, nothing)
         return None
 
-    def _lose(self, row: HistoryRow) -> str | None:
+    def _lose(self, row: HistoryRow, code: str) -> str | None:
         node = self.nodes[row.node or ""]
         work = self.handed_on.pop((node.name, row.item), None)
-        if work is not None and not has_external_work_ended(str(fact(row, "code"))):
+        if work is not None and not has_external_work_ended(code):
             self.abandoned_work[node.name, row.item] = work
         if row.item is None or not isinstance(node, MapPlan) or node.enough is None:
             return None
@@ -352,7 +339,7 @@ class RunView:
     @cached_property
     def is_repaired(self) -> bool:
         """Whether the run was repaired. Attempts and epochs of replaced jobs count from the start again."""
-        return any(row.type == "run.repaired" for row in self.history)
+        return any(row.type == events.RunRepaired.type for row in self.history)
 
     @cached_property
     def queued(self) -> tuple[Sequence[QueuedStep], Sequence[str]]:
@@ -368,7 +355,7 @@ class RunView:
         phases |= {(name, None): Phase.DRIVE for name in driven}
         ends: dict[tuple[Item, Phase], list[HistoryRow]] = {}
         for row in self.history:
-            if row.type in _ATTEMPT_ENDS and row.node is not None:
+            if row.type in events.ATTEMPT_ENDS and row.node is not None:
                 item = (row.node, row.item)
                 phase = phases.setdefault(item, Phase.BODY)
                 ends.setdefault((item, phase), []).append(row)
@@ -386,11 +373,11 @@ def replay_run(run: Run, plan: str, snapshot: Snapshot) -> RunView:
     history = snapshot.history.get(run.key, ())
     end = next((row.number for row in history if row.type in ENDS), 0)
     for row in history:
-        if row.type in CANCELLATION_OUTCOMES:
+        if row.type in events.CANCELLATION_OUTCOMES:
             if run.status in TERMINAL and row.number > end:
                 place.leave()
             twice += filter(None, (place.pay(row),))
-        if row.type not in _ATTEMPT_ENDS:
+        if row.type not in events.ATTEMPT_ENDS:
             continue
         if row.node not in place.nodes:
             early.append(f"row {row.number}, {row.type}, is of {row.node!r}, but earlier stages are not done")
@@ -417,14 +404,3 @@ def replay_run(run: Run, plan: str, snapshot: Snapshot) -> RunView:
 def named_item(item: Item) -> str:
     """Return the name of a stage or map item for a message."""
     return repr(item[0]) if item[1] is None else f"item {item[1]} of {item[0]!r}"
-
-
-def fact(row: HistoryRow, name: str) -> int:
-    """Return a number from the data of a history row; 0 if it is missing."""
-    return 0 if row.data is None else _facts(row.data).get(name, 0)
-
-
-@lru_cache(maxsize=1_024)
-def _facts(data: str) -> Mapping[str, int]:
-    """Return parsed row data. Cached, because each check of a growing history reads it again."""
-    return cast("dict[str, int]", parse(data))

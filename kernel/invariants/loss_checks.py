@@ -1,19 +1,31 @@
 """Checks of lost attempts (S12): how they are counted, and which jobs and steps are given up for them."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final, cast
+from typing import Final, TypeAlias
 
+from holdfast.kernel.history import events
 from holdfast.kernel.invariants.history_facts import RunView, named_item
-from holdfast.kernel.invariants.queued_steps import number_in, text_in
+from holdfast.kernel.invariants.row_events import event_of
 from holdfast.kernel.invariants.snapshots import Snapshot
 from holdfast.kernel.invariants.violations import Violation
 from holdfast.kernel.pipelines.plan import stage_of
 from holdfast.kernel.runs.external_work import LOST_WORKER
-from holdfast.ports.json import parse
-from holdfast.ports.records.history import STAGE_FAILED, STEP_FAILED, STEP_RETRYING, STEP_STARTED, HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKind, JobState
 
-_LOST_STAGE: Final = "stage.lost"
+StepLoss: TypeAlias = events.StepFailed | events.StepRetrying
+"""An event of a step that was lost with its worker."""
+
+_OF_STEPS: Final = frozenset(
+    {
+        events.StepStarted.type,
+        events.StepCompleted.type,
+        events.StepFailed.type,
+        events.StepRetrying.type,
+        events.StepQueued.type,
+        events.StepCancelled.type,
+    }
+)
 _FREE: Final = 2
 """Losses from which on a job is a suspect (quarantined)."""
 _MIN: Final = 5
@@ -60,13 +72,16 @@ def _stages(seen: RunView) -> Iterator[str]:
     """A stage fails as lost only at its maximum of losses."""
     for (item, _), rows in seen.attempts.items():
         for at, row in enumerate(rows):
-            if row.type != STAGE_FAILED or text_in(row, "code") != LOST_WORKER:
-                continue
+            match event_of(row):
+                case events.StageFailed(code=code) if code == LOST_WORKER:
+                    pass
+                case _:
+                    continue
             node = seen.place.plan.nodes.get(item[0])
-            is_check = any(one.type == "stage.suspended" for one in rows[:at])
+            is_check = any(one.type == events.StageSuspended.type for one in rows[:at])
             if node is None or is_check or stage_of(node).check is not None:
                 continue  # a check that returned starts counting again
-            losses = sum(one.type == _LOST_STAGE for one in rows[:at]) + 1
+            losses = sum(one.type == events.StageLost.type for one in rows[:at]) + 1
             most = _most(stage_of(node).max_attempts)
             if losses < most:
                 yield (
@@ -77,9 +92,9 @@ def _stages(seen: RunView) -> Iterator[str]:
 
 def _queued(seen: RunView) -> Iterator[str]:
     for step in seen.queued[0]:
-        losses = sum(number_in(row, "lost") for row in step.tries)
-        most = _most(number_in(step.queued, "max_attempts"))
-        ends = [row for row in step.tries if row.type == STEP_FAILED and number_in(row, "lost")]
+        losses = sum(one.is_lost for one in step.tries)
+        most = _most(step.queued.max_attempts)
+        ends = [one.row for one in step.tries if isinstance(one.event, events.StepFailed) and one.is_lost]
         if ends and losses < most:
             yield (
                 f"row {ends[0].number} fails the step of job {step.job} after {losses} lost attempts, but"
@@ -92,52 +107,74 @@ def _steps(history: Sequence[HistoryRow], *, keeps_rows: bool) -> Iterator[str]:
 
     `keeps_rows`: the run is a fork. A call may have started again in the rows that it keeps.
     """
-    if not any(row.type == STEP_FAILED and number_in(row, "lost") for row in history):
+    if not any(row.type == events.StepFailed.type and _loss(row) is not None for row in history):
         return
     drive = 0  # `lost_attempts` of the driving job at its last loss
     begun = _begun_before(history) if keeps_rows else set[str]()
-    batch: list[HistoryRow] = []
+    batch: list[tuple[HistoryRow, StepLoss]] = []
     for row in history:
-        if row.type == _LOST_STAGE:
-            drive = number_in(row, "lost_attempts")
-        is_lost = (
-            row.type in (STEP_FAILED, STEP_RETRYING) and number_in(row, "lost") and not number_in(row, "job")
-        )
-        if not is_lost and batch:
+        if row.type == events.StageLost.type:
+            drive = events.StageLost.from_row(row).lost_attempts
+        loss = _loss(row)
+        is_inline = loss is not None and not loss.job
+        if not is_inline and batch:
             yield from _given_up(batch, begun, drive)
-            begun -= {text_in(one, "call") for one in batch}
+            begun -= {one.call for _, one in batch}
             batch = []
-        if is_lost:
-            batch.append(row)
-        elif row.type == STEP_STARTED:
-            begun.add(text_in(row, "call"))
-        elif row.type.startswith("step."):
-            begun.discard(text_in(row, "call"))
+        if loss is not None and is_inline:
+            batch.append((row, loss))
+        elif row.type == events.StepStarted.type:
+            begun.add(_call(row))
+        elif row.type in _OF_STEPS:
+            begun.discard(_call(row))
     yield from _given_up(batch, begun, drive)
+
+
+def _loss(row: HistoryRow) -> StepLoss | None:
+    """Return the event of a row if it records that a step was lost with its worker."""
+    if row.type not in (events.StepFailed.type, events.StepRetrying.type):
+        return None
+    match event_of(row):
+        case events.StepFailed(lost=True) | events.StepRetrying(lost=True) as loss:
+            return loss
+        case _:
+            return None
+
+
+def _call(row: HistoryRow) -> str:
+    """Return the call of a step's row."""
+    match event_of(row):
+        case (
+            events.StepQueued()
+            | events.StepStarted()
+            | events.StepRetrying()
+            | events.StepCompleted()
+            | events.StepFailed()
+            | events.StepCancelled() as event
+        ):
+            return event.call
+        case _:
+            return ""
 
 
 def _begun_before(history: Sequence[HistoryRow]) -> set[str]:
     """Return the calls that may have started again before this history: those whose first row here is a loss."""
-    first = {text_in(row, "call"): row for row in reversed(history) if row.type.startswith("step.")}
-    return {call for call, row in first.items() if number_in(row, "lost")}
+    first = {_call(row): row for row in reversed(history) if row.type in _OF_STEPS}
+    return {call for call, row in first.items() if _loss(row) is not None}
 
 
-def _given_up(batch: Sequence[HistoryRow], begun: set[str], drive: int) -> Iterator[str]:
-    again = [row for row in batch if number_in(row, "lost_attempts") > 1]
-    for row in batch:
-        losses = number_in(row, "lost_attempts")
-        if losses > 1 and text_in(row, "call") not in begun:
-            yield (
-                f"row {row.number} counts a lost attempt of call {text_in(row, 'call')}, which was not"
-                " running"
-            )
-        if row.type != STEP_FAILED or losses == 1:
+def _given_up(batch: Sequence[tuple[HistoryRow, StepLoss]], begun: set[str], drive: int) -> Iterator[str]:
+    again = [loss for _, loss in batch if loss.lost_attempts > 1]
+    for row, loss in batch:
+        losses = loss.lost_attempts
+        if losses > 1 and loss.call not in begun:
+            yield f"row {row.number} counts a lost attempt of call {loss.call}, which was not running"
+        if not isinstance(loss, events.StepFailed) or losses == 1:
             continue
         if losses < _MIN or len(again) > 1 or drive <= _FREE:
             beside = len(again) - 1
-            facts = cast("dict[str, object]", parse(row.data or "{}"))
             yield (
-                f"row {row.number} fails step {facts.get('step')!r} after {losses} lost attempts, the last"
+                f"row {row.number} fails step {loss.step!r} after {losses} lost attempts, the last"
                 f" one beside {beside} other steps that were lost before, and after {drive} lost attempts of"
                 " its function; it must fail only after its maximum, as the only lost step in quarantine"
             )

@@ -1,39 +1,49 @@
 """Queued steps of a run, read from its history."""
 
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import Final, TypeAlias
 
 import attrs
 
-from holdfast.ports.json import parse
-from holdfast.ports.records.history import (
-    STEP_CANCELLED,
-    STEP_COMPLETED,
-    STEP_ENDS,
-    STEP_FAILED,
-    STEP_QUEUED,
-    STEP_RETRYING,
-    HistoryRow,
-)
+from holdfast.kernel.history import events
+from holdfast.kernel.invariants.row_events import event_of
+from holdfast.ports.records.history import HistoryRow
 
-_TRIES: Final = frozenset({STEP_COMPLETED, STEP_FAILED, STEP_RETRYING})
+TryEnd: TypeAlias = events.StepCompleted | events.StepFailed | events.StepRetrying
+"""An event that ends an attempt of a step."""
+
+_OF_QUEUED_STEPS: Final = frozenset({events.StepQueued.type, events.StepRetrying.type, *events.STEP_ENDS})
+
+
+@attrs.frozen
+class StepTry:
+    """An attempt of a queued step that has ended."""
+
+    row: HistoryRow
+    event: TryEnd
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its worker was lost."""
+        return not isinstance(self.event, events.StepCompleted) and self.event.lost
 
 
 @attrs.define
 class QueuedStep:
     """A queued step."""
 
-    queued: HistoryRow
-    """Its `step.queued` row."""
-    tries: list[HistoryRow] = attrs.field(factory=list[HistoryRow])
-    """Rows that ended its attempts."""
+    row: int
+    """Number of its `step.queued` row."""
+    queued: events.StepQueued
+    tries: list[StepTry] = attrs.field(factory=list[StepTry])
+    """Its attempts that have ended."""
     is_over: bool = False
     """Whether the step has ended."""
 
     @property
     def job(self) -> int:
         """Number of its job."""
-        return number_in(self.queued, "job")
+        return self.queued.job
 
 
 def queued_steps(history: Sequence[HistoryRow]) -> tuple[list[QueuedStep], list[str]]:
@@ -42,41 +52,39 @@ def queued_steps(history: Sequence[HistoryRow]) -> tuple[list[QueuedStep], list[
     wrong: list[str] = []
     last: dict[str, QueuedStep] = {}
     assigned: set[int] = set()
-    first = next((at for at, row in enumerate(history) if row.type == STEP_QUEUED), len(history))
+    first = next((at for at, row in enumerate(history) if row.type == events.StepQueued.type), len(history))
     for row in history[first:]:
-        if row.type not in _TRIES and row.type not in (STEP_QUEUED, STEP_CANCELLED):
+        if row.type not in _OF_QUEUED_STEPS:
             continue
-        call, job = text_in(row, "call"), number_in(row, "job")
-        known = last.get(call)
-        if row.type == STEP_QUEUED:
-            if job in assigned:
-                wrong.append(
-                    f"row {row.number} assigns job {job} to call {call}, but an earlier row has assigned"
-                    " that job"
-                )
-            assigned.add(job)
-            if known is not None:
-                known.is_over = True  # a repair replaced its job
-            last[call] = QueuedStep(row)
-            steps.append(last[call])
-        elif known is None or known.is_over or known.job != job:
-            if job or (known is not None and not known.is_over):
-                wrong.append(
-                    f"row {row.number}, {row.type} of call {call}, names job {job}, which is not the open"
-                    " job of the call"
-                )
-        else:
-            if row.type in _TRIES:
-                known.tries.append(row)
-            known.is_over = row.type in STEP_ENDS
+        match event_of(row):
+            case events.StepQueued(call=call, job=job) as queued:
+                if job in assigned:
+                    wrong.append(
+                        f"row {row.number} assigns job {job} to call {call}, but an earlier row has assigned"
+                        " that job"
+                    )
+                assigned.add(job)
+                if call in last:
+                    last[call].is_over = True  # a repair replaced its job
+                last[call] = QueuedStep(row.number, queued)
+                steps.append(last[call])
+            case (
+                events.StepCompleted()
+                | events.StepFailed()
+                | events.StepRetrying()
+                | events.StepCancelled() as ended
+            ):
+                known, job = last.get(ended.call), ended.job or 0
+                if known is None or known.is_over or known.job != job:
+                    if job or (known is not None and not known.is_over):
+                        wrong.append(
+                            f"row {row.number}, {row.type} of call {ended.call}, names job {job}, which is not"
+                            " the open job of the call"
+                        )
+                    continue
+                if not isinstance(ended, events.StepCancelled):
+                    known.tries.append(StepTry(row, ended))
+                known.is_over = row.type in events.STEP_ENDS
+            case _:
+                pass
     return steps, wrong
-
-
-def number_in(row: HistoryRow, name: str) -> int:
-    """Return a number from the data of a row; 0 if it is missing."""
-    return cast("dict[str, int]", parse(row.data or "{}")).get(name, 0)
-
-
-def text_in(row: HistoryRow, name: str) -> str:
-    """Return a text from the data of a row; empty if it is missing."""
-    return cast("dict[str, str]", parse(row.data or "{}")).get(name, "")

@@ -6,12 +6,12 @@ from itertools import chain, pairwise
 from operator import attrgetter
 from typing import Final
 
+from holdfast.kernel.history import events
 from holdfast.kernel.invariants.history_facts import (
     ENDS,
     Item,
     Phase,
     RunView,
-    fact,
     named_item,
     phase_of,
     replay_run,
@@ -19,11 +19,13 @@ from holdfast.kernel.invariants.history_facts import (
 from holdfast.kernel.invariants.loss_checks import losses_are_counted, suspects_are_alone
 from holdfast.kernel.invariants.mailbox_checks import mailbox_fits, messages_go_on
 from holdfast.kernel.invariants.queued_step_checks import step_epochs, steps_are_counted, steps_have_jobs
+from holdfast.kernel.invariants.row_events import event_of
 from holdfast.kernel.invariants.snapshots import Snapshot, as_snapshot
 from holdfast.kernel.invariants.violations import Violation
 from holdfast.kernel.pipelines.plan import MapPlan, stage_of
+from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.json import canonical
-from holdfast.ports.records.history import CANCELLATION_OUTCOMES, HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKind, JobState, losses_max
 from holdfast.ports.records.limits import RateName, SlotName
 from holdfast.ports.records.run import HELD, TERMINAL, Run, RunName, RunStatus
@@ -77,7 +79,7 @@ def _one_by_one(snapshot: Snapshot, keys: Collection[str]) -> list[Violation]:
             seen = looked[key] = replay_run(run, plan, snapshot)
             found += [Violation(name, key, what) for name, rule in _RULES for what in rule(seen)]
             found += [Violation("S4", key, what) for what in _kept(seen, snapshot, looked)]
-        except PARSE_ERRORS as error:
+        except (UnreadableRowError, *PARSE_ERRORS) as error:
             what = f"rows of the run can't be read or contradict its plan: {type(error).__name__}: {error}"
             found.append(Violation("S4", key, what))
     return found
@@ -209,7 +211,7 @@ def _numbered(seen: RunView) -> Iterator[str]:
     first, last = seen.run.first_row, seen.run.last_row
     if len(numbers) != last + 1 - first or numbers != list(range(first, last + 1)):
         yield f"the history must have rows {first} to {last}, but has {_short(numbers) or 'none'}"
-    if seen.history and seen.history[0].type != "run.created":
+    if seen.history and seen.history[0].type != events.RunCreated.type:
         yield f"the first history row must be run.created, but is {seen.history[0].type}"
     for before, after in pairwise(seen.history):
         if after.at < before.at:
@@ -261,7 +263,7 @@ def _ends(seen: RunView) -> Iterator[str]:
     """S6: an ended run has one end row, the last one except for outcomes of cancellations, and its status fits."""
     run = seen.run
     ends = [row for row in seen.history if row.type in ENDS]
-    last = next((row for row in reversed(seen.history) if row.type not in CANCELLATION_OUTCOMES), None)
+    last = next((row for row in reversed(seen.history) if row.type not in events.CANCELLATION_OUTCOMES), None)
     if run.status not in TERMINAL:
         if ends:
             yield f"the run is {run.status}, but row {ends[0].number}, {ends[0].type}, ends it"
@@ -271,7 +273,7 @@ def _ends(seen: RunView) -> Iterator[str]:
             f"the run is {run.status}, and must have one row that ends it so, but has"
             f" {[(row.number, row.type) for row in ends]}"
         )
-    if run.is_continued or (ends and ends[0].type == "run.continued"):
+    if run.is_continued or (ends and ends[0].type == events.RunContinued.type):
         if run.result is not None or run.error is not None or not seen.place.plan.function:
             yield (
                 f"the run continues as new, and must have no result or error, but has {run.result} and"
@@ -293,7 +295,9 @@ def _ends(seen: RunView) -> Iterator[str]:
             f"the run is {run.status}, and must have an error and no result, but has {run.error} and"
             f" {run.result}"
         )
-    if run.status is RunStatus.FAILED and not any(row.type == "stage.failed" for row in seen.history):
+    if run.status is RunStatus.FAILED and not any(
+        row.type == events.StageFailed.type for row in seen.history
+    ):
         if run.deadline is None or run.ended_at is None or '"deadline_exceeded"' not in (run.error or ""):
             yield "the run is failed, but no stage failed and no deadline has passed"
         elif run.ended_at < run.deadline:
@@ -322,7 +326,7 @@ def _after_its_end(seen: RunView) -> Iterator[str]:
     after = [
         row
         for row in seen.history
-        if end is not None and row.number > end and row.type not in CANCELLATION_OUTCOMES
+        if end is not None and row.number > end and row.type not in events.CANCELLATION_OUTCOMES
     ]
     if after:
         yield f"row {end} ends the run, but row {after[0].number}, {after[0].type}, follows"
@@ -484,17 +488,21 @@ def _attempts(seen: RunView) -> Iterator[str]:
             yield f"job {job.number} has {job.attempts} attempts, but was claimed {job.epoch} times"
         if phase in (Phase.CHECK, Phase.DRIVE):  # unfinished checks and parked drives leave no row
             continue
-        ended = [row for row in ends.get(((job.node, job.item), phase), ()) if row.type != "stage.expanded"]
+        ended = [
+            row
+            for row in ends.get(((job.node, job.item), phase), ())
+            if row.type != events.StageExpanded.type
+        ]
         if not seen.is_repaired and len(ended) != job.attempts - is_held:
             yield (
                 f"job {job.number} counts {job.attempts} attempts, but the history has {len(ended)} that"
                 " ended"
             )
-        lost = sum(row.type == "stage.lost" for row in ended)
+        lost = sum(row.type == events.StageLost.type for row in ended)
         if not seen.is_repaired and lost != job.lost_attempts:
             yield f"job {job.number} counts {job.lost_attempts} lost attempts, but the history has {lost}"
     for (item, phase), rows in ends.items():
-        numbers = [fact(row, "attempt") for row in rows if row.type != "stage.expanded"]
+        numbers = [attempt for row in rows if (attempt := _attempt(row)) is not None]
         most = _attempts_max(seen, item[0], phase)
         leave_rows = phase not in (Phase.CHECK, Phase.DRIVE)
         if not seen.is_repaired and leave_rows and numbers != list(range(1, len(numbers) + 1)):
@@ -505,11 +513,28 @@ def _attempts(seen: RunView) -> Iterator[str]:
             yield f"{named_item(item)} may have {most} attempts, but the ended ones are {numbers}"
 
 
+def _attempt(row: HistoryRow) -> int | None:
+    """Return the number of the attempt that a row ended; None if it does not record it."""
+    match event_of(row):
+        case (
+            events.StageTested()
+            | events.StageSuspended()
+            | events.StageCompleted()
+            | events.StageRetrying()
+            | events.StageFailed()
+            | events.StageLost() as ended
+        ):
+            return ended.attempt
+        case _:
+            return None
+
+
 def _on_time(seen: RunView) -> Iterator[str]:
     """T1: no run was admitted before its `start_at`."""
-    start_at = fact(seen.history[0], "start_at") if seen.history else 0
+    created = event_of(seen.history[0]) if seen.history else None
+    start_at = (created.start_at or 0) if isinstance(created, events.RunCreated) else 0
     for row in seen.history:
-        if row.type == "run.admitted" and row.at < start_at:
+        if row.type == events.RunAdmitted.type and row.at < start_at:
             yield f"the run was admitted at {row.at}, before its start_at, {start_at}"
 
 

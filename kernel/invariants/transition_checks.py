@@ -7,12 +7,13 @@ from typing import Final
 
 import attrs
 
+from holdfast.kernel.history import events
 from holdfast.kernel.invariants.snapshots import Snapshot, as_snapshot
 from holdfast.kernel.invariants.violations import Violation
 from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.kernel.runs.transitions import RUN_TRANSITIONS
 from holdfast.ports.mailboxes import mailbox_from
-from holdfast.ports.records.history import SIGNAL_RECEIVED, HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKind, JobState, cancelling
 from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 from holdfast.ports.records.session import SessionState
@@ -187,7 +188,9 @@ def _message_steps(
     if (before.mailbox, before.last_row) == (after.mailbox, after.last_row):
         return
     new = {
-        row.number for row in history[before.last_row - before.first_row + 1 :] if row.type == SIGNAL_RECEIVED
+        row.number
+        for row in history[before.last_row - before.first_row + 1 :]
+        if row.type == events.SignalReceived.type
     }
     then, now = mailbox_from(before.mailbox), mailbox_from(after.mailbox)
     if again := set(now.unread) - set(then.unread) - new:

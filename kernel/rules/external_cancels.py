@@ -12,14 +12,14 @@ from holdfast.kernel.rules.leases import job_hints
 from holdfast.kernel.rules.retries import (
     NO_DETAILS,
     AttemptDetails,
+    is_given_up,
     lost_worker_failure,
-    policy_of,
-    retry_wait,
+    next_attempt_at,
 )
 from holdfast.kernel.runs.builder import RunDraft, rescheduled
 from holdfast.kernel.state import Decision
 from holdfast.ports.changes import UpdateJob
-from holdfast.ports.records.job import Job, losses_max
+from holdfast.ports.records.job import Job
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import evolve
@@ -44,8 +44,7 @@ def retry_cancel(
     run: Run, plan: Plan, job: Job, failure: Failure, details: AttemptDetails, now: Micros
 ) -> Decision[JobSettled]:
     """Schedule another attempt, which changes only the job; or record that the cancellation is given up."""
-    if failure.retryable and job.tries < job.max_attempts:
-        retry_at = now + retry_wait(policy_of(plan, job, None), job, failure)
+    if (retry_at := next_attempt_at(plan, job, failure, now)) is not None:
         retried = rescheduled(job, retry_at, now, run.status)
         reply = JobSettled(status="settled", run_status=run.status, retry_at=retry_at)
         return Decision(reply, (UpdateJob(retried),), job_hints(retried))
@@ -60,7 +59,7 @@ def free_lost_cancel(draft: RunDraft, job: Job, now: Micros) -> Sequence[UpdateJ
     Returns changes besides the draft: a retry leaves the row of the ended run unchanged.
     """
     lost = evolve(job, lost_attempts=job.lost_attempts + 1)
-    if lost.lost_attempts < losses_max(job.max_attempts):
+    if not is_given_up(lost.lost_attempts, job.max_attempts):
         return (UpdateJob(rescheduled(lost, now, now, draft.status)),)
     _append_cancel_failed(draft, lost, lost_worker_failure(lost), NO_DETAILS)
     return ()

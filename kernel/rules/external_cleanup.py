@@ -1,7 +1,7 @@
 """Repair of cancel jobs: abandoned external work without one, and cancel jobs without such work. Only after faults."""
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -13,18 +13,15 @@ from holdfast.kernel.runs.external_work import has_external_work_ended
 from holdfast.kernel.state import State
 from holdfast.ports.changes import Change, DeleteJob, UpdateJob
 from holdfast.ports.persistence import CompletedRow
-from holdfast.ports.records.history import (
-    CANCELLATION_OUTCOMES,
-    STAGE_COMPLETED,
-    STAGE_FAILED,
-    STAGE_SUSPENDED,
-)
 from holdfast.ports.records.job import Job, JobKind, JobState
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
 
 Item: TypeAlias = tuple[str, int | None]
+
+_WORK_ENDS: Final = events.CANCELLATION_OUTCOMES | {events.StageCompleted.type}
+"""Types of rows after which external work is over. After `stage.failed`, it may still run."""
 
 
 @frozen(kw_only=True)
@@ -81,11 +78,11 @@ def repair_cancel_jobs(
 
 def _left(state: State, run: Run, plan: Plan, rows: Sequence[CompletedRow]) -> Iterator[tuple[Item, int]]:
     """Yield submitted work that, by the history, is neither over nor cancelled, with its `stage.suspended` row."""
-    done = {(row.node, row.item) for row in rows if row.type in {STAGE_COMPLETED, *CANCELLATION_OUTCOMES}}
-    failed = {(row.node, row.item): row.number for row in rows if row.type == STAGE_FAILED}
+    done = {(row.node, row.item) for row in rows if row.type in _WORK_ENDS}
+    failed = {(row.node, row.item): row.number for row in rows if row.type == events.StageFailed.type}
     for row in rows:
         item = (row.node, row.item)
-        if row.type != STAGE_SUSPENDED or row.node not in plan.cancels or item in done:
+        if row.type != events.StageSuspended.type or row.node not in plan.cancels or item in done:
             continue
         if item not in failed or not has_external_work_ended(_code(state, run, failed[item])):
             yield item, row.number
@@ -95,7 +92,7 @@ def _is_waited_for(item: Item, progress: Progress | None, rows: Sequence[Complet
     node = None if progress is None else progress.nodes.get(item[0])
     if node is None or node.output is not None:
         return False
-    return not any((row.node, row.item) == item and row.type == STAGE_FAILED for row in rows)
+    return not any((row.node, row.item) == item and row.type == events.StageFailed.type for row in rows)
 
 
 def _code(state: State, run: Run, number: int) -> str:

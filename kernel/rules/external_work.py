@@ -82,7 +82,7 @@ def schedule_next_check(
         attempts, losses, wait = 0, 0, check_after or job.check_after
     else:
         attempts, losses = job.attempts, job.lost_attempts
-        wait = retry_wait(policy_of(plan, job, None), job, failure)
+        wait = retry_wait(policy_of(plan, job, None), failure.retry_after, job.key, job.tries)
         if job.tries >= job.max_attempts:
             attempts, losses, wait = 0, 0, max(wait, job.check_after)
     until = now if job.wake_at is not None else _next(now + wait, job.give_up_at)

@@ -17,6 +17,7 @@ from holdfast.kernel.commands import (
     JobRecorded,
     JobSettled,
     StepCancel,
+    StepFail,
     StepQueue,
     TimerFire,
     merge,
@@ -26,7 +27,7 @@ from holdfast.kernel.rules.child_messages import notify_child
 from holdfast.kernel.rules.children import start_child_of_function
 from holdfast.kernel.rules.leases import find_leased_job, job_hints, parse_job_id
 from holdfast.kernel.rules.queued_steps import cancel_queued_step, queue_step, steps_in_queues
-from holdfast.kernel.rules.retries import AttemptDetails
+from holdfast.kernel.rules.retries import AttemptDetails, fail_inline_step
 from holdfast.kernel.runs.builder import RunDraft, rescheduled
 from holdfast.kernel.runs.transitions import DEADLINE_EXCEEDED
 from holdfast.kernel.state import Decision, Reads, State
@@ -35,12 +36,12 @@ from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
-from holdfast.ports.records.history import SIGNAL_RECEIVED, HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
 from holdfast.ports.records.run import Run, RunName, RunStatus
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import evolve
-from holdfast.ports.transport import RunHint
+from holdfast.ports.transport import HistoryGrew
 
 
 def reads_of_record(command: JobRecord) -> Reads:
@@ -91,7 +92,17 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
     more: tuple[Change, ...] = ()
     follow_ups: list[FollowUp] = []
     notified: set[str] = set()
+    failure: Failure | None = None
+    lost_attempts = command.lost_attempts
     for record in command.records:
+        if isinstance(record, StepFail):
+            event, block_for = fail_inline_step(record, job, now)
+            failure = failure or block_for
+            if isinstance(event, events.StepRetrying):
+                lost_attempts = max(lost_attempts, record.lost_attempts)
+            if _identity_of_event(event) not in known:
+                draft.append_of(job, event)
+            continue
         # A driver whose reply was lost sends the same records again. Those that were stored are among `unseen`.
         if _identity_of(record) in known:
             continue
@@ -125,18 +136,19 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
         status="recorded",
         rows=(*unseen, *draft.rows),
         run_status=run.status,
+        failure=failure,
         follow_up=merge(*follow_ups, draft.follow_up),
     )
     is_changed = bool(draft.rows) or run.mailbox != before.mailbox
     changes: tuple[Change, ...] = (*draft.changes(), *more) if is_changed else ()
     if any(row.type in events.UPDATE_ANSWERS for row in draft.rows):
-        draft.hints.append(RunHint(run=run.key))  # wakes the caller of the update
-    if draft.rows and (job.lost_attempts > command.lost_attempts or job.attempts > 1):
+        draft.hints.append(HistoryGrew(run=run.key))  # wakes the caller of the update
+    if draft.rows and (job.lost_attempts > lost_attempts or job.attempts > 1):
         # Progress resets the count of lost claims; losses of steps in progress remain. They may not make the job a
         # suspect here, as its session may hold other lost jobs (docs/decisions/0059).
         changes = (
             *changes,
-            UpdateJob(evolve(job, attempts=1, lost_attempts=min(job.lost_attempts, command.lost_attempts))),
+            UpdateJob(evolve(job, attempts=1, lost_attempts=min(job.lost_attempts, lost_attempts))),
         )
     return Decision(reply, changes, tuple(draft.hints))
 
@@ -151,7 +163,7 @@ def _identity(row: HistoryRow) -> _Identity:
 
 def _identity_of(record: FunctionRecord) -> _Identity:
     match record:
-        case EventAppend(event=event):
+        case EventAppend(event=event) | StepFail(event=event):
             return _identity_of_event(event)
         case StepQueue(call=call, attempt=attempt):
             return events.StepQueued.type, call, attempt
@@ -185,7 +197,10 @@ def _close(draft: RunDraft, job: Job, record: ChannelClose, unseen: Sequence[His
     Later senders are refused. The run's lock orders closing and sending.
     """
     for row in unseen:
-        if row.type == SIGNAL_RECEIVED and events.SignalReceived.from_row(row).channel == record.channel:
+        if (
+            row.type == events.SignalReceived.type
+            and events.SignalReceived.from_row(row).channel == record.channel
+        ):
             return
     closed = events.ChannelClosed(call=record.call, channel=record.channel, site=record.site)
     draft.append(closed, node=job.node, epoch=job.epoch)

@@ -15,18 +15,19 @@ from holdfast.kernel.commands import (
     QueuedStepFailed,
     QueuedStepJob,
     StepCancel,
+    StepFail,
     StepQueue,
 )
 from holdfast.kernel.history import events, limits
 from holdfast.kernel.history.exceptions import raised_from
 from holdfast.kernel.pipelines.plan import RatePlan
-from holdfast.kernel.rules.retries import NO_DETAILS, AttemptDetails
+from holdfast.kernel.rules.retries import NO_DETAILS, AttemptDetails, retry_of_step
 from holdfast.kernel.rules.signals import wake_driver
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.state import Decision, State
 from holdfast.ports.errors import StepLostError
 from holdfast.ports.records.history import HistoryRow
-from holdfast.ports.records.job import Job, JobKey, JobKind, losses_max, step_of
+from holdfast.ports.records.job import Job, JobKey, JobKind, step_of
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.values import Micros, Payload
 
@@ -132,13 +133,12 @@ def settle_step(
                 host=details.host,
             )
             _end(state, draft, run, job, completed, now, output=output)
-        case QueuedStepFailed(error=error, retry_at=int(at)) if job.tries < job.max_attempts:
-            retry_at = max(at, now)
-            retrying = _retrying(job, events.RecordedError.from_text(error), details, retry_at)
-            _retry(state, draft, run, job, retrying, retry_at)
-        case QueuedStepFailed(error=error):
+        case QueuedStepFailed(error=error, retry=retry, retry_after=retry_after):
             failed = _failed(job, events.RecordedError.from_text(error), details)
-            _end(state, draft, run, job, failed, now)
+            fail = StepFail(
+                event=failed, retry=retry, retry_after=retry_after, lost_attempts=job.lost_attempts
+            )
+            retry_at = _retry_or_fail(state, draft, run, job, fail, now)
         case other:
             raise AssertionError(f"{other} ends no step")
     reply = JobSettled(
@@ -150,32 +150,26 @@ def settle_step(
 def free_lost_step(state: State, draft: RunDraft, run: Run, job: Job, now: Micros) -> bool:
     """Free the job of a step whose attempt was lost and return True; or fail the step and return False."""
     lost = evolve(job, lost_attempts=job.lost_attempts + 1)
-    is_retried = lost.lost_attempts < losses_max(job.max_attempts)
-    raised = raised_from(StepLostError(step_of(job.definition) or "", job.attempts, is_retried=is_retried))
-    error = events.RecordedError(type=raised.type, message=raised.message, code=raised.code)
-    if is_retried:
-        retrying = _retrying(lost, error, NO_DETAILS, now)
-        retrying = evolve(retrying, lost=True, lost_attempts=lost.lost_attempts)
-        _retry(state, draft, run, lost, retrying, now)
-        return True
-    failed = _failed(job, evolve(error, arguments=raised.arguments), NO_DETAILS)
-    _end(state, draft, run, job, evolve(failed, lost=True, lost_attempts=lost.lost_attempts), now)
-    return False
-
-
-def _retrying(
-    job: Job, error: events.RecordedError, details: AttemptDetails, retry_at: Micros
-) -> events.StepRetrying:
-    return events.StepRetrying(
-        call=job.node,
-        step=step_of(job.definition) or "",
-        job=job.number,
-        attempt=job.attempts,
-        error=error,
-        retry_at=retry_at,
-        started_at=details.started_at,
-        host=details.host,
+    raised = raised_from(StepLostError(step_of(job.definition) or "", job.attempts))
+    error = events.RecordedError(
+        type=raised.type, message=raised.message, code=raised.code, arguments=raised.arguments
     )
+    failed = evolve(_failed(job, error, NO_DETAILS), lost=True, lost_attempts=lost.lost_attempts)
+    fail = StepFail(event=failed, retry=None, lost_attempts=lost.lost_attempts)
+    return _retry_or_fail(state, draft, run, lost, fail, now) is not None
+
+
+def _retry_or_fail(
+    state: State, draft: RunDraft, run: Run, job: Job, fail: StepFail, now: Micros
+) -> Micros | None:
+    """Put the job of a failed or lost attempt to sleep and return until when, or fail its step and return None."""
+    retrying = retry_of_step(fail, job, now)
+    if retrying is None:
+        _end(state, draft, run, job, fail.event, now)
+        return None
+    _append(state, draft, run, job, retrying, None)
+    draft.reschedule_job(job, retrying.retry_at)
+    return retrying.retry_at
 
 
 def _failed(job: Job, error: events.RecordedError, details: AttemptDetails) -> events.StepFailed:
@@ -203,13 +197,6 @@ def _end(
     _append(state, draft, run, job, event, output)
     draft.close_job(job)
     wake_driver(state, draft, run, now)
-
-
-def _retry(
-    state: State, draft: RunDraft, run: Run, job: Job, event: events.HistoryEvent, retry_at: Micros
-) -> None:
-    _append(state, draft, run, job, event, None)
-    draft.reschedule_job(job, retry_at)
 
 
 def _append(

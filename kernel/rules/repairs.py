@@ -27,13 +27,6 @@ from holdfast.ports.changes import AddJob, Change, DeleteJob
 from holdfast.ports.clock import Ids
 from holdfast.ports.json import canonical
 from holdfast.ports.persistence import CompletedRow
-from holdfast.ports.records.history import (
-    STAGE_COMPLETED,
-    STAGE_EXPANDED,
-    STAGE_FAILED,
-    STAGE_SUSPENDED,
-    STAGE_TESTED,
-)
 from holdfast.ports.records.job import Job, JobKind, JobState
 from holdfast.ports.records.run import HELD, TERMINAL, Run
 from holdfast.ports.records.values import Micros
@@ -99,7 +92,7 @@ def _cleared(state: State, run: Run, jobs: Sequence[Job], now: Micros, *, notify
         if job.state is JobState.PENDING_DELIVERY
     ]
     notifies_parent = notify and run.parent is not None and canonical(run.parent) not in pending_deliveries
-    has_work = any(row.type == STAGE_SUSPENDED for row in state.completed.get(run.key, ()))
+    has_work = any(row.type == events.StageSuspended.type for row in state.completed.get(run.key, ()))
     has_work |= any(job.kind is JobKind.CANCEL for job in state.tables.jobs.get(run.key, {}).values())
     faults = find_cleanup_faults(state, run, state.plan_of(run), None) if has_work else None
     if not jobs and not run.open_jobs and not notifies_parent and not faults:
@@ -171,9 +164,11 @@ def _is_behind(progress: Progress, plan: Plan, rows: Sequence[CompletedRow]) -> 
     later = {node.name for group in plan.groups[progress.group + 1 :] for node in group.nodes}
     for row in rows:
         node = progress.nodes.get(row.node)
-        if row.node in later or (node is not None and row.type == STAGE_TESTED and node.is_condition):
+        if row.node in later or (
+            node is not None and row.type == events.StageTested.type and node.is_condition
+        ):
             return True
-        if node is not None and row.type == STAGE_EXPANDED and node.job is not None:
+        if node is not None and row.type == events.StageExpanded.type and node.job is not None:
             return True
     return False
 
@@ -188,7 +183,9 @@ def _as_recorded(progress: Progress, plan: Plan, rows: Sequence[CompletedRow], *
         if node.map is not None and recounts:
             progress = progress.with_node(name, _counted(plan.node(name), node.map, of_node))
         elif node.map is None and node.output is None and not node.is_condition:
-            done = next((row for row in of_node if row.item is None and row.type == STAGE_COMPLETED), None)
+            done = next(
+                (row for row in of_node if row.item is None and row.type == events.StageCompleted.type), None
+            )
             progress = (
                 progress if done is None else progress.with_node(name, NodeProgress(output=done.number))
             )
@@ -201,8 +198,8 @@ def _counted(node: NodePlan, counters: MapProgress, rows: Sequence[CompletedRow]
     total = counters.total
     done = failed = 0
     for row in rows:
-        done += row.item is not None and row.type == STAGE_COMPLETED
-        failed += row.item is not None and row.type == STAGE_FAILED
+        done += row.item is not None and row.type == events.StageCompleted.type
+        failed += row.item is not None and row.type == events.StageFailed.type
         if node.enough is None:
             is_over = done == total
         else:
@@ -251,7 +248,11 @@ def _lacking(
 
 
 def _ended(rows: Sequence[CompletedRow]) -> set[tuple[str, int | None]]:
-    return {(row.node, row.item) for row in rows if row.type in {STAGE_COMPLETED, STAGE_FAILED}}
+    return {
+        (row.node, row.item)
+        for row in rows
+        if row.type in {events.StageCompleted.type, events.StageFailed.type}
+    }
 
 
 # Repair -----------------------------------------------------------------------------------------------------------
@@ -267,7 +268,7 @@ def _reopen(
 ) -> None:
     """Add the missing jobs. Stages whose external work was submitted get a poll job, so it is not submitted twice."""
     rows = state.completed.get(run.key, ())
-    suspended = {(row.node, row.item): row.number for row in rows if row.type == STAGE_SUSPENDED}
+    suspended = {(row.node, row.item): row.number for row in rows if row.type == events.StageSuspended.type}
     for name, item in lacking:
         node = progress.nodes[name]
         stage = stage_of(plan.node(name))

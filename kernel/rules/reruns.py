@@ -19,7 +19,7 @@ from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
 from holdfast.ports.mailboxes import Mailbox, mailbox_from
-from holdfast.ports.records.history import SIGNAL_RECEIVED, HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import JobKey, rank_of
 from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
 from holdfast.ports.records.values import Micros
@@ -160,7 +160,7 @@ def _carry_on(state: State, draft: RunDraft, before: Run, run: Run, fork: Fork) 
     draft.keep_mailbox(Mailbox(unread=fork.kept_messages, starts=kept_starts, closed=fork.closed_channels))
     known: dict[int, int] = {row: row for row in starts.values() if row < fork.row}
     for row in fork.redelivered:
-        if row.type == SIGNAL_RECEIVED:
+        if row.type == events.SignalReceived.type:
             start = starts.get(row.number)
             if start is not None and start not in known:
                 known[start] = append_start(draft, history[start - 1])

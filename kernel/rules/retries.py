@@ -5,56 +5,65 @@ that were lost with their worker. All tries count together, whichever error each
 chooses the policy, and the policy says whether there is another and after which wait. So a stage with three attempts in
 general and ten for `RateLimited` gets its fourth attempt only if the third failed with `RateLimited`.
 
-**Who knows the error class.** The kernel never sees the exception of a body and imports no class by name. The host that
-ran the body matches the error to one of the plan's retry rules and sends the rule's index (`Failure.rule`), or
-`retryable=False` for errors that another attempt would only repeat, `GiveUp` first of all
-(`hosts/execution/failures.py`). The policies themselves are in the plan, which is stored with the run: a deploy may
-change which errors are final or match a rule, but not the attempts and waits of runs in progress.
+**Where.** Here it is decided for stages, conditions, maps, child runs, checks, cancellations, and steps, inline and
+queued alike: whether there is another attempt, and when. A durable function itself is never retried: the policy in its
+plan has one attempt.
 
-**Waits.** A body may set the wait itself (`RetryAfter`, at most seven days). Otherwise it grows exponentially up to a
-maximum, with jitter, so that jobs that failed together do not return together. The jitter is a hash of job and attempt
-instead of a random number: the kernel is pure, and the same state and command give the same decision. No wait exceeds
-the maximum: waits that have reached it are spread below it only. The job sleeps in the store meanwhile and needs no
-process. If the next attempt would start after `timeout_total`, counted from the first claim, the stage fails at once
-with the code `timeout_total`: waiting would change nothing.
+**Who knows the error class.** The kernel never sees the exception of a body, and knows no class of a user. The host
+that ran the body finds out which policy the error falls under (`hosts/execution/failures.py`), and reports that, never
+when the body is tried again. For a stage it sends the index of the plan's rule (`Failure.rule`), as the policies are
+stored with the run: a deploy may change which errors are final or match a rule, but not the attempts and waits of runs
+in progress. The policy of a step follows the deployed code, as its body does, so it is sent whole (`StepFail.retry`,
+`QueuedStepFailed.retry`). Errors that another attempt would only repeat are final: `NEVER_AGAIN`.
+
+**Waits.** They count from the commit that records the failure, by the clock of the store. A body may set the wait
+itself (`RetryAfter`, at most seven days). Otherwise it grows exponentially up to a maximum, with jitter, so that jobs
+that failed together do not return together. The jitter is a hash of job and attempt instead of a random number: the
+kernel is pure, and the same state and command give the same decision. No wait exceeds the maximum: waits that have
+reached it are spread below it only. The job sleeps in the store meanwhile and needs no process. If the next attempt
+would start after `timeout_total`, counted from the first claim, the stage fails at once with the code `timeout_total`:
+waiting would change nothing.
+
+**Lost attempts** are counted apart and retried at once, until `is_given_up` (docs/decisions/0059).
 
 **Giving up.** In a map that tolerates failures the item is given up, and its error takes the place of its output.
 Otherwise the run fails, its other jobs are deleted, and so their attempts are fenced. External work that is still
-waited for is cancelled, unless the failed check has shown that it is over.
+waited for is cancelled, unless the failed check has shown that it is over. A step that fails is a row, whose error is
+raised where its function awaits it. An inline compensation must not fail: it is retried, and the driver is told to
+block the run (`JobRecorded.failure`).
 
-**Where else retries are decided.** This module decides for stages, conditions, maps and child runs, and for attempts
-that missed their heartbeat (`kernel/rules/heartbeats.py`). Not decided here:
-
-- Steps, inline and queued: `_retry_at` in `hosts/functions/step_runner.py`. The policy of a step is an option in the
-  code and in no plan, and with it the classes of its `by_error`. The row `step.retrying` has the instant. The module
-  shares `backoff` and `RETRY_AFTER_MAX` with this one, and nothing else.
-- Queued steps again: `settle_step` in `kernel/rules/queued_steps.py` takes the host's instant only if the job has
-  attempts left, by the maximum that the caller stored in `step.queued`.
-- Lost attempts: `free_lost_job` in `kernel/rules/sessions.py` for jobs of stages, `free_lost_step` in
-  `kernel/rules/queued_steps.py`, `hosts/functions/lost_steps.py` for inline steps.
-- Checks of external work: `checked` in `kernel/rules/external_work.py`. They use these policies, but begin anew when
-  their attempts are used up: an outage of the other system must not fail the run.
-- Cancellations of external work: `kernel/rules/external_cancels.py`. They fail no run.
-- A durable function itself is never retried: the policy in its plan has one attempt.
-
-That is ugly: one question, and answers in hosts and kernel. It stays because the policy of a step follows the deployed
-code, as its body does. To decide it here, each error would have to be sent with the policy that it falls under.
+**Two exceptions.** Checks of external work begin anew when their attempts are used up, since an outage of the other
+system must not fail the run (`kernel/rules/external_work.py`). A compensation in a queue fails like any step, and its
+driver blocks the run and queues it again.
 """
 
 from datetime import timedelta
 from typing import Final
 from zlib import crc32
 
-from holdfast.kernel.commands import Failure
+from holdfast.kernel.commands import Failure, StepFail
 from holdfast.kernel.history import events
+from holdfast.kernel.history.exceptions import MESSAGE_MAX
 from holdfast.kernel.pipelines.plan import Enough, MapPlan, Plan, RetryPolicy, StagePlan, stage_of
 from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.external_work import LOST_WORKER
 from holdfast.kernel.runs.external_work import has_external_work_ended as is_work_over
 from holdfast.kernel.runs.plan_interpreter import item_failed, open_map
+from holdfast.ports.errors import (
+    BlobMissingError,
+    CompensationError,
+    GiveUp,
+    InvalidValueError,
+    NoTransactionError,
+    StepLostError,
+    StepResultError,
+    StorageRefusedError,
+    TransactionEndedError,
+    UnstorableValueError,
+)
 from holdfast.ports.json import canonical
-from holdfast.ports.records.job import SUSPECT_AFTER, Job, JobKey, JobKind
+from holdfast.ports.records.job import LOSSES_MIN, SUSPECT_AFTER, Job, JobKey, JobKind, losses_max
 from holdfast.ports.records.run import RunStatus
 from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import evolve, frozen
@@ -65,12 +74,27 @@ TIMEOUT_TOTAL: Final = "timeout_total"
 RETRY_AFTER_MAX: Final[Micros] = 7 * 86_400_000_000
 """Longest wait that a body can set with `RetryAfter`: seven days."""
 
+NEVER_AGAIN: Final = (
+    GiveUp,
+    BlobMissingError,
+    InvalidValueError,
+    NoTransactionError,
+    StepResultError,
+    StorageRefusedError,
+    TransactionEndedError,
+    UnstorableValueError,
+)
+"""Errors that another attempt would only repeat: final, unless the policy has a rule for these very classes. `GiveUp`
+is final in any case."""
+
 _EXPONENT_MAX: Final = 64
+_NEVER_ALONE: Final = 4
+"""How many times the limit a step may be lost without having run alone, before its run is blocked."""
 
 
 @frozen(kw_only=True)
 class AttemptDetails:
-    """What the history row of an attempt says about the body beside its outcome."""
+    """What the history row of an attempt records of the body besides its outcome."""
 
     started_at: Micros | None = None
     """When the body began, by the clock of its host."""
@@ -97,11 +121,10 @@ def fail_attempt(
     All attempts that were not lost count, whichever error they had. The policy that matches this failure decides
     whether another one follows. The history row has the details.
     """
-    policy = policy_of(plan, job, failure.rule)
-    if not failure.retryable or job.tries >= min(policy.attempts, job.max_attempts):
+    retry_at = next_attempt_at(plan, job, failure, now)
+    if retry_at is None:
         fail_stage(draft, plan, job, failure, details)
         return None
-    retry_at = now + retry_wait(policy, job, failure)
     if exceeds_total_timeout(job, retry_at):
         fail_stage(draft, plan, job, total_timeout_failure(job, failure), details)
         return None
@@ -147,11 +170,125 @@ def total_timeout_failure(job: Job, last: Failure) -> Failure:
     return evolve(last, code=TIMEOUT_TOTAL, message=message, retryable=False)
 
 
-def retry_wait(policy: RetryPolicy, job: Job, failure: Failure) -> Micros:
+def next_attempt_at(plan: Plan, job: Job, failure: Failure, now: Micros) -> Micros | None:
+    """Return when a job is tried again after this failure; None if it is not."""
+    policy = policy_of(plan, job, failure.rule) if failure.retryable else None
+    return _retry_at(policy, failure.retry_after, job.key, job.tries, job.max_attempts, now)
+
+
+def _retry_at(
+    policy: RetryPolicy | None,
+    retry_after: Micros | None,
+    key: JobKey,
+    tries: int,
+    attempts_max: int | None,
+    now: Micros,
+) -> Micros | None:
+    """Return when a body is tried again after it has failed `tries` times, the last one under `policy`."""
+    if policy is None:
+        return None
+    most = policy.attempts if attempts_max is None else min(policy.attempts, attempts_max)
+    return None if tries >= most else now + retry_wait(policy, retry_after, key, tries)
+
+
+def retry_wait(policy: RetryPolicy, retry_after: Micros | None, key: JobKey, tries: int) -> Micros:
     """Return the wait after a failed attempt: the one that the body set, or else the one of the policy."""
-    if failure.retry_after is None:
-        return backoff(policy, job.key, job.tries)
-    return min(max(failure.retry_after, 0), RETRY_AFTER_MAX)
+    if retry_after is None:
+        return backoff(policy, key, tries)
+    return min(max(retry_after, 0), RETRY_AFTER_MAX)
+
+
+def is_given_up(losses: int, attempts: int, *, alone: bool = True, must_succeed: bool = False) -> bool:
+    """Return whether a body that allows so many attempts is given up after so many losses.
+
+    One that was lost beside others that may have killed the worker is not, unless it allows one attempt.
+    """
+    most = _losses_max(attempts, must_succeed=must_succeed)
+    return losses >= most and (alone or most == 1)
+
+
+def _losses_max(attempts: int, *, must_succeed: bool) -> int:
+    return max(attempts, LOSSES_MIN) if must_succeed else losses_max(attempts)
+
+
+def retry_of_step(fail: StepFail, job: Job, now: Micros) -> events.StepRetrying | None:
+    """Return the event of a step's failed or lost attempt if it is tried again; None if the step fails.
+
+    `job` is the job of the step itself or, for an inline step, that of its function.
+    """
+    failed = fail.event
+    attempts_max = job.max_attempts if job.kind is JobKind.STEP else None
+    if failed.lost:
+        attempts = attempts_max or (1 if fail.retry is None else fail.retry.attempts)
+        must = attempts_max is None and failed.undoes is not None
+        is_over = is_given_up(fail.lost_attempts, attempts, alone=fail.is_alone, must_succeed=must)
+        at = None if is_over else now
+    else:
+        key, tries = JobKey(f"{job.run}/{failed.call}", job.number), failed.attempt - fail.lost_attempts
+        at = _retry_at(fail.retry, fail.retry_after, key, tries, attempts_max, now)
+    return None if at is None else _retrying(failed, at)
+
+
+def fail_inline_step(
+    fail: StepFail, job: Job, now: Micros
+) -> tuple[events.StepFailed | events.StepRetrying, Failure | None]:
+    """Return the event of an inline step's failed or lost attempt, and why the run must be blocked, if it must.
+
+    A compensation that uses up its attempts blocks the run, and is tried again once that is resumed. So does a step
+    that was lost too often without ever having run alone.
+    """
+    failed, retrying = fail.event, retry_of_step(fail, job, now)
+    if retrying is None and (not failed.undoes or failed.error.code == StepResultError.code):
+        return failed, None
+    event = retrying or _retrying(failed, now)
+    if not failed.lost:
+        return event, compensation_failure(failed) if retrying is None else None
+    attempts = 1 if fail.retry is None else fail.retry.attempts
+    most = _NEVER_ALONE * _losses_max(attempts, must_succeed=failed.undoes is not None)
+    is_blocked = retrying is None or fail.lost_attempts >= most
+    return event, _lost_step_failure(failed) if is_blocked else None
+
+
+def compensation_failure(failed: events.StepFailed) -> Failure:
+    """Return why a run must be blocked whose compensation has failed for good."""
+    error, what = failed.error, f"the compensation {failed.step!r}, has failed {_times(failed.attempt)}"
+    message = f"{what}: {error.type}: {error.message}; `run resume` retries it"
+    return Failure(code=CompensationError.code, message=message[:MESSAGE_MAX])
+
+
+def _lost_step_failure(failed: events.StepFailed) -> Failure:
+    what = f"the compensation {failed.step!r}, was" if failed.undoes else f"step {failed.step!r} was"
+    message = f"{what} lost with its worker {_times(failed.lost_attempts)}; `run resume` retries it"
+    return Failure(code=CompensationError.code if failed.undoes else LOST_WORKER, message=message)
+
+
+def _retrying(failed: events.StepFailed, at: Micros) -> events.StepRetrying:
+    """Return the event of an attempt that is tried again. Nobody raises its error, so its arguments are left out."""
+    error, advice = failed.error, StepLostError.ADVICE
+    error = evolve(
+        error,
+        message=error.message.replace(advice, ""),
+        arguments=None,
+        traceback=None if error.traceback is None else error.traceback.replace(advice, ""),
+    )
+    return events.StepRetrying(
+        call=failed.call,
+        step=failed.step,
+        attempt=failed.attempt,
+        error=error,
+        job=failed.job,
+        retry_at=at,
+        host=failed.host,
+        site=failed.site,
+        started_at=failed.started_at,
+        undoes=failed.undoes,
+        lost=failed.lost,
+        lost_attempts=failed.lost_attempts,
+    )
+
+
+def _times(number: int) -> str:
+    return f"{number} time" if number == 1 else f"{number} times"
 
 
 def fail_stage(draft: RunDraft, plan: Plan, job: Job, failure: Failure, details: AttemptDetails) -> None:

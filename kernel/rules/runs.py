@@ -50,7 +50,7 @@ from holdfast.ports.records.job import JobState
 from holdfast.ports.records.run import HELD, TERMINAL, ClosePolicy, Run, RunName, RunStatus
 from holdfast.ports.records.values import Micros, PlanRow
 from holdfast.ports.structs import evolve
-from holdfast.ports.transport import Hint, RunHint
+from holdfast.ports.transport import Hint
 
 CONCURRENCY_KEY_MAX: Final = 256
 """Longest concurrency key, in characters."""
@@ -325,7 +325,7 @@ def _end(
     draft.end(RunStatus.CANCELLED, cancels=state.cancels_of(run) if has_plan else {}, error=error)
     follow_up = follow_up_after(state, run, draft) if has_plan else draft.follow_up
     reply = RunEnded(status=draft.status, changed=True, follow_up=follow_up)
-    return Decision(reply, draft.changes(), (RunHint(run=run.key),))
+    return Decision(reply, draft.changes(), tuple(draft.hints))
 
 
 def named_run(state: State, command: _OfGeneration | RunTransition) -> Run:

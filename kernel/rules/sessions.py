@@ -24,6 +24,7 @@ from holdfast.kernel.rules.retries import (
     NO_DETAILS,
     exceeds_total_timeout,
     fail_stage,
+    is_given_up,
     lost_worker_failure,
     total_timeout_failure,
 )
@@ -33,7 +34,7 @@ from holdfast.kernel.state import Decision, ExpiredSessions, LostJobs, Reads, St
 from holdfast.ports.changes import AddLeader, Change, PutSession, UpdateLeader
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import SessionLostError
-from holdfast.ports.records.job import Job, JobKind, JobState, losses_max
+from holdfast.ports.records.job import Job, JobKind, JobState
 from holdfast.ports.records.run import TERMINAL, Run
 from holdfast.ports.records.session import LeaderLease, Session, SessionState
 from holdfast.ports.records.values import Micros
@@ -157,7 +158,7 @@ def free_lost_job(state: State, draft: RunDraft, run: Run, job: Job, now: Micros
         block_run(state, draft, job, Failure(code=LOST_WORKER, message=message), now, NO_DETAILS)
         return False
     lost = evolve(job, lost_attempts=job.lost_attempts + 1)
-    if job.kind is not JobKind.WORKFLOW and lost.lost_attempts >= losses_max(job.max_attempts):
+    if job.kind is not JobKind.WORKFLOW and is_given_up(lost.lost_attempts, job.max_attempts):
         fail_stage(draft, plan, lost, lost_worker_failure(lost), NO_DETAILS)
         return False
     if exceeds_total_timeout(job, now):

@@ -21,7 +21,7 @@ from holdfast.ports.records.job import JobKind, JobState
 from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus, end_of
 from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import evolve, frozen
-from holdfast.ports.transport import RunHint
+from holdfast.ports.transport import HistoryGrew
 
 CHANNEL_MAX: Final = 128
 """Longest name of a channel, in characters."""
@@ -119,7 +119,7 @@ def wake_driver(state: State, draft: RunDraft, run: Run, now: Micros) -> None:
         return
     match job.state:
         case JobState.LEASED:
-            draft.hints.append(RunHint(run=run.key))
+            draft.hints.append(HistoryGrew(run=run.key))
         case JobState.SLEEPING:
             draft.reschedule_job(job, now)
         case JobState.PAUSED if draft.status is RunStatus.CANCELLING:

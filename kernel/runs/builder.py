@@ -30,7 +30,7 @@ from holdfast.ports.records.run import HELD, TERMINAL, Run, RunStatus
 from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.references import Reference, reference_text
 from holdfast.ports.structs import evolve
-from holdfast.ports.transport import Hint, JobHint, RunHint
+from holdfast.ports.transport import Hint, JobHint, RunEnded
 
 
 @frozen
@@ -397,7 +397,7 @@ class RunDraft:
         self._result = result
         self._error = canonical(error) if error else None
         self._ended_at = self._changed_at
-        self.hints = [RunHint(run=self._before.key)]
+        self.hints = [RunEnded(run=self._before.key)]
 
     def changes(self) -> tuple[Change, ...]:
         """Return all changes, including the run's row."""

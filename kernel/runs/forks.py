@@ -5,51 +5,27 @@ Pure functions, used by the rule and by the preview.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final, Literal, TypeAlias, cast
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final
 
 import attrs
 
+from holdfast.kernel.history import events
 from holdfast.ports.errors import RerunRefusedError
-from holdfast.ports.events import RUN_ENDS
-from holdfast.ports.json import parse
-from holdfast.ports.records.history import CHANNEL_CLOSED, SIGNAL_RECEIVED, START_RECEIVED, HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.references import KeptRows
 
-CallKind: TypeAlias = Literal["step", "timer", "run", "message", "channel"]
+_OF_CALLS: Final = events.types_where(lambda event: event.call_kind is not None)
+"""The types of rows about calls. `child.failed` may be without a call."""
 
-_KINDS: Final[Mapping[str, CallKind]] = {
-    "step.queued": "step",
-    "step.completed": "step",
-    "step.failed": "step",
-    "step.retrying": "step",
-    "timer.fired": "timer",
-    "child.started": "run",
-    "child.failed": "run",
-    "child.signalled": "message",
-    "child.cancelling": "message",
-    CHANNEL_CLOSED: "channel",
-}
-"""The types of rows with the outcome of a call, and the kind of the call. `child.failed` may be without a call."""
-
-_ENDS: Final = frozenset({"stage.completed", "stage.failed", *RUN_ENDS})
+_ENDS: Final = frozenset({events.StageCompleted.type, events.StageFailed.type, *events.RUN_ENDS})
 """The types of rows that end a generation. A fork never keeps them."""
 
 _BARE: Final = 2
 """A history with at most this many rows, the last of which ends it, holds nothing worth keeping."""
 
-_BEFORE_CODE: Final = frozenset(
-    {
-        "run.created",
-        "run.admitted",
-        "run.paused",
-        "run.resumed",
-        "update.received",
-        START_RECEIVED,
-        SIGNAL_RECEIVED,
-    }
-)
+_BEFORE_CODE: Final = events.types_where(lambda event: event.may_precede_code)
 """The types of rows that may precede the first row written by code."""
 
 _UNDO: Final = "undo."
@@ -73,7 +49,7 @@ class RecordedCall:
     """
 
     call: str
-    kind: CallKind
+    kind: events.CallKind
     name: str
     first: int
     label: str = ""
@@ -158,9 +134,13 @@ def plan_fork(
         keeps=keeps,
         runs=tuple(one for one in calls if one.first >= at),
         begins_anew=begins_anew,
-        kept_messages=tuple(row.number for row in before if row.type == SIGNAL_RECEIVED),
+        kept_messages=tuple(row.number for row in before if row.type == events.SignalReceived.type),
         closed_channels=tuple(
-            sorted(str(_facts(row)["channel"]) for row in before if row.type == CHANNEL_CLOSED)
+            sorted(
+                events.ChannelClosed.from_row(row).channel
+                for row in before
+                if row.type == events.ChannelClosed.type
+            )
         ),
     )
     _check(run, history, fork, children)
@@ -171,10 +151,10 @@ def open_children(history: Iterable[HistoryRow]) -> tuple[str, ...]:
     """Return the ids of the child runs whose ends the function has not received."""
     found: dict[str, None] = {}
     for row in history:
-        if row.type == "child.started":
-            found[str(_facts(row)["run"])] = None
-        elif _is_end_of_child(row):
-            found.pop(str(_facts(row)["run"]), None)
+        if row.type == events.ChildStarted.type:
+            found[events.ChildStarted.from_row(row).run] = None
+        elif (ended := _ended_child(row)) is not None:
+            found.pop(ended, None)
     return tuple(found)
 
 
@@ -187,21 +167,14 @@ def _calls(history: Iterable[HistoryRow]) -> list[RecordedCall]:
     """Return the recorded calls, in the order of their first rows."""
     found: dict[str, RecordedCall] = {}
     for row in history:
-        facts = _facts(row)
-        call = str(facts.get("call", "")) if row.type in _KINDS else ""
-        if not call:
+        recorded = _recorded(row)
+        if recorded is None:
             continue
-        made = found.get(call) or RecordedCall(
-            call=call,
-            kind=_KINDS[row.type],
-            name=str(facts.get("step") or facts.get("workflow") or ""),
-            first=row.number,
-            run=str(facts["run"]) if row.type == "child.started" else None,
-            undoes=str(facts.get("undoes", "")) if call.startswith(_UNDO) else None,
-        )
-        if row.type in ("step.completed", "step.failed"):
-            made = attrs.evolve(made, is_completed=row.type == "step.completed", ended=row.number)
-        found[call] = made
+        made = found.get(recorded.call) or recorded
+        if row.type in (events.StepCompleted.type, events.StepFailed.type):
+            is_completed = row.type == events.StepCompleted.type
+            made = attrs.evolve(made, is_completed=is_completed, ended=row.number)
+        found[made.call] = made
     times = Counter(one.name for one in found.values())
     seen: Counter[str] = Counter()
     named: list[RecordedCall] = []
@@ -210,6 +183,36 @@ def _calls(history: Iterable[HistoryRow]) -> list[RecordedCall]:
         many = f"{one.name}#{seen[one.name]}" if times[one.name] > 1 else one.name
         named.append(attrs.evolve(one, label=many if one.name else one.call))
     return named
+
+
+def _recorded(row: HistoryRow) -> RecordedCall | None:
+    """Return the call that a row is about, with what this row records of it; None if it is about no call."""
+    if row.type not in _OF_CALLS:
+        return None
+    event = events.event_of(row)
+    name, undoes, run = "", None, None
+    match event:
+        case events.StepQueued() | events.StepCompleted() | events.StepFailed() | events.StepRetrying():
+            call, name, undoes = event.call, event.step, event.undoes
+        case events.ChildStarted():
+            call, name, run = event.call, event.workflow, event.run
+        case events.ChildFailed(call=str() as call):
+            name = event.workflow or ""
+        case (
+            events.TimerFired() | events.ChildSignalled() | events.ChildCancelling() | events.ChannelClosed()
+        ):
+            call = event.call
+        case _:
+            return None
+    assert event.call_kind is not None
+    return RecordedCall(
+        call=call,
+        kind=event.call_kind,
+        name=name,
+        first=row.number,
+        run=run,
+        undoes=(undoes or "") if call.startswith(_UNDO) else None,
+    )
 
 
 def _named(run: Run, calls: Sequence[RecordedCall], start: str) -> RecordedCall:
@@ -238,19 +241,24 @@ def _stopped_at(
     """Return the row where a failed or stopped function continues, and its label."""
     if run.status is RunStatus.COMPLETED or end <= _BARE:
         return 1, ""
-    cancelling = next((row for row in history if row.type == "run.cancelling"), None)
+    cancelling = next((row for row in history if row.type == events.RunCancelling.type), None)
     if cancelling is not None:
         return cancelling.number, f"row {cancelling.number}"
     if run.status is RunStatus.FAILED:
-        forward = [
-            row for row in history[: end - 1] if not str(_facts(row).get("call", "")).startswith(_UNDO)
-        ]
-        known = (row for row in reversed(forward) if row.type in _KINDS and row.type != "step.queued")
-        last = next(known, None)
-        if last is not None and last.type == "step.failed":
-            failed = next(one for one in calls if one.call == _facts(last)["call"])
+        last = next((row for row in reversed(history[: end - 1]) if _is_outcome(row)), None)
+        if last is not None and last.type == events.StepFailed.type:
+            call = events.StepFailed.from_row(last).call
+            failed = next(one for one in calls if one.call == call)
             return failed.first, failed.label
     return end, f"row {end}"
+
+
+def _is_outcome(row: HistoryRow) -> bool:
+    """Whether a row has the outcome of something that the function did, other than a compensation."""
+    if row.type not in _OF_CALLS or row.type == events.StepQueued.type:
+        return False
+    recorded = _recorded(row)
+    return recorded is None or not recorded.call.startswith(_UNDO)
 
 
 def _kept(run: Run, last: int) -> tuple[KeptRows, ...]:
@@ -270,31 +278,38 @@ def _redelivered(history: Sequence[HistoryRow], at: int, *, begins_anew: bool) -
     callers have got the error.
     """
     kept_children = frozenset(open_children(history[: at - 1]))
-    refused = {
-        str(_facts(row)["call"]) for row in history if row.type in ("update.rejected", "update.failed")
-    }
+    refused = set(_refused_updates(history))
     for row in history[at - 1 :]:
         match row.type:
-            case "signal.received":
+            case events.SignalReceived.type:
                 yield row
-            case "update.received" if f"update{row.number}" not in refused:
+            case events.UpdateReceived.type if f"update{row.number}" not in refused:
                 yield row
-            case "function.began" if cast("int", _facts(row)["row"]) < at and not begins_anew:
+            case events.FunctionBegan.type if not begins_anew and events.FunctionBegan.from_row(row).row < at:
                 yield row
-            case "clock.read" if cast("int", _facts(row)["row"]) < at > 1:
+            case events.ClockRead.type if events.ClockRead.from_row(row).row < at > 1:
                 yield row
-            case "patch.marked" if at > 1:
+            case events.PatchMarked.type if at > 1:
                 # Code before the point may have checked the patch: its row is stored after that code has run.
                 yield row
-            case _ if _is_end_of_child(row) and _facts(row)["run"] in kept_children:
+            case _ if _ended_child(row) in kept_children:
                 yield row
             case _:
                 pass
 
 
+def _refused_updates(history: Iterable[HistoryRow]) -> Iterator[str]:
+    """Yield the calls of updates that were rejected or failed."""
+    for row in history:
+        if row.type == events.UpdateRejected.type:
+            yield events.UpdateRejected.from_row(row).call
+        elif row.type == events.UpdateFailed.type:
+            yield events.UpdateFailed.from_row(row).call
+
+
 def _check(run: Run, history: Sequence[HistoryRow], fork: Fork, children: Collection[str]) -> None:
     """Refuse a fork that could not continue correctly. RerunRefusedError."""
-    cancelling = next((row.number for row in history if row.type == "run.cancelling"), fork.row)
+    cancelling = next((row.number for row in history if row.type == events.RunCancelling.type), fork.row)
     if cancelling < fork.row:
         raise RerunRefusedError(
             run.id,
@@ -315,11 +330,8 @@ def _check_undone(run: Run, history: Sequence[HistoryRow], fork: Fork) -> None:
     """Refuse to keep steps that were undone after the point, or may have been. RerunRefusedError."""
     kept = {one.call: one for one in fork.keeps}
     undoes = {one.call: one.undoes or "" for one in (*fork.keeps, *fork.runs)}
-    undone = {
-        undoes[str(_facts(one)["call"])]: one.number
-        for one in history[fork.row - 1 :]
-        if one.type in _KINDS and str(_facts(one).get("call", "")).startswith(_UNDO)
-    }
+    later = (_recorded(row) for row in history[fork.row - 1 :])
+    undone = {undoes[one.call]: one.first for one in later if one is not None and one.call.startswith(_UNDO)}
     if kept and "" in undone:
         raise RerunRefusedError(
             run.id,
@@ -336,10 +348,14 @@ def _check_undone(run: Run, history: Sequence[HistoryRow], fork: Fork) -> None:
         )
 
 
-def _is_end_of_child(row: HistoryRow) -> bool:
-    """Whether a row is the end of a child run. If a child could not be started, `child.failed` is about the call."""
-    return row.type == "child.completed" or (row.type == "child.failed" and "call" not in _facts(row))
+def _ended_child(row: HistoryRow) -> str | None:
+    """Return the id of the child run whose end a row records; None if it records none.
 
-
-def _facts(row: HistoryRow) -> Mapping[str, object]:
-    return cast("Mapping[str, object]", parse(row.data or "{}"))
+    If a child could not be started, `child.failed` is about the call.
+    """
+    if row.type == events.ChildCompleted.type:
+        return events.ChildCompleted.from_row(row).run
+    if row.type == events.ChildFailed.type:
+        failed = events.ChildFailed.from_row(row)
+        return failed.run if failed.call is None else None
+    return None

@@ -4,18 +4,13 @@ from collections.abc import Collection, Mapping
 
 import attrs
 
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import MapPlan, NodePlan, Plan
 from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.ports.errors import InvalidCommandError, RerunRefusedError, UnknownWorkflowError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import NodeRows
-from holdfast.ports.records.history import (
-    STAGE_COMPLETED,
-    STAGE_EXPANDED,
-    STAGE_FAILED,
-    STAGE_SKIPPED,
-    HistoryRow,
-)
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.records.values import Payload
 from holdfast.ports.references import (
@@ -47,7 +42,7 @@ class StageHistory:
 
     def append(self, row: HistoryRow) -> None:
         """Add a row that was appended to the history."""
-        if row.type == "run.created":
+        if row.type == events.RunCreated.type:
             self.input = row.payload
         if row.node is not None:
             self.add(NodeRows(row.run, row.node, row.type, row.number, row.number, 1))
@@ -155,7 +150,7 @@ def _done(run: Run, past: StageHistory, plan: Plan) -> dict[str, Reference]:
             if number < progress.group:
                 if node.name in kept:
                     done[node.name] = kept[node.name]
-                elif node.name in past.rows and STAGE_SKIPPED not in past.rows[node.name]:
+                elif node.name in past.rows and events.StageSkipped.type not in past.rows[node.name]:
                     done[node.name] = _output(node, past)
             elif node.name in progress.nodes and group.test is None:
                 output = progress.nodes[node.name].output
@@ -168,15 +163,19 @@ def _output(node: NodePlan, past: StageHistory) -> Reference:
     """Return the output of a completed node, from the rows of its run."""
     rows = past.rows[node.name]
     if not isinstance(node, MapPlan):
-        return rows[STAGE_COMPLETED].last
+        return rows[events.StageCompleted.type].last
     if node.enough is not None:
         last = max(
-            rows[kind].last for kind in (STAGE_EXPANDED, STAGE_COMPLETED, STAGE_FAILED) if kind in rows
+            rows[kind].last
+            for kind in (events.StageExpanded.type, events.StageCompleted.type, events.StageFailed.type)
+            if kind in rows
         )
-        return partial_reference(node.name, rows[STAGE_EXPANDED].last, last)
-    if STAGE_COMPLETED not in rows:
+        return partial_reference(node.name, rows[events.StageExpanded.type].last, last)
+    if events.StageCompleted.type not in rows:
         return list_reference(())
-    return map_reference(node.name, rows[STAGE_EXPANDED].last, rows[STAGE_COMPLETED].last)
+    return map_reference(
+        node.name, rows[events.StageExpanded.type].last, rows[events.StageCompleted.type].last
+    )
 
 
 def _skipped(run: Run, plan: Plan, done: Mapping[str, Reference]) -> set[str]:

@@ -1,10 +1,12 @@
 """Preview of a rerun, from a snapshot without locks. It is planned by the function that the rule calls."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import attrs
 
 from holdfast.kernel.commands import RunRerunFrom
+from holdfast.kernel.history import events
 from holdfast.kernel.history.reader import rows_of
 from holdfast.kernel.pipelines.plan import Plan, plan_from_json
 from holdfast.kernel.runs.forks import Fork, RecordedCall, labels, open_children, plan_fork
@@ -16,6 +18,8 @@ from holdfast.ports.queries.runs import FindRun, RunsByKey
 from holdfast.ports.queries.values import PlansByFingerprint
 from holdfast.ports.records.run import TERMINAL, Run, RunName
 from holdfast.ports.references import Reference, leaves, located
+
+_MESSAGES: Final = (events.SignalReceived.type, events.UpdateReceived.type)
 
 
 @attrs.frozen(kw_only=True)
@@ -124,7 +128,7 @@ def _preview_fork(
         timers=tuple(one.call for one in fork.runs if one.kind == "timer"),
         starts=tuple(one.run for one in fork.runs if one.run is not None),
         children=fork.children,
-        messages=sum(one.type in ("signal.received", "update.received") for one in fork.redelivered),
+        messages=sum(one.type in _MESSAGES for one in fork.redelivered),
         undone=labels(one for one in fork.runs if one.undoes is not None),
     )
 

@@ -15,10 +15,6 @@ CLOCK_READ: Final = "clock.read"
 RESULT_REFUSED: Final = "result.refused"
 
 
-STEP_GIVEN: Final = "given"
-"""The key in a step's row of its arguments, which a compensation needs. Left out of events."""
-
-
 SIGNAL_REFUSED: Final = "signal.refused"
 
 
@@ -31,10 +27,6 @@ HEARTBEAT: Final = "heartbeat"
 
 
 SIGNAL_RECEIVED: Final = "signal.received"
-
-
-START_RECEIVED: Final = "start.received"
-"""The type of the history row of a start that found its run active, stored for the messages sent with it."""
 
 
 CHANNEL_CLOSED: Final = "channel.closed"
@@ -63,16 +55,6 @@ STEP_STARTED: Final = "step.started"
 """The type of the history row of a new start of a lost step. Other starts are not recorded."""
 
 
-STEP_ENDS: Final = frozenset({STEP_COMPLETED, STEP_FAILED, STEP_CANCELLED})
-"""The types of the history rows that end a queued step."""
-
-
-STAGE_EXPANDED: Final = "stage.expanded"
-
-
-STAGE_SKIPPED: Final = "stage.skipped"
-
-
 STAGE_COMPLETED: Final = "stage.completed"
 
 
@@ -82,17 +64,7 @@ STAGE_FAILED: Final = "stage.failed"
 STAGE_SUSPENDED: Final = "stage.suspended"
 
 
-STAGE_TESTED: Final = "stage.tested"
-
-
-STAGE_CANCELLED: Final = "stage.cancelled"
-
-
 STAGE_CANCEL_FAILED: Final = "stage.cancel_failed"
-
-
-CANCELLATION_OUTCOMES: Final = (STAGE_CANCELLED, STAGE_CANCEL_FAILED)
-"""The types of the history rows that record the outcome of cancelling external work. They may follow a run's end."""
 
 
 STAGE_OUTCOMES: Final = (STAGE_COMPLETED, STAGE_FAILED, STAGE_SUSPENDED)

@@ -5,7 +5,15 @@ from collections.abc import Sequence
 from threading import Event, Thread
 from typing import Final
 
-from holdfast.ports.transport import Delivery, Hint, JobHint, JobTransport, RunHint, delivers_run_hints
+from holdfast.ports.transport import (
+    Delivery,
+    Hint,
+    HistoryGrew,
+    JobHint,
+    JobTransport,
+    RunEnded,
+    delivers_run_hints,
+)
 from holdfast.testing.conformance.threads import DEADLINE_SECONDS, in_threads
 
 _SWEEPS_MAX: Final = 200
@@ -17,16 +25,17 @@ def a_hint(number: int = 1, *, epoch: int = 0, queue: str = "main") -> JobHint:
     return JobHint(job=f"01TESTKEY{number:017d}.{number}", epoch=epoch, queue=queue)
 
 
-def a_run_hint(number: int = 1) -> RunHint:
-    """Return a hint about the end of a run."""
-    return RunHint(run=f"01TESTKEY{number:017d}")
+def run_hints(number: int = 1) -> list[Hint]:
+    """Return a hint of each kind about a run."""
+    run = f"01TESTKEY{number:017d}"
+    return [RunEnded(run=run), HistoryGrew(run=run)]
 
 
 class JobTransportContract(ABC):
     """Every promise of `JobTransport`, which may lose, repeat, delay and reorder. Define `make_transport`.
 
     A delivery without a hint means that anything may have changed, and counts as the awaited hint. Set
-    `delivers_run_hints` to False if hints about the ends of runs are always lost, as where each message goes to one
+    `delivers_run_hints` to False if hints about runs are always lost, as where each message goes to one
     receiver.
     """
 
@@ -37,10 +46,10 @@ class JobTransportContract(ABC):
         """Return a transport without announced hints. It is closed after the test."""
 
     def test_a_hint_that_is_announced_again_and_again_arrives(self) -> None:
-        """Hints of both kinds: repetition makes up for losses."""
+        """Hints of every kind: repetition makes up for losses."""
         hints: list[Hint] = [a_hint(3, epoch=7, queue="größe")]
         if self.delivers_run_hints:
-            hints.append(a_run_hint(4))
+            hints += run_hints(4)
         for hint in hints:
             transport = self.make_transport()
             try:
@@ -60,7 +69,7 @@ class JobTransportContract(ABC):
         """No hint is made up, and every field survives."""
         transport = self.make_transport()
         try:
-            announced = {a_hint(number, epoch=number) for number in range(20)} | {a_run_hint(1)}
+            announced = {a_hint(number, epoch=number) for number in range(20)} | set(run_hints())
             for hint in announced:
                 transport.announce([hint])
             arrived = {delivery.hint for _ in range(30) for delivery in transport.receive(10, 0)}

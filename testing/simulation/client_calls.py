@@ -1,7 +1,7 @@
 """Updates and queries that simulated clients send to an exposed counter, and the checks on the stored updates."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final, cast
 
 from holdfast.hosts.client.sync_engine import SyncEngine
@@ -86,22 +86,28 @@ def update_violations(tables: Tables) -> Iterator[str]:
     """Check that each update is stored once, answered at most once, and counted in order. Yield the violations."""
     for key, run in tables.runs.items():
         rows = tables.whole_history(run)
-        received = {row.number: row for row in rows if row.type == "update.received"}
-        keys = Counter(_fact(row, "key") for row in received.values())
+        received = {
+            row.number: events.UpdateReceived.from_row(row)
+            for row in rows
+            if row.type == events.UpdateReceived.type
+        }
+        keys = Counter(update.key for update in received.values())
         yield from (
             f"run {key}: update {name} is stored {count} times" for name, count in keys.items() if count > 1
         )
         answers = [row for row in rows if row.type in events.UPDATE_ANSWERS]
-        calls = [str(_fact(row, "call")) for row in answers]
+        calls = [_call(row) for row in answers]
         if len(set(calls)) < len(calls) or not {f"update{number}" for number in received}.issuperset(calls):
             yield f"run {key}: replies are for {calls}, but updates {sorted(received)} were received"
-        replies = [_value(row) for row in answers if row.type == "update.completed"]
+        replies = [_value(row) for row in answers if row.type == events.UpdateCompleted.type]
         if replies != list(range(1, len(replies) + 1)):
             yield f"run {key}: the updates must count from 1, but their replies are {replies}"
 
 
-def _fact(row: HistoryRow, name: str) -> object:
-    return cast("Mapping[str, object]", parse(row.data or "{}")).get(name)
+def _call(row: HistoryRow) -> str:
+    answer = events.event_of(row)
+    assert isinstance(answer, events.UpdateCompleted | events.UpdateFailed | events.UpdateRejected)
+    return answer.call
 
 
 def _value(row: HistoryRow) -> object:

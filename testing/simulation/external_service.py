@@ -1,19 +1,11 @@
 """The external service to which simulated stages submit work. It survives the crashes of all processes."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
 
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan, plan_from_json
 from holdfast.kernel.runs.external_work import LOST_WORKER
-from holdfast.ports.json import parse
-from holdfast.ports.records.history import (
-    STAGE_CANCEL_FAILED,
-    STAGE_CANCELLED,
-    STAGE_COMPLETED,
-    STAGE_FAILED,
-    STAGE_SUSPENDED,
-    HistoryRow,
-)
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import losses_max
 from holdfast.ports.records.run import TERMINAL, Run
 from holdfast.ports.working_set import Tables
@@ -60,16 +52,17 @@ class ExternalService:
         return found
 
     def _wrong_of(self, key: str, plan: Plan, rows: Mapping[str, HistoryRow]) -> Iterator[str]:
-        if STAGE_CANCEL_FAILED in rows:
-            row = rows[STAGE_CANCEL_FAILED]
-            most, losses = plan.cancels[row.node or ""], cast("int", _fact(row, "lost_attempts") or 0)
-            tried = cast("int", _fact(row, "attempt")) - losses
-            if losses != losses_max(most) if _fact(row, "code") == LOST_WORKER else tried != most:
+        if events.StageCancelFailed.type in rows:
+            row = rows[events.StageCancelFailed.type]
+            failed = events.StageCancelFailed.from_row(row)
+            most, losses = plan.cancels[row.node or ""], failed.lost_attempts
+            tried = failed.attempt - losses
+            if losses != losses_max(most) if failed.code == LOST_WORKER else tried != most:
                 yield (
                     f"the cancellation of {key} failed after {tried} attempts and {losses} lost attempts,"
                     " too early or too late"
                 )
-        elif STAGE_CANCELLED not in rows:
+        elif events.StageCancelled.type not in rows:
             yield f"the work of {key} was abandoned, but no row records its cancellation"
         elif key not in self._cancelled:
             yield f"{key} is recorded as cancelled, but the service was never called"
@@ -84,11 +77,9 @@ def _works(
         if row.node in plan.cancels:
             works.setdefault((row.node, row.item), {})[row.type] = row
     for (node, item), rows in works.items():
-        failed = rows.get(STAGE_FAILED)
-        is_over = STAGE_COMPLETED in rows or (failed is not None and _fact(failed, "code") == WORK_FAILED)
-        if STAGE_SUSPENDED in rows and not is_over:
+        failed = rows.get(events.StageFailed.type)
+        is_over = events.StageCompleted.type in rows or (
+            failed is not None and events.StageFailed.from_row(failed).code == WORK_FAILED
+        )
+        if events.StageSuspended.type in rows and not is_over:
             yield f"{run.key}/{node}" if item is None else f"{run.key}/{node}/{item}", rows
-
-
-def _fact(row: HistoryRow, name: str) -> object:
-    return cast("dict[str, Any]", parse(row.data or "{}")).get(name)

@@ -1,12 +1,13 @@
 """The checks at the end of a simulation: invariants of the final state, and wasted work where no fault fired."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, cast
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from holdfast.hosts.wiring.input_loader import InputLoader
 from holdfast.hosts.wiring.payloads import Payloads
 from holdfast.kernel.dispatch.unreadable_runs import unreadable_of
+from holdfast.kernel.history import events
 from holdfast.kernel.invariants import Violation, check
 from holdfast.ports.json import parse
 from holdfast.ports.records.history import HistoryRow
@@ -56,7 +57,7 @@ def _late(tables: Tables) -> Iterator[Violation]:
         if run.deadline is None or run.ended_at is None:
             continue
         noticed_at = next(
-            (row.at for row in tables.history[run.key] if row.type == "run.cancelling"), run.ended_at
+            (row.at for row in tables.history[run.key] if row.type == events.RunCancelling.type), run.ended_at
         )
         if noticed_at > run.deadline + _SEEN_WITHIN:
             late = (noticed_at - run.deadline) / 1_000_000
@@ -69,7 +70,7 @@ def _late(tables: Tables) -> Iterator[Violation]:
 
 def _lost(rows: Sequence[HistoryRow]) -> Iterator[str]:
     for row in rows:
-        if row.type == "stage.lost" and '"heartbeat' not in (row.data or ""):
+        if row.type == events.StageLost.type:
             yield f"row {row.number}: an attempt was lost: {row.data}"
 
 
@@ -93,12 +94,17 @@ def _forgotten(tables: Tables) -> Iterator[Violation]:
     }
     for run in tables.runs.values():
         created, *later_rows = tables.history[run.key]
-        before = by_name.get((run.namespace, run.id, _facts(created).get("rerun_of")))
+        before = by_name.get((run.namespace, run.id, events.RunCreated.from_row(created).rerun_of))
         if before is None:
             continue
-        again = {_facts(row).get("again") for row in later_rows if row.type == "signal.received"}
+        again = {
+            events.SignalReceived.from_row(row).again
+            for row in later_rows
+            if row.type == events.SignalReceived.type
+        }
         for row in tables.whole_history(before):
-            if row.type == "signal.received" and row.number >= run.first_row and row.number not in again:
+            is_later = row.type == events.SignalReceived.type and row.number >= run.first_row
+            if is_later and row.number not in again:
                 yield Violation(
                     "I1",
                     f"{run.id}.{run.generation}",
@@ -120,10 +126,6 @@ def _missing(world: World, tables: Tables, sink: Sink, run: Run) -> list[int]:
     first = next((row.number for row in rows if row.at >= sink.since), run.last_row + 1)
     taken = set(world.watch.delivered.get((sink.name, run.key), ()))
     return [row.number for row in rows if row.number >= first and row.number not in taken]
-
-
-def _facts(row: HistoryRow) -> Mapping[str, object]:
-    return cast("Mapping[str, object]", parse(row.data or "{}"))
 
 
 def _unreadable(world: World, tables: Tables) -> Iterator[Violation]:

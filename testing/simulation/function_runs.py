@@ -14,6 +14,7 @@ from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.functions import Workflow, sleep, workflow
 from holdfast.kernel.authoring.steps import step
+from holdfast.kernel.history import events
 from holdfast.ports.errors import GiveUp, StepResultError
 from holdfast.ports.records.job import JobKind, JobState
 from holdfast.ports.records.run import ACTIVE, Run, RunStatus
@@ -231,4 +232,4 @@ def _is_sleeping(tables: Tables, run: Run) -> bool:
 
 
 def _messages(tables: Tables, run: Run) -> int:
-    return sum(row.type == "signal.received" for row in tables.whole_history(run))
+    return sum(row.type == events.SignalReceived.type for row in tables.whole_history(run))

@@ -11,10 +11,11 @@ from holdfast.kernel.authoring.channels import Channel, select
 from holdfast.kernel.authoring.continue_as_new import continue_as_new
 from holdfast.kernel.authoring.functions import Workflow, sleep, workflow
 from holdfast.kernel.authoring.steps import step
+from holdfast.kernel.history import events
 from holdfast.ports.errors import UnreadMessagesError
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
-from holdfast.ports.records.history import SIGNAL_RECEIVED, HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.processes import ClientAction
@@ -129,14 +130,18 @@ def unread_message_violations(tables: Tables) -> Iterator[str]:
             continue
         unread = mailbox_from(run.mailbox).unread
         rows = tables.whole_history(run)
-        received = [_number(row) for row in rows if row.type == SIGNAL_RECEIVED and row.number not in unread]
+        received = [
+            _number(row)
+            for row in rows
+            if row.type == events.SignalReceived.type and row.number not in unread
+        ]
         returned = _returned(run, rows)
         if returned is not None and sorted(returned) != sorted(received):
             yield f"run {key}: it returned the letters {returned}, but received {received}"
 
 
 def _returned(run: Run, rows: list[HistoryRow]) -> list[int] | None:
-    ended = next((row for row in rows if row.run == run.key and row.type == "stage.completed"), None)
+    ended = next((row for row in rows if row.run == run.key and row.type == events.StageCompleted.type), None)
     if ended is None or ended.payload is None or ended.payload.inline is None:
         return None
     return cast("list[int]", parse(ended.payload.inline))

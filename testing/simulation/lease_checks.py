@@ -15,6 +15,7 @@ from holdfast.kernel.commands import (
     RunCreate,
 )
 from holdfast.kernel.commands.command import Command
+from holdfast.kernel.history import events
 from holdfast.kernel.invariants import Violation
 from holdfast.ports.changes import (
     AddAiCall,
@@ -33,7 +34,7 @@ from holdfast.ports.changes import (
     UpdateStream,
 )
 from holdfast.ports.json import parse
-from holdfast.ports.records.history import HEARTBEAT, STEP_RETRYING, HistoryRow
+from holdfast.ports.records.history import HEARTBEAT, HistoryRow
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState, job_key
 from holdfast.ports.records.session import SessionState
 from holdfast.ports.records.values import Micros
@@ -41,6 +42,10 @@ from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.store import Commit
 
 _OF_HOLDERS: Final = (JobRecord, JobRelease, JobSettle)
+_ENDS_TO_CHECK: Final = frozenset(
+    {events.StageLost.type, events.StageRetrying.type, events.StageSuspended.type}
+)
+"""The types of the rows that `_ended` checks."""
 _AT_ONCE: Final[Micros] = 1_000_000
 _POLLED_TOO_LONG: Final[Micros] = 120_000_000
 """Microseconds after `give_up_at` for which polls of external work are allowed: hosts pause and wake up late."""
@@ -100,7 +105,7 @@ def _waiting(
             continue
         rows = [each.row for each in commit.changes if isinstance(each, AppendHistory)]
         # The function does not see the retries of a queued step, and they do not wake it.
-        rows = [row for row in rows if row.type != STEP_RETRYING]
+        rows = [row for row in rows if row.type != events.StepRetrying.type]
         last = max((row.number for row in rows if row.run == job.run), default=tables.runs[job.run].last_row)
         if last > one.outcome.seen and (job.wake_at is None or job.wake_at > now + _AT_ONCE):
             what = f"the job sleeps until {job.wake_at}, but has seen only {one.outcome.seen} of {last} rows"
@@ -189,7 +194,7 @@ def _definitions(claim: JobClaim | JobClaimOne) -> Sequence[str]:
 
 def _ended(tables: Tables, row: HistoryRow, jobs: dict[JobKey, Job | None]) -> Iterator[Violation]:
     """Yield attempts lost from a live session (S3), retries at the wrong time (T1), and lost wakes (T3)."""
-    if row.type not in ("stage.lost", "stage.retrying", "stage.suspended"):
+    if row.type not in _ENDS_TO_CHECK:
         return
     of_run = tables.jobs.get(row.run, {}).values()
     job = next(
@@ -198,14 +203,14 @@ def _ended(tables: Tables, row: HistoryRow, jobs: dict[JobKey, Job | None]) -> I
     if job is None:
         return
     after = jobs.get(job.key)
-    if row.type == "stage.lost":
+    if row.type == events.StageLost.type:
         session = tables.sessions.get(job.session or "")
         if session is not None and session.state is SessionState.OPEN:
             yield Violation(
                 "S3", job.key.text, f"epoch {job.epoch} was counted as lost, but its session is open"
             )
-    elif row.type == "stage.retrying":
-        retry_at = cast("int", parse(row.data or "{}").get("retry_at", 0))
+    elif row.type == events.StageRetrying.type:
+        retry_at = events.StageRetrying.from_row(row).retry_at
         if retry_at > row.at and after is not None and after.wake_at != retry_at:
             yield Violation(
                 "T1",

@@ -3,7 +3,7 @@
 from bisect import bisect, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, TypeGuard, cast
+from typing import Final, TypeGuard
 
 import attrs
 
@@ -16,8 +16,8 @@ from holdfast.kernel.commands import (
     RunExpire,
     SessionReap,
 )
+from holdfast.kernel.history import events
 from holdfast.kernel.invariants import Snapshot, Violation, as_snapshot, check, check_step
-from holdfast.kernel.invariants.history_facts import fact
 from holdfast.ports.changes import (
     AddAttemptOutput,
     AddJob,
@@ -35,8 +35,7 @@ from holdfast.ports.changes import (
 )
 from holdfast.ports.clock import micros
 from holdfast.ports.events import Event
-from holdfast.ports.json import parse
-from holdfast.ports.records.history import CANCELLATION_OUTCOMES, HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKey, JobState, job_key
 from holdfast.ports.records.limits import RateName
 from holdfast.ports.records.run import ACTIVE, Run, RunStatus
@@ -51,23 +50,15 @@ from holdfast.testing.simulation.trace import Trace, described
 
 _ENDS: Final = frozenset(
     {
-        "stage.completed",
-        "stage.expanded",
-        "stage.tested",
-        "stage.suspended",
-        "stage.retrying",
-        "stage.failed",
-        "stage.lost",
-        "step.cancelled",
-        "step.completed",
-        "step.failed",
-        "step.queued",
-        "step.retrying",
-        "timer.fired",
-        *CANCELLATION_OUTCOMES,
+        *events.ATTEMPT_ENDS,
+        *events.CANCELLATION_OUTCOMES,
+        *events.STEP_ENDS,
+        events.StepQueued.type,
+        events.StepRetrying.type,
+        events.TimerFired.type,
     }
 )
-_OF_STEPS: Final = frozenset({"step.completed", "step.failed", "step.retrying"})
+_OF_STEPS: Final = frozenset({events.StepCompleted.type, events.StepFailed.type, events.StepRetrying.type})
 _BLOCKS: Final = frozenset({"blob_missing", "blob_corrupt"})
 _VIOLATIONS_MAX: Final = 5
 
@@ -163,7 +154,7 @@ class SimulationObserver:
         self.trace.add(now, commit.process, f"COMMIT {sent}")
         for change in commit.changes:
             self.trace.add(now, commit.process, f"  {described(change)}")
-            if isinstance(change, AppendHistory) and change.row.type == "run.repaired":
+            if isinstance(change, AppendHistory) and change.row.type == events.RunRepaired.type:
                 self.repaired.append(change.row.run)
             elif isinstance(change, PutSession):
                 self._hosts[change.session.id] = change.session.host
@@ -271,7 +262,7 @@ class SimulationObserver:
                 if job.state is not JobState.SLEEPING and known.wake_at > now and job.run not in cancelled:
                     early = (known.wake_at - now) / 1_000_000
                     self.report_violation("T1", job.key.text, f"the job was woken {early:.3f} s too early")
-            elif isinstance(change, AppendHistory) and change.row.type == "run.admitted":
+            elif isinstance(change, AppendHistory) and change.row.type == events.RunAdmitted.type:
                 before = old.runs.get(change.row.run)
                 if before is not None and before.start_at is not None and before.start_at > now:
                     self.report_violation(
@@ -373,7 +364,7 @@ class SimulationObserver:
 
 def _is_cancelling(change: Change) -> TypeGuard[AppendHistory]:
     """Return whether a change cancels a function, which wakes it before its time."""
-    return isinstance(change, AppendHistory) and change.row.type == "run.cancelling"
+    return isinstance(change, AppendHistory) and change.row.type == events.RunCancelling.type
 
 
 def _unreadable(change: Change) -> Iterator[Violation]:
@@ -395,12 +386,10 @@ def _unreadable(change: Change) -> Iterator[Violation]:
 
 def _blocked(row: HistoryRow) -> Iterator[Violation]:
     """Yield runs that were blocked for any reason but a missing or corrupt blob, the only valid one here (S6)."""
-    if row.type == "run.blocked":
-        facts = cast("dict[str, object]", parse(row.data or "{}"))
-        if facts.get("code") not in _BLOCKS:
-            yield Violation(
-                "S6", row.run, f"the run was blocked: {facts.get('code')}: {facts.get('message')}"
-            )
+    if row.type == events.RunBlocked.type:
+        blocked = events.RunBlocked.from_row(row)
+        if blocked.code not in _BLOCKS:
+            yield Violation("S6", row.run, f"the run was blocked: {blocked.code}: {blocked.message}")
 
 
 def _touched(changes: Iterable[Change]) -> set[str]:
@@ -449,8 +438,16 @@ def _job_of(change: Change) -> JobKey | None:
 
 def _is_held(job: Job, row: HistoryRow) -> bool:
     fits = (job.node, job.item) == (row.node, row.item) and row.epoch in (None, job.epoch)
-    if row.type in _OF_STEPS and (number := fact(row, "job")):  # a queued step has a job of its own
-        fits = (job.number, job.epoch) == (number, row.epoch)
+    if row.type in _OF_STEPS:
+        match events.event_of(row):
+            case (
+                events.StepCompleted(job=int(number))
+                | events.StepFailed(job=int(number))
+                | events.StepRetrying(job=int(number))
+            ):  # a queued step has a job of its own
+                fits = (job.number, job.epoch) == (number, row.epoch)
+            case _:
+                pass
     return fits and (job.state is JobState.LEASED or job.waits_for_child)
 
 

@@ -213,7 +213,7 @@ class SimulatedWorker:
         listener = ThreadedHintListener(
             stores.persistence, stores.transport, monotonic=self._clock.monotonic, starts=False
         )
-        listener.add_worker(lambda: self._post(p.Woken()), self._doubt)
+        listener.add_worker(lambda: self._post(p.Woken()), self._tell)
         self._life.spawn(lambda: self._listen(listener))
         while True:
             if self._life.wants_to_end and not self._drains:
@@ -236,10 +236,9 @@ class SimulatedWorker:
         self.shell.post(happened)
         self._woken.set()
 
-    def _doubt(self, runs: frozenset[str]) -> None:
-        if any(attempt.run in runs for attempt in tuple(self._running)):
-            self._core.run_notifier.notify(runs)
-            self._post(p.RunsEnded(runs))
+    def _tell(self, ended: frozenset[str], grew: frozenset[str]) -> None:
+        for happened in self.shell.told(self._running, ended, grew):
+            self._post(happened)
 
     def _listen(self, listener: ThreadedHintListener) -> None:
         while True:

@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Final, cast
 
-from holdfast.hosts.functions.function_events import known_from, last_first_turn_row
+from holdfast.hosts.functions.function_events import last_first_turn_row
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.hosts.wiring.input_loader import InputLoader
 from holdfast.hosts.wiring.payloads import Payloads
 from holdfast.kernel.authoring.functions import Workflow
-from holdfast.kernel.functions.machine import FunctionMachine, ParsedRow
+from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.kernel.functions.protocol import (
     FunctionContinued,
     FunctionFailed,
@@ -20,25 +20,22 @@ from holdfast.kernel.functions.protocol import (
     TimerRequest,
     Turn,
 )
+from holdfast.kernel.history import events
+from holdfast.kernel.history.events.parsed_rows import ParsedRow, parse_rows
 from holdfast.kernel.invariants import Violation
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
-from holdfast.ports.records.history import (
-    CLOCK_READ,
-    FUNCTION_BEGAN,
-    RESULT_REFUSED,
-    SIGNAL_RECEIVED,
-    STAGE_COMPLETED,
-    HistoryRow,
-)
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.records.values import Micros
 from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.step_records import StartedAttempt
 from holdfast.testing.simulation.worlds import World
 
-_DECIDES: Final = frozenset({CLOCK_READ, FUNCTION_BEGAN, RESULT_REFUSED})
+_DECIDES: Final = frozenset({events.ClockRead.type, events.FunctionBegan.type, events.ResultRefused.type})
 """The types of the rows that decide the course: a host that takes over before one of them may take another."""
+_OUTCOMES: Final = frozenset({events.StageCompleted.type, events.StageFailed.type, events.RunContinued.type})
+"""The types of the rows that end a function."""
 _PREFIXES: Final = 2
 """The number of rows of each history at which another host takes over in the replay."""
 
@@ -105,7 +102,7 @@ class _Replay:
     def _taken_over(self, requests_by_row: Mapping[int, Sequence[object]]) -> Iterator[tuple[str, str]]:
         """Yield rows after which a host that takes over waits for other calls than one that continues."""
         draw = Random(self._run.key)
-        there = last_first_turn_row(known_from(self._rows))
+        there = last_first_turn_row(parse_rows(self._rows))
         for at in sorted(draw.sample(range(len(self._rows) + 1), min(_PREFIXES, len(self._rows) + 1))):
             if at < there or any(row.type in _DECIDES for row in self._rows[at:]):
                 continue  # before a deciding row it may read another time, or start with fewer messages
@@ -122,13 +119,13 @@ class _Replay:
         """Yield runs that ended otherwise than their function did in the replay (S4, S6); a cancelled one may."""
         ended, run = drive.ended, self._run
         types = {row.type for row in self._own}
-        if "run.cancelled" in types and "step.completed" in types and "run.cancelling" not in types:
+        if _is_cut_off(types):
             yield (
                 "S6",
                 "the run was cancelled after its function had started, but without cancelling the function",
             )
         if run.is_continued:
-            (row,) = (row for row in self._own if row.type == "run.continued")
+            (row,) = (row for row in self._own if row.type == events.RunContinued.type)
             with_ = None if row.payload is None else self._payloads.get(row.payload)
             if not isinstance(ended, FunctionContinued) or ended.input != with_:
                 yield "S4", f"the run continues as new with {with_}, but its function ends with {ended}"
@@ -136,7 +133,7 @@ class _Replay:
             outputs = [
                 self._payloads.get(row.payload)
                 for row in self._rows
-                if row.type == STAGE_COMPLETED and row.payload is not None
+                if row.type == events.StageCompleted.type and row.payload is not None
             ]
             if not isinstance(ended, FunctionReturned) or [ended.output] != outputs:
                 yield "S4", f"the output of the run is {outputs}, but its function ends with {ended}"
@@ -150,11 +147,11 @@ class _Replay:
     def _of_messages(self, received: Collection[int]) -> Iterator[tuple[str, str]]:
         """Yield messages that the store counts as received and the function has not received, or vice versa (M1)."""
         unread = mailbox_from(self._run.mailbox).unread
-        sent = {row.number for row in self._rows if row.type == SIGNAL_RECEIVED}
+        sent = {row.number for row in self._rows if row.type == events.SignalReceived.type}
         known = sent.difference(unread)
         if wrong := sorted(known.difference(received)):
             yield "M1", f"messages {wrong} count as received, but the function has not received them"
-        has_ended = any(row.type in (STAGE_COMPLETED, "stage.failed", "run.continued") for row in self._own)
+        has_ended = any(row.type in _OUTCOMES for row in self._own)
         if has_ended and (wrong := sorted(set(received) - known)):
             yield "M1", f"messages {wrong} count as unread, but the function has received them"
 
@@ -229,6 +226,12 @@ def _not_requested(
             elif (request.step, request.arguments) != (one.step, one.arguments):
                 requested = f"{request.step}{request.arguments}"
                 yield "D2", f"call {call} was {one.step}{one.arguments}, but the replay requests {requested}"
+
+
+def _is_cut_off(types: Collection[str]) -> bool:
+    """Return whether a run with rows of these types was cancelled after its function had started, without it."""
+    has_begun = events.StepCompleted.type in types
+    return has_begun and events.RunCancelled.type in types and events.RunCancelling.type not in types
 
 
 def _is_own(run: Run) -> bool:

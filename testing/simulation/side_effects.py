@@ -1,13 +1,13 @@
 """The side effects of simulated functions: charges, refunds, bookings and sleeps. They survive all crashes."""
 
 from datetime import timedelta
-from typing import Final, cast
+from typing import Final
 
 from greenlet import getcurrent
 
 from holdfast.hosts.functions.replay import BEHIND_MAX
 from holdfast.hosts.wiring.services import CLOCK_BEHIND_MAX
-from holdfast.ports.json import parse
+from holdfast.kernel.history import events
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.records.values import Micros
@@ -64,7 +64,7 @@ class SideEffects:
     def _unknown(self, tables: Tables) -> list[str]:
         """Return bookings of steps that have no history row."""
         rows = (row for run in tables.runs for row in tables.history.get(run, ()))
-        known = {_key(row) for row in rows if row.type == "step.completed"}
+        known = {_key(row) for row in rows if row.type == events.StepCompleted.type}
         booked = sorted(key for key in self._booked if key.partition("/")[0] in tables.runs)
         return [
             f"step {key} has committed a booking, but no history row" for key in booked if key not in known
@@ -111,13 +111,12 @@ def _true_time() -> Micros | None:
 
 
 def _key(row: HistoryRow) -> str:
-    call = cast("dict[str, object]", parse(row.data or "{}"))["call"]
-    return f"{row.run}/{call}"
+    return f"{row.run}/{events.StepCompleted.from_row(row).call}"
 
 
 def _must_compensate(run: Run, tables: Tables) -> bool:
     """Return whether a run must have run its compensations: it failed or was cancelled, but not terminated."""
     ends = {row.type for row in tables.history.get(run.key, ())}
-    if '"terminated"' in (run.error or "") or "run.terminated" in ends:
+    if '"terminated"' in (run.error or "") or events.RunTerminated.type in ends:
         return False
     return run.status in (RunStatus.FAILED, RunStatus.CANCELLED)

@@ -2,23 +2,31 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Final, cast
+from typing import Final, TypeAlias
 
 import attrs
 
+from holdfast.kernel.history import events
 from holdfast.kernel.invariants import Violation
-from holdfast.ports.json import parse
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobState
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.values import Micros
 
-_ENDS: Final = frozenset({"step.completed", "step.failed", "step.cancelled", "timer.fired"})
+_ENDS: Final = events.STEP_ENDS | {events.TimerFired.type}
 HOPELESS: Final = "never"
 HOPELESS_TRIES: Final = 3
 """The attempts of a step that never succeeds; `HOPELESS` is the message of its errors."""
 
-_OF_CALLS: Final = _ENDS | {"step.retrying", "step.queued"}
+_CallEvent: TypeAlias = (
+    events.StepQueued
+    | events.StepRetrying
+    | events.StepCompleted
+    | events.StepFailed
+    | events.StepCancelled
+    | events.TimerFired
+)
+_OF_CALLS: Final = _ENDS | {events.StepRetrying.type, events.StepQueued.type}
 
 
 @attrs.frozen(kw_only=True)
@@ -64,46 +72,44 @@ class StepRecords:
 
     def record_row(self, row: HistoryRow) -> Iterator[Violation]:
         """Check that the outcome of a call does not change (S4) and that each attempt is counted once (S8)."""
-        if row.type == "stage.lost":
+        if row.type == events.StageLost.type:
             self._lost.add((row.run, row.epoch))
         if row.type not in _OF_CALLS:
             return
-        facts = cast("dict[str, object]", parse(row.data or "{}"))
-        name = str(facts["call"])
-        call = self._calls.setdefault((row.run, name), _Call(is_undo=name.startswith("undo.")))
-        where = f"row {row.number}, {row.type} of call {facts['call']}"
-        if row.type == "step.queued":
+        event = events.event_of(row)
+        assert isinstance(event, _CallEvent)
+        call = self._calls.setdefault((row.run, event.call), _Call(is_undo=event.call.startswith("undo.")))
+        where = f"row {row.number}, {row.type} of call {event.call}"
+        if isinstance(event, events.StepQueued):
             if call.is_queued and not call.is_undo:
                 yield Violation("S7", row.run, f"{where}: the call was queued before")
             call.is_queued, call.tries, call.losses, call.ended, call.retry_at = True, 0, 0, "", 0
             return
         if call.ended:
             yield Violation("S4", row.run, f"{where}: the call has ended already, with {call.ended}")
-        if row.type not in ("timer.fired", "step.cancelled"):
+        if isinstance(event, events.StepCompleted | events.StepFailed | events.StepRetrying):
             call.tries += 1
-            call.losses += "lost" in facts
-            error = cast("dict[str, object]", facts.get("error") or {})
+            call.losses += not isinstance(event, events.StepCompleted) and event.lost
             counted = call.tries - call.losses
-            if row.type == "step.failed" and error.get("message") == HOPELESS and counted != HOPELESS_TRIES:
+            is_hopeless = isinstance(event, events.StepFailed) and event.error.message == HOPELESS
+            if is_hopeless and counted != HOPELESS_TRIES:
                 yield Violation(
                     "S8",
                     row.run,
                     f"{where}: the step failed after {counted} attempts, expected {HOPELESS_TRIES}",
                 )
-            if facts["attempt"] != call.tries:
-                yield Violation(
-                    "S8", row.run, f"{where}: expected attempt {call.tries}, got {facts['attempt']}"
-                )
-        if row.type in _ENDS:
-            call.ended = row.type
-        else:
+            if event.attempt != call.tries:
+                yield Violation("S8", row.run, f"{where}: expected attempt {call.tries}, got {event.attempt}")
+        if isinstance(event, events.StepRetrying):
             # A lost attempt is retried at once, whatever clock `retry_at` comes from.
-            call.retry_at = 0 if "lost" in facts else cast("int", facts["retry_at"])
+            call.retry_at = 0 if event.lost else event.retry_at or 0
+        else:
+            call.ended = row.type
 
     def forked(self, run: Run, history: Iterable[HistoryRow]) -> None:
         """Apply the rows that a forked run keeps from earlier generations: their attempts count."""
         for row in history:
-            if row.type == "run.created":
+            if row.type == events.RunCreated.type:
                 self._begin_again(run.key)
             if row.number < run.first_row and row.type in _OF_CALLS:
                 for _ in self.record_row(attrs.evolve(row, run=run.key)):

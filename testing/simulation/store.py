@@ -1,17 +1,17 @@
 """The store that all simulated processes share. A watcher sees every commit before any process does."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 import attrs
 
+from holdfast.kernel.history import events
 from holdfast.ports.changes import AppendHistory, Change
 from holdfast.ports.errors import RefusedError
-from holdfast.ports.json import parse
 from holdfast.ports.persistence import Persistence, Query, Transaction
 from holdfast.ports.queries.store import StoreTime
-from holdfast.ports.records.history import STAGE_COMPLETED, STEP_COMPLETED, HistoryRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.fibers import Fiber
@@ -48,21 +48,41 @@ CHARGES: Final = "charge"
 
 _Value: TypeAlias = tuple[str, str | None, int | None, str, Payload | None]
 
-_RESULT_ROWS: Final = frozenset({"child.completed", STAGE_COMPLETED, STEP_COMPLETED})
+_RESULT_ROWS: Final = frozenset(
+    {events.ChildCompleted.type, events.StageCompleted.type, events.StepCompleted.type}
+)
 
 
 class _RolledBack(Exception):  # noqa: N818  # it reports no error
     """Raised to roll a transaction back."""
 
 
-def _is_awaited(facts: Mapping[str, object]) -> bool:
+def _is_awaited(result: events.HistoryEvent) -> bool:
     """Return whether a result matters beyond its row: that of a child run, or of a step with a compensation."""
-    return "run" in facts or CHARGES in str(facts.get("step", ""))
+    match result:
+        case events.StepCompleted(step=step):
+            return CHARGES in step
+        case events.StageCompleted(run=run):
+            return run is not None
+        case _:
+            return isinstance(result, events.ChildCompleted)
 
 
 def _is_again(row: HistoryRow) -> bool:
     """Return whether a row repeats one of the generation before, as a fork's messages do."""
-    return "again" in parse(row.data or "{}")
+    match events.event_of(row):
+        case (
+            events.SignalReceived(again=again)
+            | events.UpdateReceived(again=again)
+            | events.ChildCompleted(again=again)
+            | events.ChildFailed(again=again)
+            | events.FunctionBegan(again=again)
+            | events.ClockRead(again=again)
+            | events.PatchMarked(again=again)
+        ):
+            return again is not None
+        case _:
+            return False
 
 
 class SharedStore:
@@ -133,14 +153,16 @@ class SharedStore:
         for change in changes:
             if not isinstance(change, AppendHistory) or change.row.type not in _RESULT_ROWS:
                 continue
-            row, facts = change.row, parse(change.row.data or "{}")
-            if CHARGES_WITH_RECEIPT in facts.get("step", ""):
-                continue
-            value = (row.run, row.node, row.item, cast("str", facts.get("call", "")), row.payload)
+            row, result, call = change.row, events.event_of(change.row), ""
+            if isinstance(result, events.StepCompleted):
+                if CHARGES_WITH_RECEIPT in result.step:
+                    continue
+                call = result.call
+            value = (row.run, row.node, row.item, call, row.payload)
             if self._refuses_next:
                 self._refuses_next = False
                 self._refused.add(value)
-            elif self._refuses_next_awaited and _is_awaited(facts):
+            elif self._refuses_next_awaited and _is_awaited(result):
                 self._refuses_next_awaited = False
                 self._refused.add(value)
             if value in self._refused:

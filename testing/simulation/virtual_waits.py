@@ -6,6 +6,7 @@ from typing import Final
 
 from typing_extensions import override
 
+from holdfast.hosts.wiring.hint_listener import RunsCallback
 from holdfast.hosts.wiring.stores import Stores
 from holdfast.ports.queries.runs import RunsByKey
 from holdfast.ports.records.run import TERMINAL, Run
@@ -33,11 +34,9 @@ class VirtualListener:
         """See `HintListener.when_past`. Time passes when the future's result is read."""
         return _Awaited(self._stores, run, lambda found: found.last_row > row)
 
-    def add_worker(
-        self, wake: Callable[[], None], ended: Callable[[frozenset[str]], None] = lambda _: None, /
-    ) -> None:
+    def add_worker(self, wake: Callable[[], None], tell: RunsCallback = lambda _, __: None, /) -> None:
         """See `HintListener.add_worker`. Does nothing: a simulated worker has a listener of its own."""
-        del wake, ended
+        del wake, tell
 
     def remove_worker(self, wake: Callable[[], None], /) -> None:
         """See `HintListener.remove_worker`."""

@@ -11,6 +11,7 @@ import attrs
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.options import Retry, StartOptions
+from holdfast.kernel.history import events
 from holdfast.ports.clock import instant
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.testing.simulation import client_calls, late_messages
@@ -240,7 +241,9 @@ def _cancelling_paused(run: PlannedRun, what: str) -> list[ClientAction]:
 def _fork(engine: SyncEngine, *, run: PlannedRun, part: float | None) -> object:
     """Fork a function at a fraction `part` of its history; None: after the start of its last child run, if any."""
     handle = engine.handle(run.program.workflow, run.id)
-    started = [] if part is not None else [row for row in handle.history() if row.type == "child.started"]
+    started = (
+        [] if part is not None else [row for row in handle.history() if row.type == events.ChildStarted.type]
+    )
     last = handle.row().last_row
     row = min(started[-1].number + 1, last) if started else 1 + int((part or 0.0) * last)
     assert handle.preview_rerun(row=row).row == row

@@ -18,9 +18,9 @@ from holdfast.kernel.functions.protocol import (
     CloseRequest,
     Ended,
     FunctionContinued,
+    FunctionEvent,
     FunctionFailed,
     FunctionReturned,
-    HistoryEvent,
     NotifyRequest,
     Request,
     Row,
@@ -54,9 +54,9 @@ def main() -> None:
             print(path)
 
 
-def plays() -> dict[str, tuple[Call[Any], list[tuple[float, HistoryEvent]]]]:
+def plays() -> dict[str, tuple[Call[Any], list[tuple[float, FunctionEvent]]]]:
     """Return what golden histories are of, by name: a call, and what it is told from outside."""
-    alone: dict[str, tuple[Call[Any], list[tuple[float, HistoryEvent]]]] = {
+    alone: dict[str, tuple[Call[Any], list[tuple[float, FunctionEvent]]]] = {
         f"{call.definition.name}-{number:02}": (call, []) for number, call in enumerate(CORPUS)
     }
     sent = {
@@ -122,7 +122,7 @@ def rows_from(data: dict[str, Any]) -> list[Row]:
     ]
 
 
-def _told(kind: str, told: dict[str, Any]) -> HistoryEvent:
+def _told(kind: str, told: dict[str, Any]) -> FunctionEvent:
     if kind == StepFailed.__name__:
         told = {**told, "error": Raised(**told["error"])}
     return _TOLD[kind](**told)

@@ -342,7 +342,7 @@ def _steps_are_in_queues(recordings: list[Recording]) -> None:
     first, second = world.do(JobClaim(session=world.open(), queue_claims=lanes, limit=10)).attempts
     world.settle(first, QueuedStepCompleted(output=payload("vector")))
     error = '{"code":"body_error","message":"busy","type":"OSError"}'
-    world.settle(second, QueuedStepFailed(error=error, retry_at=world.now + SECOND))
+    world.settle(second, QueuedStepFailed(error=error, retry=RetryPolicy(jitter=0.0)))
     world.wait(1)
     world.wake_due()
     world.do(JobClaim(session=world.open(), queue_claims=lanes, limit=10))

@@ -164,8 +164,8 @@ ATTEMPTS: Final = (
         edits=(
             Edit(
                 "kernel/rules/retries.py",
-                "job.tries >= min(policy.attempts, job.max_attempts)",
-                "job.tries > min(policy.attempts, job.max_attempts)",
+                "return None if tries >= most else",
+                "return None if tries > most else",
             ),
         ),
     ),
@@ -176,8 +176,8 @@ ATTEMPTS: Final = (
         edits=(
             Edit(
                 "kernel/rules/sessions.py",
-                "lost.lost_attempts >= losses_max(job.max_attempts):",
-                "lost.lost_attempts > losses_max(job.max_attempts):",
+                "is_given_up(lost.lost_attempts, job.max_attempts):",
+                "is_given_up(job.lost_attempts, job.max_attempts):",
             ),
         ),
     ),

@@ -24,8 +24,8 @@ FORKS: Final = (
         edits=(
             Edit(
                 "kernel/runs/forks.py",
-                'case "signal.received":\n                yield row\n',
-                'case "signal.received":\n                pass\n',
+                "case events.SignalReceived.type:\n                yield row\n",
+                "case events.SignalReceived.type:\n                pass\n",
             ),
         ),
     ),

@@ -25,8 +25,8 @@ FUNCTIONS: Final = (
         edits=(
             Edit(
                 "kernel/rules/function_history.py",
-                "if is_early or (recorded.type, recorded.call, recorded.attempt) in known:",
-                "if is_early:",
+                "if _identity_of(record) in known:",
+                "if False:",
             ),
         ),
     ),
@@ -37,13 +37,13 @@ FUNCTIONS: Final = (
         edits=(
             Edit(
                 "kernel/rules/function_history.py",
-                "recorded.due is not None and recorded.due > now",
-                "recorded.due is not None and recorded.due > now + 2_000_000",
+                "if due <= now:",
+                "if due <= now + 2_000_000:",
             ),
             Edit(
                 "hosts/functions/replay.py",
-                "            if one.at <= now\n        ]",
-                "            if one.at <= now + 1_000_000\n        ]",
+                "for one in self.timers() if one.at <= now]",
+                "for one in self.timers() if one.at <= now + 1_000_000]",
             ),
         ),
     ),
@@ -114,8 +114,8 @@ FUNCTIONS: Final = (
         edits=(
             Edit(
                 "hosts/functions/replay.py",
-                'number, at = cast("int", facts["attempt"]) + 1, cast("int", facts["retry_at"])',
-                'number, at = 1, cast("int", facts["retry_at"])',
+                "                number=retrying.attempt + 1,\n",
+                "                number=1,\n",
             ),
         ),
     ),
@@ -266,7 +266,7 @@ FUNCTIONS: Final = (
         edits=(
             Edit(
                 "kernel/rules/function_history.py",
-                "    if draft.rows and (job.lost_attempts > command.lost_attempts or job.attempts > 1):",
+                "    if draft.rows and (job.lost_attempts > lost_attempts or job.attempts > 1):",
                 "    if draft.rows and job.attempts > 1_000:",
             ),
             Edit(
@@ -301,7 +301,8 @@ FUNCTIONS: Final = (
             Edit(
                 "hosts/functions/replay.py",
                 "        if not self._are_next(known):\n            return False\n",
-                "        known = [one for one in known if not is_of_driver(*one) and one[0].type != PATCHED]\n",
+                "        marked = events.PatchMarked.type\n"
+                "        known = [one for one in known if not one.is_requested and one.row.type != marked]\n",
             ),
         ),
     ),

@@ -48,7 +48,7 @@ LOST_ATTEMPTS: Final = (
         edits=(
             Edit(
                 "kernel/rules/sessions.py",
-                "lost.lost_attempts >= losses_max(job.max_attempts)",
+                "is_given_up(lost.lost_attempts, job.max_attempts)",
                 "lost.lost_attempts >= job.max_attempts",
             ),
         ),
@@ -59,9 +59,9 @@ LOST_ATTEMPTS: Final = (
         caught_by=("S12",),
         edits=(
             Edit(
-                "kernel/rules/queued_steps.py",
-                "lost.lost_attempts < losses_max(job.max_attempts)",
-                "lost.lost_attempts < job.max_attempts",
+                "kernel/rules/retries.py",
+                "        at = None if is_over else now\n",
+                "        at = None if is_over or fail.lost_attempts == attempts_max else now\n",
             ),
         ),
     ),
@@ -100,14 +100,14 @@ LOST_ATTEMPTS: Final = (
         caught_by=("S12",),
         edits=(
             Edit(
-                "hosts/functions/lost_steps.py",
-                "    return max(attempts, LOSSES_MIN) if one.request.undoes else losses_max(attempts)\n",
+                "kernel/rules/retries.py",
+                "    return max(attempts, LOSSES_MIN) if must_succeed else losses_max(attempts)\n",
                 "    return attempts\n",
             ),
             Edit(
-                "hosts/functions/lost_steps.py",
-                "    return one.lost_attempts + 1 >= most and (is_alone or most == 1)\n",
-                "    return one.lost_attempts + 1 >= most\n",
+                "kernel/rules/retries.py",
+                "    return losses >= most and (alone or most == 1)\n",
+                "    return losses >= most\n",
             ),
         ),
     ),
@@ -129,9 +129,9 @@ LOST_ATTEMPTS: Final = (
         caught_by=("S8",),
         edits=(
             Edit(
-                "hosts/functions/pending_calls.py",
-                "        return self.number - self.lost_attempts\n",
-                "        return self.number\n",
+                "kernel/rules/retries.py",
+                "failed.attempt - fail.lost_attempts\n",
+                "failed.attempt\n",
             ),
         ),
     ),

@@ -101,8 +101,8 @@ MESSAGES: Final = (
         edits=(
             Edit(
                 "kernel/rules/function_history.py",
-                '        if row.type == SIGNAL_RECEIVED and facts["channel"] == channel:\n',
-                '        if row.type == SIGNAL_RECEIVED and facts["channel"] is None:\n',
+                "            and events.SignalReceived.from_row(row).channel == record.channel\n",
+                "            and events.SignalReceived.from_row(row).channel is None\n",
             ),
         ),
     ),

@@ -36,8 +36,8 @@ QUEUED_STEPS: Final = (
         edits=(
             Edit(
                 "kernel/rules/queued_steps.py",
-                "epoch=driver.epoch, data=facts)\n    draft.close_job(job)\n",
-                "epoch=driver.epoch, data=facts)\n",
+                "epoch=driver.epoch)\n    draft.close_job(job)\n",
+                "epoch=driver.epoch)\n",
             ),
         ),
     ),
@@ -48,8 +48,8 @@ QUEUED_STEPS: Final = (
         edits=(
             Edit(
                 "hosts/functions/pending_calls.py",
-                "        if kind == STEP_QUEUED:\n            self._new.pop(call, None)\n",
-                "        if kind == STEP_QUEUED:\n",
+                "        self._new.pop(queued.call, None)\n",
+                "",
             ),
         ),
     ),

@@ -63,7 +63,7 @@ RUNS: Final = (
             Edit(
                 "kernel/rules/admissions.py",
                 "used + self._used[slot] >= (one.concurrency_limit or 0)",
-                "used_slots + self._used[slot] > (one.concurrency_limit or 0)",
+                "used + self._used[slot] > (one.concurrency_limit or 0)",
             ),
             Edit(
                 "kernel/dispatch/loader.py",

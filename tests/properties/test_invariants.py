@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.kernel.commands import Attempt, Completed, MapExpanded, Outcome, SessionClose
+from holdfast.kernel.history import events
 from holdfast.kernel.invariants import Snapshot, check, check_part, check_step, overdue
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import Query, Transaction
@@ -127,28 +128,56 @@ def _row(place: int, key: str = HALF, **fields: Any) -> Damage:
     return _history(change, key)
 
 
-def _added(rows: list[HistoryRow], type: str, **fields: Any) -> None:
+def _data(place: int, **fields: Any) -> Damage:
+    """Change fields of the event of one history row."""
+
+    def change(rows: list[HistoryRow]) -> None:
+        event = attrs.evolve(events.event_of(rows[place]), **fields)
+        rows[place] = attrs.evolve(rows[place], data=event.data)
+
+    return _history(change, HALF)
+
+
+def _added(rows: list[HistoryRow], event: events.HistoryEvent, **fields: Any) -> None:
     row = attrs.evolve(
-        rows[-1], number=len(rows) + 1, type=type, node=None, item=None, payload=None, data=None
+        rows[-1],
+        number=len(rows) + 1,
+        type=event.type,
+        node=None,
+        item=None,
+        payload=None,
+        data=event.data,
     )
     rows.append(attrs.evolve(row, **fields))
+
+
+COMPLETED = events.StageCompleted(attempt=1, job=1)
+REPAIRED = events.RunRepaired(cause="it had no jobs")
 
 
 BROKEN: list[tuple[str, str, Damage]] = [
     ("O1", "a row is missing", _history(lambda rows: rows.pop(2))),
     ("O1", "a row is there twice", _history(lambda rows: rows.insert(2, rows[2]))),
     ("O1", "the last row is not counted", _run(HALF, last_row=3)),
-    ("O1", "a history begins in the middle", _row(0, NEW, type="run.repaired")),
+    ("O1", "a history begins in the middle", _row(0, NEW, type=REPAIRED.type, data=REPAIRED.data)),
     ("S1", "two attempts ended in one epoch", _row(2, epoch=1)),
     ("S1", "a job is behind its history", _row(1, epoch=9)),
     (
         "S4",
         "an item was completed twice",
-        _history(lambda rows: _added(rows, "stage.completed", node="m", item=0)),
+        _history(lambda rows: _added(rows, COMPLETED, node="m", item=0)),
     ),
     ("S4", "an item was completed that is not there", _row(-1, item=9)),
-    ("S4", "a stage was completed twice", _history(lambda rows: _added(rows, "stage.completed", node="b"))),
-    ("S4", "a map was expanded twice", _history(lambda rows: _added(rows, "stage.expanded", node="m"))),
+    (
+        "S4",
+        "a stage was completed twice",
+        _history(lambda rows: _added(rows, COMPLETED, node="b")),
+    ),
+    (
+        "S4",
+        "a map was expanded twice",
+        _history(lambda rows: _added(rows, events.StageExpanded(items=4), node="m")),
+    ),
     ("S4", "a map was completed like a stage", _row(-1, item=None)),
     ("S4", "a run refers to another row", _progress(HALF, lambda data: data.update(input=1))),
     ("S4", "a run forgot an output", _progress(HALF, lambda data: data["nodes"]["b"].update(output=2))),
@@ -169,9 +198,13 @@ BROKEN: list[tuple[str, str, Damage]] = [
     ("S6", "a run failed that had no failure", _history(lambda rows: rows.pop(-2), FAILED)),
     ("S6", "a run failed that was cancelled", _run(FAILED, status=RunStatus.CANCELLED)),
     ("S6", "a run failed without saying why", _run(FAILED, error=None)),
-    ("S6", "a run went on after its end", _history(lambda rows: _added(rows, "run.repaired"), DONE)),
-    ("C1", "a run went on", _history(lambda rows: _added(rows, "stage.completed", node="b"), DONE)),
-    ("S6", "an active run has ended", _history(lambda rows: _added(rows, "run.completed"))),
+    ("S6", "a run went on after its end", _history(lambda rows: _added(rows, REPAIRED), DONE)),
+    (
+        "C1",
+        "a run went on",
+        _history(lambda rows: _added(rows, COMPLETED, node="b"), DONE),
+    ),
+    ("S6", "an active run has ended", _history(lambda rows: _added(rows, events.RunCompleted()))),
     ("S6", "a run completed half-way", _run(HALF, status=RunStatus.COMPLETED)),
     ("S6", "a run completed with another result", _run(DONE, result="1")),
     ("S7", "a run has no job", _jobs(lambda jobs: jobs.clear(), NEW)),
@@ -202,8 +235,8 @@ BROKEN: list[tuple[str, str, Damage]] = [
     ("S8", "a job may be tried too often", _job(NEW, max_attempts=4)),
     ("S8", "an attempt was counted that was not", _job(NEW, attempts=1, epoch=1)),
     ("S8", "more attempts than claims", _job(NEW, attempts=1)),
-    ("S8", "attempts that are not one after the other", _row(1, data='{"attempt":2}')),
-    ("S8", "an attempt beyond the last", _row(2, data='{"attempt":8}')),
+    ("S8", "attempts that are not one after the other", _data(1, attempt=2)),
+    ("S8", "an attempt beyond the last", _data(2, attempt=8)),
     ("S8", "losses were counted that were not", _job(NEW, lost_attempts=1)),
     ("S9", "a stage was done before its turn", _row(2, node="z")),
     ("S9", "a job before its turn", _job(NEW, node="z")),
@@ -243,7 +276,7 @@ UNREADABLE: list[Damage] = [
     _run(HALF, progress='{"group":"x"}'),
     _progress(HALF, lambda data: data["nodes"]["m"].update(map=[1])),
     _row(1, data="["),
-    _history(lambda rows: _added(rows, "stage.expanded", node="b")),
+    _history(lambda rows: _added(rows, events.StageExpanded(items=4), node="b")),
 ]
 
 

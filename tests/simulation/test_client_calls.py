@@ -2,6 +2,7 @@
 
 import pytest
 
+from holdfast.kernel.history import events
 from holdfast.ports.json import canonical
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.values import Payload
@@ -10,16 +11,17 @@ from holdfast.testing.conformance.builders import a_run
 from holdfast.testing.simulation.client_calls import update_violations
 
 
-def row(number: int, type: str, **facts: object) -> HistoryRow:
-    value = facts.pop("value", None)
+def row(number: int, event: events.HistoryEvent, value: object = None) -> HistoryRow:
     payload = None if value is None else Payload(inline=canonical(value))
-    return HistoryRow(run="r", number=number, type=type, at=number, payload=payload, data=canonical(facts))
+    return HistoryRow(run="r", number=number, type=event.type, at=number, payload=payload, data=event.data)
 
 
-ASKED = row(2, "update.received", update="Tallied.add", key="a")
-ALSO = row(3, "update.received", update="Tallied.add", key="b")
-ONE = row(4, "update.completed", call="update2", value=1)
-TWO = row(5, "update.completed", call="update3", value=2)
+ERROR = events.RecordedError(type="ValueError", message="no", code="body_error")
+ASKED = row(2, events.UpdateReceived(update="Tallied.add", key="a"))
+ALSO = row(3, events.UpdateReceived(update="Tallied.add", key="b"))
+AGAIN = row(3, events.UpdateReceived(update="Tallied.add", key="a"))
+ONE = row(4, events.UpdateCompleted(call="update2"), 1)
+TWO = row(5, events.UpdateCompleted(call="update3"), 2)
 
 
 def found(*rows: HistoryRow) -> list[str]:
@@ -37,10 +39,10 @@ def test_what_is_as_it_must_be_is_not_wrong() -> None:
 @pytest.mark.parametrize(
     ("rows", "what"),
     [
-        ((ASKED, row(3, "update.received", update="Tallied.add", key="a")), "update a is stored 2 times"),
-        ((ASKED, ONE, row(5, "update.failed", call="update2")), "replies are for"),
+        ((ASKED, AGAIN), "update a is stored 2 times"),
+        ((ASKED, ONE, row(5, events.UpdateFailed(call="update2", error=ERROR))), "replies are for"),
         ((ASKED, TWO), "replies are for"),
-        ((ASKED, ALSO, ONE, row(5, "update.completed", call="update3", value=1)), r"replies are \[1, 1\]"),
+        ((ASKED, ALSO, ONE, row(5, events.UpdateCompleted(call="update3"), 1)), r"replies are \[1, 1\]"),
     ],
 )
 def test_what_is_wrong_is_found(rows: tuple[HistoryRow, ...], what: str) -> None:

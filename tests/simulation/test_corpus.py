@@ -18,7 +18,7 @@ from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.child_runs import start_child
 from holdfast.kernel.authoring.functions import sleep, workflow
 from holdfast.kernel.functions.machine import in_memory
-from holdfast.kernel.functions.protocol import Cancelling, HistoryEvent
+from holdfast.kernel.functions.protocol import Cancelling, FunctionEvent
 from holdfast.ports.errors import RunCancelledError
 from holdfast.ports.json import parse
 from holdfast.ports.records.run import TERMINAL
@@ -50,7 +50,7 @@ async def pair(role: str = "parent") -> list[str]:
 
 
 LEASE, BOUND = 1.0, 400 * 86_400.0
-ALL: list[tuple[Call[Any], Sequence[tuple[float, HistoryEvent]]]] = [
+ALL: list[tuple[Call[Any], Sequence[tuple[float, FunctionEvent]]]] = [
     *((call, ()) for call in CORPUS),
     (pair(), ()),
     *((call, ((5.0, Cancelling(reason="enough")),)) for call in WHEN_CANCELLED),
@@ -81,7 +81,7 @@ class CrashAt(Faults):
 
 
 def played(
-    call: Call[Any], told: Sequence[tuple[float, HistoryEvent | Again]], faults: Faults
+    call: Call[Any], told: Sequence[tuple[float, FunctionEvent | Again]], faults: Faults
 ) -> tuple[Trial, Stubs]:
     kept: list[Stubs] = []
     meanwhile = {timedelta(seconds=at): partial(_send, one) for at, one in told}
@@ -90,7 +90,7 @@ def played(
     return trial, kept[0]
 
 
-def _send(told: HistoryEvent | Again, runs: Sequence[SyncRunHandle[Any]]) -> None:
+def _send(told: FunctionEvent | Again, runs: Sequence[SyncRunHandle[Any]]) -> None:
     tell(runs[0], told)
 
 
@@ -109,7 +109,7 @@ def results(trial: Trial) -> dict[str, tuple[str, object]]:
 
 def crashed_everywhere(
     call: Call[Any],
-    told: Sequence[tuple[float, HistoryEvent]],
+    told: Sequence[tuple[float, FunctionEvent]],
     *,
     after_commits: bool,
     first: int = 1,

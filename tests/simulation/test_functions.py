@@ -1,14 +1,14 @@
 """Durable functions in the simulator: all their features occur, and violations are found."""
 
 from collections import Counter
-from collections.abc import Mapping
 from random import Random
-from typing import Any
 
 import pytest
 
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.kernel.authoring.functions import Workflow
+from holdfast.kernel.history import events
+from holdfast.kernel.history.events.parsed_rows import ParsedRow
 from holdfast.kernel.invariants import Violation
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKind, JobState
@@ -73,8 +73,8 @@ def test_a_driver_that_leaves_out_a_row_is_found(monkeypatch: pytest.MonkeyPatch
     told = FunctionReplay._function_event  # pyright: ignore[reportPrivateUsage]
     skips = Random(1)
 
-    def forgetful(self: FunctionReplay, row: HistoryRow, facts: Mapping[str, Any]) -> object:
-        return None if row.type == "step.completed" and skips.random() < 0.3 else told(self, row, facts)
+    def forgetful(self: FunctionReplay, one: ParsedRow) -> object:
+        return None if one.row.type == "step.completed" and skips.random() < 0.3 else told(self, one)
 
     monkeypatch.setattr(FunctionReplay, "_function_event", forgetful)
     outcome = _first_that_fails()
@@ -92,9 +92,17 @@ def _first_that_fails() -> SeedOutcome:
 # What is known of steps -------------------------------------------------------------------------------------------
 
 
-def row(number: int, type: str, call: str = "1", attempt: int = 1, retry_at: int = 0) -> HistoryRow:
-    data = f'{{"attempt":{attempt},"call":"{call}","retry_at":{retry_at}}}'
-    return HistoryRow(run="r", number=number, type=type, at=0, data=data)
+def row(number: int, event: events.HistoryEvent) -> HistoryRow:
+    return HistoryRow(run="r", number=number, type=event.type, at=0, data=event.data)
+
+
+def retrying(attempt: int = 1, retry_at: int = 0) -> events.StepRetrying:
+    error = events.RecordedError(type="OSError", message="no", code="body_error")
+    return events.StepRetrying(call="1", step="charge", attempt=attempt, error=error, retry_at=retry_at)
+
+
+def completed(attempt: int) -> events.StepCompleted:
+    return events.StepCompleted(call="1", step="charge", attempt=attempt)
 
 
 def begun(attempt: int = 1, epoch: int = 1) -> StartedAttempt:
@@ -123,27 +131,27 @@ def names(violations: "list[Violation]") -> list[str]:
 
 def test_what_is_recorded_of_a_call_stays() -> None:
     steps = StepRecords()
-    assert not list(steps.record_row(row(1, "step.retrying", attempt=1)))
-    assert not list(steps.record_row(row(2, "step.completed", attempt=2)))
-    assert names(list(steps.record_row(row(3, "step.completed", attempt=3)))) == ["S4"]
-    assert not list(steps.record_row(row(4, "timer.fired", "2")))
-    assert names(list(steps.record_row(row(5, "timer.fired", "2")))) == ["S4"]
+    assert not list(steps.record_row(row(1, retrying(attempt=1))))
+    assert not list(steps.record_row(row(2, completed(attempt=2))))
+    assert names(list(steps.record_row(row(3, completed(attempt=3))))) == ["S4"]
+    assert not list(steps.record_row(row(4, events.TimerFired(call="2"))))
+    assert names(list(steps.record_row(row(5, events.TimerFired(call="2"))))) == ["S4"]
 
 
 def test_tries_are_recorded_each_once() -> None:
     steps = StepRecords()
-    assert not list(steps.record_row(row(1, "step.retrying", attempt=1)))
-    assert names(list(steps.record_row(row(2, "step.retrying", attempt=1)))) == ["S8"]
+    assert not list(steps.record_row(row(1, retrying(attempt=1))))
+    assert names(list(steps.record_row(row(2, retrying(attempt=1))))) == ["S8"]
 
 
 def test_a_try_begins_once_for_a_claim_and_when_it_may() -> None:
     steps = StepRecords()
     assert not list(steps.record_start(begun(), job(), 0))
     assert names(list(steps.record_start(begun(), job(), 0))) == ["S2"]
-    list(steps.record_row(row(1, "step.retrying", retry_at=50)))
+    list(steps.record_row(row(1, retrying(retry_at=50))))
     assert names(list(steps.record_start(begun(2), job(), 20))) == ["T1"]
     assert names(list(steps.record_start(begun(1, epoch=2), job(2), 60))) == ["S8"]
-    list(steps.record_row(row(2, "step.completed", attempt=2)))
+    list(steps.record_row(row(2, completed(attempt=2))))
     assert names(list(steps.record_start(begun(3, epoch=2), job(2), 60))) == ["S4"]
     assert not list(steps.record_start(begun(1, epoch=3), job(4), 60)), (
         "whoever has lost it knows nothing of that"

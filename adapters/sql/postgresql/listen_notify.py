@@ -21,7 +21,7 @@ from holdfast.adapters.sql.watchdog import Watchdog, hang_up
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.json import compact, parse
 from holdfast.ports.process_forks import leave_alone, renew_in_forks
-from holdfast.ports.transport import Delivery, Hint, JobHint, RunHint
+from holdfast.ports.transport import Delivery, Hint, HistoryGrew, JobHint, RunEnded
 
 CHANNEL: Final = "holdfast"
 COLLECT_SECONDS: Final = 0.005
@@ -224,15 +224,17 @@ def _part(hint: Hint) -> str:
     match hint:
         case JobHint(job=job, epoch=epoch, queue=queue):
             return compact([job, epoch, queue])
-        case RunHint(run=run):
-            return compact([run])
+        case RunEnded(run=run) | HistoryGrew(run=run):
+            return compact([hint.tag, run])
 
 
 def _hint(part: Sequence[object]) -> Hint | None:
     match part:
         case [str(job), int(epoch), str(queue)]:
             return JobHint(job=job, epoch=epoch, queue=queue)
-        case [str(run)]:
-            return RunHint(run=run)
+        case [RunEnded.tag, str(run)]:
+            return RunEnded(run=run)
+        case [HistoryGrew.tag, str(run)]:
+            return HistoryGrew(run=run)
         case _:
             return None

@@ -7,9 +7,9 @@ gives the kernel a copy of what it has read.
 
 from collections.abc import Iterable, Iterator
 
-from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.hosts.maintenance.doctor.scan import Part
 from holdfast.hosts.wiring.services import Core
+from holdfast.hosts.wiring.stores import scratch_store
 from holdfast.kernel.commands import RunRepair
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.invariants import Violation, as_snapshot
@@ -21,7 +21,7 @@ from holdfast.ports.unreadable import PARSE_ERRORS
 
 def violations_after(core: Core, part: Part, repairs: Iterable[RunRepair]) -> list[Violation]:
     """Return the violations of these runs that would remain after repairs. Does not change the store."""
-    copy = MemoryPersistence()
+    copy = scratch_store()
     kernel = Kernel(persistence=copy, clock=core.clock, ids=core.stores.ids, plans=core.registry.plans)
     try:
         changes = tuple(_rows_of(core, part))
@@ -31,10 +31,8 @@ def violations_after(core: Core, part: Part, repairs: Iterable[RunRepair]) -> li
         snapshot = as_snapshot(copy.dump())
         after = Part(runs=[snapshot.runs[run.key] for run in part.runs], snapshot=snapshot)
         return after.violations(late_before=None)
-    except (
-        HoldfastError,
-        *PARSE_ERRORS,
-    ):  # rows that contradict each other, which a repair would not get past either
+    except (HoldfastError, *PARSE_ERRORS):
+        # The rows contradict each other, which a repair would not get past either.
         return part.violations(late_before=None)
 
 

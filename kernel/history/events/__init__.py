@@ -6,7 +6,8 @@
         case events.StepCompleted(step=step, attempt=attempt):
             ...
 
-Decoding is lazy: a `HistoryRow` is read from a store as it is, and only who needs its fields makes the event.
+Decoding is lazy: a `HistoryRow` is read from a store as it is, and only who needs its fields makes the event. Replays
+of long histories use `parsed_rows`.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from holdfast.kernel.history.events.child_events import (
     ChildSignalled,
     ChildStarted,
 )
-from holdfast.kernel.history.events.event import Facts, HistoryEvent, RecordedError
+from holdfast.kernel.history.events.event import CallKind, Facts, HistoryEvent, RecordedError, facts_of
 from holdfast.kernel.history.events.message_events import (
     ChannelClosed,
     SignalReceived,
@@ -54,6 +55,7 @@ from holdfast.kernel.history.events.run_events import (
     RunTerminated,
 )
 from holdfast.kernel.history.events.stage_events import (
+    StageAttempt,
     StageCancelFailed,
     StageCancelled,
     StageCompleted,
@@ -75,6 +77,7 @@ from holdfast.kernel.history.events.step_events import (
     StepStarted,
 )
 from holdfast.ports.events import USER_EVENTS
+from holdfast.ports.json import canonical
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.structs import frozen
 
@@ -163,6 +166,26 @@ def class_of(kind: str) -> type[HistoryEvent]:
     return known
 
 
+def shown_facts(row: HistoryRow) -> Facts:
+    """Return what a row's data holds, without the hidden fields. Raises what `facts_of` raises."""
+    hidden = class_of(row.type).hidden
+    return {name: value for name, value in facts_of(row).items() if name not in hidden}
+
+
+def shown_data(row: HistoryRow) -> str | None:
+    """Return a row's data as JSON text, without the hidden fields. Raises what `facts_of` raises."""
+    data = row.data
+    if data is None or not any(f'"{name}":' in data for name in class_of(row.type).hidden):
+        return data
+    return canonical(shown_facts(row))
+
+
+def job_of(event: HistoryEvent) -> int | None:
+    """Return the number of the job that an event names; None if it names none."""
+    job: int | None = getattr(event, "job", None)
+    return job
+
+
 def types_where(condition: Callable[[type[HistoryEvent]], bool]) -> frozenset[str]:
     """Return the types of the events whose class fulfils a condition."""
     return frozenset(kind for kind, event in EVENTS.items() if condition(event))
@@ -171,7 +194,6 @@ def types_where(condition: Callable[[type[HistoryEvent]], bool]) -> frozenset[st
 DriverEvent: TypeAlias = (
     StepCompleted
     | StepFailed
-    | StepRetrying
     | StepStarted
     | PatchMarked
     | UpdateCompleted
@@ -186,13 +208,32 @@ DriverEvent: TypeAlias = (
 
 RUN_ENDS: Final = types_where(lambda event: event.ends_run)
 """The types of events that end a generation of a run."""
+CANCELLATION_OUTCOMES: Final = types_where(lambda event: event.cancels_work)
+"""The types of events with the outcome of cancelling external work. They may follow a run's end."""
+ATTEMPT_ENDS: Final = types_where(lambda event: event.ends_attempt)
+"""The types of events that end an attempt of a stage or map item."""
+STEP_ENDS: Final = types_where(lambda event: event.ends_step)
+"""The types of events that end a step."""
 UPDATE_ANSWERS: Final = types_where(lambda event: event.answers_update)
 """The types of events that end an update."""
+FUNCTION_EVENTS: Final = types_where(lambda event: event.reaches_function)
+"""The types of events that a durable function receives."""
+READ_FIRST: Final = types_where(lambda event: event.read_first)
+"""The types of events that a replay must know before it feeds earlier rows."""
+RECORDED_FIRST: Final = types_where(lambda event: event.recorded_first)
+"""The types of events that are recorded before anything new is started."""
 
 __all__ = [
+    "ATTEMPT_ENDS",
+    "CANCELLATION_OUTCOMES",
     "EVENTS",
+    "FUNCTION_EVENTS",
+    "READ_FIRST",
+    "RECORDED_FIRST",
     "RUN_ENDS",
+    "STEP_ENDS",
     "UPDATE_ANSWERS",
+    "CallKind",
     "ChannelClosed",
     "ChildCancelling",
     "ChildCompleted",
@@ -222,6 +263,7 @@ __all__ = [
     "RunTerminated",
     "SignalReceived",
     "SignalRefused",
+    "StageAttempt",
     "StageCancelFailed",
     "StageCancelled",
     "StageCompleted",
@@ -250,5 +292,9 @@ __all__ = [
     "ValuePublished",
     "class_of",
     "event_of",
+    "facts_of",
+    "job_of",
+    "shown_data",
+    "shown_facts",
     "types_where",
 ]

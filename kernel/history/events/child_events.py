@@ -2,7 +2,9 @@
 
 from typing import ClassVar
 
-from holdfast.kernel.history.events.event import HistoryEvent, RecordedError
+from typing_extensions import override
+
+from holdfast.kernel.history.events.event import CallKind, Facts, HistoryEvent, RecordedError
 from holdfast.ports.structs import frozen
 
 
@@ -11,12 +13,15 @@ class ChildStarted(HistoryEvent):
     """A durable function started a child run."""
 
     type: ClassVar[str] = "child.started"
+    call_kind: ClassVar[CallKind | None] = "run"
     reaches_function: ClassVar[bool] = True
     requested_by_code: ClassVar[bool] = True
     call: str
+    """The call of the function, such as `3.1`."""
     run: str
     """The id of the child run."""
     workflow: str
+    """The workflow of the child run."""
     site: str = ""
     """File and line of the call."""
 
@@ -29,6 +34,7 @@ class ChildCompleted(HistoryEvent):
     payload: ClassVar[str | None] = "the result"
     reaches_function: ClassVar[bool] = True
     run: str
+    """The id of the child run."""
     again: int | None = None
     """The number of the row that this one repeats, in a rerun."""
 
@@ -38,19 +44,29 @@ class ChildFailed(HistoryEvent):
     """The child run has no result: it failed, was cancelled, or could not be started."""
 
     type: ClassVar[str] = "child.failed"
+    call_kind: ClassVar[CallKind | None] = "run"
     reaches_function: ClassVar[bool] = True
     run: str
+    """The id of the child run."""
     code: str
+    """`child_failed`, `child_cancelled`, or the code of the error with which it could not be started."""
     message: str | None
+    """Why it has no result."""
     call: str | None = None
     """The call that could not start it; None: it was started, and ended without a result."""
     workflow: str | None = None
     """The workflow that could not be started."""
     site: str = ""
+    """File and line of the call."""
     error: RecordedError | None = None
     """The error of the child run, if it can be raised again in the parent."""
     again: int | None = None
     """The number of the row that this one repeats, in a rerun."""
+
+    @classmethod
+    @override
+    def was_requested(cls, facts: Facts) -> bool:
+        return "call" in facts  # otherwise it was started, and ended without a result
 
 
 @frozen(kw_only=True)
@@ -58,9 +74,12 @@ class ChildSignalled(HistoryEvent):
     """A durable function sent a message to a child run, or could not."""
 
     type: ClassVar[str] = "child.signalled"
+    call_kind: ClassVar[CallKind | None] = "message"
     reaches_function: ClassVar[bool] = True
     call: str
+    """The call of the function, such as `3.1`."""
     run: str
+    """The id of the child run."""
     channel: str | None = None
     """The channel of the message; None: the child run no longer exists."""
     message: str | None = None
@@ -68,6 +87,7 @@ class ChildSignalled(HistoryEvent):
     closed: bool = False
     """Whether the child run has closed the channel."""
     site: str = ""
+    """File and line of the call."""
 
 
 @frozen(kw_only=True)
@@ -75,7 +95,11 @@ class ChildCancelling(HistoryEvent):
     """A durable function cancelled a child run."""
 
     type: ClassVar[str] = "child.cancelling"
+    call_kind: ClassVar[CallKind | None] = "message"
     reaches_function: ClassVar[bool] = True
     call: str
+    """The call of the function, such as `3.1`."""
     run: str
+    """The id of the child run."""
     site: str = ""
+    """File and line of the call."""

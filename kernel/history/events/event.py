@@ -11,13 +11,14 @@ store.
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, ClassVar, Self, TypeAlias, cast, get_origin
+from typing import Any, ClassVar, Literal, Self, TypeAlias, cast, get_origin
 
 import attrs
 import cattrs
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from holdfast.kernel.converters import strict_converter
+from holdfast.kernel.history.raised import Raised
 from holdfast.ports.errors import InvalidCommandError, UnreadableRowError
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.records.history import HistoryRow
@@ -25,6 +26,9 @@ from holdfast.ports.structs import frozen
 
 Facts: TypeAlias = Mapping[str, object]
 """The parsed `data` of a history row."""
+
+CallKind: TypeAlias = Literal["step", "timer", "run", "message", "channel"]
+"""What a call of a durable function is: of a step, a timer, a child run, a message to one, or a channel's close."""
 
 
 @frozen(kw_only=True)
@@ -39,12 +43,36 @@ class HistoryEvent:
     """What the payload of its rows is; None: they have none."""
     ends_run: ClassVar[bool] = False
     """Whether it is the last event of a generation of a run, apart from cancellations of external work."""
+    cancels_work: ClassVar[bool] = False
+    """Whether it is the outcome of cancelling abandoned external work. It may follow the end of the run."""
+    ends_attempt: ClassVar[bool] = False
+    """Whether it ends an attempt of a stage or map item."""
+    ends_step: ClassVar[bool] = False
+    """Whether it ends a step. A queued step then has no job any more."""
+    call_kind: ClassVar[CallKind | None] = None
+    """The kind of call that it records; None: it is not about a call of a durable function."""
+    may_precede_code: ClassVar[bool] = False
+    """Whether it may be stored before a durable function has run for the first time."""
     reaches_function: ClassVar[bool] = False
     """Whether a durable function receives it. Others, such as pauses, do not concern the function's code."""
     answers_update: ClassVar[bool] = False
     """Whether it ends an update: with its result, its error, or why it was not carried out."""
     requested_by_code: ClassVar[bool] = False
-    """Whether it exists only because the code of a durable function requested something."""
+    """Whether it exists only because the code of a durable function requested something; see `was_requested`."""
+    hidden: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are left out of what is shown to people and sent to sinks."""
+    read_first: ClassVar[bool] = False
+    """Whether a replay must know it before it feeds earlier rows: it records how the function was answered then."""
+    recorded_first: ClassVar[bool] = False
+    """Whether a driver records it before it starts anything new, because the function relies on it already."""
+
+    @classmethod
+    def was_requested(cls, facts: Facts) -> bool:
+        """Return whether a row with this data exists only because the code of a durable function requested something.
+
+        It takes the data, because a replay of a long history makes no event of most rows.
+        """
+        return cls.requested_by_code
 
     @property
     def facts(self) -> dict[str, object]:
@@ -63,13 +91,24 @@ class HistoryEvent:
         return _converter().structure(facts, cls)
 
     @classmethod
-    def from_row(cls, row: HistoryRow) -> Self:
-        """Return the event of a row of this type. UnreadableRowError if its data is damaged."""
+    def from_row(cls, row: HistoryRow, facts: Facts | None = None) -> Self:
+        """Return the event of a row of this type. UnreadableRowError if its data is damaged.
+
+        `facts` is its data, if that is parsed already.
+        """
         try:
-            return cls.from_facts(parse(row.data) if row.data else {})
+            return cls.from_facts(facts_of(row) if facts is None else facts)
         except Exception as error:  # cattrs raises whatever a field's hook raises
             why = f"row {row.number} is no valid {row.type}: {error}"
             raise UnreadableRowError("holdfast_history", row.run, "data", why) from error
+
+
+def facts_of(row: HistoryRow) -> Facts:
+    """Return what a row's data holds, with fields that this version does not know: to show it as it is stored.
+
+    Raises ValueError or TypeError if it is not a JSON object.
+    """
+    return _structure_object(parse(row.data), row) if row.data else {}
 
 
 @frozen(kw_only=True)
@@ -79,16 +118,23 @@ class RecordedError:
     type: str
     """The class of the exception; "" if there was none."""
     message: str
+    """The text of the error."""
     code: str
-    """A stable code, such as `body_error`."""
+    """The code of the error, such as `body_error`."""
     arguments: str | None = None
     """JSON text of the exception's arguments, from which it can be made again."""
     traceback: str | None = None
+    """The traceback of the exception."""
 
     @property
     def text(self) -> str:
         """The error as canonical JSON, without fields that have their default."""
         return canonical(_converter().unstructure(self))
+
+    @property
+    def raised(self) -> Raised:
+        """The exception, to be raised again."""
+        return Raised(type=self.type, message=self.message, arguments=self.arguments, code=self.code)
 
     @classmethod
     def from_text(cls, text: str) -> Self:
@@ -128,7 +174,7 @@ def _is_mapping(kind: Any) -> bool:
     return get_origin(kind) is Mapping
 
 
-def _structure_object(value: object, _: object) -> object:
+def _structure_object(value: object, _: object) -> Facts:
     if not isinstance(value, dict):
         raise TypeError(f"expected a JSON object, got {value!r:.80}")
     return cast("dict[str, object]", value)

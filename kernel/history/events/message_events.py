@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from holdfast.kernel.history.events.event import HistoryEvent, RecordedError
+from typing_extensions import override
+
+from holdfast.kernel.history.events.event import CallKind, Facts, HistoryEvent, RecordedError
 from holdfast.ports.structs import frozen
 
 
@@ -12,9 +14,11 @@ class SignalReceived(HistoryEvent):
     """A message for a durable function was stored."""
 
     type: ClassVar[str] = "signal.received"
+    may_precede_code: ClassVar[bool] = True
     payload: ClassVar[str | None] = "the message"
     reaches_function: ClassVar[bool] = True
     channel: str
+    """The name of the channel."""
     checked: bool = False
     """Whether the sender validated the message."""
     key: str | None = None
@@ -31,9 +35,12 @@ class SignalRefused(HistoryEvent):
 
     type: ClassVar[str] = "signal.refused"
     requested_by_code: ClassVar[bool] = True
+    read_first: ClassVar[bool] = True
+    recorded_first: ClassVar[bool] = True
     row: int
     """The number of the message's row."""
     channel: str
+    """The name of the channel."""
     message: str
     """What is wrong with it."""
 
@@ -43,8 +50,10 @@ class StartReceived(HistoryEvent):
     """A start found the run active and is kept with its messages: it may start the next generation."""
 
     type: ClassVar[str] = "start.received"
+    may_precede_code: ClassVar[bool] = True
     payload: ClassVar[str | None] = "the input of the start"
     definition: str
+    """The workflow and its version, `order@3`."""
     plan: str
     """The fingerprint of the start's plan."""
     start: Mapping[str, object]
@@ -56,19 +65,23 @@ class ChannelClosed(HistoryEvent):
     """A durable function closed a channel."""
 
     type: ClassVar[str] = "channel.closed"
+    call_kind: ClassVar[CallKind | None] = "channel"
     reaches_function: ClassVar[bool] = True
     requested_by_code: ClassVar[bool] = True
     call: str
+    """The call of the function, such as `3.1`."""
     channel: str
+    """The name of the channel."""
     site: str = ""
     """File and line of the call."""
 
 
 @frozen(kw_only=True)
 class UpdateReceived(HistoryEvent):
-    """A durable function was asked for an update. The name of its call is `update` and the number of this row."""
+    """An update was requested of a durable function. The name of its call is `update` and the number of this row."""
 
     type: ClassVar[str] = "update.received"
+    may_precede_code: ClassVar[bool] = True
     payload: ClassVar[str | None] = "the arguments"
     reaches_function: ClassVar[bool] = True
     update: str
@@ -101,7 +114,9 @@ class UpdateFailed(HistoryEvent):
     answers_update: ClassVar[bool] = True
     requested_by_code: ClassVar[bool] = True
     call: str
+    """`update` and the number of the row that requested it."""
     error: RecordedError
+    """The error that it raised."""
 
 
 @frozen(kw_only=True)
@@ -114,8 +129,11 @@ class UpdateRejected(HistoryEvent):
     type: ClassVar[str] = "update.rejected"
     answers_update: ClassVar[bool] = True
     requested_by_code: ClassVar[bool] = True
+    read_first: ClassVar[bool] = True
     call: str
+    """`update` and the number of the row that requested it."""
     error: RecordedError
+    """Why it was not carried out."""
 
 
 @frozen(kw_only=True)
@@ -126,5 +144,11 @@ class ValuePublished(HistoryEvent):
     payload: ClassVar[str | None] = "the value"
     requested_by_code: ClassVar[bool] = True
     name: str
+    """The name of the value."""
     number: int
     """How many values it has published under this name; 0: a previous generation published it."""
+
+    @classmethod
+    @override
+    def was_requested(cls, facts: Facts) -> bool:
+        return bool(facts["number"])  # 0: a previous generation published it

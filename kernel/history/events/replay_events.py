@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from holdfast.kernel.history.events.event import HistoryEvent
+from holdfast.kernel.history.events.event import CallKind, HistoryEvent
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
 
@@ -12,8 +12,10 @@ class FunctionBegan(HistoryEvent):
     """A durable function started after messages or updates had arrived that were not stored with the run."""
 
     type: ClassVar[str] = "function.began"
+    read_first: ClassVar[bool] = True
+    recorded_first: ClassVar[bool] = True
     row: int
-    """The number of the last of them."""
+    """The number of the last of these messages and updates."""
     again: int | None = None
     """The number of the row that this one repeats, in a rerun."""
 
@@ -26,6 +28,8 @@ class ClockRead(HistoryEvent):
     """
 
     type: ClassVar[str] = "clock.read"
+    read_first: ClassVar[bool] = True
+    recorded_first: ClassVar[bool] = True
     row: int
     """The number of the last row that the function had received; 0: the start of the run."""
     shown: Micros | None
@@ -39,6 +43,8 @@ class PatchMarked(HistoryEvent):
     """A durable function reached a change of its code, through `holdfast.patched`, and uses it from here on."""
 
     type: ClassVar[str] = "patch.marked"
+    read_first: ClassVar[bool] = True
+    recorded_first: ClassVar[bool] = True
     call: str
     """The name of the patch."""
     again: int | None = None
@@ -50,9 +56,11 @@ class TimerFired(HistoryEvent):
     """A sleep or timeout of a durable function is over."""
 
     type: ClassVar[str] = "timer.fired"
+    call_kind: ClassVar[CallKind | None] = "timer"
     reaches_function: ClassVar[bool] = True
     requested_by_code: ClassVar[bool] = True
     call: str
+    """The call of the function, such as `3.1`."""
     site: str = ""
     """File and line of the call."""
 
@@ -66,13 +74,14 @@ class ResultRefused(HistoryEvent):
 
     type: ClassVar[str] = "result.refused"
     requested_by_code: ClassVar[bool] = True
+    read_first: ClassVar[bool] = True
     message: str
     """Why the store refuses it."""
 
 
 @frozen(kw_only=True)
 class HistoryLong(HistoryEvent):
-    """The history of a durable function is long: the function should end or continue as new."""
+    """The history of a durable function has reached 10,000 rows: it should end or continue as new."""
 
     type: ClassVar[str] = "run.history_long"
     most: int

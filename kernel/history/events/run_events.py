@@ -15,17 +15,22 @@ class RunCreated(HistoryEvent):
     """A generation of the run was stored: by a start, a rerun, or a function that continued as new."""
 
     type: ClassVar[str] = "run.created"
+    may_precede_code: ClassVar[bool] = True
     payload: ClassVar[str | None] = "the input"
     json_names: ClassVar[Mapping[str, str]] = {"from_": "from"}
+    read_first: ClassVar[bool] = True
     definition: str
     """The workflow and its version, `order@3`."""
     parent: str | None = None
-    """The job of the parent run that waits for it, if it is a stage of another run."""
+    """The job of the parent run that waits for it, `<run key>.<number>`, if it is a stage of another run."""
     start_at: Micros | None = None
     """When it may start at the earliest."""
     deadline: Micros | None = None
+    """When the run fails if it has not ended."""
     concurrency_key: str | None = None
+    """The concurrency key, if the run has one."""
     concurrency_limit: int | None = None
+    """How many runs with this key may run at a time."""
     inbox: int | None = None
     """The number of the last row of the messages and updates that were stored with it."""
     start: int | None = None
@@ -54,9 +59,10 @@ class RunCreated(HistoryEvent):
 
 @frozen(kw_only=True)
 class RunAdmitted(HistoryEvent):
-    """A pending run was admitted: its start time has come, and it has a slot of its concurrency limit."""
+    """A pending run was admitted: its start time is reached, and it has a slot of its concurrency limit."""
 
     type: ClassVar[str] = "run.admitted"
+    may_precede_code: ClassVar[bool] = True
 
 
 @frozen(kw_only=True)
@@ -64,7 +70,9 @@ class RunPaused(HistoryEvent):
     """The run was paused; nothing new starts."""
 
     type: ClassVar[str] = "run.paused"
+    may_precede_code: ClassVar[bool] = True
     reason: str = ""
+    """The reason that was given."""
 
 
 @frozen(kw_only=True)
@@ -72,7 +80,9 @@ class RunResumed(HistoryEvent):
     """The run was resumed."""
 
     type: ClassVar[str] = "run.resumed"
+    may_precede_code: ClassVar[bool] = True
     reason: str = ""
+    """The reason that was given."""
 
 
 @frozen(kw_only=True)
@@ -81,6 +91,7 @@ class RunRepaired(HistoryEvent):
 
     type: ClassVar[str] = "run.repaired"
     cause: str
+    """What was wrong."""
     jobs: int = 0
     """How many jobs were added."""
 
@@ -114,7 +125,9 @@ class RunFailed(HistoryEvent):
     json_names: ClassVar[Mapping[str, str]] = {"error_type": "type"}
     ends_run: ClassVar[bool] = True
     code: str
+    """The code of the error, such as `body_error` or `deadline_exceeded`."""
     message: str
+    """The text of the error."""
     deadline: Micros | None = None
     """The deadline that passed; None: a stage or function failed."""
     error_type: str | None = None
@@ -138,18 +151,23 @@ class RunBlocked(HistoryEvent):
     type: ClassVar[str] = "run.blocked"
     json_names: ClassVar[Mapping[str, str]] = {"error_type": "type"}
     code: str
+    """The code of the problem, such as `nondeterminism`."""
     message: str
+    """What is wrong, and what to do."""
     error_type: str | None = None
     """The class of the exception; "" if there was none; None: a row cannot be read."""
     attempt: int | None = None
+    """The number of the attempt that found the problem."""
     job: int | None = None
     """The number of the job that cannot continue."""
     status: str | None = None
     """The status of the run before, if a row of it cannot be read."""
     started_at: Micros | None = None
+    """When the attempt started."""
     host: str | None = None
-    """The worker's process and machine."""
+    """The worker's machine and process."""
     traceback: str | None = None
+    """The traceback of the exception."""
 
 
 @frozen(kw_only=True)
@@ -159,8 +177,9 @@ class RunCancelling(HistoryEvent):
     type: ClassVar[str] = "run.cancelling"
     reaches_function: ClassVar[bool] = True
     reason: str = ""
+    """The reason that was given."""
     deadline: Micros | None = None
-    """The deadline that passed; None: somebody asked for it."""
+    """The deadline that passed; None: it was requested."""
 
 
 @frozen(kw_only=True)
@@ -170,6 +189,7 @@ class RunCancelled(HistoryEvent):
     type: ClassVar[str] = "run.cancelled"
     ends_run: ClassVar[bool] = True
     reason: str = ""
+    """The reason that was given."""
     raised: bool = False
     """Whether the function raised the cancellation itself."""
 
@@ -181,5 +201,6 @@ class RunTerminated(HistoryEvent):
     type: ClassVar[str] = "run.terminated"
     ends_run: ClassVar[bool] = True
     reason: str = ""
+    """The reason that was given."""
     rerun: int | None = None
     """The generation that replaces it."""

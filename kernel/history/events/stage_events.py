@@ -9,6 +9,35 @@ from holdfast.ports.structs import frozen
 
 
 @frozen(kw_only=True)
+class StageAttempt(HistoryEvent):
+    """The end of an attempt of a stage, or of another call of its code."""
+
+    attempt: int
+    """The number of the attempt, from 1."""
+    job: int
+    """The number of the job in the run."""
+    started_at: Micros | None = None
+    """When the body started."""
+    host: str | None = None
+    """The worker's machine and process."""
+
+
+@frozen(kw_only=True)
+class FailedStageAttempt(StageAttempt):
+    """An attempt that ended with an error."""
+
+    json_names: ClassVar[Mapping[str, str]] = {"error_type": "type"}
+    code: str
+    """The code of the error, such as `body_error`."""
+    message: str
+    """The text of the error."""
+    error_type: str
+    """The class of the exception; "" if there was none."""
+    traceback: str | None = None
+    """The traceback, if the code raised an exception."""
+
+
+@frozen(kw_only=True)
 class StageStarted(HistoryEvent):
     """The run of a stage that is another pipeline was created."""
 
@@ -18,19 +47,15 @@ class StageStarted(HistoryEvent):
 
 
 @frozen(kw_only=True)
-class StageTested(HistoryEvent):
-    """The condition of a `when` decided. The row names the first of its two stages."""
+class StageTested(StageAttempt):
+    """The condition of a `when` decided. The row's stage is the first of the two stages."""
 
     type: ClassVar[str] = "stage.tested"
+    ends_attempt: ClassVar[bool] = True
     test: str | None
     """The name of the condition."""
     passed: bool
     """Whether the first of the two stages runs."""
-    attempt: int
-    job: int
-    started_at: Micros | None = None
-    host: str | None = None
-    """The worker's process and machine."""
 
 
 @frozen(kw_only=True)
@@ -45,81 +70,54 @@ class StageExpanded(HistoryEvent):
     """The list of a mapped stage is known."""
 
     type: ClassVar[str] = "stage.expanded"
+    ends_attempt: ClassVar[bool] = True
     items: int
     """How many items the list has."""
 
 
 @frozen(kw_only=True)
-class StageSuspended(HistoryEvent):
+class StageSuspended(StageAttempt):
     """The stage's external work was submitted. Checks that find it unfinished are not events."""
 
     type: ClassVar[str] = "stage.suspended"
+    ends_attempt: ClassVar[bool] = True
     payload: ClassVar[str | None] = "the state of the external work"
-    attempt: int
-    job: int
     check_after: Micros
-    """The time between checks, in microseconds."""
+    """The time between two checks."""
     give_up_at: Micros | None
     """When the stage stops waiting and fails; None: never."""
     key: str
     """The key that wakes it early."""
-    started_at: Micros | None = None
-    host: str | None = None
-    """The worker's process and machine."""
 
 
 @frozen(kw_only=True)
-class StageCompleted(HistoryEvent):
+class StageCompleted(StageAttempt):
     """A stage, or an item of a mapped stage, has an output."""
 
     type: ClassVar[str] = "stage.completed"
+    ends_attempt: ClassVar[bool] = True
     payload: ClassVar[str | None] = "the output"
-    attempt: int
-    """The number of the attempt that completed, from 1."""
-    job: int
-    """The number of its job in the run."""
-    started_at: Micros | None = None
-    host: str | None = None
-    """The worker's process and machine."""
     run: str | None = None
     """The id of the child run, if the stage is another pipeline."""
 
 
 @frozen(kw_only=True)
-class StageRetrying(HistoryEvent):
+class StageRetrying(FailedStageAttempt):
     """A body failed and will be tried again."""
 
     type: ClassVar[str] = "stage.retrying"
-    json_names: ClassVar[Mapping[str, str]] = {"error_type": "type"}
-    code: str
-    message: str
-    error_type: str
-    """The class of the exception; "" if there was none."""
-    attempt: int
-    job: int
+    ends_attempt: ClassVar[bool] = True
     retry_at: Micros
     """When the next attempt is due."""
-    started_at: Micros | None = None
-    host: str | None = None
-    traceback: str | None = None
 
 
 @frozen(kw_only=True)
-class StageFailed(HistoryEvent):
+class StageFailed(FailedStageAttempt):
     """A body failed and will not be tried again. In a map that tolerates failures, the run continues."""
 
     type: ClassVar[str] = "stage.failed"
-    json_names: ClassVar[Mapping[str, str]] = {"error_type": "type"}
+    ends_attempt: ClassVar[bool] = True
     payload: ClassVar[str | None] = "the `ItemFailure`, in a map that tolerates failures"
-    code: str
-    message: str
-    error_type: str
-    """The class of the exception; "" if there was none."""
-    attempt: int
-    job: int
-    started_at: Micros | None = None
-    host: str | None = None
-    traceback: str | None = None
     run: str | None = None
     """The id of the child run, if the stage is another pipeline."""
 
@@ -129,6 +127,7 @@ class StageLost(HistoryEvent):
     """The worker was lost, and another may claim the job."""
 
     type: ClassVar[str] = "stage.lost"
+    ends_attempt: ClassVar[bool] = True
     attempt: int
     """The number of the attempt that was lost."""
     lost_attempts: int
@@ -136,32 +135,25 @@ class StageLost(HistoryEvent):
 
 
 @frozen(kw_only=True)
-class StageCancelled(HistoryEvent):
+class StageCancelled(StageAttempt):
     """Abandoned external work was cancelled. May follow the end of the run."""
 
     type: ClassVar[str] = "stage.cancelled"
-    attempt: int
-    job: int
+    cancels_work: ClassVar[bool] = True
     key: str | None
     """The key of the external work."""
-    started_at: Micros | None = None
-    host: str | None = None
 
 
 @frozen(kw_only=True)
-class StageCancelFailed(HistoryEvent):
-    """Abandoned external work could not be cancelled and may still run; this is not retried. May follow the end."""
+class StageCancelFailed(FailedStageAttempt):
+    """Abandoned external work could not be cancelled and may still run; this is not retried.
+
+    May follow the end of the run.
+    """
 
     type: ClassVar[str] = "stage.cancel_failed"
-    json_names: ClassVar[Mapping[str, str]] = {"error_type": "type"}
-    code: str
-    message: str
-    error_type: str
-    attempt: int
-    job: int
+    cancels_work: ClassVar[bool] = True
     key: str | None
     """The key of the external work."""
     lost_attempts: int = 0
-    started_at: Micros | None = None
-    host: str | None = None
-    traceback: str | None = None
+    """How many attempts were lost with their worker so far."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 import attrs
 import pytest
@@ -14,7 +15,6 @@ from holdfast.ports.records.history import (
     STAGE_COMPLETED,
     STAGE_FAILED,
     STAGE_OUTCOMES,
-    STAGE_SKIPPED,
     STAGE_SUSPENDED,
 )
 from holdfast.ports.records.job import JobKind, JobState
@@ -22,6 +22,9 @@ from holdfast.ports.records.run import TERMINAL, ClosePolicy, Run, RunName, RunS
 from holdfast.ports.references import KeptRows
 from holdfast.testing.conformance.builders import NAMESPACE, NOW, a_completed_row, a_job, a_key, a_row, a_run
 from holdfast.testing.conformance.persistence.case import PersistenceCase, put, put_run, query
+
+_SKIPPED: Final = "stage.skipped"
+"""A type that stores know nothing about."""
 
 FULL_RUN = Run(
     key=a_key(7),
@@ -333,7 +336,7 @@ class RunReads(PersistenceCase):
 
     def test_what_else_became_of_stages_is_told_by_type(self, store: Persistence) -> None:
         """Rows of the requested types, with their types, in the order of the history."""
-        types = (STAGE_FAILED, STAGE_COMPLETED, STAGE_SUSPENDED, STAGE_SKIPPED, "stage.failed.not")
+        types = (STAGE_FAILED, STAGE_COMPLETED, STAGE_SUSPENDED, _SKIPPED, "stage.failed.not")
         for run in (1, 2, 3):
             put_run(store, a_run(run), a_job(run, 1))
             rows = (
@@ -345,7 +348,7 @@ class RunReads(PersistenceCase):
         def noted_rows(*wanted: str) -> list[CompletedRow]:
             return query(store, lambda tx: tx.completed([a_key(1), a_key(3), a_key(4)], types=wanted))
 
-        for wanted in (STAGE_OUTCOMES, (STAGE_FAILED,), (STAGE_SUSPENDED, STAGE_SKIPPED, STAGE_SKIPPED)):
+        for wanted in (STAGE_OUTCOMES, (STAGE_FAILED,), (STAGE_SUSPENDED, _SKIPPED, _SKIPPED)):
             expected = [
                 CompletedRow(a_key(run), number, "bill", 9 - number, type_)
                 for run in (1, 3)

@@ -3,7 +3,7 @@
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -355,6 +355,19 @@ async def test_async_code_starts_many_too(open_engine: OpenEngine) -> None:
     async with Worker(engine):
         handles = await engine.start_all(SIMPLE(number) for number in range(3))
         assert [await one.result(timeout=SOON) for one in handles] == [0, 2, 4]
+
+
+@pytest.mark.anyio
+async def test_a_generator_of_calls_runs_in_the_thread_of_its_event_loop(open_engine: OpenEngine) -> None:
+    threads: list[threading.Thread] = []
+
+    def calls() -> Iterator[Call[int]]:
+        threads.append(threading.current_thread())
+        yield SIMPLE(1)
+
+    await open_engine(SIMPLE).start_all(calls())
+
+    assert threads == [threading.current_thread()]
 
 
 def test_many_at_once_who_start_with_one_key_start_one_run(open_engine: OpenEngine) -> None:

@@ -301,7 +301,7 @@ async def test_a_body_that_neither_suspends_nor_finishes_fails(open_engine: Open
     pipeline = Pipeline("w", input=int).pipe(handed_on)
     engine = open_engine(pipeline)
     async with Worker(engine):
-        with pytest.raises(RunFailedError, match=r"neither suspend\(\.\.\.\) nor completed"):
+        with pytest.raises(RunFailedError, match=r"expected suspend\(\.\.\.\) or completed\(\.\.\.\), got"):
             await engine.run(pipeline(4))
 
 

@@ -176,7 +176,7 @@ async def test_what_can_t_be_shown_is_an_error_where_it_is_published(open_engine
     async with Worker(engine):
         with anyio.fail_after(SOON):
             large, name, odd = await engine.run(wrong())
-    assert "more than 16,384" in large
+    assert "the maximum is 16,384" in large
     assert "the name of a published value is 'no name'" in name
     assert "object" in odd
     with pytest.raises(RuntimeError, match=r"holdfast.publish\(\) was called outside of a workflow"):

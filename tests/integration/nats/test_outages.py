@@ -18,7 +18,7 @@ from holdfast.adapters.nats.sink import NatsSink
 from holdfast.adapters.nats.transport import NatsJobTransport
 from holdfast.hosts.wiring.stores import built_in_sink
 from holdfast.ports.errors import EventRefusedError, InvalidArgumentError, InvalidUrlError, UnavailableError
-from holdfast.ports.transport import RunHint
+from holdfast.ports.transport import HistoryGrew, RunEnded
 from holdfast.testing.conformance.events import an_event
 from holdfast.testing.conformance.transport import a_hint
 from tests.certificates import a_certificate
@@ -265,7 +265,7 @@ def test_a_message_from_elsewhere_says_only_that_something_changed(server: Priva
     deliveries = transport.receive(100, 1)
     for delivery in deliveries:
         transport.ack(delivery.receipt)
-    transport.announce([RunHint(run="01TESTKEY00000000000000001")])
+    transport.announce([kind(run="01TESTKEY00000000000000001") for kind in (RunEnded, HistoryGrew)])
 
     assert [delivery.hint for delivery in deliveries] == [None] * len(bodies)
     assert list(transport.receive(10, 0)) == []

@@ -12,7 +12,7 @@ from holdfast.adapters.sql.postgresql.listen_notify import PostgresTransport
 from holdfast.adapters.sql.sqlite.connection import sqlite_path
 from holdfast.adapters.sql.sqlite.file_watch import SqliteTransport
 from holdfast.ports.changes import CreateRun
-from holdfast.ports.transport import Hint, JobHint, JobTransport, RunHint
+from holdfast.ports.transport import Hint, JobHint, JobTransport, RunEnded
 from holdfast.testing.conformance.builders import a_run
 from holdfast.testing.conformance.transport import JobTransportContract
 from tests.integration.sql.proxy import Proxy
@@ -53,7 +53,7 @@ def listening(transport: PostgresTransport) -> None:
     """Wait until it receives its own hint."""
     until = time.monotonic() + 10
     while time.monotonic() < until:
-        transport.announce([RunHint(run="hello")])
+        transport.announce([RunEnded(run="hello")])
         if heard := transport.receive(1_000, 0.2):
             while transport.receive(1_000, 0.05):
                 pass

@@ -29,7 +29,7 @@ from holdfast.ports.changes import UpdateRun
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.records.job import JobState
 from holdfast.ports.records.run import RunStatus
-from holdfast.ports.transport import JobHint, RunHint
+from holdfast.ports.transport import JobHint, RunEnded
 from tests.unit.kernel.world import SECOND, World, completing, payload, pipeline, settling, stage
 from tests.unit.kernel.world import failed as failing
 
@@ -270,7 +270,7 @@ def test_a_run_past_its_deadline_fails_and_its_attempts_are_fenced(world: World)
         '{"code":"deadline_exceeded","message":"the run had not ended when its deadline passed"}',
     )
     assert world.events()[-1] == "run.failed"
-    assert world.heard.hints[-1] == RunHint(run=run.key)
+    assert world.heard.hints[-1] == RunEnded(run=run.key)
     assert world.complete(attempt).status == "fenced"
     assert world.do(RunExpire()).expired == 0
 

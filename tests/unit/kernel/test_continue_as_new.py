@@ -34,7 +34,7 @@ from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.queries.run_output import AnnotationFilter, AnnotationsOf
 from holdfast.ports.records.job import JobState
 from holdfast.ports.records.run import RunStatus
-from holdfast.ports.transport import RunHint
+from holdfast.ports.transport import RunEnded
 from tests.unit.kernel.test_functions import driven, function
 from tests.unit.kernel.world import World, child, payload, pipeline, settling, stage
 
@@ -72,7 +72,7 @@ def test_it_goes_on_in_one_step() -> None:
     (created,) = world.history()
     assert (created.type, created.payload) == ("run.created", payload({"n": 2}))
     assert created.data == '{"continues":1,"definition":"w@1"}'
-    assert {type(hint) for hint in world.heard.hints} > {RunHint}
+    assert {type(hint) for hint in world.heard.hints} > {RunEnded}
     again = world.claim_one(world.open())
     assert (again.run, again.epoch) == (after.key, 1)
     world.settle(again, Completed(output=payload(7)))

@@ -22,9 +22,11 @@ from holdfast.kernel.commands import (
     RunResume,
     RunSignal,
     RunTerminate,
+    StepFail,
     TimerFire,
 )
 from holdfast.kernel.history import events
+from holdfast.kernel.pipelines.plan import RetryPolicy
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.records.job import JobKind, JobState
 from holdfast.ports.records.run import RunStatus
@@ -146,15 +148,17 @@ def test_what_is_sent_again_is_recorded_once() -> None:
     again = record(world, attempt, step("1"), TimerFire(call="2", due=0), step("3"))
     assert again.rows[:2] == first.rows
     assert [row.number for row in again.rows] == [2, 3, 4]
-    failed = events.StepRetrying(
+    failed = events.StepFailed(
         call="4",
         step="s",
         attempt=1,
         error=events.RecordedError(type="OSError", message="busy", code="body_error"),
-        retry_at=world.now,
     )
-    tries = (EventAppend(event=failed), EventAppend(event=attrs.evolve(failed, attempt=2)))
-    assert len(record(world, attempt, *tries, seen=4).rows) == 2
+    tries = [StepFail(event=attrs.evolve(failed, attempt=each), retry=RetryPolicy()) for each in (1, 2, 3)]
+    rows = record(world, attempt, *tries, seen=4).rows
+    assert [row.type for row in rows] == ["step.retrying", "step.retrying", "step.failed"]
+    world.wait(1)
+    assert record(world, attempt, *tries, seen=4).rows == rows
 
 
 def test_to_record_nothing_only_asks() -> None:

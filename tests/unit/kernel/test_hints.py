@@ -5,7 +5,7 @@ import pytest
 from holdfast.kernel.commands import Command, RunCancel, RunCreate, RunTerminate
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.records.job import LOSSES_MIN
-from holdfast.ports.transport import JobHint, RunHint
+from holdfast.ports.transport import JobHint, RunEnded
 from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence
 from tests.unit.kernel.world import SECOND, World, completing, each, payload, pipeline, stage
 
@@ -40,7 +40,7 @@ def test_a_settle_announces_what_it_opens_and_the_last_one_that_the_run_has_ende
     assert _heard(world) == [_hint(world, 2)]
     world.complete(world.claim_one(session))
 
-    assert _heard(world) == [RunHint(run=world.run().key)]
+    assert _heard(world) == [RunEnded(run=world.run().key)]
 
 
 def test_the_end_of_a_run_is_announced_however_it_ends(world: World) -> None:
@@ -49,11 +49,11 @@ def test_the_end_of_a_run_is_announced_however_it_ends(world: World) -> None:
         world.create(f"x{number}")
         _heard(world)
         world.do(command)
-        assert _heard(world) == [RunHint(run=world.run(f"x{number}").key)]
+        assert _heard(world) == [RunEnded(run=world.run(f"x{number}").key)]
     world.create("x")
     _heard(world)
     world.fail(world.claim_one(world.open()), retryable=False)
-    assert _heard(world) == [RunHint(run=world.run().key)]
+    assert _heard(world) == [RunEnded(run=world.run().key)]
 
 
 def test_a_run_that_dies_with_its_workers_is_announced(world: World) -> None:
@@ -63,7 +63,7 @@ def test_a_run_that_dies_with_its_workers_is_announced(world: World) -> None:
         world.claim_one(world.open())
         world.lose()
 
-    assert _heard(world) == [RunHint(run=world.run().key)]
+    assert _heard(world) == [RunEnded(run=world.run().key)]
 
 
 def test_jobs_that_can_be_claimed_again_are_announced_with_their_epoch(world: World) -> None:
@@ -131,7 +131,7 @@ def test_an_end_in_a_batch_is_announced_with_all_that_came_before(world: World) 
     commands: list[Command[object]] = [completing(attempt), RunCancel(run_id="x")]
     world.send(*commands)
 
-    assert _heard(world) == [_hint(world, 2), RunHint(run=world.run().key)]
+    assert _heard(world) == [_hint(world, 2), RunEnded(run=world.run().key)]
 
 
 @pytest.mark.parametrize("fault", [Fault.FAILS_BEFORE, Fault.LOST_ANSWER])

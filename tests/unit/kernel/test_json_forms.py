@@ -16,7 +16,7 @@ from holdfast.kernel.commands.codec import (
     to_data,
 )
 from holdfast.kernel.history import events
-from holdfast.kernel.pipelines.plan import RatePlan
+from holdfast.kernel.pipelines.plan import RatePlan, RetryPolicy
 from holdfast.kernel.rules.registry import RULES, command_from, reply_type
 from holdfast.ports.attempt_output import AnnotationAuthor
 from holdfast.ports.errors import InvalidCommandError
@@ -256,10 +256,13 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         ),
     ),
     (
-        c.JobSettle(job="r.1", epoch=2, outcome=c.QueuedStepFailed(error="{}", retry_at=7)),
+        c.JobSettle(
+            job="r.1", epoch=2, outcome=c.QueuedStepFailed(error="{}", retry=RetryPolicy(), retry_after=7)
+        ),
         (
             '{"epoch":2,"events":[],"host":"","idempotency_key":null,"job":"r.1","namespace":"default",'
-            '"outcome":{"error":"{}","kind":"step_failed","retry_at":7},"outputs":[],"received":[],'
+            '"outcome":{"error":"{}","kind":"step_failed","retry":{"attempts":3,"backoff":2.0,"jitter":0.2,'
+            '"wait_max_us":300000000,"wait_us":1000000},"retry_after":7},"outputs":[],"received":[],'
             '"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
     ),
@@ -306,12 +309,24 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
                 c.EventAppend(
                     event=events.StepCompleted(call="1", step="s", attempt=1), payload=Payload(inline="5")
                 ),
+                c.StepFail(
+                    event=events.StepFailed(
+                        call="2",
+                        step="s",
+                        attempt=1,
+                        error=events.RecordedError(type="E", message="no", code="body_error"),
+                    ),
+                    retry=None,
+                ),
             ),
         ),
         (
             '{"epoch":2,"idempotency_key":null,"job":"r.1","lost_attempts":0,"namespace":"default",'
             '"received":[],"records":[{"event":{"data":{"attempt":1,"call":"1","step":"s"},'
-            '"type":"step.completed"},"payload":{"blob":null,"inline":"5"},"record":"event"}],'
+            '"type":"step.completed"},"payload":{"blob":null,"inline":"5"},"record":"event"},'
+            '{"event":{"data":{"attempt":1,"call":"2","error":{"code":"body_error","message":"no","type":"E"},'
+            '"step":"s"},"type":"step.failed"},"is_alone":true,"lost_attempts":0,"record":"step_fail","retry":null,'
+            '"retry_after":null}],'
             '"seen":3,"type":"job.record"}'
         ),
     ),
@@ -503,9 +518,9 @@ REPLIES: list[tuple[object, str]] = [
             run_status=RunStatus.RUNNING,
         ),
         (
-            '{"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"rows":[{"at":7,"data":"{\\"call\\":\\"1\\"}",'
-            '"epoch":null,"item":null,"node":null,"number":4,"payload":null,"run":"r","type":"timer.fired"}],'
-            '"run_status":"running","status":"recorded"}'
+            '{"failure":null,"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"rows":[{"at":7,'
+            '"data":"{\\"call\\":\\"1\\"}","epoch":null,"item":null,"node":null,"number":4,"payload":null,"run":"r",'
+            '"type":"timer.fired"}],"run_status":"running","status":"recorded"}'
         ),
     ),
     (

@@ -27,7 +27,7 @@ from holdfast.kernel.commands import (
     follow_up_of,
 )
 from holdfast.kernel.invariants import check
-from holdfast.kernel.pipelines.plan import RatePlan
+from holdfast.kernel.pipelines.plan import RatePlan, RetryPolicy
 from holdfast.ports.changes import DeleteJob
 from holdfast.ports.json import canonical, parse
 from holdfast.ports.persistence import QueueClaim
@@ -108,7 +108,9 @@ def test_one_that_sleeps_before_a_retry_gives_its_slot_back() -> None:
     world = world_with_queued_steps(ALONE, ALONE)
     admit(world)
     (first,) = claim(world)
-    reply = world.settle(first, QueuedStepFailed(error=ERROR, retry_at=world.now + 5 * SECOND))
+    reply = world.settle(
+        first, QueuedStepFailed(error=ERROR, retry=RetryPolicy(wait_us=5 * SECOND, jitter=0.0))
+    )
     assert reply.follow_up.jobs == (LINE,)
     assert admit(world, LINE) == 1
     world.wait(6)

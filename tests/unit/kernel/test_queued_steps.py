@@ -29,7 +29,7 @@ from holdfast.kernel.commands import (
     StepQueue,
 )
 from holdfast.kernel.invariants import check
-from holdfast.kernel.pipelines.plan import LOSSES_MAX
+from holdfast.kernel.pipelines.plan import LOSSES_MAX, RetryPolicy
 from holdfast.ports.changes import AddJob, DeleteJob
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import canonical, parse
@@ -42,6 +42,10 @@ from tests.unit.kernel.test_functions import driven, function, parked, record
 from tests.unit.kernel.world import SECOND, World, payload, settling
 
 ERROR = canonical({"type": "ValueError", "message": "no", "code": "body_error"})
+
+
+def policy(seconds: float) -> RetryPolicy:
+    return RetryPolicy(attempts=10, wait_us=round(seconds * SECOND), jitter=0.0)
 
 
 def queue(call: str = "1", *, attempts: int = 3, step: str = "embed") -> FunctionRecord:
@@ -138,7 +142,7 @@ def test_what_comes_while_the_function_is_driven_is_in_the_next_answer() -> None
 
 def test_what_it_raises_is_tried_again_and_the_function_sleeps_on() -> None:
     world = resting()
-    world.settle(claim(world), QueuedStepFailed(error=ERROR, retry_at=world.now + 5 * SECOND))
+    world.settle(claim(world), QueuedStepFailed(error=ERROR, retry=policy(5)))
     (job,) = steps(world)
     assert (job.state, job.attempts, driver(world).state) == (JobState.SLEEPING, 1, JobState.SLEEPING)
     world.wait(6)
@@ -149,7 +153,7 @@ def test_what_it_raises_is_tried_again_and_the_function_sleeps_on() -> None:
 
 def test_it_is_never_tried_more_often_than_its_row_says() -> None:
     world = resting(queue(attempts=1))
-    reply = world.settle(claim(world), QueuedStepFailed(error=ERROR, retry_at=world.now))
+    reply = world.settle(claim(world), QueuedStepFailed(error=ERROR, retry=policy(0)))
     assert reply.retry_at is None
     assert world.events()[-1] == "step.failed"
     assert driver(world).state is JobState.QUEUED
@@ -180,8 +184,8 @@ def test_what_was_lost_leaves_a_step_all_its_attempts() -> None:
     for _ in range(3):
         claim(world)
         world.lose()
-    assert world.settle(claim(world), QueuedStepFailed(error=ERROR, retry_at=world.now)).retry_at is not None
-    assert world.settle(claim(world), QueuedStepFailed(error=ERROR, retry_at=world.now)).retry_at is None
+    assert world.settle(claim(world), QueuedStepFailed(error=ERROR, retry=policy(0))).retry_at is not None
+    assert world.settle(claim(world), QueuedStepFailed(error=ERROR, retry=policy(0))).retry_at is None
     assert world.events()[-1] == "step.failed"
 
 
@@ -225,7 +229,7 @@ def test_a_paused_run_holds_what_nobody_has_and_takes_results() -> None:
     (held,) = claim_all(world)
     world.do(RunPause(run_id="x"))
     assert [job.state for job in steps(world)] == [JobState.LEASED, JobState.PAUSED]
-    world.settle(held, QueuedStepFailed(error=ERROR, retry_at=world.now + SECOND))
+    world.settle(held, QueuedStepFailed(error=ERROR, retry=policy(1)))
     assert [job.state for job in steps(world)] == [JobState.PAUSED, JobState.PAUSED]
     world.do(RunResume(run_id="x"))
     assert [job.state for job in steps(world)] == [JobState.SLEEPING, JobState.QUEUED]
@@ -372,7 +376,7 @@ def _twice(tables: Tables, job: Job) -> None:
 )
 def test_the_checker_sees_each_of_these(name: str, damage: Damage) -> None:
     world = resting()
-    world.settle(claim(world), QueuedStepFailed(error=ERROR, retry_at=world.now))
+    world.settle(claim(world), QueuedStepFailed(error=ERROR, retry=policy(0)))
     tables = world.tables()
     assert check(tables) == []
     damage(tables, steps(world)[0])

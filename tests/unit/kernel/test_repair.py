@@ -7,6 +7,7 @@ import pytest
 
 from holdfast.kernel import commands
 from holdfast.kernel.commands import Command, FollowUp, RunCancel, RunPause, RunRepair, RunRepaired, RunResume
+from holdfast.kernel.history import events
 from holdfast.kernel.invariants import check
 from holdfast.kernel.pipelines.plan import Enough
 from holdfast.ports.changes import AddJob, AppendHistory, DeleteJob, DeleteJobs, UpdateJob, UpdateRun
@@ -411,7 +412,8 @@ def test_a_run_that_has_done_everything_completes() -> None:
     row = attrs.evolve(
         world.history()[0], number=2, type="stage.completed", node="a", payload=payload("once"), epoch=1
     )
-    world.put(AppendHistory(attrs.evolve(row, data='{"attempt":1}')), DeleteJob(job.key))
+    data = events.StageCompleted(attempt=1, job=1).data
+    world.put(AppendHistory(attrs.evolve(row, data=data)), DeleteJob(job.key))
     _row(world, last_row=2, open_jobs=0)
     _mend(world)
 

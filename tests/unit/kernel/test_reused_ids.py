@@ -9,7 +9,7 @@ from holdfast.kernel.commands import RunClaimPending, RunCreate, RunCreated
 from holdfast.ports.errors import RunExistsError
 from holdfast.ports.queries.runs import FindRun
 from holdfast.ports.records.run import Run, RunName, RunStatus
-from holdfast.ports.transport import RunHint
+from holdfast.ports.transport import RunEnded
 from tests.unit.kernel.world import World, payload, pipeline, stage
 
 
@@ -77,7 +77,7 @@ def test_an_active_run_is_ended_in_the_commit_that_takes_its_place(world: World)
         RunStatus.CANCELLED,
         '{"code":"terminated","message":"generation 2 took its place"}',
     )
-    assert RunHint(run=first.run) in world.heard.hints
+    assert RunEnded(run=first.run) in world.heard.hints
     assert world.complete(attempt).status == "fenced"
     end(world, "completed")
     assert (generation(world, 2).status, generation(world, 1).status) == ("completed", "cancelled")

@@ -18,6 +18,7 @@ from holdfast.kernel.commands import (
     RunTransitioned,
 )
 from holdfast.kernel.dispatch.kernel import Kernel
+from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.progress import NodeProgress, Progress
 from holdfast.ports.changes import AppendHistory, DeleteJob, UpdateRun
 from holdfast.ports.errors import RunExistsError, RunNotFoundError, UnknownWorkflowError
@@ -324,7 +325,7 @@ def _stall(world: World, node: str) -> None:
         node=node,
         epoch=1,
         payload=payload("done"),
-        data='{"attempt":1}',
+        data=events.StageCompleted(attempt=1, job=1).data,
     )
     group = next(place for place, group in enumerate(TWO.groups) if group.nodes[0].name == node)
     progress = Progress(group=group, input=run.last_row, nodes={node: NodeProgress(output=row.number)})

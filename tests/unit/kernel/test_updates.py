@@ -15,7 +15,7 @@ from holdfast.kernel.history import events
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError, UpdateRefusedError
 from holdfast.ports.records.job import JobState
 from holdfast.ports.records.run import RunStatus
-from holdfast.ports.transport import RunHint
+from holdfast.ports.transport import HistoryGrew
 from tests.unit.kernel.test_functions import driven, function, parked, record
 from tests.unit.kernel.world import World, payload, pipeline, stage
 
@@ -50,7 +50,7 @@ def test_a_function_that_is_driven_is_only_told() -> None:
     attempt = driven(world)
     world.heard.hints.clear()
     ask(world)
-    assert world.heard.hints == [RunHint(run=world.run().key)]
+    assert world.heard.hints == [HistoryGrew(run=world.run().key)]
     assert world.job(attempt).state is JobState.LEASED
     # It does not rest before it has been told what came.
     assert world.settle(attempt, FunctionWaiting(seen=1)).retry_at == world.now
@@ -64,7 +64,7 @@ def test_whoever_waits_for_an_answer_hears_of_it() -> None:
     reply = record(world, attempt, answer(), seen=2)
     assert [row.type for row in reply.rows] == ["update.completed"]
     assert reply.rows[0].data == '{"call":"update2"}'
-    assert world.heard.hints == [RunHint(run=world.run().key)]
+    assert world.heard.hints == [HistoryGrew(run=world.run().key)]
 
 
 def test_an_answer_that_is_sent_again_is_stored_once() -> None:

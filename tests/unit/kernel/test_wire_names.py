@@ -54,7 +54,7 @@ def test_changes() -> None:
 
 
 def test_hints() -> None:
-    assert tags_of(Hint) == words("job run")
+    assert tags_of(Hint) == words("history_grew job run_ended")
 
 
 def test_a_tag_is_told_from_the_name_of_its_class() -> None:

@@ -32,7 +32,7 @@ from holdfast.ports.errors import (
     UnavailableError,
 )
 from holdfast.ports.events import EventSink
-from holdfast.ports.transport import JobHint, RunHint
+from holdfast.ports.transport import HistoryGrew, JobHint, RunEnded
 from holdfast.testing.conformance.events import an_event
 
 if TYPE_CHECKING:
@@ -267,9 +267,9 @@ def test_a_hint_that_is_refused_alone_is_told_of(
     assert "too large" in caplog.text
 
 
-def test_the_ends_of_runs_are_not_sent(queue: Callable[..., SqsJobTransport]) -> None:
+def test_hints_about_runs_are_not_sent(queue: Callable[..., SqsJobTransport]) -> None:
     with serving() as (url, asked):
-        queue(url).announce([RunHint(run="01TESTKEY00000000000000001")])
+        queue(url).announce([kind(run="01TESTKEY00000000000000001") for kind in (RunEnded, HistoryGrew)])
     assert asked == []
 
 

@@ -8,7 +8,7 @@ import pytest
 from holdfast.adapters.sql import hint_queue
 from holdfast.adapters.sql.hint_queue import Inbox
 from holdfast.adapters.sql.postgresql.listen_notify import MESSAGE_BYTES_MAX, hints_in, messages_of
-from holdfast.ports.transport import Hint, JobHint, RunHint
+from holdfast.ports.transport import Hint, HistoryGrew, JobHint, RunEnded
 
 
 def a_hint(number: int) -> Hint:
@@ -16,7 +16,7 @@ def a_hint(number: int) -> Hint:
 
 
 def test_hints_survive_the_journey() -> None:
-    hints = [a_hint(1), RunHint(run="key"), a_hint(2)]
+    hints = [a_hint(1), RunEnded(run="key"), HistoryGrew(run="key"), a_hint(2)]
 
     (message,) = messages_of(hints)
 
@@ -33,7 +33,7 @@ def test_messages_fit_into_a_notification() -> None:
 
 
 def test_a_hint_that_fits_into_no_message_is_dropped() -> None:
-    assert list(messages_of([RunHint(run="x" * 8_000)])) == []
+    assert list(messages_of([RunEnded(run="x" * 8_000)])) == []
 
 
 def test_hints_that_are_alike_are_sent_once() -> None:
@@ -48,7 +48,7 @@ def test_a_message_that_makes_no_sense_says_that_something_changed(message: str)
 
 
 def test_a_part_that_makes_no_sense_does_not_spoil_the_others() -> None:
-    assert [None, RunHint(run="key")] == hints_in('[["job","one"],["key"]]')
+    assert [None, RunEnded(run="key")] == hints_in('[["job","one"],["run_ended","key"]]')
 
 
 def test_what_was_delivered_is_not_repeated_unasked() -> None:

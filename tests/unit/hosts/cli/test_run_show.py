@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.hosts.cli.run_facts import StageSummary, add_row
-from holdfast.ports.records.history import HistoryRow
+from holdfast.hosts.cli.run_facts import StageSummary, add_event
+from holdfast.kernel.history import events
 from tests.unit.hosts.cli.conftest import CommandLine
 
 
@@ -245,10 +245,10 @@ def test_wrong_usage_is_told(holdfast: CommandLine, words: tuple[str, ...]) -> N
 def test_a_stage_that_is_a_pipeline_takes_the_time_of_its_run() -> None:
     second = 1_000_000
     story = StageSummary(name="child", mapped=False, state="sleeping")
-    add_row(story, HistoryRow(run="r", number=2, type="stage.started", at=10 * second, node="child"))
+    add_event(story, events.StageStarted(run="child-1"), at=10 * second)
     assert story.length(now=25 * second) == 15 * second
 
-    add_row(story, HistoryRow(run="r", number=3, type="stage.completed", at=30 * second, node="child"))
+    add_event(story, events.StageCompleted(attempt=1, job=2, run="child-1"), at=30 * second)
     story.state = "done"
     assert story.length(now=99 * second) == 20 * second
     assert story.attempts == 1

@@ -47,7 +47,7 @@ def test_input_that_does_not_fit_gives_the_list_of_problems(holdfast: CommandLin
     answer = holdfast("run", "start", "shop:engine", "order", '{"customer": 3}')
     assert answer.code == 2
     assert answer.err.splitlines() == [
-        "holdfast: the input of workflow 'order' is invalid",
+        "holdfast: invalid value for the input of workflow 'order'",
         "  - $.customer: expected string, got integer",
         "  - $.items: required field is missing",
     ]
@@ -138,7 +138,7 @@ def test_waiting_gives_the_result_and_the_exit_code(holdfast: CommandLine) -> No
         (("shop:engine", "nothing", "--timeout", "1"), "--timeout needs --wait"),
         (("shop:engine", "nothing", "--queue", "no queue"), "queue is 'no queue'"),
         (("shop:engine", "nothing", "--id", ""), "id is ''"),
-        (("shop:engine", "nothing", "1"), "null is expected, not an integer"),
+        (("shop:engine", "nothing", "1"), "expected null, got integer"),
     ],
 )
 def test_wrong_usage_is_told(holdfast: CommandLine, words: tuple[str, ...], why: str) -> None:

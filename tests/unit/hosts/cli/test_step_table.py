@@ -119,7 +119,7 @@ def row(number: int, type: str, **facts: object) -> HistoryRow:
 
 def test_steps_are_in_the_order_in_which_they_came_to_something_last() -> None:
     steps: dict[str, StepSummary] = {}
-    error = {"type": "E", "message": ""}
+    error = {"type": "E", "message": "", "code": "body_error"}
     add_step(
         steps, row(3, "step.retrying", call="1", step="x", attempt=1, started_at=1, retry_at=9, error=error)
     )

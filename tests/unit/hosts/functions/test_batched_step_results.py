@@ -60,7 +60,7 @@ def row(number: int, kind: str = "step.completed", **facts: object) -> HistoryRo
     return HistoryRow(run="r", number=number, type=kind, at=BEGAN_AT + number, payload=payload, data=data)
 
 
-CREATED = row(1, "run.created")
+CREATED = row(1, "run.created", definition="chain@1")
 ADDED = [row(number, call=str(number - 1)) for number in range(2, 6)]
 
 
@@ -76,7 +76,9 @@ def test_it_knows_which_step_is_to_be_done_next() -> None:
 
 def test_a_step_that_was_tried_goes_on_with_its_next_try() -> None:
     drive = FunctionReplay(new_machine(chain(9)), text_of)
-    drive.open([CREATED, ADDED[0], row(3, "step.retrying", call="2", attempt=4, retry_at=7)])
+    error = {"type": "ValueError", "message": "no", "code": "body_error"}
+    retrying = row(3, "step.retrying", call="2", attempt=4, retry_at=7, error=error)
+    drive.open([CREATED, ADDED[0], retrying])
     tries = {one.request.call: one for one in drive.tries()}
     assert [(call, one.number, one.at) for call, one in tries.items()] == [("2", 5, 7)]
     drive.close()
@@ -85,7 +87,7 @@ def test_a_step_that_was_tried_goes_on_with_its_next_try() -> None:
 def test_steps_of_queues_are_known_to_be_over() -> None:
     rows = [
         ADDED[0],
-        row(3, "step.queued", call="2", step="add_far", attempt=1, job=2),
+        row(3, "step.queued", call="2", step="add_far", queue="far", attempt=1, max_attempts=1, job=2),
         row(4, call="3"),
         row(5, call="2", step="add_far", attempt=1, job=2),
         row(6, call="6"),

@@ -204,10 +204,5 @@ async def test_a_try_that_was_lost_counts_for_whoever_has_a_clock_that_is_behind
 
     bench.clock.jump(-timedelta(hours=3))
     behind = bench.body()
-    bench.settle(behind, await bench.run(behind))
-    bench.clock.jump(timedelta(hours=3))
-    wake(bench, timedelta(minutes=2))
-
-    last = bench.body()
-    assert isinstance(await bench.run(last), Completed)
+    assert isinstance(await bench.run(behind), Completed)
     assert DONE == ["try 1", "try 2", "try 3"]

@@ -45,7 +45,7 @@ def row(number: int, kind: str, data: str, payload: str | None = None) -> Histor
     )
 
 
-CREATED = row(1, "run.created", "{}", "{}")
+CREATED = row(1, "run.created", '{"definition":"opens@1"}', "{}")
 EARLY = row(2, SIGNAL_RECEIVED, '{"channel":"letters"}', "1")
 BEGAN = row(3, FUNCTION_BEGAN, '{"row":2}')
 LATE = row(4, SIGNAL_RECEIVED, '{"channel":"letters"}', "2")

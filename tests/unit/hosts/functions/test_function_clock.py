@@ -165,7 +165,7 @@ def text(payload: Payload) -> str:
     return payload.inline
 
 
-CREATED = row(1, "run.created", BEGAN_AT)
+CREATED = row(1, "run.created", BEGAN_AT, definition="waits@1")
 SENT = row(2, "signal.received", BEGAN_AT + 5, '"x"', channel="go")
 
 

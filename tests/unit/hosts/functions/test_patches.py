@@ -53,7 +53,9 @@ async def in_between() -> list[bool]:
 
 
 def row(number: int, type: str, call: str = "", text: str = "true") -> HistoryRow:
+    error = {"type": "", "message": "", "code": "body_error"}
     facts = {"call": call, "step": "give", "channel": "go", "attempt": 1, "retry_at": 0}
+    facts |= {"definition": "late@1", "error": error}
     payload = None if type in {"run.created", "patch.marked"} else Payload(inline=text)
     return HistoryRow(
         run="k", number=number, type=type, at=AT + number, payload=payload, data=canonical(facts)

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.hosts.functions.function_events import PATCHED
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import JobRecorded
 from holdfast.kernel.functions.protocol import FunctionReturned
+from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.json import canonical
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.run import RunStatus
@@ -47,7 +47,7 @@ def text(payload: Payload) -> str:
     return payload.inline
 
 
-CREATED = row(1, "run.created")
+CREATED = row(1, "run.created", definition="waits@1")
 ADDED = row(2, "step.completed", "2", call="1", step="add", attempt=1)
 PAUSED = row(3, "run.paused")
 SENT = row(4, "signal.received", "40", channel="go")
@@ -95,7 +95,7 @@ def test_it_is_not_paused_any_more() -> None:
         [row(3, "step.completed", "2", call="2", step="add", attempt=1)],
         [row(3, "step.retrying", call="1", step="add", attempt=1, retry_at=1)],
         [row(3, "timer.fired", call="2")],
-        [row(3, PATCHED, call="new")],
+        [row(3, "patch.marked", call="new")],
     ],
     ids=["a gap", "a gap later", "known already", "a step", "a try", "a timer", "a patch"],
 )
@@ -125,4 +125,20 @@ def test_it_keeps_nothing_of_whoever_has_driven_it() -> None:
     del owner
     gc.collect()
     assert gone() is None
+    drive.close()
+
+
+def test_a_damaged_row_that_concerns_it_ends_the_replay() -> None:
+    drive = FunctionReplay(new_machine(waits()), text)
+    drive.open([CREATED, ADDED, row(3, "signal.received", "40")])
+    assert isinstance(drive.fault, UnreadableRowError)
+    assert "row 3 is no valid signal.received" in str(drive.fault)
+    drive.close()
+
+
+def test_a_damaged_row_that_does_not_concern_it_is_passed_over() -> None:
+    drive = FunctionReplay(new_machine(waits()), text)
+    drive.open([CREATED, ADDED, row(3, "run.paused", reason=7), row(4, "stage.lost"), row(5, "new.type")])
+    assert drive.fault is None
+    assert drive.seen == 5
     drive.close()

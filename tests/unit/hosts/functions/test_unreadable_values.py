@@ -53,7 +53,7 @@ def replay_of(call: Any, *rows: HistoryRow) -> FunctionReplay:
         return payload.inline
 
     drive = FunctionReplay(new_machine(call), text)
-    drive.open([row(1, CREATED), *rows])
+    drive.open([row(1, CREATED, definition="w@1"), *rows])
     drive.close()
     return drive
 
@@ -227,9 +227,8 @@ def trip(cents: int, number: Any = int) -> Any:
 
 
 BOOKED = row(2, "step.completed", '"Oslo"', call="1", step="book", attempt=1)
-FAILED = row(
-    3, "step.failed", call="4", step="fails", attempt=1, error={"type": "ValueError", "message": "no"}
-)
+ERROR = {"type": "ValueError", "message": "no", "code": "body_error"}
+FAILED = row(3, "step.failed", call="4", step="fails", attempt=1, error=ERROR)
 CHARGED = row(4, "step.completed", "500", call="2", step="charge", attempt=1, given='{"cents":500}')
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from holdfast.hosts.inspection.open_calls import OpenCalls, OpenStep
 from holdfast.hosts.inspection.why import WaitReason, WhyFacts, reasons
+from holdfast.kernel.history import events
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKind, JobState
 from holdfast.ports.records.limits import RateWindow
@@ -255,7 +256,13 @@ def test_a_function_is_told_as_one() -> None:
 
 
 def test_a_blocked_run_is_told_with_the_reason() -> None:
-    row = HistoryRow(run="r", number=3, type="run.blocked", at=NOW - SECOND, data='{"message":"two sides"}')
+    row = HistoryRow(
+        run="r",
+        number=3,
+        type="run.blocked",
+        at=NOW - SECOND,
+        data='{"code":"history_full","message":"two sides"}',
+    )
     whole, held = reasons_of(function(state=JobState.PAUSED), run=run(status=RunStatus.BLOCKED), blocked=row)
     assert (whole.code, held.code) == ("blocked", "paused")
     assert "two sides" in whole.text
@@ -318,9 +325,16 @@ CANCELLED = run(status=RunStatus.CANCELLED, ended_at=NOW)
 
 
 def _left(number: int, item: int | None = None) -> HistoryRow:
-    data = '{"code":"body_error","key":"batch-9","message":"the service is down"}'
+    failed = events.StageCancelFailed(
+        code="body_error",
+        message="the service is down",
+        error_type="OSError",
+        attempt=10,
+        job=1,
+        key="batch-9",
+    )
     return HistoryRow(
-        run="r", number=number, type="stage.cancel_failed", at=NOW, node="bill", item=item, data=data
+        run="r", number=number, type=failed.type, at=NOW, node="bill", item=item, data=failed.data
     )
 
 

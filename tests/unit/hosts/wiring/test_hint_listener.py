@@ -20,7 +20,7 @@ from holdfast.ports.errors import UnavailableError
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.queries.runs import RunsByKey
 from holdfast.ports.records.run import Run, RunStatus
-from holdfast.ports.transport import Delivery, Hint, JobHint, JobTransport, RunHint
+from holdfast.ports.transport import Delivery, Hint, HistoryGrew, JobHint, JobTransport, RunEnded
 from holdfast.testing.conformance.builders import a_key, a_run
 from holdfast.testing.faults import Fault, FaultPlan, FaultyPersistence
 from holdfast.testing.transport import FaultyTransport
@@ -52,7 +52,7 @@ class Scripted:
 
     def settled(self) -> None:
         """Wait until everything delivered so far has been handled."""
-        self.say(RunHint(run="nobody waits for it"))
+        self.say(RunEnded(run="nobody waits for it"))
         while self.acknowledged.get(timeout=SOON) != str(self.last_receipt):
             pass
 
@@ -106,6 +106,12 @@ class World:
         self.store.asked.clear()
         self.store.transact(lambda tx: tx.apply([UpdateRun(evolve(run, status=RunStatus.COMPLETED))]))
 
+    def append(self, number: int) -> None:
+        """Let the history of a run have one row more, as far as the run's own row says."""
+        (run,) = self.store.read(RunsByKey((a_key(number),)))
+        self.store.asked.clear()
+        self.store.transact(lambda tx: tx.apply([UpdateRun(evolve(run, last_row=run.last_row + 1))]))
+
     @property
     def asked(self) -> list[set[str]]:
         """The runs of each query to the store."""
@@ -129,8 +135,12 @@ def world() -> Iterator[World]:
     world.close()
 
 
-def hint(number: int) -> RunHint:
-    return RunHint(run=a_key(number))
+def hint(number: int) -> RunEnded:
+    return RunEnded(run=a_key(number))
+
+
+def new_rows(number: int) -> HistoryGrew:
+    return HistoryGrew(run=a_key(number))
 
 
 # Runs that end --------------------------------------------------------------------------------------------------
@@ -164,6 +174,27 @@ def test_a_hint_of_a_run_that_nobody_waits_for_asks_nothing(world: World) -> Non
     world.transport.settled()
 
     assert world.asked == []
+
+
+def test_new_rows_wake_who_waits_for_rows_and_cost_who_waits_for_the_end_no_query(world: World) -> None:
+    world.create(1, 2)
+    end, row = world.listener.when_ended(a_key(1)), world.listener.when_past(a_key(2), 0)
+    world.append(2)
+    world.transport.say(new_rows(1))
+    world.transport.say(new_rows(2))
+
+    assert row.result(SOON).key == a_key(2)
+    assert world.asked == [{a_key(2)}]
+    assert not end.done()
+
+
+def test_who_waits_for_rows_is_woken_by_the_end_of_the_run(world: World) -> None:
+    world.create(1)
+    row = world.listener.when_past(a_key(1), 10)
+    world.end(1)
+    world.transport.say(hint(1))
+
+    assert row.result(SOON).status is RunStatus.COMPLETED
 
 
 def test_when_all_that_is_known_is_that_something_changed_all_are_looked_at_in_one_question(
@@ -279,21 +310,23 @@ def test_word_of_jobs_wakes_every_worker_once_for_all_that_is_heard_together(wor
 
 def test_word_of_runs_wakes_no_worker(world: World) -> None:
     woken = heard_by(world)
-    world.transport.say(hint(1), hint(2))
+    world.transport.say(hint(1), new_rows(2))
     world.transport.settled()
 
     assert woken() == 0
 
 
-def test_workers_are_told_which_runs_may_have_ended(world: World) -> None:
-    told: list[frozenset[str]] = []
-    world.listener.add_worker(lambda: None, told.append)
-    world.transport.say(hint(1), A_JOB, hint(2))
+def test_workers_are_told_which_runs_have_ended_and_which_histories_grew(world: World) -> None:
+    told: list[tuple[frozenset[str], frozenset[str]]] = []
+    world.listener.add_worker(lambda: None, lambda ended, grew: told.append((ended, grew)))
+    world.transport.say(hint(1), A_JOB, new_rows(3), hint(2))
     world.transport.say(A_JOB, None)
+    world.transport.say(new_rows(2))
     world.transport.settled()
 
-    assert told[0] == {a_key(1), a_key(2)}
-    assert len(told) == 2  # the other is that of the test's own
+    assert told[0] == ({a_key(1), a_key(2)}, {a_key(3)})
+    assert told[1] == (frozenset(), {a_key(2)})
+    assert len(told) == 3  # the last is that of the test's own
 
 
 def test_that_something_changed_wakes_workers(world: World) -> None:
@@ -455,7 +488,7 @@ class _ClosedByAnother(MemoryTransport):
 def test_a_transport_that_somebody_else_has_closed_is_not_asked_without_a_rest(world: World) -> None:
     transport = _ClosedByAnother()
     listener = ThreadedHintListener(world.store, transport)
-    listener.add_worker(lambda: None, lambda _: None)
+    listener.add_worker(lambda: None)
     while not transport.asked:
         time.sleep(0.001)
     asked = transport.asked

@@ -30,6 +30,7 @@ from holdfast.hosts.worker.machine_protocol import (
     FollowedUp,
     Heartbeat,
     HeartbeatAnswered,
+    HistoriesGrew,
     Input,
     OpenSession,
     Release,
@@ -634,6 +635,15 @@ def test_the_end_of_runs_of_others_makes_it_ask_nothing() -> None:
 
     assert driven.step(RunsEnded(frozenset({"other"})), after=BEAT / 10) == []
     assert driven.step(BodyEnded(attempt(1), None), RunsEnded(frozenset({"run"}))) == []
+
+
+def test_new_rows_send_no_heartbeat_and_are_looked_at_for_sinks() -> None:
+    driven = Driven(sinks=("audit",), poll_interval=100.0, maintenance_interval=100.0)
+    driven.running(attempt(1))
+    driven.step(EventsFound(()))
+
+    assert driven.step(HistoriesGrew(), after=BEAT / 10) == [FindEvents()]
+    assert driven.step(HistoriesGrew(), after=BEAT / 10) == []
 
 
 def test_what_is_said_while_it_asks_makes_it_ask_again() -> None:

@@ -134,6 +134,11 @@ class AWorkersLife(RuleBasedStateMachine):
     def runs_are_said_to_have_ended(self) -> None:
         self.step(p.RunsEnded(frozenset(attempt.run for attempt in self.running.values())))
 
+    @precondition(lambda self: not self.is_finished)
+    @rule()
+    def histories_are_said_to_have_grown(self) -> None:
+        self.step(p.HistoriesGrew())
+
     def answer(self, call: Call, *, more: bool) -> p.Input:
         match call:
             case p.OpenSession():

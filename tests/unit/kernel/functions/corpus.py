@@ -20,7 +20,7 @@ from holdfast.kernel.authoring.functions import (
     workflow,
 )
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.functions.protocol import Cancelling, HistoryEvent, SignalReceived
+from holdfast.kernel.functions.protocol import Cancelling, FunctionEvent, SignalReceived
 
 
 class DeclinedError(Exception):
@@ -662,7 +662,7 @@ def _word(text: str) -> SignalReceived:
 
 
 _YES = SignalReceived(channel="approval", text="true")
-WHEN_SENT: list[tuple[Call[Any], list[tuple[float, HistoryEvent]]]] = [
+WHEN_SENT: list[tuple[Call[Any], list[tuple[float, FunctionEvent]]]] = [
     (receives(), [(1, _word("early")), (2, _YES), (3, _word("then")), (400, _word("end"))]),
     (receives_in_time(), [(1, _word("one")), (2, _YES), (30, _word("three"))]),
     (receivers_compete(), [(7, _word("first")), (40, _word("second"))]),

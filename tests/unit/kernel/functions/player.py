@@ -12,9 +12,9 @@ from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.kernel.functions.protocol import (
     Ended,
+    FunctionEvent,
     FunctionFailed,
     FunctionReturned,
-    HistoryEvent,
     Request,
     Row,
     StepCompleted,
@@ -61,7 +61,7 @@ def new_machine(call: Any) -> FunctionMachine:
     return workflow.machine(text, began_at=BEGAN_AT, seed="run")
 
 
-def play(call: Any, *, seed: int = 0, then: Sequence[tuple[float, HistoryEvent]] = ()) -> Played:
+def play(call: Any, *, seed: int = 0, then: Sequence[tuple[float, FunctionEvent]] = ()) -> Played:
     """Play a call to its end. The order of pending results is drawn from the seed.
 
     `then` lists external events with their time, in seconds since the start.
@@ -105,7 +105,7 @@ def replay(
     return machine, played
 
 
-def done(asked: StepRequest, played: Played | None = None) -> HistoryEvent:
+def done(asked: StepRequest, played: Played | None = None) -> FunctionEvent:
     """Call a step's body, and return the resulting event."""
     step = cast("Step[..., object]", asked.definition)
     given = step.form.decode(asked.arguments)

@@ -12,8 +12,8 @@ from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.kernel.functions.protocol import (
     ChannelClosed,
     CloseRequest,
+    FunctionEvent,
     FunctionReturned,
-    HistoryEvent,
     Row,
     SignalReceived,
 )
@@ -24,7 +24,7 @@ words = Channel("words", str)
 more = Channel("more", str)
 
 
-def told(call: Call[object], rows: Sequence[HistoryEvent], *, inbox: int = 0) -> FunctionMachine:
+def told(call: Call[object], rows: Sequence[FunctionEvent], *, inbox: int = 0) -> FunctionMachine:
     """A machine that was fed rows, the first `inbox` of which were there at its start."""
     made = [Row(number=number, at=BEGAN_AT + number, event=one) for number, one in enumerate(rows, 2)]
     machine = new_machine(call)

@@ -18,9 +18,9 @@ from holdfast.kernel.functions.protocol import (
     Cancelling,
     ChildEnded,
     ChildStarted,
+    FunctionEvent,
     FunctionFailed,
     FunctionReturned,
-    HistoryEvent,
     Row,
     StepCompleted,
     StepFailed,
@@ -47,7 +47,7 @@ def give(number: int) -> int:
     return number
 
 
-def row(told: HistoryEvent, number: int = 1, seconds: float = 1) -> Row:
+def row(told: FunctionEvent, number: int = 1, seconds: float = 1) -> Row:
     return Row(number=number, at=BEGAN_AT + int(seconds * 1_000_000), event=told, site="old.py:7")
 
 
@@ -110,7 +110,7 @@ def test_a_row_about_another_step_is_refused_with_both_sides() -> None:
         (StepCompleted(call="1.1", step="double", output="1"), "has not requested it"),
     ],
 )
-def test_a_row_about_what_was_not_asked_for_is_refused(told: HistoryEvent, said: str) -> None:
+def test_a_row_about_what_was_not_asked_for_is_refused(told: FunctionEvent, said: str) -> None:
     machine = new_machine(sequence(1))
     machine.begin()
     with pytest.raises(NondeterminismError, match=said):

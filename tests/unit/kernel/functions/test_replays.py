@@ -10,9 +10,17 @@ from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.authoring.functions import patched, workflow
 from holdfast.kernel.authoring.publications import publish
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.functions.machine import ParsedRow
-from holdfast.kernel.functions.protocol import Cancelling, HistoryEvent, Row, StepCompleted, StepRequest, Turn
-from holdfast.ports.records.history import STEP_COMPLETED, HistoryRow
+from holdfast.kernel.functions.protocol import (
+    Cancelling,
+    FunctionEvent,
+    Row,
+    StepCompleted,
+    StepRequest,
+    Turn,
+)
+from holdfast.kernel.history import events
+from holdfast.kernel.history.events.parsed_rows import ParsedRow
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.values import Payload
 from tests.unit.kernel.functions.corpus import CORPUS, WHEN_CANCELLED, WHEN_SENT, greet
 from tests.unit.kernel.functions.player import Played, new_machine, play, replay, same_end
@@ -32,7 +40,7 @@ def test_so_does_one_that_is_cancelled(call: Call[Any]) -> None:
 
 
 @pytest.mark.parametrize(("call", "then"), WHEN_SENT)
-def test_so_does_one_that_is_sent_messages(call: Call[Any], then: list[tuple[float, HistoryEvent]]) -> None:
+def test_so_does_one_that_is_sent_messages(call: Call[Any], then: list[tuple[float, FunctionEvent]]) -> None:
     for seed in SEEDS:
         is_replayed_alike(call, play(call, seed=seed, then=then))
 
@@ -74,8 +82,8 @@ async def asks_elsewhere() -> None:
     await asyncio.gather(greet("b"), done_elsewhere(), greet("c"))
 
 
-CANCELLED: list[tuple[float, HistoryEvent]] = [(5, Cancelling(reason="enough"))]
-TOGETHER: list[tuple[Call[Any], list[tuple[float, HistoryEvent]]]] = [
+CANCELLED: list[tuple[float, FunctionEvent]] = [(5, Cancelling(reason="enough"))]
+TOGETHER: list[tuple[Call[Any], list[tuple[float, FunctionEvent]]]] = [
     *((call, []) for call in (*CORPUS, says(), shows(), asks_elsewhere())),
     *WHEN_SENT,
     *((call, CANCELLED) for call in WHEN_CANCELLED),
@@ -133,10 +141,12 @@ def known_row(row: Row) -> ParsedRow:
     """Return a row in the form in which stores have it; complete only for results of steps."""
     told = row.event
     if not isinstance(told, StepCompleted):
-        return HistoryRow(run="r", number=row.number, type="other", at=row.at), {}
+        return ParsedRow(HistoryRow(run="r", number=row.number, type="other", at=row.at), {})
     payload = Payload(inline=told.output)
-    history = HistoryRow(run="r", number=row.number, type=STEP_COMPLETED, at=row.at, payload=payload)
-    return history, {"call": told.call, "step": told.step}
+    history = HistoryRow(
+        run="r", number=row.number, type=events.StepCompleted.type, at=row.at, payload=payload
+    )
+    return ParsedRow(history, {"call": told.call, "step": told.step})
 
 
 def test_what_is_no_result_that_is_waited_for_is_not_told_with_others() -> None:
@@ -144,13 +154,18 @@ def test_what_is_no_result_that_is_waited_for_is_not_told_with_others() -> None:
     row, facts = next(map(known_row, play(call).rows))
     elsewhere = attrs.evolve(row, payload=Payload(blob="default/r/keywords/1/0"))
     other_step, other_call = {**facts, "step": "other"}, {**facts, "call": "9"}
-    others: list[ParsedRow] = [(elsewhere, facts), (row, other_step), (row, other_call), (row, {})]
+    others = [
+        ParsedRow(elsewhere, facts),
+        ParsedRow(row, other_step),
+        ParsedRow(row, other_call),
+        ParsedRow(row, {}),
+    ]
     for known in others:
         machine = new_machine(call)
         machine.begin(more=True)
         before = machine.pending_requests, machine.turn
         assert machine.feed_steps([known], 0, past=1, apart=()) == (0, None)
-        assert machine.feed_steps([(row, facts)], 0, past=0, apart=()) == (0, None)
-        assert machine.feed_steps([(row, facts)], 0, past=1, apart={1}) == (0, None)
+        assert machine.feed_steps([ParsedRow(row, facts)], 0, past=0, apart=()) == (0, None)
+        assert machine.feed_steps([ParsedRow(row, facts)], 0, past=1, apart={1}) == (0, None)
         assert (machine.pending_requests, machine.turn, machine.rows) == (*before, 0)
         machine.evict()

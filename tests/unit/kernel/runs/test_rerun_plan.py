@@ -29,7 +29,7 @@ from holdfast.ports.queries.runs import FindRun
 from holdfast.ports.records.job import JobKind
 from holdfast.ports.records.run import RunName, RunStatus
 from holdfast.ports.references import references_from
-from holdfast.ports.transport import RunHint
+from holdfast.ports.transport import RunEnded
 from tests.unit.kernel.world import SECOND, World, completing, each, failed, field, payload, pipeline, stage
 
 LINE = pipeline(stage("a"), stage("b"), stage("c"))
@@ -207,7 +207,7 @@ def test_an_active_generation_is_terminated_in_the_same_commit(*, paused: bool) 
         "run.terminated",
         {"reason": "wrong from the start", "rerun": 2},
     )
-    assert RunHint(run=before.key) in world.heard.hints
+    assert RunEnded(run=before.key) in world.heard.hints
     assert world.complete(attempt) == JobSettled(status="fenced")
     assert (world.run().status, world.run().progress) != (before.status, before.progress)
 

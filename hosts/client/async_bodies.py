@@ -1,0 +1,117 @@
+"""Bodies of async methods that do more than call the sync method in a thread.
+
+`python -m tools.async_facade` generates methods of the same names that call them.
+"""
+
+from collections.abc import AsyncIterator
+from concurrent.futures import CancelledError, Future
+from typing import Unpack
+
+import anyio
+from typing_extensions import TypeVar
+
+from holdfast.hosts.client.sync_engine import SyncEngine
+from holdfast.hosts.client.sync_run_handle import (
+    CLOSED,
+    SyncRunHandle,
+    result_timeout_message,
+    seconds_of,
+    update_timeout_message,
+)
+from holdfast.hosts.execution.event_loops import caller_into_loop
+from holdfast.hosts.execution.threads import in_thread, iterate_in_thread
+from holdfast.hosts.inspection.logs import FOLLOW_INTERVAL, LogLine, LogOptions
+from holdfast.kernel.authoring.calls import Call
+from holdfast.kernel.authoring.options import StartOptions
+from holdfast.kernel.authoring.queries import UpdateCall
+from holdfast.ports.durations import Duration
+from holdfast.ports.errors import EngineClosedError
+from holdfast.ports.records.run import TERMINAL
+
+R = TypeVar("R")
+T = TypeVar("T")
+Out = TypeVar("Out", covariant=True)
+
+
+async def run(engine: SyncEngine, call: Call[R], /, **options: Unpack[StartOptions]) -> R:
+    """Start a run, and wait for its result without a thread."""
+    handle = await in_thread(lambda: engine.start(call, **options))
+    return await result(handle)
+
+
+async def result(handle: SyncRunHandle[Out], /, *, timeout: Duration | None = None) -> Out:
+    """Wait for the result of a run without a thread."""
+    seconds = seconds_of(timeout)
+    until = None if seconds is None else anyio.current_time() + seconds
+    while True:
+        # Subscribe before reading: a run that ends in between would go unnoticed.
+        listened = handle.newest_key
+        end = None if listened is None else handle.core.listener.when_ended(listened)
+        try:
+            run = await in_thread(handle.row)
+            if run.status not in TERMINAL:
+                if end is None or run.key != listened:
+                    continue
+                with anyio.fail_after(None if until is None else until - anyio.current_time()):
+                    run = await _resolved(end)
+        except TimeoutError:
+            raise TimeoutError(result_timeout_message(handle.id, timeout)) from None
+        finally:
+            if end is not None:
+                end.cancel()
+        if not run.is_continued:
+            break
+    return await in_thread(handle.output, run)
+
+
+async def update(
+    handle: SyncRunHandle[object],
+    call: UpdateCall[T],
+    /,
+    *,
+    timeout: Duration | None = None,
+    idempotency_key: str | None = None,
+) -> T:
+    """Store an update in a thread, and wait for its reply without one."""
+    seconds = seconds_of(timeout, "update")
+    reply = await in_thread(lambda: handle.submit_update(call, idempotency_key=idempotency_key))
+    try:
+        with anyio.fail_after(seconds):
+            while (text := await in_thread(reply.read_reply)) is None:
+                future = handle.core.listener.when_past(reply.run, reply.last_read_row)
+                try:
+                    await _resolved(future)
+                finally:
+                    future.cancel()
+    except TimeoutError:
+        raise TimeoutError(update_timeout_message(handle.id, call.update, timeout)) from None
+    return call.decoded(text)
+
+
+async def logs(
+    handle: SyncRunHandle[object], /, *, follow: bool = False, **options: Unpack[LogOptions]
+) -> AsyncIterator[LogLine]:
+    """Yield log lines. Between two reads of a followed log, no thread waits."""
+    reader = await in_thread(handle.log_reader, options)
+    if not follow:
+        async for line in iterate_in_thread(reader.all()):
+            yield line
+    while follow:
+        for line in await in_thread(reader.read_new):
+            yield line
+        if reader.ended:
+            return
+        await anyio.sleep(FOLLOW_INTERVAL)
+
+
+async def _resolved(future: "Future[T]") -> T:
+    """Wait for a future of another thread, without a thread of our own."""
+    done = anyio.Event()
+    in_loop = caller_into_loop()
+    future.add_done_callback(lambda _: in_loop(done.set))
+    if not future.done():
+        await done.wait()
+    try:
+        return future.result(0)
+    except CancelledError:
+        raise EngineClosedError(CLOSED) from None
