@@ -45,7 +45,7 @@ def _event_from(data: object, kind: Any) -> HistoryEvent:
     event = cast("dict[str, Any]", data)
     cls = EVENTS[event["type"]]
     if isinstance(kind, type) and not issubclass(cls, kind):
-        raise ValueError(f"expected an event of type {kind.type}, got {cls.type}")
+        raise ValueError(f"expected a {kind.__name__}, got an event of type {cls.type}")
     return cls.from_facts(event["data"])
 
 
