@@ -46,26 +46,17 @@ def page_with_diagrams(page: str) -> str:
 
 def part(table: Transitions[State]) -> str:
     """Return the diagram of a table, its states and its arrows, as Markdown."""
-    is_labelled = len(list(arrows(table))) <= LABELS_MAX
-    below = (_legend(table),) if is_labelled else (_legend(table), _arrow_table(table))
-    return "\n\n".join("\n".join(lines) for lines in (_diagram(table, is_labelled=is_labelled), *below))
-
-
-def arrows(table: Transitions[State]) -> Iterator[tuple[State | None, State | None, str]]:
-    """Yield each arrow with its text; None stands for no row."""
-    for state, text in table.first.items():
-        yield None, state, text
-    for before, following in table.following.items():
-        for after, text in following.items():
-            yield before, after, text
-    for state, text in table.last.items():
-        yield state, None, text
+    is_labelled = len(list(table.arrows())) <= LABELS_MAX
+    parts = [_diagram(table, is_labelled=is_labelled), _legend(table)]
+    if not is_labelled:
+        parts.append(_arrow_table(table))
+    return "\n\n".join("\n".join(lines) for lines in parts)
 
 
 def _diagram(table: Transitions[State], *, is_labelled: bool) -> Iterator[str]:
     yield "```mermaid"
     yield "stateDiagram-v2"
-    for before, after, text in arrows(table):
+    for before, after, text in table.arrows():
         # A semicolon ends a statement of Mermaid.
         label = ": " + text.replace(";", ",") if is_labelled else ""
         yield f"    {before or '[*]'} --> {after or '[*]'}{label}"
@@ -81,10 +72,10 @@ def _legend(table: Transitions[State]) -> Iterator[str]:
 
 def _arrow_table(table: Transitions[State]) -> Iterator[str]:
     """Yield one row for all arrows that lead to one state for the same reason."""
-    rows: dict[tuple[State | None, str], list[State | None]] = {}
-    for before, after, text in arrows(table):
+    rows: dict[tuple[str | None, str], list[str | None]] = {}
+    for before, after, text in table.arrows():
         rows.setdefault((after, text), []).append(before)
-    order = [*table.states, None]
+    order: list[str | None] = [*(state.value for state in table.states), None]
     yield "| from | to | when |"
     yield "|---|---|---|"
     for (after, text), sources in sorted(rows.items(), key=lambda row: order.index(row[0][0])):

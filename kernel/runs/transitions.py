@@ -35,7 +35,7 @@ Not pretty, and why it stays:
   So the table lets every active status become `blocked`. A repair asks no table about the damaged jobs that it frees.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, Generic, TypeVar
 
 import attrs
@@ -71,6 +71,13 @@ class Transitions(Generic[State]):
         is_allowed = after == before or after in self.following[before]
         assert is_allowed, f"{self.noun} went from {before} to {after}"
         return after
+
+    def arrows(self) -> Iterator[tuple[str | None, str | None, str]]:
+        """Yield the state before, the state after and the reason of each arrow; None stands for no row."""
+        yield from ((None, state.value, why) for state, why in self.first.items())
+        for before, following in self.following.items():
+            yield from ((before.value, after.value, why) for after, why in following.items())
+        yield from ((state.value, None, why) for state, why in self.last.items())
 
 
 _R = RunStatus

@@ -10,8 +10,6 @@ from holdfast.kernel.runs.transitions import (
     RUN_TRANSITIONS,
     SESSION_TRANSITIONS,
     STREAM_TRANSITIONS,
-    State,
-    Transitions,
 )
 from holdfast.ports.changes import (
     AddJob,
@@ -41,20 +39,12 @@ Arrow: TypeAlias = tuple[str, str | None, str | None]
 """What has changed its state, the state before and the one after; None stands for no row."""
 
 
-def arrows_of(table: Transitions[State]) -> Iterator[Arrow]:
-    """Yield every arrow of a table."""
-    yield from ((table.noun, None, state.value) for state in table.first)
-    for before, following in table.following.items():
-        yield from ((table.noun, before.value, after.value) for after in following)
-    yield from ((table.noun, state.value, None) for state in table.last)
-
-
-ARROWS: Final = frozenset(
+ARROWS: Final[frozenset[Arrow]] = frozenset(
     {
-        *arrows_of(RUN_TRANSITIONS),
-        *arrows_of(JOB_TRANSITIONS),
-        *arrows_of(SESSION_TRANSITIONS),
-        *arrows_of(STREAM_TRANSITIONS),
+        *((RUN_TRANSITIONS.noun, before, after) for before, after, _ in RUN_TRANSITIONS.arrows()),
+        *((JOB_TRANSITIONS.noun, before, after) for before, after, _ in JOB_TRANSITIONS.arrows()),
+        *((SESSION_TRANSITIONS.noun, before, after) for before, after, _ in SESSION_TRANSITIONS.arrows()),
+        *((STREAM_TRANSITIONS.noun, before, after) for before, after, _ in STREAM_TRANSITIONS.arrows()),
     }
 )
 """The arrows of all tables."""
@@ -72,6 +62,7 @@ class StateRecords:
 
     def __init__(self) -> None:
         self.taken: Counter[Arrow] = Counter()
+        """How often each arrow was taken, also those of no table."""
 
     def apply(self, tables: Tables, change: Change) -> Iterator[Violation]:
         """Make a change, and yield the transitions that no table has (S5).
