@@ -404,6 +404,11 @@ class Model:
         """The run of this key."""
         return next(run for run in self.generations() if run.key == key)
 
+    @property
+    def debts(self) -> int:
+        """How often anybody was to be told something, in all runs."""
+        return sum(run.debts for run in self.generations())
+
     def generations(self) -> Iterator[RunModel]:
         """Yield all of them, of all runs."""
         yield from self.runs.values()

@@ -761,9 +761,10 @@ class KernelMachine(RuleBasedStateMachine):
             else:
                 assert isinstance(answer, JobSettled)
                 before = set(job.run.tasks())
-                owes = job.run.debts
+                owed = self.model.debts
                 self._settled(job, outcome, items, value, answer)
-                assert answer.follow_up.deliveries == (job.run.debts > owes)
+                # Also an ended child run that is taken over owes its end.
+                assert answer.follow_up.deliveries == (self.model.debts > owed)
                 gives = isinstance(outcome, Completed | MapExpanded | Answer)
                 taker = session if gives else None
                 self._takes(job, set(job.run.tasks()) - before, taker, answer)

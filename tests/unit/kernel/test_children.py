@@ -607,7 +607,7 @@ def test_a_child_that_has_ended_stays_as_it_is_when_it_is_taken_over() -> None:
     ended = world.run("x/k")
     _lose(world)
     world.wait(10)
-    world.start_child(world.claim_one(session), "x/k")
+    assert world.start_child(world.claim_one(session), "x/k").follow_up.deliveries
 
     taken = world.run("x/k")
     assert taken == attrs.evolve(ended, parent=_waiting(world).key.text, last_job=ended.last_job + 1)
