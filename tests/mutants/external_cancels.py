@@ -32,7 +32,7 @@ EXTERNAL_CANCELS: Final = (
     Mutant(
         name="cancel-job-resets-epoch",
         breaks=(
-            "The job that cancels external work starts again at epoch 0 and repeats the epochs of the poll. "
+            "The job that cancels external work starts again at epoch 0 and repeats the epochs of the poll."
         ),
         caught_by=("S1", "S2", "S3"),
         edits=(

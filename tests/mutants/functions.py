@@ -8,7 +8,7 @@ FUNCTIONS: Final = (
     Mutant(
         name="record-ignores-epoch",
         breaks=(
-            "A record does not check the job's epoch: a worker that lost the lease can write to the history. "
+            "A record does not check the job's epoch: a worker that lost the lease can write to the history."
         ),
         caught_by=("S3",),
         edits=(

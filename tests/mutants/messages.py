@@ -20,7 +20,7 @@ MESSAGES: Final = (
     Mutant(
         name="start-not-kept-with-messages",
         breaks=(
-            "A start with messages delivers them to the active run, but is not kept for a later generation. "
+            "A start with messages delivers them to the active run, but is not kept for a later generation."
         ),
         caught_by=("M1",),
         edits=(
@@ -138,7 +138,7 @@ MESSAGES: Final = (
     Mutant(
         name="first-messages-not-recorded",
         breaks=(
-            "Which messages were there when a function began is not recorded: a replay begins without them. "
+            "Which messages were there when a function began is not recorded: a replay begins without them."
         ),
         caught_by=("S4", "D2", "M1", "L1"),
         edits=(

@@ -104,7 +104,7 @@ PROGRESS: Final = (
     Mutant(
         name="wake-lost",
         breaks=(
-            "A wake that arrives while the stage's body runs is lost: the next poll comes at its usual time. "
+            "A wake that arrives while the stage's body runs is lost: the next poll comes at its usual time."
         ),
         caught_by=("T3",),
         edits=(
@@ -185,7 +185,7 @@ PROGRESS: Final = (
     Mutant(
         name="lost-claim-reply-ignored",
         breaks=(
-            "A worker treats a claim whose reply was lost as not made, and holds jobs that it does not run. "
+            "A worker treats a claim whose reply was lost as not made, and holds jobs that it does not run."
         ),
         caught_by=("L1",),
         edits=(
