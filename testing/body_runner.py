@@ -8,20 +8,20 @@ from typing import TypeAlias, TypeVar, cast
 
 from anyio import CapacityLimiter, NoEventLoopError, lowlevel
 
+from holdfast.hosts.execution.attempt_runner import AttemptRunner
 from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.execution.logging_bridge import current_attempt
 from holdfast.hosts.execution.threads import starts
-from holdfast.hosts.functions.attempt_runner import run_attempt
 from holdfast.hosts.wiring.interceptors import EnteredBodies
-from holdfast.kernel.commands import Outcome
+from holdfast.kernel.commands import JobSettle, Outcome
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.running_loops import call_outside
 from holdfast.testing.time_skipping import TimeSkippingLoop
 
 T = TypeVar("T")
 
-BodyGenerator: TypeAlias = Generator[Body, Outcome, T]
-"""A generator that yields bodies to run, and receives the outcome of each."""
+BodyGenerator: TypeAlias = Generator[tuple[AttemptRunner, Body], JobSettle, T]
+"""A generator that yields bodies and what runs them, and receives the command that settles each."""
 
 
 class InlineBodyRunner:
@@ -48,22 +48,19 @@ class InlineBodyRunner:
     def _run_each(self, driving: BodyGenerator[T]) -> T:
         starts.set(call_outside)
         try:
-            body = next(driving)
+            ready = next(driving)
             while True:
-                body = driving.send(self._run(body))
+                ready = driving.send(self._run(*ready))
         except StopIteration as stop:
             return cast("T", stop.value)
 
-    def _run(self, body: Body) -> Outcome:
-        if body.is_out_of_time:
-            return body.out_of_time()
-        if body.has_no_user_code:
-            return body.done()
-        if body.is_async:
-            return self._wait_for(run_attempt(body, CapacityLimiter(1)))
-        return contextvars.copy_context().run(self._call, body)
+    def _run(self, runner: AttemptRunner, body: Body) -> JobSettle:
+        if body.is_async or body.has_no_user_code or body.is_out_of_time:
+            return self._wait_for(runner.run(body, CapacityLimiter(1)))
+        return body.settle(contextvars.copy_context().run(self._call, body))
 
     def _call(self, body: Body) -> Outcome:
+        """Call a sync body here, so that what ends a test ends it in a body too: Ctrl-C, a timeout, `pytest.fail`."""
         current_attempt.set(body.runtime)
         entered = EnteredBodies()
         try:
@@ -90,9 +87,9 @@ async def run_in_loop(driving: BodyGenerator[T]) -> T:
     """Run all bodies of a generator as workers do: async ones on the caller's loop, sync ones in a thread."""
     limiter = CapacityLimiter(1)
     try:
-        body = next(driving)
+        runner, body = next(driving)
         while True:
-            body = driving.send(await run_attempt(body, limiter))
+            runner, body = driving.send(await runner.run(body, limiter))
     except StopIteration as stop:
         return cast("T", stop.value)
 

@@ -9,12 +9,13 @@ import attrs
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.hosts.events.flusher import Flusher
-from holdfast.hosts.execution.bodies import Bodies
-from holdfast.hosts.execution.body_preparation import UNKNOWN_CODE_DELAY, prepare
+from holdfast.hosts.execution.attempt_runner import AttemptRunner
 from holdfast.hosts.execution.dispatcher import Dispatcher
+from holdfast.hosts.functions.attempt_runners import FUNCTION_RUNNERS
 from holdfast.hosts.maintenance.tick import Maintenance
 from holdfast.hosts.wiring.services import Core
-from holdfast.kernel.commands import Attempt, Failed, JobClaim, JobRelease, SessionOpen
+from holdfast.kernel.commands import Attempt, Failed, JobClaim, SessionOpen
+from holdfast.kernel.dispatch.job_execution import UNKNOWN_CODE_DELAY
 from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE
 from holdfast.ports.clock import micros
 from holdfast.ports.events import EventSink
@@ -43,7 +44,10 @@ class Driver:
         sinks: Mapping[str, EventSink],
     ) -> None:
         self._core = core
-        self._bodies = Bodies(core)
+        # Do not wait inside a drive: the job is claimed again when the world's clock reaches the timer.
+        self._runner = AttemptRunner(
+            core, FUNCTION_RUNNERS, driving=lambda parts: attrs.evolve(parts, park_after=0)
+        )
         self._dispatcher = Dispatcher(core)
         self._store = store
         self._clock = clock
@@ -94,20 +98,13 @@ class Driver:
         return attempts[0] if attempts else None
 
     def _carry_out(self, attempt: Attempt) -> BodyGenerator[None]:
-        core = self._core
-        bodies, unknown = prepare(core, self._bodies, (attempt,))
-        for back in unknown:
-            release = JobRelease(
-                namespace=core.namespace, job=back.job, epoch=back.epoch, delay=UNKNOWN_CODE_DELAY
-            )
-            core.kernel.dispatch(release)
+        bodies, unknown = self._runner.prepare((attempt,))
+        self._runner.release(unknown, UNKNOWN_CODE_DELAY)
         for body in bodies:
-            # Do not wait inside a drive: the job is claimed again when the world's clock reaches the timer.
-            driven = attrs.evolve(body, parts=attrs.evolve(body.parts, park_after=0))
-            outcome = yield self._stubs.substituted(driven)
-            if isinstance(outcome, Failed):
+            settle = yield self._runner, self._stubs.substituted(body)
+            if isinstance(settle.outcome, Failed):
                 where = attempt.node if attempt.item is None else f"{attempt.node}, item {attempt.item}"
-                failure = outcome.failure
+                failure = settle.outcome.failure
                 _log.warning(
                     "stage %s of run %s failed at attempt %s:\n%s",
                     where,
@@ -115,7 +112,7 @@ class Driver:
                     attempt.attempt,
                     failure.traceback or failure.message,
                 )
-            self._dispatcher.dispatch(body.settle(outcome))
+            self._dispatcher.dispatch(settle)
 
     def _maintain(self) -> bool:
         """Run a maintenance tick, and return whether it may have produced work."""

@@ -25,7 +25,7 @@ from holdfast.kernel.functions.loop import Evicted
 from holdfast.kernel.functions.machine import evict_all, in_memory
 from holdfast.kernel.history import events
 from holdfast.kernel.invariants import check
-from holdfast.ports.changes import AppendHistory
+from holdfast.ports.changes import AppendHistory, Change
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.records.history import HistoryRow
@@ -163,6 +163,10 @@ class _Tracer:
 
     def before(self, tables: Tables, commit: Commit) -> None:
         """Do nothing."""
+
+    def apply(self, tables: Tables, change: Change) -> None:
+        """Make a change."""
+        tables.apply(change)
 
     def after(self, tables: Tables, commit: Commit) -> None:
         """Trace new history rows."""

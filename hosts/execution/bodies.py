@@ -435,6 +435,8 @@ class Body:
 
 Substitute: TypeAlias = Callable[[Body], Body]
 """Replaces bodies, for tests that stub them."""
+Driving: TypeAlias = Callable[[Parts], Parts]
+"""Changes how durable functions are driven."""
 
 
 def unchanged(body: Body) -> Body:
@@ -442,12 +444,20 @@ def unchanged(body: Body) -> Body:
     return body
 
 
+def as_usual(parts: Parts) -> Parts:
+    """Return the parts as they are."""
+    return parts
+
+
 class Bodies:
     """Prepares the bodies of attempts."""
 
-    def __init__(self, core: Core, *, substitute: Substitute = unchanged) -> None:
+    def __init__(
+        self, core: Core, *, substitute: Substitute = unchanged, driving: Driving = as_usual
+    ) -> None:
         self._core = core
         self._substitute = substitute
+        self._driving = driving
         self._interceptors = around_bodies(core.interceptors)
         self._parts: Parts | None = None
         renew_in_forks(self)
@@ -461,8 +471,8 @@ class Bodies:
         """What functions are driven with here."""
         if self._parts is None:
             core = self._core
-            self._parts = Parts(
-                core.kernel, core.stores.persistence, core.clock, core.trusted_now, core.run_notifier
+            self._parts = self._driving(
+                Parts(core.kernel, core.stores.persistence, core.clock, core.trusted_now, core.run_notifier)
             )
         return self._parts
 

@@ -10,13 +10,13 @@ import attrs
 from anyio import CancelScope, CapacityLimiter
 
 from holdfast.hosts.execution.attempt_log import log_settled
-from holdfast.hosts.execution.bodies import Bodies, Body
-from holdfast.hosts.execution.body_preparation import UNKNOWN_CODE_DELAY, prepare
+from holdfast.hosts.execution.attempt_runner import AttemptRunner
+from holdfast.hosts.execution.bodies import Body, Substitute, unchanged
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.execution.event_loops import PersistentLoop
 from holdfast.hosts.execution.function_cache import FunctionCache
 from holdfast.hosts.execution.threads import result_in_thread
-from holdfast.hosts.functions.attempt_runner import run_attempt
+from holdfast.hosts.functions.attempt_runners import FUNCTION_RUNNERS
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import (
     Attempt,
@@ -25,15 +25,19 @@ from holdfast.kernel.commands import (
     Failure,
     JobExecuted,
     JobHeartbeat,
-    JobRelease,
     JobSettle,
     JobSettled,
-    QueuedStepFailed,
     combine_pass_over,
 )
-from holdfast.kernel.dispatch.job_execution import BLOCKED_CLAIM, executed, ignored
-from holdfast.kernel.dispatch.kernel import Kernel
-from holdfast.ports.errors import CommandError, HoldfastError, UnreadableRowError
+from holdfast.kernel.dispatch.job_execution import (
+    BLOCKED_CLAIM,
+    FENCED,
+    UNKNOWN_CODE,
+    UNKNOWN_CODE_DELAY,
+    executed,
+    ignored,
+)
+from holdfast.ports.errors import HoldfastError
 from holdfast.ports.records.job import PassOver
 from holdfast.ports.records.values import Micros
 
@@ -53,20 +57,25 @@ class AttemptExecutor:
     def __init__(
         self,
         core: Core,
-        bodies: Bodies,
         *,
+        substitute: Substitute = unchanged,
         heartbeat_interval: float | None = None,
         drive_for: float | None = None,
         function_cache: int = 0,
     ) -> None:
         self._core = core
-        self._bodies = bodies
         self._dispatcher = Dispatcher(core)
-        self._cache = core.own(FunctionCache(function_cache))
+        cache = core.own(FunctionCache(function_cache))
+        limit = None if drive_for is None else round(drive_for * 1_000_000)
+        self._runner = AttemptRunner(
+            core,
+            FUNCTION_RUNNERS,
+            substitute=substitute,
+            driving=lambda parts: attrs.evolve(parts, drive_for=limit, cache=cache),
+        )
         self._loop = core.own(PersistentLoop())
         self._heartbeat_interval = heartbeat_interval
         self._inside: dict[tuple[str, int], Attempt] = {}
-        self._drive_for = None if drive_for is None else round(drive_for * 1_000_000)
 
     @property
     def pass_over(self) -> PassOver:
@@ -90,118 +99,78 @@ class AttemptExecutor:
 
     def execute(self, attempt: Attempt, /) -> JobSettle | None:
         """See `Executor.execute`."""
-        bodies, _ = prepare(self._core, self._bodies, (attempt,))
+        bodies, _ = self._runner.prepare((attempt,))
         if not bodies:
             return None
         with self.holding((attempt,)):
             settles = self._loop.run(lambda: self._run_all(bodies))
         return settles[0] if settles else _lost(self._core, attempt)
 
-    def execute_each(
+    def execute_all(
         self,
         attempts: Sequence[Attempt],
-        kernel: Kernel,
         *,
-        ends_at: Micros | None,
-        is_fresh: bool,
+        ends_at: Micros | None = None,
+        is_fresh: bool = True,
         queues: Collection[str] | None = None,
+        settles_together: bool = False,
     ) -> dict[str, JobExecuted | HoldfastError]:
         """Run attempts concurrently, and settle each when it has ended, together with others that ended meanwhile.
 
         Args:
             attempts: The claimed attempts.
-            kernel: Where to settle them.
             ends_at: When to stop bodies, in microseconds since 1970; None for never.
             is_fresh: Whether the process has its full time. If not, jobs that may need longer than the rest of it are
                 released.
             queues: The queues to serve; jobs of others are released, as the queue in a message is not reliable. None
                 for all.
+            settles_together: Whether to settle all in one transaction, when the last has ended.
 
         Returns:
             The outcome of each attempt, by job; an error if it could not be stored. The job is then free when the
                 session has expired.
         """
-        bodies, unknown = prepare(self._core, self._bodies, attempts)
-        bodies = [attrs.evolve(body, ends_at=ends_at) for body in bodies]
-        late = [body for body in bodies if not is_fresh and body.lacks_time]
-        if queues is not None:
-            late += [body for body in bodies if body.attempt.queue not in queues and body not in late]
-        became: dict[str, JobExecuted | HoldfastError] = {}
-        by_job = {body.attempt.job: body for body in bodies}
+        prepared, unknown = self._runner.prepare(attempts)
+        became: dict[str, JobExecuted | HoldfastError] = dict.fromkeys(
+            (one.job for one in attempts), _BLOCKED
+        )
+        became |= dict.fromkeys((one.job for one in unknown), UNKNOWN_CODE)
+        self._runner.release(unknown, UNKNOWN_CODE_DELAY)
+        bodies: dict[str, Body] = {}
+        late: list[Attempt] = []
+        for body in (attrs.evolve(one, ends_at=ends_at) for one in prepared):
+            is_served = queues is None or body.attempt.queue in queues
+            if is_served and (is_fresh or not body.lacks_time):
+                bodies[body.attempt.job] = body
+            else:
+                late.append(body.attempt)
+        self._runner.release(late)
+        became |= dict.fromkeys((one.job for one in late), _RELEASED)
+        became |= dict.fromkeys(bodies, FENCED)
 
         def settle(settles: Sequence[JobSettle]) -> None:
+            answers: Sequence[JobSettled | HoldfastError]
             try:
-                answers: Sequence[object] = kernel.dispatch_many(settles)
+                answers = self._core.kernel.dispatch_many(settles)
             except HoldfastError as error:
                 answers = [error] * len(settles)
             for one, answer in zip(settles, answers, strict=True):
-                assert isinstance(answer, JobSettled | HoldfastError)
-                if isinstance(answer, JobSettled):
-                    became[one.job] = executed(one, answer)
-                else:
-                    became[one.job] = _BLOCKED if isinstance(answer, UnreadableRowError) else answer
+                became[one.job] = executed(one, answer)
                 if isinstance(answer, JobSettled) and answer.status == "settled":
-                    log_settled(by_job[one.job], one, answer)
+                    log_settled(bodies[one.job], one, answer)
             self._dispatcher.follow_up(*answers)
 
-        self._release(unknown, kernel, UNKNOWN_CODE_DELAY)
-        for attempt in unknown:
-            became[attempt.job] = _UNKNOWN_CODE
-        self._release([body.attempt for body in late], kernel)
-        for body in late:
-            became[body.attempt.job] = _RELEASED
-        blocked = [one for one in attempts if one.job not in by_job and one not in unknown]
-        became.update((one.job, _BLOCKED) for one in blocked)
-        timely = [body for body in bodies if body not in late]
-        if timely:
-            left = self._loop.run(lambda: self._run_all(timely, settle))
-            known = {*became, *(one.job for one in left)}
-            lost = [_lost(self._core, one.attempt) for one in timely if one.attempt.job not in known]
-            settle([*left, *lost])
+        if bodies:
+            running = list(bodies.values())
+            settle(self._loop.run(lambda: self._run_all(running, None if settles_together else settle)))
         return became
 
-    def execute_many(self, attempts: Sequence[Attempt], kernel: Kernel) -> list[str]:
-        """Run attempts concurrently and settle them together. Return the status of each."""
-        bodies, unknown = prepare(self._core, self._bodies, attempts)
-        self._release(unknown, kernel, UNKNOWN_CODE_DELAY)
-        by_job = {body.attempt.job: body for body in bodies}
-        settles = self._loop.run(lambda: self._run_all(bodies)) if bodies else []
-        statuses = ["ignored"] * (len(attempts) - len(bodies)) + ["fenced"] * (len(bodies) - len(settles))
-        answers = kernel.dispatch_many(settles)
-        self._dispatcher.follow_up(*answers)
-        for settle, answer in zip(settles, answers, strict=True):
-            if isinstance(answer, UnreadableRowError):
-                statuses.append("fenced")
-                continue
-            if isinstance(answer, CommandError):
-                raise answer
-            if answer.status == "settled":
-                log_settled(by_job[settle.job], settle, answer)
-            failed = isinstance(settle.outcome, Failed | QueuedStepFailed)
-            statuses.append("fenced" if answer.status == "fenced" else "failed" if failed else "completed")
-        return statuses
-
-    def _release(self, attempts: Sequence[Attempt], kernel: Kernel, delay: Micros = 0) -> None:
-        if not attempts:
-            return
-        released = kernel.dispatch_many(
-            [
-                JobRelease(namespace=self._core.namespace, job=one.job, epoch=one.epoch, delay=delay)
-                for one in attempts
-            ]
-        )
-        self._dispatcher.follow_up(*released)
-
-    async def _run_all(self, prepared: Sequence[Body], settle: Settle | None = None) -> list[JobSettle]:
+    async def _run_all(self, bodies: Sequence[Body], settle: Settle | None = None) -> list[JobSettle]:
         """Run bodies; return the settle commands of those that were not cancelled.
 
         With `settle`, bodies that end while others run are settled meanwhile, and only the remaining commands are
         returned.
         """
-        bodies = [
-            attrs.evolve(body, parts=attrs.evolve(body.parts, drive_for=self._drive_for, cache=self._cache))
-            for body in prepared
-        ]
         settles: list[JobSettle] = []
         scopes = {body.attempt.job: CancelScope() for body in bodies}
         threads = CapacityLimiter(max(1, len(bodies)))
@@ -209,7 +178,7 @@ class AttemptExecutor:
 
         async def run(body: Body) -> None:
             with scopes[body.attempt.job]:
-                settles.append(body.settle(await run_attempt(body, threads)))
+                settles.append(await self._runner.run(body, threads))
             del scopes[body.attempt.job]
             ended[0].set()
             if not scopes:
@@ -265,9 +234,6 @@ def _lost(core: Core, attempt: Attempt) -> JobSettle:
     )
 
 
-_UNKNOWN_CODE: Final = JobExecuted(
-    status="ignored", reason="unknown_code", acknowledge=False, retry_after=UNKNOWN_CODE_DELAY
-)
 _BLOCKED: Final = ignored(BLOCKED_CLAIM)
 _RELEASED: Final = JobExecuted(status="ignored", reason="stale")
 """A released job is announced by a new message."""

@@ -1,14 +1,14 @@
 """The serverless host: runs jobs in processes that live for seconds and may be frozen between calls. Blocking."""
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Literal, TypeVar, cast
 
 import attrs
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.events.flusher import LEASE, Flusher
-from holdfast.hosts.execution.bodies import Bodies
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.maintenance.retention import checked_retention
 from holdfast.hosts.maintenance.tick import Maintenance, Tick
@@ -31,7 +31,7 @@ from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE
 from holdfast.ports.clock import micros
 from holdfast.ports.durations import Duration
-from holdfast.ports.errors import CommandError, HoldfastError, SessionLostError, UnreadableRowError
+from holdfast.ports.errors import HoldfastError, SessionLostError, UnreadableRowError
 from holdfast.ports.events import EventSink
 from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.process_forks import renew_in_forks
@@ -141,7 +141,7 @@ class ServerlessHost:
         # Half of the time to drive a function, the other half for the steps that it has started by then.
         self._executor = AttemptExecutor(
             engine.core,
-            Bodies(engine.core, substitute=engine.substitute),
+            substitute=engine.substitute,
             heartbeat_interval=every,
             drive_for=limit / 2,
             function_cache=function_cache,
@@ -216,8 +216,8 @@ class ServerlessHost:
             claimed = self._claim_named(kernel, session, wanted)
             attempts = [one.attempt for one in claimed if one.attempt is not None]
             with self._executor.holding(attempts):
-                became = self._executor.execute_each(
-                    attempts, kernel, ends_at=ends_at, is_fresh=is_fresh, queues=queues
+                became = self._executor.execute_all(
+                    attempts, ends_at=ends_at, is_fresh=is_fresh, queues=queues
                 )
             if any(isinstance(one, HoldfastError) for one in became.values()):
                 self._forget_session(session)  # it must expire, to free the jobs that could not be settled
@@ -238,17 +238,14 @@ class ServerlessHost:
             keep_on: Called before each claim; return False near the end of the invocation.
         """
         check("process_available_jobs", integer(1), max_jobs=max_jobs, concurrency=concurrency)
-        counts: dict[str, int] = {}
-        processed = 0
-        while processed < max_jobs and keep_on():
-            limit = min(concurrency, max_jobs - processed)
+        counts: Counter[str] = Counter()
+        while counts.total() < max_jobs and keep_on():
+            limit = min(concurrency, max_jobs - counts.total())
             statuses = self._with_session(lambda kernel, session: self._process(kernel, session, limit))  # noqa: B023
             if not statuses:
-                return _processed(processed, counts, more=False)
-            for status in statuses:
-                counts[status] = counts.get(status, 0) + 1
-            processed += len(statuses)
-        return _processed(processed, counts, more=True)
+                return _processed(counts, more=False)
+            counts.update(statuses)
+        return _processed(counts, more=True)
 
     def run_maintenance_tick(self, *, keep_on: Callable[[], bool] = lambda: True) -> Tick:
         """Run maintenance until nothing is left to do or `keep_on` returns False. Return what was done.
@@ -302,15 +299,18 @@ class ServerlessHost:
         ]
         renewed, *answers = kernel.dispatch_many((renew, *claims))
         claimed = [BLOCKED_CLAIM if isinstance(one, UnreadableRowError) else one for one in answers]
-        _accepted((renewed, *claimed))
-        self._dispatcher.follow_up(*claimed)
-        return [one for one in claimed if isinstance(one, JobClaimed)]
+        _, *accepted = _accepted((renewed, *claimed))
+        self._dispatcher.follow_up(*accepted)
+        return [one for one in accepted if isinstance(one, JobClaimed)]
 
     def _process(self, kernel: Kernel, session: str, limit: int) -> list[str]:
         """Claim jobs and run them. Return the status of each."""
         attempts = self._claim(kernel, session, limit).attempts
+        if not attempts:
+            return []
         with self._executor.holding(attempts):
-            return self._executor.execute_many(attempts, kernel) if attempts else []
+            became = self._executor.execute_all(attempts, settles_together=True).values()
+        return [executed.status for executed in _accepted(became)]
 
     def _claim(self, kernel: Kernel, session: str, limit: int) -> JobsClaimed:
         definitions = self._core.registry.definitions
@@ -371,11 +371,14 @@ class ServerlessHost:
         return opened.session
 
 
-def _accepted(answers: Sequence[object]) -> Sequence[object]:
+def _accepted(answers: Iterable[T | HoldfastError]) -> list[T]:
+    """Return the answers. Raises the first that is an error."""
+    accepted: list[T] = []
     for answer in answers:
-        if isinstance(answer, CommandError):
+        if isinstance(answer, HoldfastError):
             raise answer
-    return answers
+        accepted.append(answer)
+    return accepted
 
 
 def _outcome(became: JobExecuted | HoldfastError) -> JobOutcome | HoldfastError:
@@ -392,11 +395,11 @@ def _outcome_of(executed: JobExecuted) -> JobOutcome:
     )
 
 
-def _processed(processed: int, counts: Mapping[str, int], *, more: bool) -> ProcessedJobs:
+def _processed(counts: Counter[str], *, more: bool) -> ProcessedJobs:
     return ProcessedJobs(
-        processed=processed,
-        completed=counts.get("completed", 0),
-        failed=counts.get("failed", 0),
-        fenced=counts.get("fenced", 0),
+        processed=counts.total(),
+        completed=counts["completed"] + counts["suspended"],
+        failed=counts["failed"] + counts["retrying"],
+        fenced=counts["fenced"],
         more=more,
     )

@@ -9,9 +9,8 @@ from anyio import CancelScope, CapacityLimiter, lowlevel
 from anyio.abc import TaskGroup
 
 from holdfast.hosts.execution.attempt_runtime import AttemptRuntime
-from holdfast.hosts.execution.bodies import Bodies, Body
+from holdfast.hosts.execution.bodies import Body, Substitute, unchanged
 from holdfast.hosts.execution.threads import in_thread, make_in_thread
-from holdfast.hosts.functions.attempt_runner import run_attempt
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.worker import machine_protocol as p
 from holdfast.hosts.worker.session_renewal import Renewal
@@ -37,14 +36,14 @@ class WorkerRunner:
     def __init__(
         self,
         core: Core,
-        bodies: Bodies,
         settings: Settings,
         *,
         lease: float,
         sinks: Mapping[str, EventSink] | None = None,
+        substitute: Substitute = unchanged,
     ) -> None:
         self._core = core
-        self._shell = WorkerShell(core, bodies, settings, lease=lease, sinks=sinks or {})
+        self._shell = WorkerShell(core, settings, lease=lease, sinks=sinks or {}, substitute=substitute)
         self.machine, self.calls = self._shell.machine, self._shell.calls
         self._renewal = Renewal(
             core,
@@ -162,7 +161,7 @@ class WorkerRunner:
         settle: JobSettle | None = None
         scope = self._scopes[attempt]
         with scope:
-            settle = body.settle(await run_attempt(body, self._threads))
+            settle = await self._shell.attempts.run(body, self._threads)
         del self._scopes[attempt]
         self._abandon(body.runtime)
         self._shell.end(body, settle, cancelled=scope.cancel_called)

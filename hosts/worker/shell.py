@@ -11,8 +11,10 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from holdfast.hosts.execution.bodies import Bodies, Body, Parts
+from holdfast.hosts.execution.attempt_runner import AttemptRunner
+from holdfast.hosts.execution.bodies import Body, Substitute, unchanged
 from holdfast.hosts.execution.function_cache import FunctionCache
+from holdfast.hosts.functions.attempt_runners import FUNCTION_RUNNERS
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.worker import machine_protocol as p
 from holdfast.hosts.worker.machine import Phase, WorkerMachine
@@ -20,7 +22,6 @@ from holdfast.hosts.worker.settings import Settings
 from holdfast.hosts.worker.store_calls import StoreCalls
 from holdfast.kernel.commands import Attempt, FollowUp, JobSettle
 from holdfast.ports.events import EventSink
-from holdfast.ports.records.job import JobKind
 
 CallResult: TypeAlias = tuple[p.Input | None, Sequence[Body]]
 """The input for the machine, if any, and the bodies that the call has prepared."""
@@ -36,21 +37,32 @@ class WorkerShell:
     """A worker machine, its calls to the store, and the bodies that are ready, running, or ended but unsettled."""
 
     def __init__(
-        self, core: Core, bodies: Bodies, settings: Settings, *, lease: float, sinks: Mapping[str, EventSink]
+        self,
+        core: Core,
+        settings: Settings,
+        *,
+        lease: float,
+        sinks: Mapping[str, EventSink],
+        substitute: Substitute = unchanged,
     ) -> None:
         self._core = core
         self.machine = WorkerMachine(attrs.evolve(settings, sinks=tuple(sinks)))
         self._cache = core.own(FunctionCache(settings.function_cache))
+        self.attempts = AttemptRunner(
+            core,
+            FUNCTION_RUNNERS,
+            substitute=substitute,
+            driving=lambda parts: attrs.evolve(parts, cache=self._cache, is_leaving=self._is_leaving),
+        )
         self.calls = StoreCalls(
             core,
-            bodies,
+            self.attempts,
             lease=lease,
             sinks=sinks,
             retention=settings.retention,
             cache=self._cache,
             wake_every=WAKE_POLLS * settings.poll_interval,
         )
-        self._parts: tuple[Parts, Parts] | None = None
         self._inputs: list[p.Input] = []
         self._ready: dict[Attempt, Body] = {}
         self._ended: dict[tuple[str, int], Body] = {}
@@ -86,19 +98,9 @@ class WorkerShell:
     def begin(self, attempt: Attempt) -> Body:
         """Return the prepared body of an attempt that starts now."""
         body = self._ready.pop(attempt)
-        if attempt.kind is JobKind.WORKFLOW:
-            body = attrs.evolve(body, parts=self._parts_of(body))
         self.calls.counts.started += 1
         self.calls.runtimes[attempt] = body.runtime
         return body
-
-    def _parts_of(self, body: Body) -> Parts:
-        """Return the parts that drive a durable function, with the cache and the phase of this worker."""
-        known = self._parts
-        if known is None or known[0] is not body.parts:
-            parts = attrs.evolve(body.parts, cache=self._cache, is_leaving=self._is_leaving)
-            self._parts = known = body.parts, parts
-        return known[1]
 
     def _is_leaving(self) -> bool:
         """Whether the worker is shutting down, so that nothing new may start."""

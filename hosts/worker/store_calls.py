@@ -10,9 +10,9 @@ import attrs
 
 from holdfast.hosts.events.flusher import Flusher
 from holdfast.hosts.execution.attempt_log import log_settled
+from holdfast.hosts.execution.attempt_runner import AttemptRunner
 from holdfast.hosts.execution.attempt_runtime import AttemptRuntime
-from holdfast.hosts.execution.bodies import Bodies, Body
-from holdfast.hosts.execution.body_preparation import UNKNOWN_CODE_DELAY, prepare
+from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.execution.function_cache import FunctionCache
 from holdfast.hosts.maintenance.tick import Maintenance
@@ -39,6 +39,7 @@ from holdfast.kernel.commands import (
     SessionOpen,
     follow_up_of,
 )
+from holdfast.kernel.dispatch.job_execution import UNKNOWN_CODE_DELAY
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import STORE_ERRORS, CommandError, HoldfastError, SessionLostError
 from holdfast.ports.events import EventSink
@@ -84,7 +85,7 @@ class StoreCalls:
     def __init__(
         self,
         core: Core,
-        bodies: Bodies,
+        attempts: AttemptRunner,
         *,
         lease: float,
         sinks: Mapping[str, EventSink],
@@ -94,7 +95,7 @@ class StoreCalls:
     ) -> None:
         """See `Worker`. A claim also wakes due sleeping jobs if none of the calls did so for `wake_every` seconds."""
         self._core = core
-        self._bodies = bodies
+        self._attempts = attempts
         self._dispatcher = Dispatcher(core)
         self._wake_every = wake_every
         self._wake_at = core.clock.monotonic() + wake_every
@@ -253,7 +254,7 @@ class StoreCalls:
     def _prepared(self, attempts: Sequence[Attempt], known: Preloaded) -> tuple[list[Body], list[Attempt]]:
         """Return the bodies of attempts, and the attempts without code, which are released."""
         try:
-            bodies, unknown = prepare(self._core, self._bodies, attempts, known)
+            bodies, unknown = self._attempts.prepare(attempts, known)
         except Exception:
             self.release(attempts)
             raise
@@ -358,24 +359,19 @@ class StoreCalls:
 
     def release(self, attempts: Sequence[Attempt], *, delay: Micros = 0) -> None:
         """Release attempts. If that fails, their jobs are freed when the session is closed or reaped."""
-        commands = [
-            JobRelease(namespace=self._core.namespace, job=attempt.job, epoch=attempt.epoch, delay=delay)
-            for attempt in attempts
-        ]
         try:
-            answers = self._core.kernel.dispatch_many(commands)
+            answers = self._attempts.release(attempts, delay)
         except HoldfastError as error:
             self._is_in_doubt = True
             _log.warning(
                 "could not give back %s; other workers take over when the session expires: %s",
-                counted(len(commands), "job"),
+                counted(len(attempts), "job"),
                 error,
             )
         else:
             self.counts.released += sum(
                 not isinstance(answer, CommandError) and answer.status == "released" for answer in answers
             )
-            self._dispatcher.follow_up(*answers)
 
     def _seconds_until(self, instants: Iterable[Micros]) -> tuple[float, ...]:
         now = micros(self._core.clock.now())

@@ -16,7 +16,6 @@ from anyio.abc import TaskGroup
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.client.sync_engine import SyncEngine
-from holdfast.hosts.execution.bodies import Bodies
 from holdfast.hosts.execution.function_cache import FUNCTIONS_KEPT
 from holdfast.hosts.execution.threads import in_thread
 from holdfast.hosts.maintenance.retention import checked_retention
@@ -163,9 +162,7 @@ class Worker:
             function_cache=function_cache,
         )
         self._core = core
-        self._driver = WorkerRunner(
-            core, Bodies(core, substitute=engine.substitute), settings, lease=lasts, sinks=taken
-        )
+        self._driver = WorkerRunner(core, settings, lease=lasts, sinks=taken, substitute=engine.substitute)
         self._background: TaskGroup | None = None
         self._ended: Callable[[], None] = lambda: None
         self._thread: threading.Thread | None = None

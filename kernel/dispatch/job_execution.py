@@ -1,6 +1,6 @@
 """Replies to `job.execute`, the command that a queue message turns into."""
 
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from holdfast.kernel.commands import (
     Blocked,
@@ -15,9 +15,21 @@ from holdfast.kernel.commands import (
     QueuedStepFailed,
     StageSuspended,
 )
+from holdfast.ports.errors import HoldfastError, UnreadableRowError
+from holdfast.ports.records.values import Micros
+
+E = TypeVar("E", bound=HoldfastError)
 
 BLOCKED_CLAIM: Final = JobClaimed(attempt=None, ignored="paused")
 """Stands for the claim of a job whose run was blocked because of an unreadable row."""
+UNKNOWN_CODE_DELAY: Final[Micros] = 5_000_000
+"""Microseconds until a job that was released for lack of code can be claimed again."""
+UNKNOWN_CODE: Final = JobExecuted(
+    status="ignored", reason="unknown_code", acknowledge=False, retry_after=UNKNOWN_CODE_DELAY
+)
+"""The reply to a message whose job was claimed, and released for lack of code."""
+FENCED: Final = JobExecuted(status="fenced")
+"""The reply to a message whose body ran, and whose outcome was discarded."""
 
 
 def ignored(claimed: JobClaimed) -> JobExecuted:
@@ -30,10 +42,14 @@ def ignored(claimed: JobClaimed) -> JobExecuted:
     )
 
 
-def executed(settle: JobSettle, settled: JobSettled) -> JobExecuted:
-    """Return the reply to a message whose body ran."""
+def executed(settle: JobSettle, settled: JobSettled | E) -> JobExecuted | E:
+    """Return the reply to a message whose body ran; the error if its outcome could not be stored."""
+    if isinstance(settled, UnreadableRowError):
+        return FENCED  # its run is blocked
+    if isinstance(settled, HoldfastError):
+        return settled
     if settled.status == "fenced":
-        return JobExecuted(status="fenced")
+        return FENCED
     return JobExecuted(status=_status(settle, settled), follow_up=settled.follow_up)
 
 

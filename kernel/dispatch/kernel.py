@@ -77,7 +77,13 @@ from holdfast.kernel.dispatch.command_batches import batches_of
 from holdfast.kernel.dispatch.command_bounds import check_texts
 from holdfast.kernel.dispatch.decision_records import Recording, recorded
 from holdfast.kernel.dispatch.idempotency import check_key, reply_of, stored_reply
-from holdfast.kernel.dispatch.job_execution import BLOCKED_CLAIM, executed, ignored
+from holdfast.kernel.dispatch.job_execution import (
+    BLOCKED_CLAIM,
+    UNKNOWN_CODE,
+    UNKNOWN_CODE_DELAY,
+    executed,
+    ignored,
+)
 from holdfast.kernel.dispatch.loader import load
 from holdfast.kernel.dispatch.storage_refusals import without_value
 from holdfast.kernel.dispatch.unreadable_runs import (
@@ -465,21 +471,12 @@ class Kernel:
         settle = executor.execute(attempt)
         if settle is None:
             back = JobRelease(
-                namespace=command.namespace, job=attempt.job, epoch=attempt.epoch, delay=_RETRY_LATER
+                namespace=command.namespace, job=attempt.job, epoch=attempt.epoch, delay=UNKNOWN_CODE_DELAY
             )
             self.dispatch_many((back,))
-            return JobExecuted(
-                status="ignored", reason="unknown_code", acknowledge=False, retry_after=_RETRY_LATER
-            )
+            return UNKNOWN_CODE
         settled = self.dispatch_many((settle,))[0]
-        if isinstance(settled, UnreadableRowError):
-            return JobExecuted(status="fenced")  # its run is blocked
-        if isinstance(settled, CommandError):
-            return settled
         return executed(settle, settled)
-
-
-_RETRY_LATER: Final = 5_000_000
 
 
 def _renewal(command: JobExecute) -> tuple[SessionRenew, ...]:

@@ -263,7 +263,7 @@ def _lost_step_failure(failed: events.StepFailed) -> Failure:
 
 
 def _retrying(failed: events.StepFailed, at: Micros) -> events.StepRetrying:
-    """Return the event of an attempt that is tried again. Nobody raises its error, so its arguments are left out."""
+    """Return the event of an attempt that is retried. Its error is not raised, so it has no arguments."""
     error, advice = failed.error, StepLostError.ADVICE
     error = evolve(
         error,

@@ -9,8 +9,7 @@ from anyio import CancelScope, CapacityLimiter
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.client.sync_engine import SyncEngine
-from holdfast.hosts.execution.bodies import Bodies, Body, Substitute, unchanged
-from holdfast.hosts.functions.attempt_runner import run_attempt
+from holdfast.hosts.execution.bodies import Body, Substitute, unchanged
 from holdfast.hosts.serverless.host import JobOutcome, ServerlessHost
 from holdfast.hosts.wiring.hint_listener import ThreadedHintListener
 from holdfast.hosts.wiring.interceptors import BodyCall, CommandBatch
@@ -192,8 +191,7 @@ class SimulatedWorker:
         self._life = life
         self._core = core = engine.core
         self._clock = core.stores.clock
-        bodies = Bodies(core, substitute=engine.substitute)
-        self.shell = WorkerShell(core, bodies, settings, lease=lease, sinks=sinks)
+        self.shell = WorkerShell(core, settings, lease=lease, sinks=sinks, substitute=engine.substitute)
         self._renewal = Renewal(
             core,
             lease=lease,
@@ -281,7 +279,7 @@ class SimulatedWorker:
         if running.is_cancelled:
             scope.cancel()
         with scope:
-            settle = body.settle(await run_attempt(body, CapacityLimiter(1)))
+            settle = await self.shell.attempts.run(body, CapacityLimiter(1))
         del self._running[body.attempt]
         self.shell.end(body, settle, cancelled=scope.cancel_called)
         self._woken.set()

@@ -17,8 +17,7 @@ from typing_extensions import TypeVar, override
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.adapters.memory.transport import MemoryTransport
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.execution.bodies import Bodies, Body
-from holdfast.hosts.functions.attempt_runner import run_attempt
+from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.wiring.stores import Stores
 from holdfast.hosts.worker import machine_protocol as p
@@ -26,7 +25,7 @@ from holdfast.hosts.worker.session_renewal import Renewal
 from holdfast.hosts.worker.settings import Settings
 from holdfast.hosts.worker.shell import WorkerShell
 from holdfast.kernel.authoring.calls import WorkflowDefinition
-from holdfast.kernel.commands import Attempt, Outcome
+from holdfast.kernel.commands import Attempt, JobSettle
 from holdfast.kernel.invariants import check
 from holdfast.ports.clock import micros
 from holdfast.ports.events import EventSink
@@ -98,7 +97,7 @@ class FleetWorker:
             heartbeat_interval=POLL,
             maintenance_interval=POLL,
         )
-        self._hands = WorkerShell(core, Bodies(core), settings, lease=LEASE, sinks=sinks)
+        self._hands = WorkerShell(core, settings, lease=LEASE, sinks=sinks)
         self.machine, self.calls = self._hands.machine, self._hands.calls
         self._renewal = Renewal(
             core,
@@ -121,10 +120,10 @@ class FleetWorker:
         if now >= self._renew_at:
             self._renew_at = now + self._renewal.round()
         ended = [body for end, body in self._runs.values() if end <= now]
-        outcomes = anyio.run(_outcomes, ended) if ended else []
-        for body, outcome in zip(ended, outcomes, strict=True):
+        settles = anyio.run(self._settles, ended) if ended else []
+        for body, settle in zip(ended, settles, strict=True):
             del self._runs[body.attempt]
-            self._hands.end(body, body.settle(outcome), cancelled=False)
+            self._hands.end(body, settle, cancelled=False)
         while True:
             for action in self._hands.step(now):
                 self._carry_out(action)
@@ -145,9 +144,8 @@ class FleetWorker:
                 if (call := self._hands.call(action)) is not None:
                     self._hands.answer(action, call())
 
-
-async def _outcomes(bodies: Sequence[Body]) -> list[Outcome]:
-    return [await run_attempt(body, CapacityLimiter(1)) for body in bodies]
+    async def _settles(self, bodies: Sequence[Body]) -> list[JobSettle]:
+        return [await self._hands.attempts.run(body, CapacityLimiter(1)) for body in bodies]
 
 
 @attrs.define

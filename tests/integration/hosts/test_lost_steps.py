@@ -10,8 +10,9 @@ import pytest
 from anyio import CapacityLimiter
 
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.execution.bodies import Bodies, Body
-from holdfast.hosts.functions.attempt_runner import run_attempt
+from holdfast.hosts.execution.attempt_runner import AttemptRunner
+from holdfast.hosts.execution.bodies import Body
+from holdfast.hosts.functions.attempt_runners import FUNCTION_RUNNERS
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import step_context
@@ -86,13 +87,12 @@ class Workers:
         core, did = self._core, False
         opened = core.kernel.dispatch(SessionOpen(namespace=core.namespace, host="here", lease=600_000_000))
         held: list[Attempt] = []
-        threads = CapacityLimiter(100)
+        runner, threads = AttemptRunner(core, FUNCTION_RUNNERS), CapacityLimiter(100)
         ended = [anyio.Event()]
         DYING.append(anyio.Event())
 
         async def run(body: Body) -> None:
-            outcome = await run_attempt(body, threads)
-            core.kernel.dispatch(body.settle(outcome))
+            core.kernel.dispatch(await runner.run(body, threads))
             held.remove(body.attempt)
             ended[0].set()
 
@@ -106,7 +106,7 @@ class Workers:
                 attempts = self.claim(opened.session, held)
                 did = did or bool(attempts)
                 held += attempts
-                for body in Bodies(core).prepare(attempts)[0]:
+                for body in runner.prepare(attempts)[0]:
                     group.start_soon(run, body)
                 if not held:
                     break

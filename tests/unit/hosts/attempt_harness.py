@@ -9,8 +9,9 @@ from typing_extensions import override
 
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.hosts.client.engine import Engine
+from holdfast.hosts.execution.attempt_runner import AttemptRunner
 from holdfast.hosts.execution.bodies import Bodies, Body
-from holdfast.hosts.functions.attempt_runner import run_attempt
+from holdfast.hosts.functions.attempt_runners import FUNCTION_RUNNERS
 from holdfast.hosts.wiring.stores import Stores
 from holdfast.kernel.authoring.ai import Price, Redact
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
@@ -103,6 +104,7 @@ class Bench:
         self.core = self.engine.core
         self.client = self.engine.client
         self.bodies = Bodies(self.core)
+        self.runner = AttemptRunner(self.core, FUNCTION_RUNNERS)
         self.session = self.engine.kernel.dispatch(
             SessionOpen(namespace=namespace, host="bench", lease=HOUR)
         ).session
@@ -136,7 +138,7 @@ class Bench:
 
     async def run(self, body: Body) -> Outcome:
         with anyio.fail_after(20):
-            return await run_attempt(body, CapacityLimiter(10))
+            return await self.runner.outcome(body, CapacityLimiter(10))
 
     async def outcome_of(self, call: Call[object]) -> Outcome:
         """Start a run, and return the outcome of its only job."""

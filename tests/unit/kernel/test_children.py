@@ -19,6 +19,7 @@ from holdfast.kernel.commands import (
     RunDeliver,
     RunDelivered,
     RunEnded,
+    RunExpire,
     RunPause,
     RunRepair,
     RunResume,
@@ -222,6 +223,17 @@ def test_what_a_child_gave_is_what_its_stage_gives() -> None:
     world.complete(after, "end")
     assert world.result() == "end"
     assert [one.status for one in world.deliver()] == ["closed"]  # its children were told that it is over
+
+
+def test_a_run_that_expires_has_its_end_delivered_at_once() -> None:
+    world = _world()
+    world.do(RunCreate(workflow="w", id="x", input=payload("in"), deadline=1))
+    world.start_child(world.claim_one(world.open()), "x/k", "in")
+    world.wait(1)
+
+    expired = world.do(RunExpire())
+    assert (expired.expired, expired.follow_up.deliveries) == (1, True)
+    assert [one.status for one in world.deliver()] == ["closed"]
 
 
 def test_a_run_without_a_parent_owes_nobody() -> None:

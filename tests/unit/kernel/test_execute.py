@@ -6,15 +6,28 @@ import pytest
 from holdfast.kernel.commands import (
     Attempt,
     Command,
+    FollowUp,
     JobExecute,
     JobExecuted,
     JobSettle,
     RunCancel,
+    RunClaimPending,
+    RunCreate,
     SessionClose,
 )
 from holdfast.ports.errors import InvalidCommandError, SessionLostError
 from holdfast.ports.records.job import JobState
-from tests.unit.kernel.world import LEASE, SECOND, World, completing, failed, pipeline, settling, stage
+from tests.unit.kernel.world import (
+    LEASE,
+    SECOND,
+    World,
+    completing,
+    failed,
+    payload,
+    pipeline,
+    settling,
+    stage,
+)
 
 
 @attrs.define
@@ -67,6 +80,16 @@ def test_a_message_runs_its_job_to_the_end(world: World, bodies: Bodies) -> None
     assert answer == JobExecuted(status="completed")
     assert [(attempt.node, attempt.epoch) for attempt in bodies.ran] == [("a", 1)]
     assert [job.node for job in world.jobs()] == ["b"]
+
+
+def test_what_can_follow_the_end_of_a_run_is_in_the_reply(bodies: Bodies) -> None:
+    world = World(pipeline(stage("a")), executor=bodies)
+    for name in ("x", "y"):
+        world.do(RunCreate(workflow="w", id=name, input=payload(0), concurrency_key="k"))
+    world.do(RunClaimPending(keys=("k",)))
+
+    answer = world.do(_message(world, world.open()))
+    assert answer == JobExecuted(status="completed", follow_up=FollowUp(runs=("k",)))
 
 
 def test_a_message_that_comes_twice_runs_nothing_the_second_time(world: World, bodies: Bodies) -> None:

@@ -518,9 +518,9 @@ REPLIES: list[tuple[object, str]] = [
             run_status=RunStatus.RUNNING,
         ),
         (
-            '{"failure":null,"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"rows":[{"at":7,"data":"{\\"call\\":\\"1\\"}",'
-            '"epoch":null,"item":null,"node":null,"number":4,"payload":null,"run":"r","type":"timer.fired"}],'
-            '"run_status":"running","status":"recorded"}'
+            '{"failure":null,"follow_up":{"deliveries":false,"jobs":[],"runs":[]},"rows":[{"at":7,'
+            '"data":"{\\"call\\":\\"1\\"}","epoch":null,"item":null,"node":null,"number":4,"payload":null,"run":"r",'
+            '"type":"timer.fired"}],"run_status":"running","status":"recorded"}'
         ),
     ),
     (

@@ -6,15 +6,7 @@ import attrs
 import pytest
 
 from holdfast.kernel import commands
-from holdfast.kernel.commands import (
-    Command,
-    FollowUp,
-    RunCancel,
-    RunPause,
-    RunRepair,
-    RunRepaired,
-    RunResume,
-)
+from holdfast.kernel.commands import Command, FollowUp, RunCancel, RunPause, RunRepair, RunRepaired, RunResume
 from holdfast.kernel.history import events
 from holdfast.kernel.invariants import check
 from holdfast.kernel.pipelines.plan import Enough

@@ -22,7 +22,6 @@ from holdfast.adapters.memory.transport import MemoryTransport
 from holdfast.adapters.system.clock import SystemClock
 from holdfast.adapters.system.ids import UlidIds
 from holdfast.hosts.client.engine import Engine
-from holdfast.hosts.execution.body_preparation import UNKNOWN_CODE_DELAY
 from holdfast.hosts.wiring.stores import Stores
 from holdfast.hosts.worker import runner as runner_module
 from holdfast.hosts.worker import worker as worker_module
@@ -36,6 +35,7 @@ from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.authoring.steps import step
 from holdfast.kernel.commands import LeaseReapStale, SessionClose
+from holdfast.kernel.dispatch.job_execution import UNKNOWN_CODE_DELAY
 from holdfast.kernel.invariants import check
 from holdfast.ports.clock import Clock, micros
 from holdfast.ports.errors import InvalidArgumentError, RunCancelledError, RunFailedError, UnavailableError
