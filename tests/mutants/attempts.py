@@ -6,8 +6,8 @@ from tests.mutants.mutant import Edit, Mutant
 
 ATTEMPTS: Final = (
     Mutant(
-        name="settle-without-epoch",
-        breaks="whoever once had a job may settle it: a settle's epoch is not looked at",
+        name="settle-ignores-epoch",
+        breaks="A settle does not check the job's epoch: a worker that lost the lease can store its result.",
         caught_by=("S3",),
         edits=(
             Edit(
@@ -19,8 +19,11 @@ ATTEMPTS: Final = (
         ),
     ),
     Mutant(
-        name="heartbeat-without-epoch",
-        breaks="whoever once had a job may speak for it: a heartbeat's epoch is not looked at",
+        name="heartbeat-ignores-epoch",
+        breaks=(
+            "A heartbeat does not check the job's epoch: a worker that lost the lease can still send "
+            "heartbeats for it."
+        ),
         caught_by=("S3",),
         edits=(
             Edit(
@@ -31,8 +34,8 @@ ATTEMPTS: Final = (
         ),
     ),
     Mutant(
-        name="release-without-epoch",
-        breaks="whoever once had a job may give it back: a release's epoch is not looked at",
+        name="release-ignores-epoch",
+        breaks="A release does not check the job's epoch: a worker that lost the lease can release the job.",
         caught_by=("S3",),
         edits=(
             Edit(
@@ -45,13 +48,13 @@ ATTEMPTS: Final = (
     ),
     Mutant(
         name="attempt-not-counted",
-        breaks="a claim does not count as an attempt",
+        breaks="A claim does not count as an attempt.",
         caught_by=("S8",),
         edits=(Edit("kernel/runs/builder.py", "attempts=job.attempts + 1,", "attempts=job.attempts,"),),
     ),
     Mutant(
         name="release-keeps-attempt",
-        breaks="an attempt that is given back before it has begun counts all the same",
+        breaks="A released job keeps the attempt that it did not use.",
         caught_by=("S8",),
         edits=(
             Edit(
@@ -62,8 +65,8 @@ ATTEMPTS: Final = (
         ),
     ),
     Mutant(
-        name="reaper-takes-epoch-back",
-        breaks="the job of a lost worker gets the epoch that it had before: the next claim has it for the second time",
+        name="reaper-decrements-epoch",
+        breaks="The reaper decrements the epoch of a lost job: two claims get the same epoch.",
         caught_by=("S1", "S3"),
         edits=(
             Edit(
@@ -74,8 +77,8 @@ ATTEMPTS: Final = (
         ),
     ),
     Mutant(
-        name="reaper-takes-from-the-living",
-        breaks="the reaper frees jobs whose sessions live",
+        name="reaper-takes-jobs-of-open-sessions",
+        breaks="The reaper requeues jobs whose sessions are open.",
         caught_by=("S3",),
         edits=(
             Edit(
@@ -91,8 +94,8 @@ ATTEMPTS: Final = (
         ),
     ),
     Mutant(
-        name="reaped-before-its-end",
-        breaks="a session is declared dead seconds before its lease is over",
+        name="session-reaped-early",
+        breaks="The reaper declares a session dead seconds before its lease expires.",
         caught_by=("T1",),
         edits=(
             Edit(
@@ -109,7 +112,7 @@ ATTEMPTS: Final = (
     ),
     Mutant(
         name="dead-session-renewed",
-        breaks="a session that was declared dead comes back to life when it is renewed",
+        breaks="A renewal reopens a dead session.",
         caught_by=("S5",),
         edits=(
             Edit(
@@ -122,7 +125,7 @@ ATTEMPTS: Final = (
     ),
     Mutant(
         name="dead-session-claims",
-        breaks="a session that was declared dead may claim",
+        breaks="A dead session can claim jobs.",
         caught_by=("S1",),
         edits=(
             Edit(
@@ -133,8 +136,8 @@ ATTEMPTS: Final = (
         ),
     ),
     Mutant(
-        name="dead-session-goes-on",
-        breaks="a session that was declared dead may take the next job of a run that it has settled one of",
+        name="dead-session-takes-next-job",
+        breaks="A dead session can take the next job of a run together with a settle.",
         caught_by=("S1",),
         edits=(
             Edit(
@@ -146,7 +149,7 @@ ATTEMPTS: Final = (
     ),
     Mutant(
         name="unknown-code-claimed",
-        breaks="a function claims jobs of workflows that it has no code for",
+        breaks="A host claims jobs of workflows that it has no code for.",
         caught_by=("S6",),
         edits=(
             Edit(
@@ -159,7 +162,7 @@ ATTEMPTS: Final = (
     ),
     Mutant(
         name="one-attempt-too-many",
-        breaks="a body that fails is tried once more than it may be",
+        breaks="A body that fails gets one attempt more than allowed.",
         caught_by=("S8",),
         edits=(
             Edit(
@@ -170,8 +173,8 @@ ATTEMPTS: Final = (
         ),
     ),
     Mutant(
-        name="lost-for-ever",
-        breaks="a job that was lost with its workers as often as it may be is queued again",
+        name="last-loss-requeued",
+        breaks="The reaper requeues a job that has reached its maximum number of losses.",
         caught_by=("S8", "S12"),
         edits=(
             Edit(
@@ -183,7 +186,7 @@ ATTEMPTS: Final = (
     ),
     Mutant(
         name="backoff-ignored",
-        breaks="a body that failed is tried again at once, and the history says when it was to be",
+        breaks="A failed body is retried at once, although the history has a later time for the retry.",
         caught_by=("T1",),
         edits=(
             Edit(
@@ -194,8 +197,8 @@ ATTEMPTS: Final = (
         ),
     ),
     Mutant(
-        name="woken-early",
-        breaks="sleepers are woken up to three seconds before their time",
+        name="sleeper-woken-early",
+        breaks="A sleeping job is woken up to three seconds before its time.",
         caught_by=("T1",),
         edits=(
             Edit("kernel/rules/claims.py", "            and job.wake_at <= now\n", ""),
@@ -207,8 +210,8 @@ ATTEMPTS: Final = (
         ),
     ),
     Mutant(
-        name="fired-without-effect",
-        breaks="a sleeper that is due loses its timer, and is not queued",
+        name="wake-up-queues-nothing",
+        breaks="A sleeping job that is due loses its wake-up time and is not queued.",
         caught_by=("S7",),
         edits=(
             Edit(
@@ -219,8 +222,8 @@ ATTEMPTS: Final = (
         ),
     ),
     Mutant(
-        name="clock-of-the-machine",
-        breaks="a host goes by its own wall clock, and not by the store's",
+        name="host-uses-its-own-clock",
+        breaks="A host uses its own wall clock instead of the store's.",
         caught_by=("T1",),
         edits=(
             Edit(
@@ -232,15 +235,15 @@ ATTEMPTS: Final = (
     ),
     Mutant(
         name="fast-clock-trusted",
-        breaks="a host takes its monotonic clock for one that never runs too fast",
+        breaks="A host makes no allowance for a monotonic clock that runs too fast.",
         caught_by=("T1",),
         edits=(
             Edit("hosts/wiring/store_clock.py", "(self._monotonic() - at) * _RATE", "self._monotonic() - at"),
         ),
     ),
     Mutant(
-        name="heartbeat-unheard",
-        breaks="a heartbeat is stored, and the body is taken for silent all the same",
+        name="heartbeat-extends-nothing",
+        breaks="A heartbeat is stored but does not extend the time until the next one.",
         caught_by=("T1",),
         edits=(
             Edit(
@@ -251,8 +254,8 @@ ATTEMPTS: Final = (
         ),
     ),
     Mutant(
-        name="quiet-runs-fail",
-        breaks="a run to which nothing has happened for a while is taken for stuck, and fails",
+        name="quiet-run-fails",
+        breaks="A run without a deadline fails when nothing has happened to it for a while.",
         caught_by=("S6",),
         edits=(
             Edit(

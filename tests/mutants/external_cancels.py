@@ -6,8 +6,8 @@ from tests.mutants.mutant import Edit, Mutant
 
 EXTERNAL_CANCELS: Final = (
     Mutant(
-        name="deadline-leaves-work",
-        breaks="a run whose deadline has passed leaves its external work to go on",
+        name="deadline-abandons-external-work",
+        breaks="A run that exceeds its deadline does not cancel its external work.",
         caught_by=("C2",),
         edits=(
             Edit(
@@ -18,8 +18,8 @@ EXTERNAL_CANCELS: Final = (
         ),
     ),
     Mutant(
-        name="map-leaves-work",
-        breaks="a map that is done without some of its items leaves their external work to go on",
+        name="map-abandons-external-work",
+        breaks="A map that ends before all of its items have ended does not cancel their external work.",
         caught_by=("C2",),
         edits=(
             Edit(
@@ -30,8 +30,10 @@ EXTERNAL_CANCELS: Final = (
         ),
     ),
     Mutant(
-        name="cancel-begins-with-epochs-anew",
-        breaks="a check that is made what cancels gets the epochs again that it has had",
+        name="cancel-job-resets-epoch",
+        breaks=(
+            "The job that cancels external work starts again at epoch 0 and repeats the epochs of the poll."
+        ),
         caught_by=("S1", "S2", "S3"),
         edits=(
             Edit(
@@ -42,8 +44,11 @@ EXTERNAL_CANCELS: Final = (
         ),
     ),
     Mutant(
-        name="lost-cancel-forgotten",
-        breaks="what cancels work of an ended run, and is lost with its worker, is given to nobody else",
+        name="lost-cancel-job-stays-leased",
+        breaks=(
+            "The reaper ignores a lost job that cancels external work of an ended run: it is never claimed "
+            "again."
+        ),
         caught_by=("L1",),
         edits=(
             Edit(
@@ -54,8 +59,8 @@ EXTERNAL_CANCELS: Final = (
         ),
     ),
     Mutant(
-        name="failed-work-and-work-given-up",
-        breaks="external work that has failed is cancelled, and that which was given up goes on",
+        name="wrong-external-work-cancelled",
+        breaks="External work that has failed is cancelled; work that exceeded its time limit is not.",
         caught_by=("C2", "L1"),
         edits=(
             Edit(
@@ -66,8 +71,8 @@ EXTERNAL_CANCELS: Final = (
         ),
     ),
     Mutant(
-        name="cancelled-by-failing",
-        breaks="an attempt to cancel external work that fails counts as if it had cancelled it",
+        name="failed-cancel-counts-as-done",
+        breaks="A failed attempt to cancel external work counts as a cancellation.",
         caught_by=("L1",),
         edits=(
             Edit(

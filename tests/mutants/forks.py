@@ -6,8 +6,8 @@ from tests.mutants.mutant import Edit, Mutant
 
 FORKS: Final = (
     Mutant(
-        name="fork-queues-no-step-again",
-        breaks="a step that was in a queue at the point gets into none in the new generation",
+        name="fork-loses-queued-steps",
+        breaks="A fork does not queue the steps that were queued at its point.",
         caught_by=("L1", "S6", "S7"),
         edits=(
             Edit(
@@ -18,8 +18,8 @@ FORKS: Final = (
         ),
     ),
     Mutant(
-        name="fork-forgets-messages",
-        breaks="messages that came after the point are not told to the new generation",
+        name="fork-loses-messages",
+        breaks="A fork loses the messages that arrived after its point.",
         caught_by=("I1",),
         edits=(
             Edit(
@@ -30,8 +30,8 @@ FORKS: Final = (
         ),
     ),
     Mutant(
-        name="fork-leaves-children-to-the-dead",
-        breaks="runs that were started before the point stay those of the generation that has ended",
+        name="fork-loses-children",
+        breaks="A fork does not adopt child runs: they stay with the ended generation.",
         caught_by=("L1", "S7"),
         edits=(
             Edit(

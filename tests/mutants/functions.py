@@ -6,8 +6,10 @@ from tests.mutants.mutant import Edit, Mutant
 
 FUNCTIONS: Final = (
     Mutant(
-        name="record-without-epoch",
-        breaks="whoever once drove a function may record for it: a record's epoch is not looked at",
+        name="record-ignores-epoch",
+        breaks=(
+            "A record does not check the job's epoch: a worker that lost the lease can write to the history."
+        ),
         caught_by=("S3",),
         edits=(
             Edit(
@@ -20,7 +22,7 @@ FUNCTIONS: Final = (
     ),
     Mutant(
         name="resent-record-stored-twice",
-        breaks="a record whose answer was lost is stored again when it is sent again",
+        breaks="A record that is sent again after a lost reply is stored twice.",
         caught_by=("S4", "S8"),
         edits=(
             Edit(
@@ -32,7 +34,7 @@ FUNCTIONS: Final = (
     ),
     Mutant(
         name="timer-fired-early",
-        breaks="a driver whose clock is ahead of the store's by seconds records that a timer has fired",
+        breaks="A driver records that a timer has fired seconds before it is due by the store's clock.",
         caught_by=("T1",),
         edits=(
             Edit(
@@ -48,8 +50,8 @@ FUNCTIONS: Final = (
         ),
     ),
     Mutant(
-        name="begins-when-created",
-        breaks="what a function asks for first counts from when its run was created, however long nobody drove it",
+        name="function-starts-at-creation-time",
+        breaks="A function's clock starts at its run's creation, however long it waited for a worker.",
         caught_by=("L1",),
         edits=(
             Edit(
@@ -60,8 +62,8 @@ FUNCTIONS: Final = (
         ),
     ),
     Mutant(
-        name="clock-read-forgotten",
-        breaks="what a function's clock showed is not recorded, though it has looked at it",
+        name="clock-read-not-recorded",
+        breaks="The time that a function read from its clock is not recorded.",
         caught_by=("D2", "S4", "S8", "L1", "T1"),
         edits=(
             Edit(
@@ -72,8 +74,8 @@ FUNCTIONS: Final = (
         ),
     ),
     Mutant(
-        name="parked-past-news",
-        breaks="a function is parked though there are rows that it has not been told",
+        name="function-parked-with-unread-rows",
+        breaks="A function is parked although it has unread rows.",
         caught_by=("T3", "L1"),
         edits=(
             Edit(
@@ -84,8 +86,8 @@ FUNCTIONS: Final = (
         ),
     ),
     Mutant(
-        name="message-wakes-nobody",
-        breaks="a message is stored, and a function that is parked is not woken",
+        name="message-wakes-no-function",
+        breaks="A message is stored, but does not wake the parked function.",
         caught_by=("L1",),
         edits=(
             Edit(
@@ -96,8 +98,8 @@ FUNCTIONS: Final = (
         ),
     ),
     Mutant(
-        name="message-sent-again-stored-twice",
-        breaks="a message that is sent again under its idempotency key is another one",
+        name="repeated-message-stored-twice",
+        breaks="A message that is sent again under its idempotency key is stored twice.",
         caught_by=("I1",),
         edits=(
             Edit(
@@ -108,8 +110,8 @@ FUNCTIONS: Final = (
         ),
     ),
     Mutant(
-        name="tries-forgotten-in-replay",
-        breaks="who takes over a function counts the tries of its steps from one again",
+        name="replay-resets-attempts",
+        breaks="A replay counts the attempts of a step from one again.",
         caught_by=("S8",),
         edits=(
             Edit(
@@ -120,8 +122,8 @@ FUNCTIONS: Final = (
         ),
     ),
     Mutant(
-        name="retry-of-a-step-not-waited-for",
-        breaks="a step that has failed is tried again at once, and its row says when it was to be",
+        name="step-backoff-ignored",
+        breaks="A failed step is retried at once, although its row has a later time for the retry.",
         caught_by=("T1",),
         edits=(
             Edit(
@@ -132,8 +134,8 @@ FUNCTIONS: Final = (
         ),
     ),
     Mutant(
-        name="lost-try-not-counted",
-        breaks="a step that was under way when its worker was lost is tried again under the same number",
+        name="lost-step-attempt-not-counted",
+        breaks="A step that was running when its worker was lost is retried under the same attempt number.",
         caught_by=("S8", "S2"),
         edits=(
             Edit(
@@ -144,16 +146,16 @@ FUNCTIONS: Final = (
         ),
     ),
     Mutant(
-        name="unseen-rows-not-told",
-        breaks="the answer to a record has only the rows that it has stored, and not those of others before",
+        name="record-reply-omits-rows",
+        breaks="The reply to a record omits the rows that others stored before it.",
         caught_by=("L1", "D2", "S6"),
         edits=(
             Edit("kernel/rules/function_history.py", "rows=(*unseen, *draft.rows)", "rows=tuple(draft.rows)"),
         ),
     ),
     Mutant(
-        name="cancelled-function-fenced",
-        breaks="a function that is cancelled is ended at once, as a pipeline is: it takes nothing back",
+        name="cancel-skips-compensation",
+        breaks="A cancel ends a function at once, like a pipeline: nothing is compensated.",
         caught_by=("L1", "S6"),
         edits=(
             Edit(
@@ -164,8 +166,8 @@ FUNCTIONS: Final = (
         ),
     ),
     Mutant(
-        name="deadline-cuts-functions-off",
-        breaks="a function is ended at its deadline, as a pipeline is: it takes nothing back",
+        name="deadline-skips-compensation",
+        breaks="A deadline ends a function at once, like a pipeline: nothing is compensated.",
         caught_by=("L1",),
         edits=(
             Edit(
@@ -176,8 +178,8 @@ FUNCTIONS: Final = (
         ),
     ),
     Mutant(
-        name="not-taken-back",
-        breaks="what a function has done is not taken back when it fails",
+        name="failure-skips-compensation",
+        breaks="A function that fails is not compensated.",
         caught_by=("L1",),
         edits=(
             Edit(
@@ -188,8 +190,11 @@ FUNCTIONS: Final = (
         ),
     ),
     Mutant(
-        name="unknown-outcome-not-taken-back",
-        breaks="a step that was under way when its run was cancelled is taken for one that has not happened",
+        name="unknown-outcome-not-compensated",
+        breaks=(
+            "A step that was running when its run was cancelled is not compensated, although it may have "
+            "happened."
+        ),
         caught_by=("L1",),
         edits=(
             Edit(
@@ -200,8 +205,8 @@ FUNCTIONS: Final = (
         ),
     ),
     Mutant(
-        name="ids-drawn-anew",
-        breaks="what a function draws by chance is another thing in each replay",
+        name="random-values-change-in-replay",
+        breaks="A function's random values differ from replay to replay.",
         caught_by=("D2", "S6", "S4"),
         edits=(
             Edit(
@@ -212,8 +217,8 @@ FUNCTIONS: Final = (
         ),
     ),
     Mutant(
-        name="clock-of-the-driver",
-        breaks="a function's clock is that of whoever drives it, not that of its rows",
+        name="function-uses-host-clock",
+        breaks="A function reads the clock of its host instead of the times of its history rows.",
         caught_by=("D2", "S6", "S4", "T1", "L1"),
         edits=(
             Edit(
@@ -224,8 +229,8 @@ FUNCTIONS: Final = (
         ),
     ),
     Mutant(
-        name="replay-of-one-page-short",
-        breaks="who takes over a function does not read the last row of its history",
+        name="replay-misses-last-row",
+        breaks="A replay does not read the last row of the history.",
         caught_by=("S4", "S8", "D2", "L1", "S6"),
         edits=(
             Edit(
@@ -236,8 +241,8 @@ FUNCTIONS: Final = (
         ),
     ),
     Mutant(
-        name="drives-on-when-out-of-time",
-        breaks="a serverless function drives on for longer than its invocation lasts",
+        name="invocation-exceeds-time-limit",
+        breaks="A serverless host drives a function for longer than its invocation lasts.",
         caught_by=("W1",),
         edits=(
             Edit(
@@ -248,8 +253,8 @@ FUNCTIONS: Final = (
         ),
     ),
     Mutant(
-        name="commit-not-looked-for",
-        breaks="a step in a transaction whose commit was not answered counts as failed: its receipt is not looked at",
+        name="step-receipt-ignored",
+        breaks="A transactional step whose commit got no reply counts as failed: its receipt is not checked.",
         caught_by=("S2", "S4", "S8"),
         edits=(
             Edit(
@@ -260,8 +265,8 @@ FUNCTIONS: Final = (
         ),
     ),
     Mutant(
-        name="losses-never-forgiven",
-        breaks="a function that has come further since is still blamed for the workers that were lost before",
+        name="losses-never-reset",
+        breaks="Lost attempts still count against a function after it has made progress.",
         caught_by=("S6", "S8"),
         edits=(
             Edit(
@@ -277,8 +282,8 @@ FUNCTIONS: Final = (
         ),
     ),
     Mutant(
-        name="kept-function-not-told-the-news",
-        breaks="a function that was kept in memory is not told what has come while it rested",
+        name="cached-function-misses-rows",
+        breaks="A cached function does not get the rows that were stored while it was parked.",
         caught_by=("L1", "W1"),
         edits=(
             Edit(
@@ -289,8 +294,8 @@ FUNCTIONS: Final = (
         ),
     ),
     Mutant(
-        name="kept-though-others-drove-it",
-        breaks="a function that was kept in memory goes on from there, though another worker has driven it since",
+        name="stale-cached-function-used",
+        breaks="A worker continues a cached function that another worker has driven since.",
         caught_by=("S2", "S4", "S6", "S7", "S8", "D2", "L1"),
         edits=(
             Edit(
@@ -307,8 +312,8 @@ FUNCTIONS: Final = (
         ),
     ),
     Mutant(
-        name="open-steps-of-kept-function-forgotten",
-        breaks="a step that is to be tried again is not, if its function was kept in memory meanwhile",
+        name="cached-function-loses-retries",
+        breaks="A cached function loses its steps that are due for a retry.",
         caught_by=("S6", "L1"),
         edits=(
             Edit(
@@ -319,8 +324,8 @@ FUNCTIONS: Final = (
         ),
     ),
     Mutant(
-        name="paused-function-goes-on",
-        breaks="a function whose run is paused stays claimable",
+        name="paused-function-claimable",
+        breaks="A function whose run is paused can still be claimed.",
         caught_by=("C1", "S7", "S5"),
         edits=(
             Edit(

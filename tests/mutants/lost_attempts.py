@@ -6,8 +6,8 @@ from tests.mutants.mutant import Edit, Mutant
 
 LOST_ATTEMPTS: Final = (
     Mutant(
-        name="suspects-together",
-        breaks="a claim takes what was lost beside a suspect that it has just taken",
+        name="quarantine-ignored-within-claim",
+        breaks="A claim that takes a quarantined job also takes jobs that were lost together with it.",
         caught_by=("S12",),
         edits=(
             Edit(
@@ -18,8 +18,8 @@ LOST_ATTEMPTS: Final = (
         ),
     ),
     Mutant(
-        name="suspect-beside-what-is-held",
-        breaks="a worker claims without a thought of what it holds",
+        name="quarantine-ignores-held-jobs",
+        breaks="A worker's claim does not respect the quarantine of the jobs that it already holds.",
         caught_by=("S12",),
         edits=(
             Edit(
@@ -30,8 +30,8 @@ LOST_ATTEMPTS: Final = (
         ),
     ),
     Mutant(
-        name="suspect-too-late",
-        breaks="a job is no suspect yet when it was lost twice",
+        name="quarantine-one-loss-late",
+        breaks="A job is quarantined one loss too late.",
         caught_by=("S12",),
         edits=(
             Edit(
@@ -42,8 +42,8 @@ LOST_ATTEMPTS: Final = (
         ),
     ),
     Mutant(
-        name="stage-lost-as-often-as-tried",
-        breaks="a stage is given up when it was lost as often as it may be tried, whatever was beside it",
+        name="stage-loss-limit-is-attempts",
+        breaks="A stage fails after as many losses as it has attempts, although at least five are allowed.",
         caught_by=("S12",),
         edits=(
             Edit(
@@ -54,8 +54,10 @@ LOST_ATTEMPTS: Final = (
         ),
     ),
     Mutant(
-        name="queued-step-lost-as-often-as-tried",
-        breaks="a step in a queue is given up when it was lost as often as it may be tried",
+        name="queued-step-loss-limit-is-attempts",
+        breaks=(
+            "A queued step fails after as many losses as it has attempts, although at least five are allowed."
+        ),
         caught_by=("S12",),
         edits=(
             Edit(
@@ -66,8 +68,8 @@ LOST_ATTEMPTS: Final = (
         ),
     ),
     Mutant(
-        name="once-is-twice",
-        breaks="what may be tried once begins again when its worker was lost",
+        name="single-attempt-repeated-after-loss",
+        breaks="A body with a single attempt runs again after its worker was lost.",
         caught_by=("S12",),
         edits=(
             Edit(
@@ -78,8 +80,8 @@ LOST_ATTEMPTS: Final = (
         ),
     ),
     Mutant(
-        name="step-given-up-in-company",
-        breaks="a step is given up that was lost beside others that were lost before",
+        name="step-blamed-for-shared-losses",
+        breaks="Lost steps are retried together: a step fails for losses that another step caused.",
         caught_by=("S12",),
         edits=(
             Edit(
@@ -95,8 +97,8 @@ LOST_ATTEMPTS: Final = (
         ),
     ),
     Mutant(
-        name="step-given-up-after-its-tries",
-        breaks="a step is given up when it was lost as often as it may be tried",
+        name="step-loss-limit-is-attempts",
+        breaks="A step fails after as many losses as it has attempts, even if it never ran alone.",
         caught_by=("S12",),
         edits=(
             Edit(
@@ -112,8 +114,8 @@ LOST_ATTEMPTS: Final = (
         ),
     ),
     Mutant(
-        name="loss-of-what-had-not-begun",
-        breaks="a step that waits for its turn counts as lost with what had its turn",
+        name="waiting-step-counted-as-lost",
+        breaks="A lost step that has not been restarted counts as lost again when the next worker is lost.",
         caught_by=("S12",),
         edits=(
             Edit(
@@ -124,8 +126,8 @@ LOST_ATTEMPTS: Final = (
         ),
     ),
     Mutant(
-        name="loss-uses-up-a-try",
-        breaks="a step that was lost has a try less for what it raises itself",
+        name="loss-counts-as-failure",
+        breaks="A step's lost attempts count as failures: fewer attempts are left for errors.",
         caught_by=("S8",),
         edits=(
             Edit(

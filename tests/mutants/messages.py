@@ -6,8 +6,8 @@ from tests.mutants.mutant import Edit, Mutant
 
 MESSAGES: Final = (
     Mutant(
-        name="unread-left-behind",
-        breaks="a run that is started again gets nothing of what the generation before it has not received",
+        name="restart-loses-unread-messages",
+        breaks="A run that is started again does not get the unread messages of the generation before it.",
         caught_by=("M1",),
         edits=(
             Edit(
@@ -18,8 +18,10 @@ MESSAGES: Final = (
         ),
     ),
     Mutant(
-        name="starts-not-kept",
-        breaks="a start that finds its run active sends it the messages, and is forgotten itself",
+        name="start-not-kept-with-messages",
+        breaks=(
+            "A start with messages delivers them to the active run, but is not kept for a later generation."
+        ),
         caught_by=("M1",),
         edits=(
             Edit(
@@ -35,8 +37,8 @@ MESSAGES: Final = (
         ),
     ),
     Mutant(
-        name="starts-begin-nothing",
-        breaks="a run that ends without a message which came with its start begins no generation",
+        name="kept-start-never-used",
+        breaks="A run that ends with unread messages of a start does not begin a new generation.",
         caught_by=("M1",),
         edits=(
             Edit(
@@ -47,8 +49,8 @@ MESSAGES: Final = (
         ),
     ),
     Mutant(
-        name="failed-runs-begin-nothing",
-        breaks="a run that fails without a message which came with its start begins no generation",
+        name="kept-start-ignored-after-failure",
+        breaks="A run that fails with unread messages of a start does not begin a new generation.",
         caught_by=("M1",),
         edits=(
             Edit(
@@ -59,8 +61,8 @@ MESSAGES: Final = (
         ),
     ),
     Mutant(
-        name="cancelled-runs-come-back",
-        breaks="a run that somebody has cancelled begins again for messages that came before",
+        name="cancelled-run-restarted",
+        breaks="A cancelled run begins a new generation for messages that arrived before the cancel.",
         caught_by=("M1",),
         edits=(
             Edit(
@@ -71,8 +73,8 @@ MESSAGES: Final = (
         ),
     ),
     Mutant(
-        name="received-is-handed-on-too",
-        breaks="the next generation gets messages that the one before has received and only told at its end",
+        name="received-message-forwarded",
+        breaks="The next generation gets messages that the last turn of the generation before it received.",
         caught_by=("M1",),
         edits=(
             Edit(
@@ -83,8 +85,11 @@ MESSAGES: Final = (
         ),
     ),
     Mutant(
-        name="told-is-taken-for-received",
-        breaks="what a function was told counts as received, whether it has taken it or not",
+        name="delivered-counts-as-received",
+        breaks=(
+            "A message counts as received once it is delivered to the function, even if the function never "
+            "takes it."
+        ),
         caught_by=("M1", "L1"),
         edits=(
             Edit(
@@ -95,8 +100,8 @@ MESSAGES: Final = (
         ),
     ),
     Mutant(
-        name="closed-over-a-message",
-        breaks="a channel is closed though a message has come for it that the function was not told",
+        name="channel-closed-over-message",
+        breaks="A function closes a channel for which a message has arrived that it has not seen.",
         caught_by=("M1",),
         edits=(
             Edit(
@@ -107,8 +112,8 @@ MESSAGES: Final = (
         ),
     ),
     Mutant(
-        name="closed-channels-take-messages",
-        breaks="a message for a channel that its function has closed is taken, and nobody will receive it",
+        name="closed-channel-accepts-messages",
+        breaks="A closed channel accepts a message that nothing will receive.",
         caught_by=("M1",),
         edits=(
             Edit(
@@ -119,8 +124,8 @@ MESSAGES: Final = (
         ),
     ),
     Mutant(
-        name="continued-without-its-mail",
-        breaks="a function that goes on as a new generation leaves behind what it has not received",
+        name="continue-as-new-loses-messages",
+        breaks="A continue-as-new loses the unread messages.",
         caught_by=("M1",),
         edits=(
             Edit(
@@ -131,8 +136,10 @@ MESSAGES: Final = (
         ),
     ),
     Mutant(
-        name="begins-with-what-came-later",
-        breaks="which messages were there when a function began is not recorded: a replay begins without them",
+        name="first-messages-not-recorded",
+        breaks=(
+            "Which messages were there when a function began is not recorded: a replay begins without them."
+        ),
         caught_by=("S4", "D2", "M1", "L1"),
         edits=(
             Edit(
@@ -143,8 +150,11 @@ MESSAGES: Final = (
         ),
     ),
     Mutant(
-        name="a-start-begins-many",
-        breaks="the start that has begun a generation is kept with what that has not received, and begins the next too",
+        name="kept-start-used-twice",
+        breaks=(
+            "A kept start that has begun a generation stays with its unread messages and begins the next one "
+            "too."
+        ),
         caught_by=("M1", "L1"),
         edits=(
             Edit(

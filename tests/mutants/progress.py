@@ -7,7 +7,7 @@ from tests.mutants.mutant import Edit, Mutant
 PROGRESS: Final = (
     Mutant(
         name="advance-in-another-transaction",
-        breaks="that a stage is done is stored, and what follows from it waits for another transaction",
+        breaks="A settle stores a stage's result, but opens the next stage in a separate transaction.",
         caught_by=("S4", "S7"),
         edits=(
             Edit(
@@ -20,14 +20,14 @@ PROGRESS: Final = (
         ),
     ),
     Mutant(
-        name="batch-blind-to-itself",
-        breaks="a command is decided without what those before it in the same transaction have changed",
+        name="batch-ignores-earlier-commands",
+        breaks="A command of a batch does not see the changes of the commands before it.",
         caught_by=("O1", "S7", "S4", "crashed"),
         edits=(Edit("kernel/dispatch/kernel.py", "        state.apply(made)\n", ""),),
     ),
     Mutant(
-        name="join-by-siblings",
-        breaks="a map counts as over when none of its items has a job, instead of by its counters",
+        name="map-joined-without-counters",
+        breaks="A map ends when none of its items has a job, instead of when its counters say so.",
         caught_by=("S4", "S7"),
         edits=(
             Edit(
@@ -39,7 +39,7 @@ PROGRESS: Final = (
     ),
     Mutant(
         name="outputs-out-of-order",
-        breaks="stages side by side give what they gave in the wrong order",
+        breaks="Parallel stages return their outputs in the wrong order.",
         caught_by=("S4",),
         edits=(
             Edit(
@@ -50,8 +50,8 @@ PROGRESS: Final = (
         ),
     ),
     Mutant(
-        name="item-opened-twice",
-        breaks="an item of a map gets a job for the second time when others are done",
+        name="map-item-opened-twice",
+        breaks="A map item gets a second job when other items end.",
         caught_by=("S7",),
         edits=(
             Edit(
@@ -62,8 +62,8 @@ PROGRESS: Final = (
         ),
     ),
     Mutant(
-        name="last-item-forgotten",
-        breaks="the last item of a map never gets a job",
+        name="last-map-item-skipped",
+        breaks="The last item of a map never gets a job.",
         caught_by=("S7",),
         edits=(
             Edit(
@@ -74,8 +74,8 @@ PROGRESS: Final = (
         ),
     ),
     Mutant(
-        name="lost-item-counted-twice",
-        breaks="an item that may be lost counts as two when it is",
+        name="failed-map-item-counted-twice",
+        breaks="A map item whose failure is allowed counts as two failures.",
         caught_by=("S4", "S7"),
         edits=(
             Edit(
@@ -86,8 +86,11 @@ PROGRESS: Final = (
         ),
     ),
     Mutant(
-        name="handed-on-again",
-        breaks="a check that is lost with its worker hands the work on again instead of asking about it",
+        name="lost-poll-resubmits",
+        breaks=(
+            "A poll that is lost with its worker runs as a submission again: the external work is submitted "
+            "twice."
+        ),
         caught_by=("S1", "S7"),
         edits=(
             Edit(
@@ -100,7 +103,9 @@ PROGRESS: Final = (
     ),
     Mutant(
         name="wake-lost",
-        breaks="a stage that is woken while its body runs is checked as late as if nobody had",
+        breaks=(
+            "A wake that arrives while the stage's body runs is lost: the next poll comes at its usual time."
+        ),
         caught_by=("T3",),
         edits=(
             Edit(
@@ -111,8 +116,8 @@ PROGRESS: Final = (
         ),
     ),
     Mutant(
-        name="never-given-up",
-        breaks="external work is asked about for ever, unless asking fails",
+        name="external-work-never-given-up",
+        breaks="External work that exceeds its time limit is polled for ever, unless a poll fails.",
         caught_by=("T3", "L1"),
         edits=(
             Edit(
@@ -123,8 +128,8 @@ PROGRESS: Final = (
         ),
     ),
     Mutant(
-        name="newest-code-for-all",
-        breaks="a run goes on by the plan of the newest code, and not by the one with which it was created",
+        name="newest-plan-for-all",
+        breaks="A run continues with the plan of the newest code instead of its own.",
         caught_by=("S4", "S7", "S8", "S9", "crashed"),
         edits=(
             Edit(
@@ -135,8 +140,8 @@ PROGRESS: Final = (
         ),
     ),
     Mutant(
-        name="reply-after-the-effect",
-        breaks="what was answered to an idempotency key is stored after what was done, in a transaction of its own",
+        name="reply-in-another-transaction",
+        breaks="The reply to an idempotency key is stored in a transaction after that of its effect.",
         caught_by=("I1",),
         edits=(
             Edit(
@@ -166,8 +171,8 @@ PROGRESS: Final = (
         ),
     ),
     Mutant(
-        name="step-with-a-refused-result-not-taken-back",
-        breaks="a step that was done and gave what the store refuses counts as one that was not done",
+        name="refused-result-not-compensated",
+        breaks="A step that was done and whose result was refused is not compensated.",
         caught_by=("L1",),
         edits=(
             Edit(
@@ -178,8 +183,10 @@ PROGRESS: Final = (
         ),
     ),
     Mutant(
-        name="lost-claim-forgotten",
-        breaks="a claim whose answer was lost is taken for one that was not made",
+        name="lost-claim-reply-ignored",
+        breaks=(
+            "A worker treats a claim whose reply was lost as not made, and holds jobs that it does not run."
+        ),
         caught_by=("L1",),
         edits=(
             Edit(
@@ -190,8 +197,8 @@ PROGRESS: Final = (
         ),
     ),
     Mutant(
-        name="lost-take-forgotten",
-        breaks="the next job, taken with a settle whose answer was lost, is taken for one that nobody has",
+        name="lost-next-job-ignored",
+        breaks="A worker forgets that a settle whose reply was lost may have leased it the next job.",
         caught_by=("L1",),
         edits=(
             Edit(
@@ -202,8 +209,8 @@ PROGRESS: Final = (
         ),
     ),
     Mutant(
-        name="blob-not-stored",
-        breaks="a value counts as put away though the blob store did not answer",
+        name="blob-failure-ignored",
+        breaks="A value counts as stored, although the blob store failed.",
         caught_by=("B1",),
         edits=(
             Edit(

@@ -6,8 +6,8 @@ from tests.mutants.mutant import Edit, Mutant
 
 QUEUED_STEPS: Final = (
     Mutant(
-        name="queued-step-wakes-nobody",
-        breaks="a step of a queue ends, and the function that waits for it is not woken",
+        name="queued-step-wakes-no-function",
+        breaks="A queued step ends, but does not wake the function that waits for it.",
         caught_by=("L1",),
         edits=(
             Edit(
@@ -19,7 +19,7 @@ QUEUED_STEPS: Final = (
     ),
     Mutant(
         name="lost-queued-step-not-counted",
-        breaks="a step of a queue that was lost with its worker is tried again as the same attempt",
+        breaks="A queued step that is lost with its worker is retried under the same attempt number.",
         caught_by=("S8",),
         edits=(
             Edit(
@@ -30,8 +30,8 @@ QUEUED_STEPS: Final = (
         ),
     ),
     Mutant(
-        name="dropped-step-stays-in-its-queue",
-        breaks="a step that its function does not wait for any more is taken out of its queue, and its job stays",
+        name="abandoned-step-keeps-its-job",
+        breaks="A queued step that its function abandons keeps its job in the queue.",
         caught_by=("S7",),
         edits=(
             Edit(
@@ -42,8 +42,8 @@ QUEUED_STEPS: Final = (
         ),
     ),
     Mutant(
-        name="replay-queues-again",
-        breaks="whoever replays a function puts what is in a queue there once more",
+        name="replay-queues-step-again",
+        breaks="A replay queues a step that is already in its queue.",
         caught_by=("S7",),
         edits=(
             Edit(
@@ -54,8 +54,8 @@ QUEUED_STEPS: Final = (
         ),
     ),
     Mutant(
-        name="cancelled-while-held-stays-held",
-        breaks="a run that was paused is cancelled, and its steps in queues stay held",
+        name="cancelled-run-keeps-steps-held",
+        breaks="A cancel of a paused run leaves its queued steps held.",
         caught_by=("L1", "S7"),
         edits=(
             Edit(

@@ -6,8 +6,8 @@ from tests.mutants.mutant import Edit, Mutant
 
 RUNS: Final = (
     Mutant(
-        name="end-leaves-the-last-job",
-        breaks="a run that ends with one job open leaves that where it is: whoever has it goes on",
+        name="last-job-survives-its-run",
+        breaks="A run that ends with one open job leaves that job in the store: its worker continues.",
         caught_by=("S5",),
         edits=(
             Edit(
@@ -18,8 +18,8 @@ RUNS: Final = (
         ),
     ),
     Mutant(
-        name="paused-run-goes-on",
-        breaks="what follows from a stage that ends while its run is paused is started",
+        name="paused-run-opens-jobs",
+        breaks="A stage that ends while its run is paused starts the stages that follow.",
         caught_by=("S7",),
         edits=(
             Edit(
@@ -32,8 +32,8 @@ RUNS: Final = (
         ),
     ),
     Mutant(
-        name="pause-forgets-sleepers",
-        breaks="a pause does not hold what sleeps: it is woken and claimed",
+        name="pause-skips-sleeping-jobs",
+        breaks="A pause does not hold sleeping jobs: they are woken and claimed.",
         caught_by=("S7",),
         edits=(
             Edit(
@@ -44,8 +44,8 @@ RUNS: Final = (
         ),
     ),
     Mutant(
-        name="one-start-too-many",
-        breaks="one more job starts in a time than its rate limit says",
+        name="rate-limit-off-by-one",
+        breaks="One job more starts in a period than the rate limit allows.",
         caught_by=("S11",),
         edits=(
             Edit(
@@ -56,8 +56,8 @@ RUNS: Final = (
         ),
     ),
     Mutant(
-        name="one-over-the-limit",
-        breaks="one more gets a slot than a concurrency key, or a stage, has",
+        name="concurrency-limit-off-by-one",
+        breaks="One run or job more gets a slot than the concurrency limit allows.",
         caught_by=("S10",),
         edits=(
             Edit(
@@ -73,8 +73,8 @@ RUNS: Final = (
         ),
     ),
     Mutant(
-        name="key-not-waited-for",
-        breaks="a run with a concurrency key begins at once",
+        name="concurrency-key-ignored",
+        breaks="A run with a concurrency key starts at once.",
         caught_by=("S10",),
         edits=(
             Edit(
@@ -85,8 +85,8 @@ RUNS: Final = (
         ),
     ),
     Mutant(
-        name="retry-takes-a-slot",
-        breaks="a job of a stage with max_concurrency that was asleep is queued without a slot",
+        name="retry-without-slot",
+        breaks="A retry of a stage with `max_concurrency` is queued without a slot.",
         caught_by=("S10",),
         edits=(
             Edit(
@@ -97,8 +97,8 @@ RUNS: Final = (
         ),
     ),
     Mutant(
-        name="begun-early",
-        breaks="runs begin up to five seconds before they are to",
+        name="run-started-early",
+        breaks="A run with a delayed start begins up to five seconds early.",
         caught_by=("T1",),
         edits=(
             Edit(
@@ -115,7 +115,7 @@ RUNS: Final = (
     ),
     Mutant(
         name="deadline-ignored",
-        breaks="a run whose deadline has passed goes on",
+        breaks="A run continues after its deadline.",
         caught_by=("T3", "W1"),
         edits=(
             Edit(
@@ -126,8 +126,8 @@ RUNS: Final = (
         ),
     ),
     Mutant(
-        name="only-good-news-told",
-        breaks="a child that did not complete tells nobody of its end",
+        name="child-failure-not-delivered",
+        breaks="A child run that does not complete never delivers its end to its parent.",
         caught_by=("S7",),
         edits=(
             Edit(
@@ -140,8 +140,8 @@ RUNS: Final = (
         ),
     ),
     Mutant(
-        name="end-told-to-nobody",
-        breaks="the end of a child counts as told if its parent is paused",
+        name="child-end-lost-for-paused-parent",
+        breaks="A child run's end counts as delivered if its parent is paused, but is not stored there.",
         caught_by=("S7",),
         edits=(
             Edit(
@@ -152,8 +152,8 @@ RUNS: Final = (
         ),
     ),
     Mutant(
-        name="rerun-beside-the-old",
-        breaks="a rerun of a run that is paused or pending leaves the former generation active",
+        name="rerun-keeps-old-generation-active",
+        breaks="A rerun of a paused or pending run leaves the old generation active.",
         caught_by=("S5",),
         edits=(
             Edit(
@@ -164,8 +164,8 @@ RUNS: Final = (
         ),
     ),
     Mutant(
-        name="rerun-forgets-its-parent",
-        breaks="the rerun of a child tells nobody of its end, and its parent waits for ever",
+        name="rerun-loses-parent",
+        breaks="A rerun of a child run does not deliver its end: the parent waits for ever.",
         caught_by=("S7",),
         edits=(
             Edit(
@@ -176,8 +176,8 @@ RUNS: Final = (
         ),
     ),
     Mutant(
-        name="rerun-numbers-on",
-        breaks="the events of a rerun are numbered on from those of the generation before",
+        name="rerun-continues-row-numbers",
+        breaks="The first row of a rerun continues the row numbers of the old generation.",
         caught_by=("O1", "crashed"),
         edits=(
             Edit(
@@ -188,14 +188,14 @@ RUNS: Final = (
         ),
     ),
     Mutant(
-        name="rerun-keeps-what-it-runs",
-        breaks="a rerun keeps what the stage gave that it is to begin with",
+        name="rerun-keeps-output-of-its-stage",
+        breaks="A rerun keeps the old output of the stage that it starts from.",
         caught_by=("S4", "S7", "S9"),
         edits=(Edit("kernel/runs/rerun_plan.py", "if is_done and node.name != start:", "if is_done:"),),
     ),
     Mutant(
-        name="refused-event-passed-over",
-        breaks="an event that a sink refuses is left out, and the next is delivered",
+        name="refused-event-skipped",
+        breaks="The flusher skips an event that a sink refuses, and delivers the next.",
         caught_by=("O2", "O3"),
         edits=(
             Edit(
@@ -206,8 +206,8 @@ RUNS: Final = (
         ),
     ),
     Mutant(
-        name="told-before-delivered",
-        breaks="events count as delivered before the sink has them",
+        name="delivered-before-sent",
+        breaks="Events count as delivered before the sink has them.",
         caught_by=("O2", "O3"),
         edits=(
             Edit(
@@ -221,8 +221,8 @@ RUNS: Final = (
         ),
     ),
     Mutant(
-        name="run-back-in-time",
-        breaks="a host whose clock is behind sets a run back in time",
+        name="row-earlier-than-last",
+        breaks="A host whose clock is behind stores a row that is earlier than the row before it.",
         caught_by=("O1", "O2"),
         edits=(
             Edit(
@@ -233,8 +233,8 @@ RUNS: Final = (
         ),
     ),
     Mutant(
-        name="end-told-for-ever",
-        breaks="what a child gave is told again and again, though the store refuses to keep it",
+        name="refused-result-delivered-for-ever",
+        breaks="A child's result that the store refuses is delivered to its parent for ever.",
         caught_by=("L1",),
         edits=(
             Edit(
@@ -245,8 +245,8 @@ RUNS: Final = (
         ),
     ),
     Mutant(
-        name="late-flush-counts",
-        breaks="whoever once was to deliver a run's events may say how far it came, though another is to by now",
+        name="stale-flusher-stores-progress",
+        breaks="A flusher that lost its lease on a stream can still store its progress.",
         caught_by=("S3",),
         edits=(
             Edit(
@@ -257,8 +257,8 @@ RUNS: Final = (
         ),
     ),
     Mutant(
-        name="replay-passes-over",
-        breaks="the replay of a dead letter goes on behind the event that was refused",
+        name="replay-skips-refused-event",
+        breaks="A replay of a dead letter continues after the refused event instead of with it.",
         caught_by=("O2", "O3"),
         edits=(
             Edit(
@@ -270,8 +270,8 @@ RUNS: Final = (
     ),
     # The simulator found these two in the code as it was.
     Mutant(
-        name="overrides-without-tests",
-        breaks="a run whose stages are treated otherwise has no tests: it does the first stage of each choice",
+        name="overrides-lose-conditions",
+        breaks="A run with overrides loses its conditions: `when` always takes the first branch.",
         caught_by=("S4",),
         edits=(
             Edit(
@@ -286,8 +286,11 @@ RUNS: Final = (
         ),
     ),
     Mutant(
-        name="clock-ahead-of-the-store",
-        breaks="a host takes the store to have looked at its clock halfway through the question",
+        name="clock-ahead-of-store",
+        breaks=(
+            "A host assumes that the store read its clock halfway through a request, so its own clock is "
+            "ahead."
+        ),
         caught_by=("T1",),
         edits=(
             Edit(

@@ -14,7 +14,7 @@ _END: Final = "<!-- end of mutants -->"
 def table(hunts: Sequence[Hunt]) -> str:
     """Return the table, in Markdown."""
     lines = [
-        "| bug | what the code does then | found at seed | by | seeds a minute |",
+        "| planted bug | what it does | found at seed | invariant | seeds per minute |",
         "|---|---|---|---|---|",
     ]
     for one in hunts:
@@ -22,7 +22,7 @@ def table(hunts: Sequence[Hunt]) -> str:
         by = (
             one.invariant
             if one.is_killed or one.seed is None
-            else f"{one.invariant}, which is not what it breaks"
+            else f"{one.invariant}, which is not an expected one"
         )
         a_minute = round(60 * one.seeds / max(one.seconds, 0.001))
         lines.append(f"| {one.mutant.name} | {one.mutant.breaks} | {seed} | {by} | {a_minute} |")

@@ -8,16 +8,16 @@ from tests.mutants.catalogue import BY_NAME
 from tests.mutants.hunt import hunt
 from tests.mutants.mutant import Mutant
 
-CANARY = "only-good-news-told"
+CANARY = "child-failure-not-delivered"
 CANARY_SEEDS = 30
 """More seeds than it takes; if they do not find it, the simulator has lost the ability to."""
 
 SAMPLE = (
-    "heartbeat-without-epoch",
-    "rerun-keeps-what-it-runs",
-    "rerun-beside-the-old",
-    "told-before-delivered",
-    "refused-event-passed-over",
+    "heartbeat-ignores-epoch",
+    "rerun-keeps-output-of-its-stage",
+    "rerun-keeps-old-generation-active",
+    "delivered-before-sent",
+    "refused-event-skipped",
 )
 
 

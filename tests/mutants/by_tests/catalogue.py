@@ -23,8 +23,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
 )
 BY_NAME: Final = {mutant.name: mutant for mutant in MUTANTS}
 SURVIVORS: Final[Mapping[str, str]] = {
-    "reaped-within-its-grace": (
-        "the search for sessions has the grace, too, and one that was renewed since ends later than now"
+    "session-reaped-within-grace": (
+        "the search for expired sessions adds the grace period too, and a session renewed since has a later expiry"
     ),
 }
 """The mutants that no fast test can catch, with the reason."""

@@ -9,10 +9,10 @@ from tests.mutants.by_tests.catalogue import BY_NAME, MUTANTS, SURVIVORS
 from tests.mutants.mutant import ROOT, Mutant, mutated
 
 SAMPLE = (
-    "sessions-pruned-with-their-jobs",
+    "session-pruned-with-its-jobs",
     "sqlite-synchronous-normal",
     "rate-rounded-down",
-    "fold-forgotten",
+    "datetime-fold-lost",
 )
 
 
