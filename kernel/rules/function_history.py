@@ -271,7 +271,7 @@ def _block_stage(
         draft.block()
     draft.reschedule_job(evolve(job, attempts=max(0, job.attempts - 1)), now)
     for other in state.tables.jobs.get(draft.run_key, {}).values():
-        if other.state in (JobState.QUEUED, JobState.SLEEPING) and not other.outlives_run:
+        if other.state not in (JobState.LEASED, JobState.PAUSED) and not other.outlives_run:
             draft.reschedule_job(other, None if other.waits_for_child else other.wake_at or now)
 
 
