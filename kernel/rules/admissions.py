@@ -12,6 +12,7 @@ from holdfast.kernel.rules.leases import job_hints
 from holdfast.kernel.rules.queued_steps import steps_in_queues
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.plan_interpreter import begin
+from holdfast.kernel.runs.transitions import JOB_TRANSITIONS
 from holdfast.kernel.state import Decision, Reads, State, WaitingJobs, WaitingRuns
 from holdfast.ports.changes import AddConcurrencyLimit, Change, UpdateJob, UpdateRun
 from holdfast.ports.clock import Ids
@@ -92,7 +93,8 @@ class Turns:
         wakes_at = None if window is None else window.wakes_at
         if until is None or (wakes_at is not None and wakes_at > self._now):
             return
-        self.asleep.append(evolve(job, state=JobState.SLEEPING, wake_at=until))
+        asleep = JOB_TRANSITIONS.check(job.state, JobState.SLEEPING)
+        self.asleep.append(evolve(job, state=asleep, wake_at=until))
         self.rates.wake(name, until)
 
 
@@ -185,7 +187,11 @@ def decide_admit(state: State, command: JobAdmit, now: Micros, _: Ids) -> Decisi
     )
     slots = Slots(state, Waiting.JOBS)
     turns = Turns(state, now)
-    queued = [evolve(job, state=JobState.QUEUED) for job in jobs if turns.take(job, slots)]
+    queued = [
+        evolve(job, state=JOB_TRANSITIONS.check(job.state, JobState.QUEUED))
+        for job in jobs
+        if turns.take(job, slots)
+    ]
     reply = JobsAdmitted(
         admitted=len(queued),
         next=found.next,

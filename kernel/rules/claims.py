@@ -16,6 +16,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.limits.rates import Rates
 from holdfast.kernel.rules.leases import attempt_of, job_hints, parse_job_id
 from holdfast.kernel.runs.builder import leased, ready_state
+from holdfast.kernel.runs.transitions import JOB_TRANSITIONS
 from holdfast.kernel.state import ClaimableJobs, Decision, DueJobs, Reads, State
 from holdfast.ports.changes import Change, UpdateJob
 from holdfast.ports.clock import Ids
@@ -56,7 +57,7 @@ def decide_claim(state: State, command: JobClaim, now: Micros, _: Ids) -> Decisi
         if job.is_passed_over(pass_over):
             continue
         if not try_start(starts, job, first):
-            changes.append(UpdateJob(evolve(job, state=JobState.LIMITED)))
+            changes.append(UpdateJob(_limited(job)))
             continue
         held = leased(job, command.session, starts.at(job))
         changes.append(UpdateJob(held))
@@ -101,7 +102,7 @@ def decide_claim_one(state: State, command: JobClaimOne, now: Micros, _: Ids) ->
         return Decision(JobClaimed(attempt=None, ignored="closed"))
     changes: list[Change] = []
     if _is_due(job, command, now):  # the hint may be a wake-up that was scheduled for this instant
-        job = evolve(job, state=ready_state(job), wake_at=None)
+        job = _woken(job)
         changes.append(UpdateJob(job))
     ignored = _why_ignored(job, command)
     if ignored is None and _is_passed_over(state, job, command):
@@ -121,7 +122,7 @@ def decide_claim_one(state: State, command: JobClaimOne, now: Micros, _: Ids) ->
         refused = JobClaimed(
             attempt=None, ignored="limited", retry_after=_RETRY_LATER, admits_jobs=tuple(first)
         )
-        return Decision(refused, (*changes, UpdateJob(evolve(job, state=JobState.LIMITED))))
+        return Decision(refused, (*changes, UpdateJob(_limited(job))))
     claimed = leased(job, command.session, starts.at(job))
     reply = JobClaimed(attempt=attempt_of(claimed), admits_jobs=tuple(first))
     return Decision(reply, (*changes, UpdateJob(claimed), *starts.changes()))
@@ -192,13 +193,21 @@ def wake_due_jobs(state: State, search: DueJobs, now: Micros) -> Decision[JobsWo
             and job.wake_at is not None
             and job.wake_at <= now
         ):
-            woken = evolve(job, state=ready_state(job), wake_at=None)
+            woken = _woken(job)
             changes.append(UpdateJob(woken))
             hints.extend(job_hints(woken))
             if woken.state is JobState.LIMITED and woken.concurrency_key is not None:
                 limited[woken.concurrency_key] = None
     reply = JobsWoken(woken=len(changes), admits_jobs=tuple(limited))
     return Decision(reply, tuple(changes), tuple(hints))
+
+
+def _woken(job: Job) -> Job:
+    return evolve(job, state=JOB_TRANSITIONS.check(job.state, ready_state(job)), wake_at=None)
+
+
+def _limited(job: Job) -> Job:
+    return evolve(job, state=JOB_TRANSITIONS.check(job.state, JobState.LIMITED))
 
 
 def _require_session(state: State, session: str) -> None:

@@ -75,7 +75,7 @@ def repair_cancel_jobs(
     )
     return (
         *(DeleteJob(job.key) for job in faults.extra),
-        *(UpdateJob(rescheduled(job, now, now, run.status)) for job in retryable),
+        *(UpdateJob(rescheduled(job, now, now, run.status, is_damaged=True)) for job in retryable),
     )
 
 

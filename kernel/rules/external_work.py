@@ -19,6 +19,7 @@ from holdfast.kernel.rules.retries import AttemptDetails, policy_of, retry_wait
 from holdfast.kernel.runs.builder import PollSchedule, RunDraft, rescheduled
 from holdfast.kernel.runs.external_work import POLLING_EXPIRED
 from holdfast.kernel.runs.plan_interpreter import stage_suspended
+from holdfast.kernel.runs.transitions import JOB_TRANSITIONS
 from holdfast.kernel.state import Decision, DueJobs, Reads, State, WakeableJobs
 from holdfast.ports.changes import Change, UpdateJob
 from holdfast.ports.clock import Ids
@@ -128,7 +129,7 @@ def decide_wake(state: State, command: StageWake, now: Micros, _: Ids) -> Decisi
         elif job.state is JobState.PAUSED:
             changes.append(UpdateJob(evolve(job, wake_at=None)))
         else:
-            awake = evolve(job, state=JobState.QUEUED, wake_at=None)
+            awake = evolve(job, state=JOB_TRANSITIONS.check(job.state, JobState.QUEUED), wake_at=None)
             changes.append(UpdateJob(awake))
             hints.extend(job_hints(awake))
     return Decision(StagesWoken(woken=len(changes) - early, early=early), tuple(changes), tuple(hints))

@@ -18,6 +18,7 @@ from holdfast.kernel.commands import (
     StreamLease,
 )
 from holdfast.kernel.rules.sinks import types_of, with_failure, with_success
+from holdfast.kernel.runs.transitions import STREAM_TRANSITIONS
 from holdfast.kernel.state import (
     DeadLetteredStreams,
     Decision,
@@ -201,7 +202,8 @@ def _refused(stream: Stream, refusal: StreamFailure, sink: Sink, now: Micros, *,
         error=refusal.error[:ERROR_MAX],
     )
     if attempts >= (DEAD_LETTER_AFTER if refusal.final else DEAD_LETTER_AFTER_FAILURES):
-        return attrs.evolve(failed, state=StreamState.DEAD_LETTERED, due_at=None, dead_lettered_at=now)
+        state = STREAM_TRANSITIONS.check(failed.state, StreamState.DEAD_LETTERED)
+        return attrs.evolve(failed, state=state, due_at=None, dead_lettered_at=now)
     # Later than the pause of the sink itself, so that other streams are tried first.
     delay = _DELAY_MIN * 2 ** min(attempts if counts else sink.failures + 1, 20)
     return attrs.evolve(failed, due_at=now + min(delay, _DELAY_MAX))
@@ -273,7 +275,7 @@ def _replayed(stream: Stream, command: DeadLetterReplay, now: Micros) -> Stream:
         skips = canonical({**left_out, str(stream.refused_row): command.reason[:ERROR_MAX]})
     return attrs.evolve(
         stream,
-        state=StreamState.READY,
+        state=STREAM_TRANSITIONS.check(stream.state, StreamState.READY),
         delivered=delivered,
         skipped_rows=skips,
         due_at=now,

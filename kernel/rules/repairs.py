@@ -318,4 +318,5 @@ def _put_right(draft: RunDraft, state: State, run: Run, stuck: Sequence[Job], no
         if job.state is JobState.LEASED:
             free_lost_job(state, draft, run, job, now)
         else:
-            draft.reschedule_job(job, None if job.waits_for_child else job.wake_at or now)
+            wake_at = None if job.waits_for_child else job.wake_at or now
+            draft.reschedule_job(job, wake_at, is_damaged=True)

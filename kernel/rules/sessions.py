@@ -29,6 +29,7 @@ from holdfast.kernel.rules.retries import (
 )
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.external_work import LOST_WORKER
+from holdfast.kernel.runs.transitions import SESSION_TRANSITIONS
 from holdfast.kernel.state import Decision, ExpiredSessions, LostJobs, Reads, State
 from holdfast.ports.changes import AddLeader, Change, PutSession, UpdateLeader
 from holdfast.ports.clock import Ids
@@ -75,8 +76,7 @@ def decide_renew(state: State, command: SessionRenew, now: Micros, _: Ids) -> De
 def decide_close(state: State, command: SessionClose, now: Micros, _: Ids) -> Decision[SessionRenewed]:
     """Declare the session dead on its own request. Raises SessionLostError."""
     session = _open_session(state, command.session)
-    dead = evolve(session, state=SessionState.DEAD, expires_at=now)
-    return Decision(SessionRenewed(expires_at=now), (PutSession(dead),))
+    return Decision(SessionRenewed(expires_at=now), (PutSession(_dead(evolve(session, expires_at=now))),))
 
 
 def reads_of_reap(command: SessionReap) -> Reads:
@@ -87,7 +87,7 @@ def reads_of_reap(command: SessionReap) -> Reads:
 def decide_reap(state: State, command: SessionReap, now: Micros, _: Ids) -> Decision[LeasesReaped]:
     """Declare expired sessions dead. `lease.reap_stale` frees their jobs after this commit (docs/decisions/0003)."""
     dead = [
-        evolve(session, state=SessionState.DEAD)
+        _dead(session)
         for session in map(
             state.tables.sessions.__getitem__,
             state.found[ExpiredSessions(command.grace, command.limit)].sessions,
@@ -186,6 +186,10 @@ def decide_acquire(state: State, command: LeaderAcquire, now: Micros, _: Ids) ->
     # A row that does not exist cannot be locked: of two sessions that add it, one conflicts and decides again.
     change = AddLeader(taken) if leader_lease is None else UpdateLeader(taken)
     return Decision(LeaderAcquired(taken=True, expires_at=until), (change,))
+
+
+def _dead(session: Session) -> Session:
+    return evolve(session, state=SESSION_TRANSITIONS.check(session.state, SessionState.DEAD))
 
 
 def _open_session(state: State, session: str) -> Session:

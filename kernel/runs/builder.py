@@ -8,7 +8,7 @@ from holdfast.kernel.commands import QueuedStepJob
 from holdfast.kernel.history.events import HistoryEvent, SignalReceived
 from holdfast.kernel.limits.concurrency import stage_limit_key, step_limit_key
 from holdfast.kernel.pipelines.plan import RatePlan, StagePlan
-from holdfast.kernel.runs.transitions import check_transition
+from holdfast.kernel.runs.transitions import JOB_TRANSITIONS, RUN_TRANSITIONS
 from holdfast.ports.changes import (
     AddJob,
     AppendHistory,
@@ -202,7 +202,13 @@ class RunDraft:
         """Open a job that polls the external work described in row `row`; return its number."""
         assert stage.check is not None
         job = self._new_job(stage, JobKind.POLL, row, item, stage.check.retry.attempts)
-        job = evolve(job, waiting_for=waits.key, check_after=waits.check_after, give_up_at=waits.give_up_at)
+        job = evolve(
+            job,
+            state=JobState.SLEEPING,  # as it is created
+            waiting_for=waits.key,
+            check_after=waits.check_after,
+            give_up_at=waits.give_up_at,
+        )
         job = rescheduled(job, waits.until, self._now, self._status)
         if job.state is JobState.QUEUED:
             self._announce(job)
@@ -267,10 +273,10 @@ class RunDraft:
     def _in_line(self, job: Job) -> Job:
         """Return a new job in its first state: paused with its run, limited, or queued."""
         if self._status in HELD:
-            job = evolve(job, state=JobState.PAUSED)
+            job = evolve(job, state=JOB_TRANSITIONS.check(job.state, JobState.PAUSED))
         elif job.concurrency_key is not None:
             self._limited[job.concurrency_key] = None
-            job = evolve(job, state=JobState.LIMITED)
+            job = evolve(job, state=JOB_TRANSITIONS.check(job.state, JobState.LIMITED))
         else:
             self._announce(job)
         return job
@@ -285,10 +291,10 @@ class RunDraft:
         waiting = evolve(job, waiting_for=child)
         self._changes.append(UpdateJob(rescheduled(waiting, None, self._now, self._status)))
 
-    def reschedule_job(self, job: Job, wake_at: Micros | None) -> None:
+    def reschedule_job(self, job: Job, wake_at: Micros | None, *, is_damaged: bool = False) -> None:
         """Put a job to sleep until `wake_at`, or queue it if that has passed. Its lease ends."""
         had_slot, key = job.has_slot, job.concurrency_key
-        job = rescheduled(job, wake_at, self._now, self._status)
+        job = rescheduled(job, wake_at, self._now, self._status, is_damaged=is_damaged)
         self._changes.append(UpdateJob(job))
         if key is not None and (had_slot > job.has_slot or job.state is JobState.LIMITED):
             self._limited[key] = None
@@ -298,26 +304,26 @@ class RunDraft:
     def admit(self) -> None:
         """Admit a pending run."""
         self._before = evolve(self._before, start_at=None)
-        self._status = check_transition(self._status, RunStatus.RUNNING)
+        self._status = RUN_TRANSITIONS.check(self._status, RunStatus.RUNNING)
 
     def pause(self) -> None:
         """Pause the run. Its jobs without a lease have to be rescheduled."""
-        self._status = check_transition(self._status, RunStatus.PAUSED)
+        self._status = RUN_TRANSITIONS.check(self._status, RunStatus.PAUSED)
 
     def block(self) -> None:
         """Block the run until an operator resumes it or a deploy does."""
-        self._status = check_transition(self._status, RunStatus.BLOCKED)
+        self._status = RUN_TRANSITIONS.check(self._status, RunStatus.BLOCKED)
 
     def resume(self) -> None:
         """Resume the run; a run that was not admitted is pending again. Its paused jobs have to be rescheduled."""
         after = RunStatus.RUNNING if self._before.is_admitted else RunStatus.PENDING
         if self._before.is_ending:
             after = RunStatus.CANCELLING
-        self._status = check_transition(self._status, after)
+        self._status = RUN_TRANSITIONS.check(self._status, after)
 
     def cancel(self, error: dict[str, object]) -> None:
         """Let the function clean up. The run will end with `error`."""
-        self._status = check_transition(self._status, RunStatus.CANCELLING)
+        self._status = RUN_TRANSITIONS.check(self._status, RunStatus.CANCELLING)
         self._error = canonical(error)
 
     def update_job(self, job: Job) -> None:
@@ -355,6 +361,7 @@ class RunDraft:
             return
         self._open_jobs -= 1
         job = cancelling(check, stage.cancel.retry.attempts)
+        JOB_TRANSITIONS.check(check.state, job.state)
         self._changes.append(UpdateJob(job))
         self._announce(job)
 
@@ -386,7 +393,7 @@ class RunDraft:
 
         `cancels` are stages whose external work is cancelled, each with the maximum number of attempts.
         """
-        self._status = check_transition(self._status, status)
+        self._status = RUN_TRANSITIONS.check(self._status, status)
         if self._open_jobs:
             for node, attempts in cancels.items():
                 self._changes.append(CancelExternalWork(self._before.key, node, attempts))
@@ -472,7 +479,7 @@ def leased(job: Job, session: str, now: Micros) -> Job:
     """Return a job as claimed by a session. This counts the attempt."""
     return evolve(
         job,
-        state=JobState.LEASED,
+        state=JOB_TRANSITIONS.check(job.state, JobState.LEASED),
         epoch=job.epoch + 1,
         attempts=job.attempts + 1,
         session=session,
@@ -502,18 +509,20 @@ def ready_state(job: Job) -> JobState:
     return JobState.LIMITED
 
 
-def rescheduled(job: Job, wake_at: Micros | None, now: Micros, status: RunStatus) -> Job:
+def rescheduled(
+    job: Job, wake_at: Micros | None, now: Micros, status: RunStatus, *, is_damaged: bool = False
+) -> Job:
     """Return a job without a lease: sleeping until `wake_at`, or ready now; paused if its run is paused or blocked.
 
     Without `wake_at`, it sleeps until the child run that it waits for has ended. Jobs that outlive their run are never
-    paused.
+    paused. A damaged job may be in any state.
     """
     is_held = status in HELD and not job.outlives_run
     asleep = wake_at is None or wake_at > now
-    state = JobState.SLEEPING if asleep else ready_state(job)
+    state = JobState.PAUSED if is_held else JobState.SLEEPING if asleep else ready_state(job)
     return evolve(
         job,
-        state=JobState.PAUSED if is_held else state,
+        state=state if is_damaged else JOB_TRANSITIONS.check(job.state, state),
         wake_at=wake_at if asleep else None,
         session=None,
         leased_at=None,

@@ -213,7 +213,7 @@ ATTEMPTS: Final = (
         edits=(
             Edit(
                 "kernel/rules/claims.py",
-                "woken = evolve(job, state=ready_state(job), wake_at=None)",
+                "woken = _woken(job)",
                 "woken = evolve(job, wake_at=None)",
             ),
         ),

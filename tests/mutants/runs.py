@@ -25,7 +25,7 @@ RUNS: Final = (
             Edit(
                 "kernel/runs/builder.py",
                 "        if self._status in HELD:\n"
-                "            job = evolve(job, state=JobState.PAUSED)\n"
+                "            job = evolve(job, state=JOB_TRANSITIONS.check(job.state, JobState.PAUSED))\n"
                 "        elif job.concurrency_key",
                 "        if job.concurrency_key",
             ),

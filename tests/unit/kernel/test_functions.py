@@ -276,6 +276,15 @@ def test_a_blocked_run_is_held_until_it_is_resumed() -> None:
     assert world.claim_one(world.open()).attempt == 1
 
 
+def test_a_run_that_is_blocked_while_it_cleans_up_goes_on_with_that_when_it_is_resumed() -> None:
+    world = function()
+    attempt = driven(world)
+    world.do(RunCancel(run_id="x"))
+    reply = world.settle(attempt, Blocked(failure=Failure(code="compensation_failed", message="no")))
+    assert reply.run_status is RunStatus.BLOCKED
+    assert world.do(RunResume(run_id="x")).status is RunStatus.CANCELLING
+
+
 def test_a_function_that_its_workers_do_not_survive_is_blocked_and_not_failed() -> None:
     world = function()
     world.create()
