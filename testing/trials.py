@@ -24,7 +24,7 @@ from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.functions.loop import Evicted
 from holdfast.kernel.functions.machine import evict_all, in_memory
 from holdfast.kernel.invariants import check
-from holdfast.ports.changes import AppendHistory
+from holdfast.ports.changes import AppendHistory, Change
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.json import parse
@@ -148,6 +148,10 @@ class _Tracer:
 
     def before(self, tables: Tables, commit: Commit) -> None:
         """Do nothing."""
+
+    def apply(self, tables: Tables, change: Change) -> None:
+        """Make a change."""
+        tables.apply(change)
 
     def after(self, tables: Tables, commit: Commit) -> None:
         """Trace new history rows."""

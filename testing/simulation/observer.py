@@ -45,6 +45,7 @@ from holdfast.ports.records.values import Micros
 from holdfast.ports.unreadable import unreadable_columns
 from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.lease_checks import lease_violations, missing_blobs
+from holdfast.testing.simulation.state_records import StateRecords
 from holdfast.testing.simulation.step_records import StartedAttempt, StepRecords
 from holdfast.testing.simulation.store import Commit
 from holdfast.testing.simulation.trace import Trace, described
@@ -91,6 +92,7 @@ class SimulationObserver:
         self.delivered: dict[tuple[str, str], list[int]] = defaultdict(list)
         self._tables: Tables | None = None
         self.steps = StepRecords()
+        self.states = StateRecords()
         self.skipped: set[tuple[str, str, int]] = set()
         self.has_blob: Callable[[str], bool] = lambda _: True
         """Returns whether a blob with this key exists, without simulated faults of the blob store."""
@@ -127,6 +129,11 @@ class SimulationObserver:
                 if isinstance(change, PutSession) and change.session.id in tables.sessions
             },
         )
+
+    def apply(self, tables: Tables, change: Change) -> None:
+        """Make a change, and check the transitions of states in it."""
+        for violation in self.states.apply(tables, change):
+            self.report_violation(violation.invariant, violation.where, violation.what)
 
     def after(self, tables: Tables, commit: Commit) -> None:
         """Check the invariants that the commit may have broken."""

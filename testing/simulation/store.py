@@ -35,6 +35,10 @@ class Watcher(Protocol):
         """Observe a commit with the rows from before it."""
         ...
 
+    def apply(self, tables: Tables, change: Change) -> None:
+        """Make one change of the commit to the rows."""
+        ...
+
     def after(self, tables: Tables, commit: Commit) -> None:
         """Observe a commit with the rows from after it."""
         ...
@@ -150,7 +154,7 @@ class SharedStore:
         self.commits += 1
         self._watcher.before(self.tables, commit)
         for change in commit.changes:
-            self.tables.apply(change)
+            self._watcher.apply(self.tables, change)
         self._watcher.after(self.tables, commit)
 
 
