@@ -25,13 +25,13 @@ from holdfast.kernel.authoring.steps import StepOptions
 from holdfast.kernel.commands import Command
 from holdfast.kernel.commands.codec import command_data, from_data, to_data
 from holdfast.kernel.rules.registry import command_from, reply_type
-from holdfast.kernel.runs.transitions import RUN_TRANSITIONS
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.json import parse
 from tests.aws import REGION, fake_aws
 from tests.integration.examples.pages import DOCS, PAGES, ROOT, anchors, blocks, links, prose, table
 from tests.nats import private_nats
 from tests.poll_intervals import look_often
+from tools import states
 
 PROMISES = (
     "State changes happen exactly once",
@@ -263,11 +263,26 @@ def test_the_page_of_the_command_line_has_every_command_option_and_exit_code() -
 
 
 def test_the_page_of_the_architecture_has_the_transitions_that_are_enforced() -> None:
-    rows = table(DOCS / "explanation" / "architecture.md", "The states of a run")
-    listed = {row[0].strip("`"): re.findall(r"`(\w+)`", row[1]) for row in rows}
-    assert {name: sorted(after) for name, after in listed.items()} == {
-        before.value: sorted(status.value for status in after) for before, after in RUN_TRANSITIONS.items()
-    }
+    assert states.main(["--check"]) == 0
+
+
+def test_a_page_with_other_states_is_noticed_and_written_again() -> None:
+    page = states.PAGE.read_text()
+    other = page.replace("    open --> dead", "    dead --> open")
+    assert other != page
+    assert states.page_with_diagrams(other) == page
+    with pytest.raises(ValueError, match="one place for the states of jobs"):
+        states.page_with_diagrams(page.replace("<!-- end of states of jobs -->", ""))
+
+
+def test_the_reasons_of_transitions_name_commands_that_exist() -> None:
+    page = states.PAGE.read_text()
+    made = page[page.index("## The states of a run") : page.index("## What is stored")]
+    named = set(re.findall(r"\b[a-z_]+\.[a-z_]+(?=[`,)])", made))
+
+    assert {"job.claim", "run.pause", "session.reap", "outbox.settle"} <= named
+    named = {name for name in named if not name.endswith(".md") and name != "tools.states"}
+    assert named <= {kind.type for kind in _commands(Command)}
 
 
 def test_diagrams_have_no_semicolons_which_would_end_their_statements() -> None:
