@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from anyio import CapacityLimiter
 
-from holdfast.hosts.execution.bodies import Bodies, Body, Driving, Substitute, as_usual, unchanged
+from holdfast.hosts.execution.bodies import Bodies, Body, Driving, Substitute, unchanged
 from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.execution.logging_bridge import current_attempt
 from holdfast.hosts.execution.stage_runner import run_stage
@@ -42,7 +42,7 @@ class AttemptRunner:
         functions: Mapping[JobKind, BodyRunner],
         *,
         substitute: Substitute = unchanged,
-        driving: Driving = as_usual,
+        driving: Driving = lambda parts: parts,
     ) -> None:
         self._core = core
         self._functions = functions

@@ -444,16 +444,11 @@ def unchanged(body: Body) -> Body:
     return body
 
 
-def as_usual(parts: Parts) -> Parts:
-    """Return the parts as they are."""
-    return parts
-
-
 class Bodies:
     """Prepares the bodies of attempts."""
 
     def __init__(
-        self, core: Core, *, substitute: Substitute = unchanged, driving: Driving = as_usual
+        self, core: Core, *, substitute: Substitute = unchanged, driving: Driving = lambda parts: parts
     ) -> None:
         self._core = core
         self._substitute = substitute

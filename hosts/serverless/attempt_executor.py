@@ -1,6 +1,6 @@
 """Runs attempts from synchronous code, in an event loop that is kept between calls."""
 
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Final, TypeAlias
@@ -21,8 +21,6 @@ from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import (
     Attempt,
     AttemptReport,
-    Failed,
-    Failure,
     JobExecuted,
     JobHeartbeat,
     JobSettle,
@@ -83,7 +81,7 @@ class AttemptExecutor:
         return combine_pass_over(list(self._inside.values()))
 
     @contextmanager
-    def holding(self, attempts: Iterable[Attempt]) -> Generator[None]:
+    def _holding(self, attempts: Iterable[Attempt]) -> Generator[None]:
         """Count these attempts as running while the context is open."""
         names = {(one.job, one.epoch): one for one in attempts if one.lost_attempts}
         self._inside |= names
@@ -97,14 +95,12 @@ class AttemptExecutor:
         """See `Executor.definitions`."""
         return self._core.registry.definitions
 
-    def execute(self, attempt: Attempt, /) -> JobSettle | None:
+    def execute(self, attempt: Attempt, /) -> JobExecuted:
         """See `Executor.execute`."""
-        bodies, _ = self._runner.prepare((attempt,))
-        if not bodies:
-            return None
-        with self.holding((attempt,)):
-            settles = self._loop.run(lambda: self._run_all(bodies))
-        return settles[0] if settles else _lost(self._core, attempt)
+        became = self.execute_all((attempt,))[attempt.job]
+        if isinstance(became, HoldfastError):
+            raise became
+        return became
 
     def execute_all(
         self,
@@ -130,50 +126,50 @@ class AttemptExecutor:
             The outcome of each attempt, by job; an error if it could not be stored. The job is then free when the
                 session has expired.
         """
-        prepared, unknown = self._runner.prepare(attempts)
-        became: dict[str, JobExecuted | HoldfastError] = dict.fromkeys(
-            (one.job for one in attempts), _BLOCKED
-        )
-        became |= dict.fromkeys((one.job for one in unknown), UNKNOWN_CODE)
-        self._runner.release(unknown, UNKNOWN_CODE_DELAY)
-        bodies: dict[str, Body] = {}
-        late: list[Attempt] = []
-        for body in (attrs.evolve(one, ends_at=ends_at) for one in prepared):
-            is_served = queues is None or body.attempt.queue in queues
-            if is_served and (is_fresh or not body.lacks_time):
-                bodies[body.attempt.job] = body
-            else:
-                late.append(body.attempt)
-        self._runner.release(late)
-        became |= dict.fromkeys((one.job for one in late), _RELEASED)
-        became |= dict.fromkeys(bodies, FENCED)
+        with self._holding(attempts):
+            prepared, unknown = self._runner.prepare(attempts)
+            became: dict[str, JobExecuted | HoldfastError] = dict.fromkeys(
+                (one.job for one in attempts), _BLOCKED
+            )
+            became |= dict.fromkeys((one.job for one in unknown), UNKNOWN_CODE)
+            self._runner.release(unknown, UNKNOWN_CODE_DELAY)
+            bodies: dict[str, Body] = {}
+            late: list[Attempt] = []
+            for body in (attrs.evolve(one, ends_at=ends_at) for one in prepared):
+                is_served = queues is None or body.attempt.queue in queues
+                if is_served and (is_fresh or not body.lacks_time):
+                    bodies[body.attempt.job] = body
+                else:
+                    late.append(body.attempt)
+            self._runner.release(late)
+            became |= dict.fromkeys((one.job for one in late), _RELEASED)
+            became |= dict.fromkeys(bodies, FENCED)
 
-        def settle(settles: Sequence[JobSettle]) -> None:
-            answers: Sequence[JobSettled | HoldfastError]
-            try:
-                answers = self._core.kernel.dispatch_many(settles)
-            except HoldfastError as error:
-                answers = [error] * len(settles)
-            for one, answer in zip(settles, answers, strict=True):
-                became[one.job] = executed(one, answer)
-                if isinstance(answer, JobSettled) and answer.status == "settled":
-                    log_settled(bodies[one.job], one, answer)
-            self._dispatcher.follow_up(*answers)
+            def settle(settles: Sequence[JobSettle]) -> None:
+                answers: Sequence[JobSettled | HoldfastError]
+                try:
+                    answers = self._core.kernel.dispatch_many(settles)
+                except HoldfastError as error:
+                    answers = [error] * len(settles)
+                for one, answer in zip(settles, answers, strict=True):
+                    became[one.job] = executed(one, answer)
+                    if isinstance(answer, JobSettled) and answer.status == "settled":
+                        log_settled(bodies[one.job], one, answer)
+                self._dispatcher.follow_up(*answers)
 
-        if bodies:
-            running = list(bodies.values())
-            settle(self._loop.run(lambda: self._run_all(running, None if settles_together else settle)))
-        return became
+            if bodies:
+                settle(self._loop.run(lambda: self._run_all(bodies, None if settles_together else settle)))
+            return became
 
-    async def _run_all(self, bodies: Sequence[Body], settle: Settle | None = None) -> list[JobSettle]:
-        """Run bodies; return the settle commands of those that were not cancelled.
+    async def _run_all(self, bodies: Mapping[str, Body], settle: Settle | None) -> list[JobSettle]:
+        """Run bodies, by job; return the settle commands of those that were not cancelled.
 
         With `settle`, bodies that end while others run are settled meanwhile, and only the remaining commands are
         returned.
         """
         settles: list[JobSettle] = []
-        scopes = {body.attempt.job: CancelScope() for body in bodies}
-        threads = CapacityLimiter(max(1, len(bodies)))
+        scopes = {job: CancelScope() for job in bodies}
+        threads = CapacityLimiter(len(bodies))
         ended = [anyio.Event()]
 
         async def run(body: Body) -> None:
@@ -195,15 +191,15 @@ class AttemptExecutor:
 
         watching = CancelScope()
         async with anyio.create_task_group() as group:
-            for body in bodies:
+            for body in bodies.values():
                 group.start_soon(run, body)
             if settle is not None and len(bodies) > 1:
                 group.start_soon(settle_meanwhile, settle)
             with watching:
-                await self._watch({body.attempt.job: body for body in bodies}, scopes)
+                await self._watch(bodies, scopes)
         return settles
 
-    async def _watch(self, bodies: dict[str, Body], scopes: dict[str, CancelScope]) -> None:
+    async def _watch(self, bodies: Mapping[str, Body], scopes: dict[str, CancelScope]) -> None:
         """Send heartbeats with the outputs of bodies, and cancel bodies that have lost their jobs."""
         while True:
             await anyio.sleep(self._heartbeat_interval or HEARTBEAT_INTERVAL)
@@ -224,14 +220,6 @@ class AttemptExecutor:
                 bodies[job].runtime.cancel()
                 if job in scopes:
                     scopes[job].cancel()
-
-
-def _lost(core: Core, attempt: Attempt) -> JobSettle:
-    """Return the settle command of a body that was cancelled because it lost its job. The kernel fences it."""
-    failure = Failure(code="cancelled", message="the attempt was lost while it ran")
-    return JobSettle(
-        namespace=core.namespace, job=attempt.job, epoch=attempt.epoch, outcome=Failed(failure=failure)
-    )
 
 
 _BLOCKED: Final = ignored(BLOCKED_CLAIM)

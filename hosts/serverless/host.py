@@ -27,7 +27,6 @@ from holdfast.kernel.commands import (
     SessionRenew,
 )
 from holdfast.kernel.dispatch.job_execution import BLOCKED_CLAIM, ignored
-from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.pipelines.plan import DEFAULT_QUEUE
 from holdfast.ports.clock import micros
 from holdfast.ports.durations import Duration
@@ -146,7 +145,7 @@ class ServerlessHost:
             drive_for=limit / 2,
             function_cache=function_cache,
         )
-        self._kernel: Kernel | None = None
+        self._kernel = engine.core.kernel_with(self._executor)
         self._session: str | None = None
         self._lock = threading.Lock()
         renew_in_forks(self)
@@ -170,9 +169,7 @@ class ServerlessHost:
             UnavailableError: The store can't be reached.
         """
         wanted = message_from(message)
-        executed = self._with_session(lambda kernel, session: self._execute(kernel, session, wanted))
-        self._dispatcher.follow_up(executed)
-        return _outcome_of(executed)
+        return _outcome_of(self._with_session(lambda session: self._execute(session, wanted)))
 
     def handle_jobs(
         self,
@@ -212,13 +209,10 @@ class ServerlessHost:
         if not wanted:
             return []
 
-        def handle(kernel: Kernel, session: str) -> "list[JobOutcome | HoldfastError]":
-            claimed = self._claim_named(kernel, session, wanted)
+        def handle(session: str) -> "list[JobOutcome | HoldfastError]":
+            claimed = self._claim_named(session, wanted)
             attempts = [one.attempt for one in claimed if one.attempt is not None]
-            with self._executor.holding(attempts):
-                became = self._executor.execute_all(
-                    attempts, ends_at=ends_at, is_fresh=is_fresh, queues=queues
-                )
+            became = self._executor.execute_all(attempts, ends_at=ends_at, is_fresh=is_fresh, queues=queues)
             if any(isinstance(one, HoldfastError) for one in became.values()):
                 self._forget_session(session)  # it must expire, to free the jobs that could not be settled
             return [
@@ -241,7 +235,7 @@ class ServerlessHost:
         counts: Counter[str] = Counter()
         while counts.total() < max_jobs and keep_on():
             limit = min(concurrency, max_jobs - counts.total())
-            statuses = self._with_session(lambda kernel, session: self._process(kernel, session, limit))  # noqa: B023
+            statuses = self._with_session(lambda session: self._process(session, limit))  # noqa: B023
             if not statuses:
                 return _processed(counts, more=False)
             counts.update(statuses)
@@ -266,14 +260,8 @@ class ServerlessHost:
         flushed = self._flusher.flush(keep_on=keep_on)
         return attrs.evolve(tick, reminded=reminded, events=flushed.events)
 
-    def _connected(self) -> Kernel:
-        if self._kernel is None:
-            self._core.connect()
-            self._kernel = self._core.kernel_with(self._executor)
-        return self._kernel
-
-    def _execute(self, kernel: Kernel, session: str, message: JobMessage) -> JobExecuted:
-        return kernel.dispatch(
+    def _execute(self, session: str, message: JobMessage) -> JobExecuted:
+        return self._kernel.dispatch(
             JobExecute(
                 namespace=self._core.namespace,
                 session=session,
@@ -284,7 +272,7 @@ class ServerlessHost:
             )
         )
 
-    def _claim_named(self, kernel: Kernel, session: str, wanted: Sequence[JobMessage]) -> "list[JobClaimed]":
+    def _claim_named(self, session: str, wanted: Sequence[JobMessage]) -> "list[JobClaimed]":
         renew = SessionRenew(namespace=self._core.namespace, session=session, lease=self._lease)
         claims = [
             JobClaimOne(
@@ -297,22 +285,19 @@ class ServerlessHost:
             )
             for message in wanted
         ]
-        renewed, *answers = kernel.dispatch_many((renew, *claims))
+        renewed, *answers = self._kernel.dispatch_many((renew, *claims))
         claimed = [BLOCKED_CLAIM if isinstance(one, UnreadableRowError) else one for one in answers]
         _, *accepted = _accepted((renewed, *claimed))
         self._dispatcher.follow_up(*accepted)
         return [one for one in accepted if isinstance(one, JobClaimed)]
 
-    def _process(self, kernel: Kernel, session: str, limit: int) -> list[str]:
+    def _process(self, session: str, limit: int) -> list[str]:
         """Claim jobs and run them. Return the status of each."""
-        attempts = self._claim(kernel, session, limit).attempts
-        if not attempts:
-            return []
-        with self._executor.holding(attempts):
-            became = self._executor.execute_all(attempts, settles_together=True).values()
-        return [executed.status for executed in _accepted(became)]
+        attempts = self._claim(session, limit).attempts
+        became = self._executor.execute_all(attempts, settles_together=True)
+        return [executed.status for executed in _accepted(became.values())]
 
-    def _claim(self, kernel: Kernel, session: str, limit: int) -> JobsClaimed:
+    def _claim(self, session: str, limit: int) -> JobsClaimed:
         definitions = self._core.registry.definitions
         queue_claims = tuple(
             QueueClaim(queue=queue, definitions=definitions, limit=limit)
@@ -326,33 +311,33 @@ class ServerlessHost:
             limit=limit,
             pass_over=self._executor.pass_over,
         )
-        _, claimed = _accepted(kernel.dispatch_many((renew, claim)))
+        _, claimed = _accepted(self._kernel.dispatch_many((renew, claim)))
         assert isinstance(claimed, JobsClaimed)
         self._dispatcher.follow_up(claimed)
         return claimed
 
-    def _with_session(self, call: Callable[[Kernel, str], T]) -> T:
+    def _with_session(self, call: Callable[[str], T]) -> T:
         """Call with a live session: the current one or, if it was declared dead, a new one.
 
         A session that was not renewed for long is taken for dead without asking the store.
         """
-        kernel = self._connected()
+        self._core.connect()
         self._core.trust_clock(CLOCK_AGE_MAX)  # a process may be frozen for hours between two invocations
         now = self._core.clock.monotonic()
         with self._lock:
             if now - self._called_at > self._lapses_after:
                 self._session = None
             self._called_at = now
-            session = self._session or self._open(kernel)
+            session = self._session or self._open()
         try:
             try:
-                return call(kernel, session)
+                return call(session)
             except SessionLostError:
                 with self._lock:
                     if self._session == session:
-                        self._open(kernel)
+                        self._open()
                     session = self._session or session
-                return call(kernel, session)
+                return call(session)
         except BaseException:
             # The session may hold a job that no longer runs: do not renew it, so that the job comes free.
             self._forget_session(session)
@@ -363,8 +348,8 @@ class ServerlessHost:
             if self._session == session:
                 self._session = None
 
-    def _open(self, kernel: Kernel) -> str:
-        opened = kernel.dispatch(
+    def _open(self) -> str:
+        opened = self._kernel.dispatch(
             SessionOpen(namespace=self._core.namespace, host=self._core.host, lease=self._lease)
         )
         self._session = opened.session

@@ -1,6 +1,6 @@
 """Replies to `job.execute`, the command that a queue message turns into."""
 
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal
 
 from holdfast.kernel.commands import (
     Blocked,
@@ -17,8 +17,6 @@ from holdfast.kernel.commands import (
 )
 from holdfast.ports.errors import HoldfastError, UnreadableRowError
 from holdfast.ports.records.values import Micros
-
-E = TypeVar("E", bound=HoldfastError)
 
 BLOCKED_CLAIM: Final = JobClaimed(attempt=None, ignored="paused")
 """Stands for the claim of a job whose run was blocked because of an unreadable row."""
@@ -42,7 +40,7 @@ def ignored(claimed: JobClaimed) -> JobExecuted:
     )
 
 
-def executed(settle: JobSettle, settled: JobSettled | E) -> JobExecuted | E:
+def executed(settle: JobSettle, settled: JobSettled | HoldfastError) -> JobExecuted | HoldfastError:
     """Return the reply to a message whose body ran; the error if its outcome could not be stored."""
     if isinstance(settled, UnreadableRowError):
         return FENCED  # its run is blocked

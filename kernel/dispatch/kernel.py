@@ -62,9 +62,7 @@ from holdfast.kernel.commands import (
     JobClaimOne,
     JobExecute,
     JobExecuted,
-    JobRelease,
     JobsAdmitted,
-    JobSettle,
     RunRerunFrom,
     RunsAdmitted,
     SessionRenew,
@@ -77,13 +75,7 @@ from holdfast.kernel.dispatch.command_batches import batches_of
 from holdfast.kernel.dispatch.command_bounds import check_texts
 from holdfast.kernel.dispatch.decision_records import Recording, recorded
 from holdfast.kernel.dispatch.idempotency import check_key, reply_of, stored_reply
-from holdfast.kernel.dispatch.job_execution import (
-    BLOCKED_CLAIM,
-    UNKNOWN_CODE,
-    UNKNOWN_CODE_DELAY,
-    executed,
-    ignored,
-)
+from holdfast.kernel.dispatch.job_execution import BLOCKED_CLAIM, ignored
 from holdfast.kernel.dispatch.loader import load
 from holdfast.kernel.dispatch.storage_refusals import without_value
 from holdfast.kernel.dispatch.unreadable_runs import (
@@ -140,8 +132,8 @@ class Executor(Protocol):
         """Return the workflows whose code this process has, as `<workflow>@<version>`."""
         ...
 
-    def execute(self, attempt: Attempt, /) -> JobSettle | None:
-        """Run the body of an attempt and return the command that settles it; None if this process lacks the code."""
+    def execute(self, attempt: Attempt, /) -> JobExecuted:
+        """Run the body of an attempt and settle it; release it if this process lacks the code. HoldfastError."""
         ...
 
 
@@ -463,20 +455,10 @@ class Kernel:
             self.admit(command.namespace, claimed.follow_up)
         if claimed.attempt is None:
             return ignored(claimed)
-        return self._run_body(command, claimed.attempt, executor)
-
-    def _run_body(
-        self, command: JobExecute, attempt: Attempt, executor: Executor
-    ) -> JobExecuted | CommandError:
-        settle = executor.execute(attempt)
-        if settle is None:
-            back = JobRelease(
-                namespace=command.namespace, job=attempt.job, epoch=attempt.epoch, delay=UNKNOWN_CODE_DELAY
-            )
-            self.dispatch_many((back,))
-            return UNKNOWN_CODE
-        settled = self.dispatch_many((settle,))[0]
-        return executed(settle, settled)
+        try:
+            return executor.execute(claimed.attempt)
+        except CommandError as error:
+            return error
 
 
 def _renewal(command: JobExecute) -> tuple[SessionRenew, ...]:

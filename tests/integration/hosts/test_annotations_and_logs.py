@@ -246,9 +246,9 @@ async def test_the_newest_progress_of_each_item_is_told(open_engine: OpenEngine)
 async def test_a_log_is_followed_to_the_end_of_the_run(
     open_engine: OpenEngine, quick: None, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    from holdfast.hosts.client import run_handle, sync_run_handle
+    from holdfast.hosts.client import async_bodies, sync_run_handle
 
-    monkeypatch.setattr(run_handle, "FOLLOW_INTERVAL", 0.02)
+    monkeypatch.setattr(async_bodies, "FOLLOW_INTERVAL", 0.02)
     monkeypatch.setattr(sync_run_handle, "FOLLOW_INTERVAL", 0.02)
     gate = Gate()
 

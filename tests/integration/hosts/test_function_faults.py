@@ -23,7 +23,7 @@ from holdfast.kernel.authoring.channels import Channel
 from holdfast.kernel.authoring.functions import Workflow, workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.steps import step
-from holdfast.kernel.commands import JobRecord, JobRecorded
+from holdfast.kernel.commands import FollowUp, JobRecord, JobRecorded
 from holdfast.kernel.functions.machine import FunctionMachine, in_memory
 from holdfast.ports.errors import RunFailedError, UnavailableError
 from holdfast.ports.records.run import RunStatus
@@ -254,6 +254,9 @@ class _Kernel:
         self.asked.append(len(commands))
         self.may.acquire()
         return [JobRecorded(status="recorded") for _ in commands]
+
+    def admit(self, _: str, follow_up: FollowUp) -> None:
+        assert not follow_up, "nothing of what was recorded frees a slot"
 
 
 class _Drive:

@@ -216,6 +216,20 @@ def test_a_message_from_before_another_attempt_is_done_with(open_engine: OpenEng
     assert host.handle_job(message(engine)) == DONE
 
 
+def test_a_run_that_fails_is_logged_however_its_message_came(
+    open_engine: OpenEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = open_engine(FAILING)
+    host = ServerlessHost(engine)
+    host.handle_job(started(engine, FAILING(1), "a"))
+    host.handle_jobs([started(engine, FAILING(1), "b")])
+    engine.sync.start(FAILING(1), id="c")
+    host.process_available_jobs(max_jobs=1)
+
+    errors = [one.getMessage() for one in caplog.records if one.name == "holdfast.runs"]
+    assert [text.split()[1] for text in errors if " failed: " in text] == ["a", "b", "c"]
+
+
 def test_code_that_a_host_lacks_is_left_to_another(open_engine: OpenEngine, url: str) -> None:
     if url == "memory://":
         pytest.skip("two engines in memory are two stores")

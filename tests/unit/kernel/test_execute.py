@@ -9,12 +9,13 @@ from holdfast.kernel.commands import (
     FollowUp,
     JobExecute,
     JobExecuted,
-    JobSettle,
     RunCancel,
     RunClaimPending,
     RunCreate,
+    RunEnded,
     SessionClose,
 )
+from holdfast.kernel.dispatch.job_execution import UNKNOWN_CODE, UNKNOWN_CODE_DELAY, executed
 from holdfast.ports.errors import InvalidCommandError, SessionLostError
 from holdfast.ports.records.job import JobState
 from tests.unit.kernel.world import (
@@ -32,7 +33,7 @@ from tests.unit.kernel.world import (
 
 @attrs.define
 class Bodies:
-    """An Executor whose bodies complete, fail, are unknown, or lose their run meanwhile."""
+    """An Executor whose bodies complete, fail, are unknown or refused, or lose their run meanwhile."""
 
     way: str = "completes"
     world: World | None = None
@@ -41,19 +42,25 @@ class Bodies:
     def definitions(self) -> tuple[str, ...]:
         return ("w@1",)
 
-    def execute(self, attempt: Attempt, /) -> JobSettle | None:
+    def execute(self, attempt: Attempt, /) -> JobExecuted:
         self.ran.append(attempt)
+        assert self.world is not None
+        settle = completing(attempt)
         match self.way:
             case "fails":
-                return settling(attempt, failed())
+                settle = settling(attempt, failed())
             case "is unknown":
-                return None
+                self.world.release(attempt, delay=UNKNOWN_CODE_DELAY)
+                return UNKNOWN_CODE
+            case "is refused":
+                raise InvalidCommandError("no")
             case "is cancelled":
-                assert self.world is not None
                 self.world.do(RunCancel(run_id="x"))
             case _:
                 pass
-        return completing(attempt)
+        became = executed(settle, self.world.do(settle))
+        assert isinstance(became, JobExecuted)
+        return became
 
 
 @pytest.fixture
@@ -83,7 +90,7 @@ def test_a_message_runs_its_job_to_the_end(world: World, bodies: Bodies) -> None
 
 
 def test_what_can_follow_the_end_of_a_run_is_in_the_reply(bodies: Bodies) -> None:
-    world = World(pipeline(stage("a")), executor=bodies)
+    world = bodies.world = World(pipeline(stage("a")), executor=bodies)
     for name in ("x", "y"):
         world.do(RunCreate(workflow="w", id=name, input=payload(0), concurrency_key="k"))
     world.do(RunClaimPending(keys=("k",)))
@@ -181,6 +188,13 @@ def test_a_message_takes_no_idempotency_key(world: World) -> None:
     message = attrs.evolve(_message(world, world.open()), idempotency_key="k")
     with world.unchanged(), pytest.raises(InvalidCommandError, match="idempotency"):
         world.do(message)
+
+
+def test_a_settle_that_is_refused_is_the_answer_of_its_message_alone(world: World, bodies: Bodies) -> None:
+    bodies.way = "is refused"
+    answers = world.kernel.dispatch_many([_message(world, world.open()), RunCancel(run_id="x")])
+
+    assert [type(answer) for answer in answers] == [InvalidCommandError, RunEnded]
 
 
 def test_messages_among_other_commands_are_carried_out_in_their_turn(world: World) -> None:
