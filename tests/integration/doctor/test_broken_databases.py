@@ -135,7 +135,7 @@ REPAIRED: list[tuple[str, set[tuple[str, str]], Break]] = [
         {("T3", "later")},
         _sql(
             "UPDATE holdfast_runs SET start_at = 1 WHERE key = '{later}'",
-            "UPDATE holdfast_history SET data = NULL WHERE run = '{later}' AND number = 1",
+            """UPDATE holdfast_history SET data = '{{"definition":"later@1"}}' WHERE run = '{later}' AND number = 1""",
         ),
     ),
     (
