@@ -1,4 +1,8 @@
-"""The port for delayed wake-ups, for serverless hosts that do not live long enough to wait."""
+"""The port for delayed wake-ups of serverless hosts, which do not live long enough to wait. Not cron.
+
+A scheduler sends one command once, later. Starts by the clock are decisions of the kernel, like starts with a
+`start_at`: see `kernel/rules/admissions.py` for the rule and `hosts/maintenance/tick.py` for the round that applies it.
+"""
 
 from datetime import datetime
 from typing import Protocol

@@ -1,4 +1,9 @@
-"""The SQL that differs between PostgreSQL and SQLite. All other SQL is in `statements` and `queries`."""
+"""The SQL that differs between PostgreSQL and SQLite. All other SQL is in `statements` and `queries`.
+
+A third database, such as MySQL, is a folder beside `postgresql` and `sqlite`: a `Dialect` (this module), a `Database`
+with its `Link` (`database.py`), its errors (`errors.py`) and its hints. The choice by URL is in `persistence.py` and
+`factory.py`, and the partial indexes are in `schema/tables.py`.
+"""
 
 # Statements and parameters
 # -------------------------

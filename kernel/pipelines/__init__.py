@@ -1,1 +1,1 @@
-"""Pipelines as data: the plan, the progress of a run through it, and the interpreter of both."""
+"""Pipelines as data: the plan, and the progress of a run through it. `kernel/runs/plan_interpreter.py` advances it."""
