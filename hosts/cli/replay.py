@@ -132,7 +132,9 @@ def check_upgrade_command(
         summary = (
             ", ".join(f"{counts[one]:,} {_word(one)}" for one in UpgradeVerdict if counts[one]) or "none"
         )
-        screen.write(f"{len(found):,} of {there:,} open runs: {summary}")
+        screen.write(
+            f"{len(found):,} of {there:,} open runs: {summary}" if there else "There are no open runs."
+        )
     raise SystemExit(_exit(found))
 
 

@@ -179,7 +179,8 @@ def _show_work(screen: Screen, facts: RunDetails) -> None:
         _section(screen, "Stages", _stages_table(facts))
         return
     if not steps:
-        _section(screen, "Steps", Text("No step has started yet.", style="dim"))
+        none = "It ran no step." if facts.run.status in TERMINAL else "No step has started yet."
+        _section(screen, "Steps", Text(none, style="dim"))
         return
     _section(screen, "Steps", steps_table(screen, steps, facts.now))
     if len(steps) > STEPS_SHOWN:

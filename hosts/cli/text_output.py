@@ -91,7 +91,7 @@ def _details(row: HistoryRow) -> str:
     if "attempt" in data and row.node is not None:
         parts.append(f"attempt {data['attempt']}")
     started_at, retry_at = data.get("started_at"), data.get("retry_at")
-    if isinstance(started_at, int):
+    if isinstance(started_at, int) and row.type != events.StepStarted.type:
         parts.append(f"took {format_duration(max(0, row.at - started_at))}")
     if "host" in data:
         parts.append(f"on {data['host']}")
@@ -104,7 +104,8 @@ def _details(row: HistoryRow) -> str:
         parts.append(one_line(error_line(str(error.get("type", "")), str(error.get("message", "")))))
     if "message" in data:
         kind = data.get("type") or data.get("code")
-        parts.append(f"{kind}: {one_line(str(data['message']))}" if data["message"] else str(kind))
+        texts = (kind, one_line(str(data["message"])) if data["message"] else None)
+        parts.append(": ".join(str(text) for text in texts if text))
     parts.extend(f"{name}: {data[name]}" for name in ("reason", "cause") if name in data)
     if row.payload is not None:
         inline = row.payload.inline

@@ -106,8 +106,8 @@ class Registry:
                 else ""
             )
             raise DefinitionError(
-                f"{workflow!r} is not a workflow: pass functions with @workflow, and pipelines. Their steps and stages"
-                f" are found automatically{hint}"
+                f"{_named(workflow)} is not a workflow: pass functions with @workflow, and pipelines. Their steps"
+                f" and stages are found automatically{hint}"
             )
         pipeline = cast("Authored", workflow)
         plan = pipeline.plan()
@@ -146,6 +146,17 @@ class Registry:
                 " step by its name"
             )
         self._steps[definition] = stage_of_step(step)
+
+
+def _named(value: object) -> str:
+    """Return a value as an error names it: a step or a stage by its name."""
+    match value:
+        case Step(name=name):
+            return f"step {name!r}"
+        case Stage(name=name):
+            return f"stage {name!r}"
+        case _:
+            return repr(value)
 
 
 def _check_shared(workflow: Workflow[..., object]) -> None:

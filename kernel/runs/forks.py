@@ -119,9 +119,7 @@ def plan_fork(
     else:
         at, label = _stopped_at(run, history, calls, end)
     if not 1 <= at <= end:
-        raise RerunRefusedError(
-            run.id, f"its history has the rows 1 to {end - 1}: choose a row from 1 to {end}"
-        )
+        raise RerunRefusedError(run.id, f"its rows 1 to {end - 1} can be kept: choose a row from 1 to {end}")
     keeps = tuple(one for one in calls if one.first < at)
     before = history[: at - 1]
     begins_anew = all(row.type in _BEFORE_CODE for row in before)
@@ -344,7 +342,7 @@ def _check_undone(run: Run, history: Sequence[HistoryRow], fork: Fork) -> None:
         what = f"{names} {'was' if len(lost) == 1 else 'were'} compensated"
         raise RerunRefusedError(
             run.id,
-            f"{what}, so that can't be kept; start from {first.label} (row {first.first}) or before it",
+            f"{what}, so its result can't be kept; start from {first.label} (row {first.first}) or before it",
         )
 
 

@@ -163,7 +163,7 @@ def test_a_point_is_a_step_a_call_or_a_row(point: Any, row: int | None, ran: lis
         ),
         ("ship", None, r"no call 'ship'; name a step in it \(fetch, pack, charge\)"),
         ("pack#3", None, "no call 'pack#3'"),
-        (None, 7, "its history has the rows 1 to 5: choose a row from 1 to 6"),
+        (None, 7, "its rows 1 to 5 can be kept: choose a row from 1 to 6"),
     ],
 )
 def test_where_there_is_nothing_it_says_what_there_is(
