@@ -55,6 +55,8 @@ RARE: set[Arrow] = {
     ("a stream", "dead_lettered", "ready"),
 }
 """What many seeds take, and few may not."""
+RAREST: set[Arrow] = {("a job", "queued", "limited")}
+"""What hundreds of seeds may not take: a queued job meets the full window of a rate limit. The kernel tests it."""
 
 
 @pytest.fixture
@@ -127,7 +129,8 @@ def test_all_ends_well_in_many_seeds(first: int) -> None:
 @pytest.mark.slow
 def test_the_tables_have_no_transition_that_nothing_takes(taken: Counter[Arrow]) -> None:
     _fine(simulate_seeds(range(61, 361), "memory"))
-    assert taken.keys() == ARROWS - NOT_SIMULATED
+    assert ARROWS - NOT_SIMULATED - taken.keys() <= RAREST
+    assert taken.keys() <= ARROWS - NOT_SIMULATED
 
 
 @pytest.mark.slow

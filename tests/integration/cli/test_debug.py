@@ -48,15 +48,16 @@ HISTORY = """{
   "holdfast_history": 1, "workflow": "fulfil", "version": "1", "id": "order-7", "generation": 1, "key": "K",
   "status": "completed", "created_at": "2026-01-01T00:00:00.000000Z",
   "rows": [
-    {"number": 1, "type": "run.created", "at": "2026-01-01T00:00:00.000000Z", "payload": {"order": "a"}},
+    {"number": 1, "type": "run.created", "at": "2026-01-01T00:00:00.000000Z", "data": {"definition": "fulfil@1"},
+     "payload": {"order": "a"}},
     {"number": 2, "type": "step.completed", "at": "2026-01-01T00:00:01.000000Z", "stage": "fulfil",
-     "data": {"call": "1", "step": "charge", "site": "orders.py:12"}, "payload": "receipt 1"},
+     "data": {"attempt": 1, "call": "1", "step": "charge", "site": "orders.py:12"}, "payload": "receipt 1"},
     {"number": 3, "type": "timer.fired", "at": "2026-01-01T00:01:01.000000Z", "stage": "fulfil",
      "data": {"call": "2.1"}},
     {"number": 4, "type": "step.completed", "at": "2026-01-01T00:01:02.000000Z", "stage": "fulfil",
-     "data": {"call": "2.2", "step": "charge", "site": "orders.py:19"}, "payload": "receipt 2"},
+     "data": {"attempt": 1, "call": "2.2", "step": "charge", "site": "orders.py:19"}, "payload": "receipt 2"},
     {"number": 5, "type": "stage.completed", "at": "2026-01-01T00:01:02.000000Z", "stage": "fulfil",
-     "payload": ["receipt 1", "receipt 2"]},
+     "data": {"attempt": 1, "job": 1}, "payload": ["receipt 1", "receipt 2"]},
     {"number": 6, "type": "run.completed", "at": "2026-01-01T00:01:02.000000Z"}
   ]
 }
