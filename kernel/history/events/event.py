@@ -99,7 +99,8 @@ class HistoryEvent:
         try:
             return cls.from_facts(facts_of(row) if facts is None else facts)
         except Exception as error:  # cattrs raises whatever a field's hook raises
-            why = f"row {row.number} is no valid {row.type}: {error}"
+            wrong = f"the field {error} is missing" if isinstance(error, KeyError) else error
+            why = f"row {row.number} is not a valid {row.type}: {wrong}"
             raise UnreadableRowError("holdfast_history", row.run, "data", why) from error
 
 

@@ -132,7 +132,7 @@ def test_a_damaged_row_that_concerns_it_ends_the_replay() -> None:
     drive = FunctionReplay(new_machine(waits()), text)
     drive.open([CREATED, ADDED, row(3, "signal.received", "40")])
     assert isinstance(drive.fault, UnreadableRowError)
-    assert "row 3 is no valid signal.received" in str(drive.fault)
+    assert "row 3 is not a valid signal.received" in str(drive.fault)
     drive.close()
 
 

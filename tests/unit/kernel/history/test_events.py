@@ -293,7 +293,7 @@ def test_a_row_of_a_published_event_is_a_user_event() -> None:
 
 def refused(one: HistoryRow) -> UnreadableRowError:
     """Return the error of a damaged row, which names the run and the row."""
-    with pytest.raises(UnreadableRowError, match=f"row 7 is no valid {one.type}") as caught:
+    with pytest.raises(UnreadableRowError, match=f"row 7 is not a valid {one.type}") as caught:
         events.event_of(one)
     assert (caught.value.table, caught.value.run, caught.value.column) == ("holdfast_history", "r", "data")
     return caught.value

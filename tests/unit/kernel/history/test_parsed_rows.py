@@ -75,5 +75,5 @@ def test_damaged_data_is_refused_when_the_event_is_needed(facts: Mapping[str, ob
     row = HistoryRow(run="r", number=7, type="step.failed", at=0, data=canonical(facts))
     (parsed,) = parse_rows([row])
     assert parsed.is_requested
-    with pytest.raises(UnreadableRowError, match=r"row 7 is no valid step\.failed"):
+    with pytest.raises(UnreadableRowError, match=r"row 7 is not a valid step\.failed"):
         _ = parsed.event
