@@ -149,9 +149,9 @@ def _is_exact(call: Call[Any]) -> bool:
     return call.definition.name not in {*OF_TIME, *ORDER_IS_FREE, *RACES}
 
 
-def _one_by_one(told: Sequence[tuple[float, FunctionEvent]]) -> list[tuple[float, FunctionEvent]]:
+def _one_by_one(sent: Sequence[tuple[float, FunctionEvent]]) -> list[tuple[float, FunctionEvent]]:
     """Let external events arrive only when nothing else is due, and one at a time."""
-    return [(at + 0.5 + number / 1_000, one) for number, (at, one) in enumerate(told)]
+    return [(at + 0.5 + number / 1_000, one) for number, (at, one) in enumerate(sent)]
 
 
 FUNCTIONS: Final = [

@@ -1,7 +1,7 @@
 """Rules for durable functions: results of calls are recorded as history rows, and waiting functions are suspended."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias, cast
+from typing import Final, cast
 
 from holdfast.kernel.commands import (
     ChannelClose,
@@ -88,7 +88,7 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
     run = with_received(before, command.received)
     unseen = tuple(row for row in state.new_rows[run.key] if row.number > command.seen)
     draft = RunDraft(run, now)
-    known = {_identity(row) for row in unseen}
+    known = {events.event_of(row).identity for row in unseen}
     more: tuple[Change, ...] = ()
     follow_ups: list[FollowUp] = []
     notified: set[str] = set()
@@ -100,32 +100,17 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
             failure = failure or block_for
             if isinstance(event, events.StepRetrying):
                 lost_attempts = max(lost_attempts, record.lost_attempts)
-            if _identity_of_event(event) not in known:
+            if event.identity not in known:
                 draft.append_of(job, event)
             continue
         # A driver whose reply was lost sends the same records again. Those that were stored are among `unseen`.
         if _identity_of(record) in known:
             continue
-        made: Decision[FollowUp] | None = None
-        match record:
-            case EventAppend():
-                draft.append_of(job, record.event, payload=record.payload)
-            case TimerFire(due=due):
-                if due <= now:
-                    draft.append_of(job, events.TimerFired(call=record.call, site=record.site))
-            case StepQueue():
-                queue_step(draft, job, record)
-            case StepCancel():
-                cancel_queued_step(state, draft, job, record)
-            case ChannelClose():
-                _close(draft, job, record, unseen)
-            case ChildStart():
-                made = start_child_of_function(state, draft, run, job, record, now, ids)
-            case ChildSignal() | ChildCancel():
-                if record.run_id in notified:
-                    continue  # the child run was read before this command: one change per child
-                notified.add(record.run_id)
-                made = notify_child(state, draft, run, job, record, now)
+        if isinstance(record, ChildSignal | ChildCancel):
+            if record.run_id in notified:
+                continue  # the child run was read before this command: one change per child
+            notified.add(record.run_id)
+        made = _carry_out(state, draft, run, job, record, unseen, now, ids)
         if made is not None:
             more = (*more, *made.changes)
             draft.hints += made.hints
@@ -153,18 +138,42 @@ def decide_record(state: State, command: JobRecord, now: Micros, ids: Ids) -> De
     return Decision(reply, changes, tuple(draft.hints))
 
 
-_Identity: TypeAlias = tuple[str, str, int]
-"""What a driver records once: the type of the row, the call or what it is about, and the attempt."""
+def _carry_out(
+    state: State,
+    draft: RunDraft,
+    run: Run,
+    job: Job,
+    record: FunctionRecord,
+    unseen: Sequence[HistoryRow],
+    now: Micros,
+    ids: Ids,
+) -> Decision[FollowUp] | None:
+    """Append what a driver records; return the changes of other runs, if there are any."""
+    match record:
+        case EventAppend():
+            draft.append_of(job, record.event, payload=record.payload)
+        case TimerFire(due=due):
+            if due <= now:
+                draft.append_of(job, events.TimerFired(call=record.call, site=record.site))
+        case StepQueue():
+            queue_step(draft, job, record)
+        case StepCancel():
+            cancel_queued_step(state, draft, job, record)
+        case ChannelClose():
+            _close(draft, job, record, unseen)
+        case ChildStart():
+            return start_child_of_function(state, draft, run, job, record, now, ids)
+        case ChildSignal() | ChildCancel():
+            return notify_child(state, draft, run, job, record, now)
+        case StepFail():
+            raise AssertionError("what comes of a failed step depends on the others of the command")
+    return None
 
 
-def _identity(row: HistoryRow) -> _Identity:
-    return _identity_of_event(events.event_of(row))
-
-
-def _identity_of(record: FunctionRecord) -> _Identity:
+def _identity_of(record: FunctionRecord) -> events.Identity:
     match record:
         case EventAppend(event=event) | StepFail(event=event):
-            return _identity_of_event(event)
+            return event.identity
         case StepQueue(call=call, attempt=attempt):
             return events.StepQueued.type, call, attempt
         case _:
@@ -179,16 +188,6 @@ _TYPES: Final[Mapping[type[FunctionRecord], str]] = {
     ChildCancel: events.ChildCancelling.type,
     ChannelClose: events.ChannelClosed.type,
 }
-
-
-def _identity_of_event(event: events.HistoryEvent) -> _Identity:
-    match event:
-        case events.ValuePublished(name=name, number=number):
-            return event.type, name, number
-        case events.ClockRead(row=about) | events.FunctionBegan(row=about) | events.SignalRefused(row=about):
-            return event.type, str(about), 1
-        case _:
-            return event.type, str(getattr(event, "call", "")), int(getattr(event, "attempt", 1) or 1)
 
 
 def _close(draft: RunDraft, job: Job, record: ChannelClose, unseen: Sequence[HistoryRow]) -> None:

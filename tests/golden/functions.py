@@ -37,7 +37,7 @@ from tests.unit.kernel.functions.corpus import CORPUS, WHEN_SENT
 from tests.unit.kernel.functions.player import Played, play
 
 FOLDER: Final = Path(__file__).parent / "functions"
-_TOLD: Final = {
+_EVENTS: Final = {
     one.__name__: one for one in (StepCompleted, StepFailed, TimerFired, SignalReceived, Cancelling)
 }
 
@@ -117,15 +117,15 @@ def _text(text: str) -> str:
 def rows_from(data: dict[str, Any]) -> list[Row]:
     """Return the rows of what `to_data` gave."""
     return [
-        Row(number=number, at=row["at"], event=_told(row["kind"], row["told"]))
+        Row(number=number, at=row["at"], event=_event_from(row["kind"], row["told"]))
         for number, row in enumerate(data["rows"], 1)
     ]
 
 
-def _told(kind: str, told: dict[str, Any]) -> FunctionEvent:
+def _event_from(kind: str, fields: dict[str, Any]) -> FunctionEvent:
     if kind == StepFailed.__name__:
-        told = {**told, "error": Raised(**told["error"])}
-    return _TOLD[kind](**told)
+        fields = {**fields, "error": Raised(**fields["error"])}
+    return _EVENTS[kind](**fields)
 
 
 if __name__ == "__main__":

@@ -90,8 +90,8 @@ def played(
     return trial, kept[0]
 
 
-def _send(told: FunctionEvent | Again, runs: Sequence[SyncRunHandle[Any]]) -> None:
-    tell(runs[0], told)
+def _send(event: FunctionEvent | Again, runs: Sequence[SyncRunHandle[Any]]) -> None:
+    tell(runs[0], event)
 
 
 def results(trial: Trial) -> dict[str, tuple[str, object]]:

@@ -20,7 +20,14 @@ from holdfast.kernel.history.events.child_events import (
     ChildSignalled,
     ChildStarted,
 )
-from holdfast.kernel.history.events.event import CallKind, Facts, HistoryEvent, RecordedError, facts_of
+from holdfast.kernel.history.events.event import (
+    CallKind,
+    Facts,
+    HistoryEvent,
+    Identity,
+    RecordedError,
+    facts_of,
+)
 from holdfast.kernel.history.events.message_events import (
     ChannelClosed,
     SignalReceived,
@@ -246,6 +253,7 @@ __all__ = [
     "FunctionBegan",
     "HistoryEvent",
     "HistoryLong",
+    "Identity",
     "PatchMarked",
     "RecordedError",
     "ResultRefused",

@@ -4,26 +4,29 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from holdfast.kernel.history.events.event import CallKind, Facts, HistoryEvent, RecordedError
+from holdfast.kernel.history.events.event import (
+    CallKind,
+    Facts,
+    HistoryEvent,
+    Identity,
+    LocatedCallEvent,
+    RecordedError,
+)
 from holdfast.ports.structs import frozen
 
 
 @frozen(kw_only=True)
-class ChildStarted(HistoryEvent):
+class ChildStarted(LocatedCallEvent):
     """A durable function started a child run."""
 
     type: ClassVar[str] = "child.started"
     call_kind: ClassVar[CallKind | None] = "run"
     reaches_function: ClassVar[bool] = True
     requested_by_code: ClassVar[bool] = True
-    call: str
-    """The call of the function, such as `3.1`."""
     run: str
     """The id of the child run."""
     workflow: str
     """The workflow of the child run."""
-    site: str = ""
-    """File and line of the call."""
 
 
 @frozen(kw_only=True)
@@ -63,6 +66,11 @@ class ChildFailed(HistoryEvent):
     again: int | None = None
     """The number of the row that this one repeats, in a rerun."""
 
+    @property
+    @override
+    def identity(self) -> Identity:
+        return self.type, self.call or "", 1
+
     @classmethod
     @override
     def was_requested(cls, facts: Facts) -> bool:
@@ -70,14 +78,12 @@ class ChildFailed(HistoryEvent):
 
 
 @frozen(kw_only=True)
-class ChildSignalled(HistoryEvent):
+class ChildSignalled(LocatedCallEvent):
     """A durable function sent a message to a child run, or could not."""
 
     type: ClassVar[str] = "child.signalled"
     call_kind: ClassVar[CallKind | None] = "message"
     reaches_function: ClassVar[bool] = True
-    call: str
-    """The call of the function, such as `3.1`."""
     run: str
     """The id of the child run."""
     channel: str | None = None
@@ -86,20 +92,14 @@ class ChildSignalled(HistoryEvent):
     """Why the message could not be sent."""
     closed: bool = False
     """Whether the child run has closed the channel."""
-    site: str = ""
-    """File and line of the call."""
 
 
 @frozen(kw_only=True)
-class ChildCancelling(HistoryEvent):
+class ChildCancelling(LocatedCallEvent):
     """A durable function cancelled a child run."""
 
     type: ClassVar[str] = "child.cancelling"
     call_kind: ClassVar[CallKind | None] = "message"
     reaches_function: ClassVar[bool] = True
-    call: str
-    """The call of the function, such as `3.1`."""
     run: str
     """The id of the child run."""
-    site: str = ""
-    """File and line of the call."""

@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, cast, get_origin
 
 import attrs
 import cattrs
-from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
+from cattrs import gen
+from typing_extensions import override
 
 from holdfast.kernel.converters import strict_converter
 from holdfast.kernel.history.raised import Raised
@@ -26,6 +27,8 @@ from holdfast.ports.structs import frozen
 
 Facts: TypeAlias = Mapping[str, object]
 """The parsed `data` of a history row."""
+Identity: TypeAlias = tuple[str, str, int]
+"""The type of an event, the call or row that it is about, and the number of the attempt."""
 
 CallKind: TypeAlias = Literal["step", "timer", "run", "message", "channel"]
 """What a call of a durable function is: of a step, a timer, a child run, a message to one, or a channel's close."""
@@ -75,6 +78,11 @@ class HistoryEvent:
         return cls.requested_by_code
 
     @property
+    def identity(self) -> Identity:
+        """What a driver records once: two events with the same identity record the same thing."""
+        return self.type, "", 1
+
+    @property
     def facts(self) -> dict[str, object]:
         """The fields for the row's `data`, without those that have their default."""
         return cast("dict[str, object]", _converter().unstructure(self))
@@ -102,6 +110,27 @@ class HistoryEvent:
             wrong = f"the field {error} is missing" if isinstance(error, KeyError) else error
             why = f"row {row.number} is not a valid {row.type}: {wrong}"
             raise UnreadableRowError("holdfast_history", row.run, "data", why) from error
+
+
+@frozen(kw_only=True)
+class CallEvent(HistoryEvent):
+    """An event about a call that the code of a durable function made."""
+
+    call: str
+    """The call of the function, such as `3.1`."""
+
+    @property
+    @override
+    def identity(self) -> Identity:
+        return self.type, self.call, 1
+
+
+@frozen(kw_only=True)
+class LocatedCallEvent(CallEvent):
+    """An event about a call, with the place of the call in the code."""
+
+    site: str = ""
+    """File and line of the call."""
 
 
 def facts_of(row: HistoryRow) -> Facts:
@@ -156,10 +185,10 @@ def _converter() -> cattrs.Converter:
     converter.register_unstructure_hook_func(_is_mapping, _same)
 
     def structure(cls: Any) -> Any:
-        return make_dict_structure_fn(cls, converter, **_renames(cls))
+        return gen.make_dict_structure_fn(cls, converter, **_renames(cls))
 
     def unstructure(cls: Any) -> Any:
-        return make_dict_unstructure_fn(cls, converter, _cattrs_omit_if_default=True, **_renames(cls))
+        return gen.make_dict_unstructure_fn(cls, converter, _cattrs_omit_if_default=True, **_renames(cls))
 
     converter.register_structure_hook_factory(attrs.has, structure)
     converter.register_unstructure_hook_factory(attrs.has, unstructure)
@@ -168,7 +197,7 @@ def _converter() -> cattrs.Converter:
 
 def _renames(cls: type[Any]) -> dict[str, Any]:
     names: Mapping[str, str] = getattr(cls, "json_names", {})
-    return {field: override(rename=name) for field, name in names.items()}
+    return {field: gen.override(rename=name) for field, name in names.items()}
 
 
 def _is_mapping(kind: Any) -> bool:

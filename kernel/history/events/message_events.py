@@ -5,7 +5,14 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from holdfast.kernel.history.events.event import CallKind, Facts, HistoryEvent, RecordedError
+from holdfast.kernel.history.events.event import (
+    CallKind,
+    Facts,
+    HistoryEvent,
+    Identity,
+    LocatedCallEvent,
+    RecordedError,
+)
 from holdfast.ports.structs import frozen
 
 
@@ -44,6 +51,11 @@ class SignalRefused(HistoryEvent):
     message: str
     """What is wrong with it."""
 
+    @property
+    @override
+    def identity(self) -> Identity:
+        return self.type, str(self.row), 1
+
 
 @frozen(kw_only=True)
 class StartReceived(HistoryEvent):
@@ -61,19 +73,15 @@ class StartReceived(HistoryEvent):
 
 
 @frozen(kw_only=True)
-class ChannelClosed(HistoryEvent):
+class ChannelClosed(LocatedCallEvent):
     """A durable function closed a channel."""
 
     type: ClassVar[str] = "channel.closed"
     call_kind: ClassVar[CallKind | None] = "channel"
     reaches_function: ClassVar[bool] = True
     requested_by_code: ClassVar[bool] = True
-    call: str
-    """The call of the function, such as `3.1`."""
     channel: str
     """The name of the channel."""
-    site: str = ""
-    """File and line of the call."""
 
 
 @frozen(kw_only=True)
@@ -95,43 +103,46 @@ class UpdateReceived(HistoryEvent):
 
 
 @frozen(kw_only=True)
-class UpdateCompleted(HistoryEvent):
+class UpdateAnswer(HistoryEvent):
+    """The end of an update: its result, its error, or why it was not carried out."""
+
+    answers_update: ClassVar[bool] = True
+    requested_by_code: ClassVar[bool] = True
+    call: str
+    """`update` and the number of the row that requested it."""
+
+    @property
+    @override
+    def identity(self) -> Identity:
+        return self.type, self.call, 1
+
+
+@frozen(kw_only=True)
+class UpdateCompleted(UpdateAnswer):
     """The update was carried out."""
 
     type: ClassVar[str] = "update.completed"
     payload: ClassVar[str | None] = "the result"
-    answers_update: ClassVar[bool] = True
-    requested_by_code: ClassVar[bool] = True
-    call: str
-    """`update` and the number of the row that requested it."""
 
 
 @frozen(kw_only=True)
-class UpdateFailed(HistoryEvent):
+class UpdateFailed(UpdateAnswer):
     """The update was carried out and raised an error."""
 
     type: ClassVar[str] = "update.failed"
-    answers_update: ClassVar[bool] = True
-    requested_by_code: ClassVar[bool] = True
-    call: str
-    """`update` and the number of the row that requested it."""
     error: RecordedError
     """The error that it raised."""
 
 
 @frozen(kw_only=True)
-class UpdateRejected(HistoryEvent):
+class UpdateRejected(UpdateAnswer):
     """The update was not carried out.
 
     Its validator rejected it, the function does not expose it, or its unvalidated arguments have the wrong types.
     """
 
     type: ClassVar[str] = "update.rejected"
-    answers_update: ClassVar[bool] = True
-    requested_by_code: ClassVar[bool] = True
     read_first: ClassVar[bool] = True
-    call: str
-    """`update` and the number of the row that requested it."""
     error: RecordedError
     """Why it was not carried out."""
 
@@ -147,6 +158,11 @@ class ValuePublished(HistoryEvent):
     """The name of the value."""
     number: int
     """How many values it has published under this name; 0: a previous generation published it."""
+
+    @property
+    @override
+    def identity(self) -> Identity:
+        return self.type, self.name, self.number
 
     @classmethod
     @override

@@ -2,7 +2,9 @@
 
 from typing import ClassVar
 
-from holdfast.kernel.history.events.event import CallKind, HistoryEvent
+from typing_extensions import override
+
+from holdfast.kernel.history.events.event import CallKind, HistoryEvent, Identity, LocatedCallEvent
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
 
@@ -18,6 +20,11 @@ class FunctionBegan(HistoryEvent):
     """The number of the last of these messages and updates."""
     again: int | None = None
     """The number of the row that this one repeats, in a rerun."""
+
+    @property
+    @override
+    def identity(self) -> Identity:
+        return self.type, str(self.row), 1
 
 
 @frozen(kw_only=True)
@@ -37,6 +44,11 @@ class ClockRead(HistoryEvent):
     again: int | None = None
     """The number of the row that this one repeats, in a rerun."""
 
+    @property
+    @override
+    def identity(self) -> Identity:
+        return self.type, str(self.row), 1
+
 
 @frozen(kw_only=True)
 class PatchMarked(HistoryEvent):
@@ -50,19 +62,20 @@ class PatchMarked(HistoryEvent):
     again: int | None = None
     """The number of the row that this one repeats, in a rerun."""
 
+    @property
+    @override
+    def identity(self) -> Identity:
+        return self.type, self.call, 1
+
 
 @frozen(kw_only=True)
-class TimerFired(HistoryEvent):
+class TimerFired(LocatedCallEvent):
     """A sleep or timeout of a durable function is over."""
 
     type: ClassVar[str] = "timer.fired"
     call_kind: ClassVar[CallKind | None] = "timer"
     reaches_function: ClassVar[bool] = True
     requested_by_code: ClassVar[bool] = True
-    call: str
-    """The call of the function, such as `3.1`."""
-    site: str = ""
-    """File and line of the call."""
 
 
 @frozen(kw_only=True)

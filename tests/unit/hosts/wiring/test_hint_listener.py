@@ -316,7 +316,7 @@ def test_word_of_runs_wakes_no_worker(world: World) -> None:
     assert woken() == 0
 
 
-def test_workers_are_told_which_runs_have_ended_and_which_histories_grew(world: World) -> None:
+def test_workers_get_the_runs_that_ended_and_the_histories_that_grew(world: World) -> None:
     told: list[tuple[frozenset[str], frozenset[str]]] = []
     world.listener.add_worker(lambda: None, lambda ended, grew: told.append((ended, grew)))
     world.transport.say(hint(1), A_JOB, new_rows(3), hint(2))

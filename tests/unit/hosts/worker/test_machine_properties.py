@@ -136,7 +136,7 @@ class AWorkersLife(RuleBasedStateMachine):
 
     @precondition(lambda self: not self.is_finished)
     @rule()
-    def histories_are_said_to_have_grown(self) -> None:
+    def hint_that_histories_grew(self) -> None:
         self.step(p.HistoriesGrew())
 
     def answer(self, call: Call, *, more: bool) -> p.Input:

@@ -105,19 +105,19 @@ def replay(
     return machine, played
 
 
-def done(asked: StepRequest, played: Played | None = None) -> FunctionEvent:
+def done(request: StepRequest, played: Played | None = None) -> FunctionEvent:
     """Call a step's body, and return the resulting event."""
-    step = cast("Step[..., object]", asked.definition)
-    given = step.form.decode(asked.arguments)
+    step = cast("Step[..., object]", request.definition)
+    given = step.form.decode(request.arguments)
     if played is not None:
-        played.done.append(f"{asked.call} {asked.step}{asked.arguments}")
+        played.done.append(f"{request.call} {request.step}{request.arguments}")
     try:
         value = step.body(*given.args, **given.kwargs)
         if step.is_async:
             value = _run(cast("Callable[[], Any]", lambda: value))
     except Exception as error:  # noqa: BLE001  # it is the step's
-        return StepFailed(call=asked.call, step=asked.step, error=raised_from(error))
-    return StepCompleted(call=asked.call, step=asked.step, output=encode(value, step.form.output))
+        return StepFailed(call=request.call, step=request.step, error=raised_from(error))
+    return StepCompleted(call=request.call, step=request.step, output=encode(value, step.form.output))
 
 
 def _run(make: Callable[[], Any]) -> object:

@@ -24,7 +24,7 @@ words = Channel("words", str)
 more = Channel("more", str)
 
 
-def told(call: Call[object], rows: Sequence[FunctionEvent], *, inbox: int = 0) -> FunctionMachine:
+def fed_machine(call: Call[object], rows: Sequence[FunctionEvent], *, inbox: int = 0) -> FunctionMachine:
     """A machine that was fed rows, the first `inbox` of which were there at its start."""
     made = [Row(number=number, at=BEGAN_AT + number, event=one) for number, one in enumerate(rows, 2)]
     machine = new_machine(call)
@@ -63,21 +63,21 @@ async def closes() -> list[str]:
 
 
 def test_a_message_that_comes_before_the_row_is_the_answer() -> None:
-    machine = told(closes(), [word("late")])
+    machine = fed_machine(closes(), [word("late")])
     assert [one.call for one in machine.pending_requests if isinstance(one, CloseRequest)] == ["2"]
-    machine = told(closes(), [word("late"), closed("2")])
+    machine = fed_machine(closes(), [word("late"), closed("2")])
     assert (machine.pending_requests, machine.received) == ((), [2])
     assert gave(machine) == '["late","end"]'
 
 
 def test_what_is_there_already_is_the_answer_without_a_row() -> None:
-    machine = told(closes(), [word("early"), closed("1")], inbox=1)
+    machine = fed_machine(closes(), [word("early"), closed("1")], inbox=1)
     assert machine.received == [2]
     assert gave(machine) == '["early","end"]'
 
 
 def test_a_message_for_another_channel_says_nothing() -> None:
-    machine = told(closes(), [word("other", "more"), closed()])
+    machine = fed_machine(closes(), [word("other", "more"), closed()])
     assert isinstance(
         machine.feed(Row(number=9, at=BEGAN_AT + 9, event=word("x", "more"))).ended, FunctionReturned | None
     )
@@ -109,12 +109,12 @@ async def waits() -> list[str]:
 
 
 def test_who_waits_for_a_message_is_told_that_none_comes_any_more() -> None:
-    machine = told(waits(), [closed("4")])
+    machine = fed_machine(waits(), [closed("4")])
     assert machine.pending_requests == ()
     assert gave(machine) == '["words","","end"]'
 
 
 def test_what_comes_for_a_closed_channel_is_for_the_next_generation() -> None:
-    machine = told(waits(), [closed("4"), word("for another")])
+    machine = fed_machine(waits(), [closed("4"), word("for another")])
     assert machine.received == []
     assert gave(machine) == '["words","","end"]'

@@ -47,8 +47,8 @@ def give(number: int) -> int:
     return number
 
 
-def row(told: FunctionEvent, number: int = 1, seconds: float = 1) -> Row:
-    return Row(number=number, at=BEGAN_AT + int(seconds * 1_000_000), event=told, site="old.py:7")
+def row(event: FunctionEvent, number: int = 1, seconds: float = 1) -> Row:
+    return Row(number=number, at=BEGAN_AT + int(seconds * 1_000_000), event=event, site="old.py:7")
 
 
 @workflow
