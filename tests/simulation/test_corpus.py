@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -151,9 +151,11 @@ def _ids(result: list[str]) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+def _quiet(caplog: pytest.LogCaptureFixture) -> Generator[None]:
     caplog.set_level(logging.CRITICAL, "holdfast")
-    assert not in_memory()
+    before = in_memory()
+    yield
+    assert in_memory() <= before, "a function is left in memory"
 
 
 def test_the_corpus_is_large() -> None:
