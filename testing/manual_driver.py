@@ -11,7 +11,7 @@ from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.hosts.events.flusher import Flusher
 from holdfast.hosts.execution.attempt_runner import AttemptRunner
 from holdfast.hosts.execution.dispatcher import Dispatcher
-from holdfast.hosts.functions.attempt_runners import FUNCTION_RUNNERS
+from holdfast.hosts.functions.function_runners import FUNCTION_RUNNERS
 from holdfast.hosts.maintenance.tick import Maintenance
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import Attempt, Failed, JobClaim, SessionOpen

@@ -16,7 +16,7 @@ from holdfast.hosts.execution.dispatcher import Dispatcher
 from holdfast.hosts.execution.event_loops import PersistentLoop
 from holdfast.hosts.execution.function_cache import FunctionCache
 from holdfast.hosts.execution.threads import result_in_thread
-from holdfast.hosts.functions.attempt_runners import FUNCTION_RUNNERS
+from holdfast.hosts.functions.function_runners import FUNCTION_RUNNERS
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import (
     Attempt,

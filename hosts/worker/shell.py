@@ -14,7 +14,7 @@ import attrs
 from holdfast.hosts.execution.attempt_runner import AttemptRunner
 from holdfast.hosts.execution.bodies import Body, Substitute, unchanged
 from holdfast.hosts.execution.function_cache import FunctionCache
-from holdfast.hosts.functions.attempt_runners import FUNCTION_RUNNERS
+from holdfast.hosts.functions.function_runners import FUNCTION_RUNNERS
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.worker import machine_protocol as p
 from holdfast.hosts.worker.machine import Phase, WorkerMachine

@@ -251,13 +251,13 @@ def fail_inline_step(
 
 def compensation_failure(failed: events.StepFailed) -> Failure:
     """Return why a run must be blocked whose compensation has failed for good."""
-    error, what = failed.error, f"the compensation {failed.step!r}, has failed {_times(failed.attempt)}"
+    error, what = failed.error, f"the compensation {failed.step!r} has failed {_times(failed.attempt)}"
     message = f"{what}: {error.type}: {error.message}; `run resume` retries it"
     return Failure(code=CompensationError.code, message=message[:MESSAGE_MAX])
 
 
 def _lost_step_failure(failed: events.StepFailed) -> Failure:
-    what = f"the compensation {failed.step!r}, was" if failed.undoes else f"step {failed.step!r} was"
+    what = f"the compensation {failed.step!r} was" if failed.undoes else f"step {failed.step!r} was"
     message = f"{what} lost with its worker {_times(failed.lost_attempts)}; `run resume` retries it"
     return Failure(code=CompensationError.code if failed.undoes else LOST_WORKER, message=message)
 

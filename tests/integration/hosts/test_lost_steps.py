@@ -12,7 +12,7 @@ from anyio import CapacityLimiter
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.execution.attempt_runner import AttemptRunner
 from holdfast.hosts.execution.bodies import Body
-from holdfast.hosts.functions.attempt_runners import FUNCTION_RUNNERS
+from holdfast.hosts.functions.function_runners import FUNCTION_RUNNERS
 from holdfast.kernel.authoring.functions import workflow
 from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.step_context import step_context

@@ -357,7 +357,7 @@ async def test_one_that_takes_nothing_back_blocks_its_run_until_somebody_has_loo
                 await run.result()
     assert DONE.count("refund receipt of a a") == 4
     blocked = [event for event in engine.sync.handle(buy, "x").history() if event.type == "run.blocked"]
-    assert "'refund', has failed 2 times: RuntimeError: the bank is closed" in str(blocked[0].data)
+    assert "'refund' has failed 2 times: RuntimeError: the bank is closed" in str(blocked[0].data)
     sound(engine)
 
 

@@ -147,7 +147,7 @@ async def test_a_compensation_is_tried_again_and_then_blocks_the_run(open_engine
         run = await engine.start(fulfil("a"), id="x")
         await until(lambda: engine.sync.handle(fulfil, "x").info().status is RunStatus.BLOCKED)
         (why, *_) = await run.why()
-        assert "'refund', has failed 2 times: RuntimeError: no refund" in why.text
+        assert "'refund' has failed 2 times: RuntimeError: no refund" in why.text
         sound(engine)
         await run.resume()
         with anyio.fail_after(SOON), pytest.raises(RunFailedError, match="no ship"):

@@ -11,7 +11,7 @@ from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.execution.attempt_runner import AttemptRunner
 from holdfast.hosts.execution.bodies import Bodies, Body
-from holdfast.hosts.functions.attempt_runners import FUNCTION_RUNNERS
+from holdfast.hosts.functions.function_runners import FUNCTION_RUNNERS
 from holdfast.hosts.wiring.stores import Stores
 from holdfast.kernel.authoring.ai import Price, Redact
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition

@@ -189,7 +189,7 @@ def test_a_compensation_is_tried_again_and_blocks_its_run_when_its_attempts_are_
     assert events.StepRetrying.from_row(row).retry_at == world.now
     assert reply.failure == Failure(
         code="compensation_failed",
-        message="the compensation 's', has failed 1 time: ValueError: no; `run resume` retries it",
+        message="the compensation 's' has failed 1 time: ValueError: no; `run resume` retries it",
     )
     # The reply may be lost: the same record has the same reply, and no second row.
     world.wait(1)
