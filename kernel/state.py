@@ -17,13 +17,13 @@ from holdfast.kernel.runs.rerun_plan import StageHistory
 from holdfast.ports.changes import AppendHistory, Change
 from holdfast.ports.errors import InvalidCommandError, UnknownPlanError, UnreadableRowError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import CompletedRow, QueueClaim, SlotPlace
 from holdfast.ports.records.history import STAGE_OUTCOMES, HistoryRow
 from holdfast.ports.records.job import JobKey, JobKind, PassOver
 from holdfast.ports.records.limits import RateName, SlotName
 from holdfast.ports.records.outbox import SinkName, Stream, StreamHead, StreamKey
 from holdfast.ports.records.run import Run, RunName
 from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import CompletedRow, QueueClaim, SlotPlace
 from holdfast.ports.structs import frozen
 from holdfast.ports.transport import Hint
 from holdfast.ports.unreadable import shown

@@ -14,9 +14,9 @@ from holdfast.ports.changes import (
     DeleteJobsOfNode,
     UpdateJob,
 )
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState, PassOver, cancelling, held_job
 from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import QueueClaim
 from holdfast.ports.working_set import Tables, checks_of
 
 _Place = tuple[int, str, int]

@@ -11,7 +11,6 @@ import attrs
 from holdfast.adapters.sql.schema.columns import COLUMNS
 from holdfast.ports.attempt_output import AiCall, AiCallKind, AiTotal, Annotation, AnnotationScope, Artifact
 from holdfast.ports.errors import UnreadableRowError
-from holdfast.ports.persistence import CompletedRow, NodeRows, SlotPlace, WaitedFor
 from holdfast.ports.records.history import HistoryRow, OutputRow
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState
 from holdfast.ports.records.limits import RateWindow, SlotName
@@ -19,6 +18,7 @@ from holdfast.ports.records.outbox import Sink, Stream, StreamHead, StreamState
 from holdfast.ports.records.run import ClosePolicy, Run, RunStatus
 from holdfast.ports.records.session import LeaderLease, Session, SessionState
 from holdfast.ports.records.values import IdempotencyReply, MapItems, Payload, PlanRow
+from holdfast.ports.searches import CompletedRow, NodeRows, SlotPlace, WaitedFor
 from holdfast.ports.unreadable import RunOutline, replace_unreadable, shown, unreadable_columns
 
 Row: TypeAlias = tuple[Any, ...]

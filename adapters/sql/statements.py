@@ -12,9 +12,9 @@ from holdfast.adapters.sql.dialect import Dialect, Write, upsert
 from holdfast.adapters.sql.narrow_updates import OF_JOBS, OF_RUNS
 from holdfast.adapters.sql.queries.admissions import SOURCES, Searches, searches_for
 from holdfast.adapters.sql.schema import tables
-from holdfast.ports.persistence import Waiting
 from holdfast.ports.records.job import JobKind
 from holdfast.ports.records.run import ClosePolicy
+from holdfast.ports.searches import Waiting
 from holdfast.ports.unreadable import INSTANT_MAX, NUMBER_MAX
 
 _RUN_NAME = ("namespace", "id", "generation")

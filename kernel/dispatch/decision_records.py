@@ -33,7 +33,6 @@ from holdfast.ports.attempt_output import Annotation
 from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import CompletedRow
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job
 from holdfast.ports.records.limits import RateName, RateWindow, SlotName
@@ -41,6 +40,7 @@ from holdfast.ports.records.outbox import Sink, Stream
 from holdfast.ports.records.run import Run, RunName
 from holdfast.ports.records.session import LeaderLease, Session
 from holdfast.ports.records.values import IdempotencyReply, Micros, PlanRow
+from holdfast.ports.searches import CompletedRow
 from holdfast.ports.structs import frozen
 from holdfast.ports.transport import Hint
 from holdfast.ports.working_set import Tables

@@ -12,7 +12,7 @@ import attrs
 
 from holdfast.adapters.sql.dialect import Dialect
 from holdfast.adapters.sql.schema import tables
-from holdfast.ports.persistence import Waiting
+from holdfast.ports.searches import Waiting
 
 PLACE: Final = ("namespace", "key")
 WANTED: Final = ("namespace", "key", "most")

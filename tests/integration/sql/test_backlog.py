@@ -17,8 +17,8 @@ from holdfast.adapters.sql.settings import connection_settings
 from holdfast.adapters.sql.sqlite.dialect import SqliteDialect
 from holdfast.adapters.sql.statements import Reads, reads_for
 from holdfast.ports.changes import AddJob, CreateRun
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.job import JobState
+from holdfast.ports.searches import ClaimableJobs, DueJobs, QueueClaim
 from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, SECOND, a_job, a_run
 from tests.sizes import sized
 
@@ -62,15 +62,15 @@ def fill(store: SqlPersistence) -> None:
 def check_claims(store: SqlPersistence) -> None:
     lane = QueueClaim(queue=QUEUE, definitions=(DEFINITION, "other@1"), limit=4)
     assert [
-        job.number for job in store.transact(lambda tx: tx.claimable("", NAMESPACE, [lane], 10).jobs)
+        job.number for job in store.transact(lambda tx: tx.find(ClaimableJobs(NAMESPACE, [lane], 10)).jobs)
     ] == [
         1,
         2,
         3,
         4,
     ]
-    assert tuple(store.transact(lambda tx: tx.due(NOW, 10))) == ()
-    found = store.transact(lambda tx: tx.due(NOW + 200 * SECOND, 3))
+    assert tuple(store.transact(lambda tx: tx.find(DueJobs(10), NOW))) == ()
+    found = store.transact(lambda tx: tx.find(DueJobs(3), NOW + 200 * SECOND))
     assert [(f"run-{n}", JobState.SLEEPING) for n in (3, 6, 9)] == [(job.run, job.state) for job in found]
 
 

@@ -18,9 +18,10 @@ from holdfast.adapters.sql.postgresql.dialect import PostgresDialect
 from holdfast.adapters.sql.settings import connection_settings
 from holdfast.adapters.sql.statements import reads_for, waiting_for, writes_for
 from holdfast.ports.changes import CreateRun
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.queries.runs import RunsByKey
 from holdfast.ports.records.run import Run
+from holdfast.ports.searches import ClaimableJobs, DueJobs, QueueClaim
+from holdfast.ports.tables import RUNS
 from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, a_run
 
 OpenStore = Callable[..., SqlPersistence]
@@ -35,12 +36,12 @@ def work_often(store: SqlPersistence) -> None:
     """Do the same in several transactions on the only connection."""
     for _ in range(OFTEN):
         assert [run.key for run in read(store)] == [a_run(1).key]
-        assert not store.transact(lambda tx: tx.claimable("", NAMESPACE, [LANE], 1).jobs)
-        assert not store.transact(lambda tx: tx.due(NOW, 1))
+        assert not store.transact(lambda tx: tx.find(ClaimableJobs(NAMESPACE, [LANE], 1)).jobs)
+        assert not store.transact(lambda tx: tx.find(DueJobs(1), NOW))
 
 
 def read(store: SqlPersistence) -> list[Run]:
-    return [*store.transact(lambda tx: tx.runs([a_run(1).key]))]
+    return [*store.transact(lambda tx: tx.lock(RUNS, [a_run(1).key]))]
 
 
 def filled(store: SqlPersistence) -> SqlPersistence:

@@ -17,9 +17,10 @@ from holdfast.adapters.sql.queries.handlers import Answers
 from holdfast.adapters.sql.sqlite.dialect import SqliteDialect
 from holdfast.adapters.sql.statements import reads_for, waiting_for
 from holdfast.ports.changes import AddJob, Change, CreateRun
-from holdfast.ports.persistence import Query, Waiting
+from holdfast.ports.persistence import Query
 from holdfast.ports.queries.runs import OrphanedChildren, PendingDeliveries
 from holdfast.ports.records.job import JobKind, JobState
+from holdfast.ports.searches import ExternalJobs, Waiting
 from holdfast.testing.conformance.builders import DEFINITION, NAMESPACE, NOW, QUEUE, a_job, a_key, a_run
 from tests.integration.sql.test_backlog import OpenStore, rows_touched
 from tests.sizes import sized
@@ -97,7 +98,7 @@ def numbers(number: int) -> str:
 
 
 def check_found(store: SqlPersistence) -> None:
-    assert len(store.transact(lambda tx: tx.external_jobs(NAMESPACE, "wanted"))) == 2
+    assert len(store.transact(lambda tx: tx.find(ExternalJobs(NAMESPACE, "wanted")))) == 2
     assert [job.number for job in store.read(PendingDeliveries())] == [9]
     assert [run.key for run in store.read(OrphanedChildren((a_key(1),)))] == [
         a_key(child) for child in range(2, 6)

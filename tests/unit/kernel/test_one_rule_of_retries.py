@@ -23,7 +23,7 @@ from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import RetryPolicy, RetryRule, StagePlan
 from holdfast.kernel.rules.retries import RETRY_AFTER_MAX
 from holdfast.ports.errors import StepLostError, StepResultError
-from holdfast.ports.persistence import QueueClaim
+from holdfast.ports.searches import QueueClaim
 from tests.unit.kernel.test_functions import driven, function, record
 from tests.unit.kernel.world import SECOND, World, payload, pipeline
 
