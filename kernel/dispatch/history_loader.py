@@ -7,7 +7,7 @@ from holdfast.kernel.history.reader import last_row_of
 from holdfast.kernel.runs.forks import open_children
 from holdfast.kernel.runs.rerun_plan import StageHistory
 from holdfast.kernel.runs.stored_starts import plan_of_start
-from holdfast.kernel.state import OverdueRuns, Reads, RunRemains, State
+from holdfast.kernel.state import Reads, RunRemains, State
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.records.history import STAGE_OUTCOMES
@@ -92,9 +92,8 @@ def read_messages(tx: Transaction, state: State, needs: list[Reads]) -> set[str]
     named = (one for reads in needs for one in reads.messages)
     keys = {newest.get(one, "") if isinstance(one, RunName) else one for one in named}
     by_start = {key for reads in needs for key in reads.kept_starts}
-    by_start.update(
-        key for search, found in state.found.items() if isinstance(search, OverdueRuns) for key in found.runs
-    )
+    searches = (reads.search for reads in needs if reads.found_starts)
+    by_start.update(key for search in searches if search is not None for key in state.found[search].runs)
     wanted: list[tuple[str, tuple[str, int]]] = []
     for key in sorted((keys | by_start) & tables.runs.keys()):
         run = tables.runs[key]

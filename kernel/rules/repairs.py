@@ -39,7 +39,7 @@ CHECK_AFTER: Final[Micros] = 60_000_000
 
 def reads_of_repair(command: RunRepair) -> Reads:
     """Search for runs that lack jobs, or read the run that the command names."""
-    return Reads(search=_meant(command))
+    return Reads(search=_meant(command), found_whole=True, holders=True)
 
 
 def decide_repair(state: State, command: RunRepair, now: Micros, _: Ids) -> Decision[RunRepaired]:
