@@ -73,10 +73,10 @@ class Searches:
     used: str
 
 
-def searches_for(dialect: Dialect, source: Source) -> Searches:
-    """Build the statements."""
-    made = _by_lateral(dialect, source) if dialect.has_lateral else _by_rowid(dialect, source)
-    return Searches(**{name: dialect.bound(sql) for name, sql in attrs.asdict(made).items()})
+def waiting_statements(dialect: Dialect) -> Mapping[Waiting, Searches]:
+    """Build the statements for waiting runs and jobs."""
+    build = _by_lateral if dialect.has_lateral else _by_rowid
+    return {waiting: build(dialect, source) for waiting, source in SOURCES.items()}
 
 
 def _heads(source: Source, rate: str) -> str:

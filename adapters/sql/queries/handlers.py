@@ -24,7 +24,7 @@ from holdfast.adapters.sql.queries.runs import runs_counted, runs_listed
 from holdfast.adapters.sql.queries.values import load_values
 from holdfast.adapters.sql.rows import askable, is_askable
 from holdfast.adapters.sql.schema.tables import ENDED
-from holdfast.adapters.sql.statements import node_rows
+from holdfast.adapters.sql.searches import node_rows
 from holdfast.ports.errors import SchemaError, UnreadableRowError
 from holdfast.ports.pagination import ListPlace
 from holdfast.ports.persistence import Query

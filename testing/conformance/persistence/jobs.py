@@ -149,7 +149,8 @@ class JobReads(PersistenceCase):
         )
         put(store, PutSession(a_session(1)), PutSession(dead), PutSession(a_session(3)))
 
-        found = query(store, lambda tx: tx.sessions([a_key(1), a_key(2), a_key(9)], lock=lock))
+        ids = [a_key(1), a_key(2), a_key(9)]
+        found = query(store, lambda tx: (tx.lock if lock else tx.get)(SESSIONS, ids))
 
         assert [a_session(1), dead] == sorted(found, key=lambda session: session.id)
 

@@ -215,7 +215,8 @@ class Slots(PersistenceCase):
         )
 
         def found(*names: str) -> Sequence[RateWindow]:
-            return query(store, lambda tx: tx.rates([RateName(NAMESPACE, name) for name in names], lock=lock))
+            keys = [RateName(NAMESPACE, name) for name in names]
+            return query(store, lambda tx: (tx.lock if lock else tx.get)(RATES, keys))
 
         assert found("b", "a", "nobody's") == [changed, b]
         assert found("c") == [evolve(a_window("c"), wakes_at=3)]
