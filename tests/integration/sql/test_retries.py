@@ -66,7 +66,7 @@ def test_a_transaction_can_not_be_used_afterwards(store: SqlPersistence) -> None
     kept = store.transact(lambda tx: tx)
 
     with pytest.raises(HoldfastError):
-        kept.runs([a_key(1)])
+        kept.lock(RUNS, [a_key(1)])
 
 
 def test_without_tables_the_error_says_what_to_do(url: str, open_store: OpenStore) -> None:
