@@ -3,13 +3,12 @@
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 
 from holdfast.adapters.sql import rows
-from holdfast.adapters.sql.database import NONE, Parameters
+from holdfast.adapters.sql.database import Parameters
 from holdfast.adapters.sql.dialect import Dialect, encode_rows, types_of
 from holdfast.adapters.sql.queries.admissions import PLACE, WANTED, waiting_statements
 from holdfast.adapters.sql.rows import BIGINT_MAX, Row, askable, askable_keys, is_askable
@@ -21,6 +20,8 @@ from holdfast.ports.searches import SlotPlace, Waiting
 from holdfast.ports.tables import TABLES, Table
 from holdfast.ports.unreadable import INSTANT_MAX, NUMBER_MAX
 
+_FOR_NONE: Final = {"item": -1, "kind": ""}
+"""What a statement gets for a field that is None."""
 _QUEUE_CLAIM: Final = ("claim", "queue", "definition", "most")
 _RUN_NAME: Final = ("namespace", "id")
 
@@ -38,15 +39,17 @@ class KeyedRead:
 
 @attrs.frozen(kw_only=True)
 class SqlSearch:
-    """The statements of one search."""
+    """The statements of one search. Their parameters are named as its fields."""
 
     sql: str | Mapping[Waiting, str] = ""
     """The statement without locks, or one for each kind of waiters."""
     lock: str = ""
-    """The statement with locks: if the search takes none at all, or `locks` of it is false, `sql` is used."""
-    parameters: Callable[[Any, Micros], Parameters | None]
-    """Returns the parameters for a search and its instant; None if nothing can be found."""
+    """The statement with locks. It is not used if `locks` of the search is false."""
     answer: Callable[[Sequence[Row]], Any]
+    columns: tuple[str, ...] = ()
+    """The columns of the keys or names that the search lists; none if it lists texts."""
+    special: Callable[[Any], Parameters | None] | None = None
+    """Returns the parameters for a search, if they are not simply its fields; None if nothing can be found."""
     keyed: bool = False
     """See `Link.query`."""
     probes: bool = False
@@ -62,8 +65,30 @@ class SqlSearch:
         """Return the statement without locks."""
         return self.sql if isinstance(self.sql, str) else self.sql[search.waiting]  # type: ignore[attr-defined]
 
+    def parameters(self, dialect: Dialect, search: s.Search[Any], now: Micros) -> Parameters | None:
+        """Return the parameters for a search and its instant; None if nothing can be found."""
+        if self.special is not None:
+            return self.special(search)
+        given: dict[str, object] = {"now": now, "before": now - getattr(search, "grace", 0)}
+        for field in attrs.fields(type(search)):  # type: ignore[arg-type]
+            name, value = field.name, getattr(search, field.name)
+            if value is None:
+                given[name] = _FOR_NONE[name]
+            elif isinstance(value, SlotPlace):
+                given |= value._asdict()
+            elif isinstance(value, str):
+                given[name] = str(value) if is_askable(value) else None
+            elif isinstance(value, int):
+                least = 1 if name == "limit" else 0
+                given[name] = value if least <= value <= BIGINT_MAX else None
+            else:
+                given[name] = _listed(dialect, self.columns, value)
+            if given.get(name, name) is None:
+                return None
+        return given
 
-def listed(columns: Sequence[str], table: str) -> str:
+
+def columns_of(columns: Sequence[str], table: str) -> str:
     """Return columns of a table for a statement."""
     return ", ".join(f"{table}.{column}" for column in columns)
 
@@ -82,33 +107,30 @@ def _keyed_read(dialect: Dialect, table: Table[Any, Any]) -> KeyedRead:
         stored, columns, keys = tables.slots, table.key, table.key
     else:
         stored, columns, keys = known.table, known.columns, tuple(map(known.column_of, table.key))
-    start = f"SELECT {listed(columns, 't')} FROM"
-    order = f"ORDER BY {listed(keys, 't')}"
-    parameters: Callable[[Collection[Any]], Parameters | None]
+    start = f"SELECT {columns_of(columns, 't')} FROM"
+    order = f"ORDER BY {columns_of(keys, 't')}"
     if len(keys) == 1:
         sql = f"{start} {stored.name} AS t WHERE {dialect.one_of(f't.{keys[0]}', 'keys')} {order}"
-        parameters = partial(_texts, dialect, "keys")
     else:
         wanted = dialect.table_of("keys", "k", types_of(stored, keys))
         same = " AND ".join(f"t.{key} = k.{key}" for key in keys)
         sql = f"{start} {wanted} CROSS JOIN {stored.name} AS t WHERE {same} {order}"
-        parameters = partial(_keys, "keys", keys)
-    return KeyedRead(
-        dialect.bound(sql),
-        dialect.bound(sql + dialect.lock.format("t")),
-        parameters,
-        rows.record_of(table.record),
-    )
+
+    def parameters(wanted: Collection[Any]) -> Parameters | None:
+        listed = _listed(dialect, keys if len(keys) > 1 else (), wanted)
+        return None if listed is None else {"keys": listed}
+
+    lock = dialect.bound(sql + dialect.lock.format("t"))
+    return KeyedRead(dialect.bound(sql), lock, parameters, rows.record_of(table.record))
 
 
-def _texts(dialect: Dialect, parameter: str, texts: Collection[str]) -> Parameters | None:
-    wanted = askable(texts)
-    return {parameter: dialect.texts(wanted)} if wanted else None
-
-
-def _keys(parameter: str, columns: Sequence[str], keys: Collection[Any]) -> Parameters | None:
-    wanted = askable_keys(keys)
-    return {parameter: encode_rows(columns, wanted)} if wanted else None
+def _listed(dialect: Dialect, columns: Sequence[str], values: Collection[Any]) -> object:
+    """Return texts, or keys of several columns, as one parameter; None if no row can have one of them."""
+    if columns:
+        keys = askable_keys(values)
+        return encode_rows(columns, keys) if keys else None
+    texts = askable(values)
+    return dialect.texts(texts) if texts else None
 
 
 # Searches -------------------------------------------------------------------------------------------------------
@@ -146,16 +168,16 @@ def _bound(dialect: Dialect, one: SqlSearch) -> SqlSearch:
     )
 
 
-_Searches = dict[type[s.Search[Any]], SqlSearch]
+_Searches: TypeAlias = dict[type[s.Search[Any]], SqlSearch]
 
 
 def _of_jobs(dialect: Dialect) -> _Searches:
-    jobs = f"SELECT {listed(rows.JOB, 'j')} FROM holdfast_jobs AS j WHERE"
+    jobs = f"SELECT {columns_of(rows.JOB, 'j')} FROM holdfast_jobs AS j WHERE"
     keys = "SELECT j.run, j.number FROM holdfast_jobs AS j"
     return {
         s.ClaimableJobs: SqlSearch(
             lock=dialect.claimable(rows.JOB, rows.SESSION),
-            parameters=_claim,
+            special=_claim,
             answer=_claimed,
             keyed=True,
             probes=True,
@@ -163,56 +185,44 @@ def _of_jobs(dialect: Dialect) -> _Searches:
         s.DueJobs: SqlSearch(
             lock=f"{jobs} j.state = 'sleeping' AND j.wake_at <= :now AND (:kind = '' OR j.kind = :kind) "
             f"ORDER BY j.wake_at, j.run, j.number LIMIT :limit{dialect.skip_locked}",
-            parameters=lambda search, now: {
-                "now": now,
-                "limit": search.limit,
-                "kind": search.kind.value if search.kind else "",
-            },
             answer=_each(rows.job_from),
             probes=True,
         ),
         s.JobsOfRuns: SqlSearch(
             lock=f"{jobs} {dialect.one_of('j.run', 'runs')} ORDER BY j.run, j.number{dialect.lock.format('j')}",
-            parameters=lambda search, _: _texts(dialect, "runs", search.runs),
             answer=_each(rows.job_from),
             keyed=True,
         ),
         s.StageJobs: SqlSearch(
             sql=f"{keys} WHERE j.run = (SELECT r.key "
-            "FROM holdfast_runs AS r WHERE r.namespace = :namespace AND r.id = :id "
+            "FROM holdfast_runs AS r WHERE r.namespace = :namespace AND r.id = :run_id "
             "ORDER BY r.generation DESC LIMIT 1) AND j.node = :stage AND (:item < 0 OR j.item = :item) "
             "AND (j.kind = 'poll' OR (j.kind = 'stage' AND j.state = 'leased')) ORDER BY j.run, j.number",
-            parameters=_stage,
             answer=_each(rows.job_key_from),
         ),
         s.ExternalJobs: SqlSearch(
             sql=f"{keys} WHERE j.namespace = :namespace "
             "AND j.waiting_for = :key AND j.kind = 'poll' ORDER BY j.run, j.number",
-            parameters=lambda search, _: _named(namespace=search.namespace, key=search.key),
             answer=_each(rows.job_key_from),
         ),
         s.LostJobs: SqlSearch(
             sql=f"{keys} JOIN holdfast_sessions AS s ON s.id = j.session "
             "WHERE j.state = 'leased' AND s.state <> 'open' ORDER BY j.run, j.number LIMIT :limit",
-            parameters=lambda search, _: {"limit": search.limit},
             answer=_each(rows.job_key_from),
         ),
         s.OverdueHeartbeats: SqlSearch(
             sql=f"{keys} WHERE j.heartbeat_by < :before "
             "AND j.state = 'leased' ORDER BY j.heartbeat_by, j.run, j.number LIMIT :limit",
-            parameters=_before,
             answer=_each(rows.job_key_from),
         ),
         s.AnyPendingDelivery: SqlSearch(
             sql="SELECT 1 FROM holdfast_jobs WHERE state = 'pending_delivery' LIMIT 1",
-            parameters=_nothing,
             answer=bool,
         ),
         s.ExpiredSessions: SqlSearch(
-            lock=f"SELECT {listed(rows.SESSION, 's')} FROM holdfast_sessions AS s WHERE s.state = 'open' "
+            lock=f"SELECT {columns_of(rows.SESSION, 's')} FROM holdfast_sessions AS s WHERE s.state = 'open' "
             f"AND (s.expires_at < :before OR s.expires_at > {INSTANT_MAX}) "
             f"ORDER BY s.id LIMIT :limit{dialect.skip_locked}",
-            parameters=_before,
             answer=_each(rows.session_from),
             probes=True,
         ),
@@ -221,7 +231,7 @@ def _of_jobs(dialect: Dialect) -> _Searches:
 
 def _of_runs(dialect: Dialect) -> _Searches:
     names = dialect.table_of("names", "n", {"namespace": "text", "id": "text"})
-    runs = listed(rows.RUN, "r")
+    runs = columns_of(rows.RUN, "r")
     newest = (
         f"FROM {names} CROSS JOIN holdfast_runs AS r WHERE r.namespace = n.namespace AND r.id = n.id "
         "AND r.generation = (SELECT max(m.generation) FROM holdfast_runs AS m "
@@ -231,7 +241,7 @@ def _of_runs(dialect: Dialect) -> _Searches:
         "SELECT r.key, r.namespace, r.id, r.workflow, r.version, r.status, "
         "coalesce((SELECT max(h.number) FROM holdfast_history AS h WHERE h.run = r.key "
         f"AND h.number <= {NUMBER_MAX}), 0) FROM holdfast_runs AS r "
-        f"WHERE {dialect.one_of('r.key', 'keys')} ORDER BY r.key"
+        f"WHERE {dialect.one_of('r.key', 'runs')} ORDER BY r.key"
     )
     lock = dialect.lock.format("r")
     return {
@@ -240,54 +250,48 @@ def _of_runs(dialect: Dialect) -> _Searches:
         s.LatestRuns: SqlSearch(
             lock=f"SELECT {runs} {newest}{lock}",
             agrees_with=f"SELECT r.key {newest}",
-            parameters=lambda search, _: _keys("names", _RUN_NAME, search.names),
+            columns=_RUN_NAME,
             answer=_each(rows.run_from),
         ),
         s.Generations: SqlSearch(
             sql=f"SELECT {runs} FROM {names} CROSS JOIN holdfast_runs AS r WHERE r.namespace = n.namespace "
             "AND r.id = n.id ORDER BY r.namespace, r.id, r.generation",
-            parameters=lambda search, _: _keys("names", _RUN_NAME, search.names),
+            columns=_RUN_NAME,
             answer=_each(rows.run_from),
             keyed=True,
         ),
         s.RunKeys: SqlSearch(
             sql="SELECT key FROM holdfast_runs WHERE key > :after ORDER BY key LIMIT :limit",
-            parameters=_after,
             answer=_each(_first),
         ),
         s.ActiveRuns: SqlSearch(
             sql=f"SELECT key FROM holdfast_runs WHERE status NOT IN {tables.ENDED} AND key > :after "
             "ORDER BY key LIMIT :limit",
-            parameters=_after,
             answer=_each(_first),
         ),
         s.IncompleteRuns: SqlSearch(
             sql="SELECT r.key FROM (SELECT key, status, last_job, open_jobs, "
             "(SELECT count(*) FROM holdfast_jobs AS j WHERE j.run = key AND j.state <> 'pending_delivery' "
             "AND j.kind <> 'cancel') AS found "
-            f"FROM holdfast_runs WHERE {dialect.one_of('key', 'keys')} "
+            f"FROM holdfast_runs WHERE {dialect.one_of('key', 'runs')} "
             f"AND status NOT IN {tables.ENDED}) AS r WHERE r.found <> r.open_jobs OR (r.found = 0 "
             "AND NOT (r.status IN ('pending', 'paused', 'blocked') AND r.last_job = 0)) ORDER BY r.key",
-            parameters=lambda search, _: _texts(dialect, "keys", search.runs),
             answer=_each(_first),
             keyed=True,
         ),
         s.DueRuns: SqlSearch(
             sql="SELECT key FROM holdfast_runs WHERE status = 'pending' AND start_at IS NOT NULL "
             "AND start_at <= :now ORDER BY start_at LIMIT :limit",
-            parameters=lambda search, now: {"now": now, "limit": search.limit},
             answer=_each(_first),
         ),
         s.OverdueRuns: SqlSearch(
             sql=f"SELECT key FROM holdfast_runs WHERE status NOT IN {tables.ENDED} "
             "AND deadline IS NOT NULL AND deadline <= :now AND error IS NULL ORDER BY deadline LIMIT :limit",
-            parameters=lambda search, now: {"now": now, "limit": search.limit},
             answer=_each(_first),
         ),
         s.RunOutlines: SqlSearch(
             sql=outlines,
             lock=outlines + lock,
-            parameters=lambda search, _: _texts(dialect, "keys", search.runs),
             answer=_each(rows.outline_from),
             keyed=True,
         ),
@@ -301,27 +305,22 @@ def _of_histories(dialect: Dialect) -> _Searches:
         s.NodeResults: SqlSearch(
             sql="SELECT run, number, node, item, type FROM holdfast_history "
             f"WHERE {of_runs} AND {dialect.one_of('type', 'types')} ORDER BY run, number",
-            parameters=lambda search, _: _merged(
-                _texts(dialect, "runs", search.runs), types=dialect.texts(askable(search.types))
-            ),
             answer=_each(rows.completed_from),
         ),
         s.NodeSummaries: SqlSearch(
             sql=node_rows(of_runs),
-            parameters=lambda search, _: _texts(dialect, "runs", search.runs),
             answer=_each(rows.node_rows_from),
             keyed=True,
         ),
         s.AnnotationKeys: SqlSearch(
             sql=f"SELECT a.run, a.key, a.name FROM {annotation_keys} CROSS JOIN holdfast_annotations AS a "
             "WHERE a.run = k.run AND a.key = k.key ORDER BY a.run, a.key, a.name",
-            parameters=lambda search, _: _keys("keys", ("run", "key"), search.keys),
+            columns=("run", "key"),
             answer=list,
         ),
         s.RunAnnotations: SqlSearch(
             sql=f"SELECT {', '.join(rows.ANNOTATION)} FROM holdfast_annotations "
             f"WHERE {of_runs} AND scope = 'run' ORDER BY run, at, id",
-            parameters=lambda search, _: _texts(dialect, "runs", search.runs),
             answer=_each(rows.annotation_from),
             keyed=True,
         ),
@@ -330,8 +329,8 @@ def _of_histories(dialect: Dialect) -> _Searches:
 
 def _of_sinks(dialect: Dialect) -> _Searches:
     sinks, streams = (
-        f"SELECT {listed(rows.SINK, 's')} FROM",
-        f"SELECT {listed(rows.STREAM, 'o')} FROM holdfast_outbox AS o WHERE",
+        f"SELECT {columns_of(rows.SINK, 's')} FROM",
+        f"SELECT {columns_of(rows.STREAM, 'o')} FROM holdfast_outbox AS o WHERE",
     )
     names = dialect.table_of("names", "n", {"namespace": "text", "name": "text"})
     by_name = (
@@ -341,23 +340,19 @@ def _of_sinks(dialect: Dialect) -> _Searches:
     return {
         s.AllSinks: SqlSearch(
             sql=f"{sinks} holdfast_sinks AS s ORDER BY s.key",
-            parameters=_nothing,
             answer=_each(rows.sink_from),
         ),
         s.SinksByName: SqlSearch(
             sql=by_name,
             lock=by_name + dialect.lock.format("s"),
-            parameters=lambda search, _: _keys("names", ("namespace", "name"), search.names),
+            columns=rows.SLOT,
             answer=_each(rows.sink_from),
             keyed=True,
         ),
         s.DueStreams: SqlSearch(
             lock=f"{streams} o.sink = (SELECT s.key FROM holdfast_sinks AS s "
-            "WHERE s.namespace = :namespace AND s.name = :name AND (s.retry_at IS NULL OR s.retry_at <= :now)) "
+            "WHERE s.namespace = :namespace AND s.name = :sink AND (s.retry_at IS NULL OR s.retry_at <= :now)) "
             f"AND o.due_at <= :now ORDER BY o.due_at, o.run LIMIT :limit{dialect.skip_locked}",
-            parameters=lambda search, now: _merged(
-                _named(namespace=search.namespace, name=search.sink), now=now, limit=search.limit
-            ),
             answer=_each(rows.stream_from),
             probes=True,
         ),
@@ -368,10 +363,6 @@ def _of_sinks(dialect: Dialect) -> _Searches:
             "AND (CAST(:run_id AS text) = '' OR o.run IN (SELECT r.key FROM holdfast_runs AS r "
             "WHERE r.namespace = :namespace AND r.id = :run_id)) "
             f"ORDER BY o.sink, o.run LIMIT :limit{dialect.lock.format('o')}",
-            parameters=lambda search, _: _merged(
-                _named(namespace=search.namespace, sink=search.sink, run_id=search.run_id),
-                limit=search.limit,
-            ),
             answer=_each(rows.stream_from),
             probes=True,
         ),
@@ -379,14 +370,9 @@ def _of_sinks(dialect: Dialect) -> _Searches:
             sql="SELECT s.key, r.key, r.last_row, r.updated_at FROM holdfast_runs AS r "
             "JOIN holdfast_sinks AS s ON s.namespace = r.namespace AND s.since <= r.updated_at "
             "LEFT JOIN holdfast_outbox AS o ON o.sink = s.key AND o.run = r.key "
-            f"WHERE s.namespace = :namespace AND {dialect.one_of('s.name', 'names')} "
-            f"AND {dialect.one_of('r.key', 'keys')} "
+            f"WHERE s.namespace = :namespace AND {dialect.one_of('s.name', 'sinks')} "
+            f"AND {dialect.one_of('r.key', 'runs')} "
             "AND (o.run IS NULL OR o.head_row < r.last_row) AND r.last_row > 0 ORDER BY s.key, r.key",
-            parameters=lambda search, _: _merged(
-                _named(namespace=search.namespace),
-                _texts(dialect, "names", search.sinks),
-                _texts(dialect, "keys", search.runs),
-            ),
             answer=_each(rows.stream_head_from),
         ),
     }
@@ -395,37 +381,28 @@ def _of_sinks(dialect: Dialect) -> _Searches:
 def _of_waiters(dialect: Dialect) -> _Searches:
     waiting = waiting_statements(dialect)
     places = dialect.table_of("places", "p", {"namespace": "text", "key": "text"})
-
-    def by_place(search: s.KeysWaitedFor | s.UsedSlots | s.QueuedUnderRates, _: Micros) -> Parameters | None:
-        return _keys("places", PLACE, search.places)
-
     return {
         s.KeysWaitedFor: SqlSearch(
             sql={kind: of.waited_for for kind, of in waiting.items()},
-            parameters=by_place,
+            columns=PLACE,
             answer=_each(rows.waited_for_from),
         ),
         s.AllKeysWaitedFor: SqlSearch(
             sql={kind: of.all_waited_for for kind, of in waiting.items()},
-            parameters=lambda search, _: (
-                {**search.after._asdict(), "limit": search.limit} if search.limit else None
-            ),
             answer=_each(rows.waited_for_from),
         ),
-        s.FirstPendingRuns: SqlSearch(
-            sql=waiting[Waiting.RUNS].first, parameters=_wanted, answer=_each(_first)
-        ),
+        s.FirstPendingRuns: SqlSearch(sql=waiting[Waiting.RUNS].first, special=_wanted, answer=_each(_first)),
         s.FirstLimitedJobs: SqlSearch(
-            sql=waiting[Waiting.JOBS].first, parameters=_wanted, answer=_each(rows.job_key_from)
+            sql=waiting[Waiting.JOBS].first, special=_wanted, answer=_each(rows.job_key_from)
         ),
         s.UsedSlots: SqlSearch(
-            sql={kind: of.used for kind, of in waiting.items()}, parameters=by_place, answer=_by_place
+            sql={kind: of.used for kind, of in waiting.items()}, columns=PLACE, answer=_by_place
         ),
         s.QueuedUnderRates: SqlSearch(
             sql="SELECT p.namespace, p.key, (SELECT count(*) FROM holdfast_jobs AS j WHERE j.state = 'queued' "
             "AND j.rate_limit IS NOT NULL AND j.namespace = p.namespace AND j.concurrency_key = p.key) "
             f"FROM {places}",
-            parameters=by_place,
+            columns=PLACE,
             answer=_by_place,
         ),
     }
@@ -434,32 +411,7 @@ def _of_waiters(dialect: Dialect) -> _Searches:
 # Parameters -----------------------------------------------------------------------------------------------------
 
 
-def _nothing(_: s.Search[Any], __: Micros) -> Parameters:
-    return NONE
-
-
-def _after(search: s.RunKeys | s.ActiveRuns, _: Micros) -> Parameters:
-    return {"after": search.after, "limit": search.limit}
-
-
-def _before(search: s.ExpiredSessions | s.OverdueHeartbeats, now: Micros) -> Parameters:
-    return {"before": now - search.grace, "limit": search.limit}
-
-
-def _named(**names: str) -> Parameters | None:
-    return names if all(map(is_askable, names.values())) else None
-
-
-def _merged(*parts: Parameters | None, **others: object) -> Parameters | None:
-    merged: dict[str, object] = others
-    for part in parts:
-        if part is None:
-            return None
-        merged |= part
-    return merged
-
-
-def _claim(search: s.ClaimableJobs, _: Micros) -> Parameters | None:
+def _claim(search: s.ClaimableJobs) -> Parameters | None:
     pairs: dict[tuple[str, str], Row] = {}
     for place, queue_claim in enumerate(search.queue_claims):
         most = min(queue_claim.limit, search.limit)
@@ -480,14 +432,7 @@ def _claim(search: s.ClaimableJobs, _: Micros) -> Parameters | None:
     }
 
 
-def _stage(search: s.StageJobs, _: Micros) -> Parameters | None:
-    if search.item is not None and not 0 <= search.item <= BIGINT_MAX:
-        return None
-    item = -1 if search.item is None else search.item  # -1 selects all
-    return _merged(_named(namespace=search.namespace, id=search.run_id, stage=search.stage), item=item)
-
-
-def _wanted(search: s.FirstPendingRuns | s.FirstLimitedJobs, _: Micros) -> Parameters | None:
+def _wanted(search: s.FirstPendingRuns | s.FirstLimitedJobs) -> Parameters | None:
     most_by_place = {
         place: most
         for place, most in search.wanted

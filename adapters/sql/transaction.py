@@ -33,6 +33,7 @@ AGREEMENT_TRIES_MAX: Final = 5
 class Statements:
     """The statements of transactions for one database, built once."""
 
+    dialect: Dialect
     reads: Mapping[Table[Any, Any], KeyedRead]
     searches: Mapping[type[Search[Any]], SqlSearch]
     writes: Writes
@@ -40,7 +41,7 @@ class Statements:
 
 def statements_for(dialect: Dialect) -> Statements:
     """Build the statements for a database."""
-    return Statements(keyed_reads(dialect), searches_for(dialect), writes_for(dialect))
+    return Statements(dialect, keyed_reads(dialect), searches_for(dialect), writes_for(dialect))
 
 
 class SqlTransaction:
@@ -52,6 +53,7 @@ class SqlTransaction:
     def __init__(self, link: Link, statements: Statements, receipt: str | None) -> None:
         """`receipt` is stored with the changes; None if it is stored already."""
         self._link = link
+        self._dialect = statements.dialect
         self._reads = statements.reads
         self._searches = statements.searches
         self._writes = statements.writes
@@ -94,7 +96,7 @@ class SqlTransaction:
         one = self._searches.get(type(search))
         if one is None:
             raise TypeError(f"{search!r} is no search that this store knows")
-        parameters = one.parameters(search, now)
+        parameters = one.parameters(self._dialect, search, now)
         if parameters is None:
             nothing: A = one.answer(())
             return nothing
@@ -126,7 +128,7 @@ class SqlTransaction:
         raise TransientError("a run gets new generations faster than they can be locked")
 
     def _note(self, found: Sequence[Any]) -> Sequence[Any]:
-        """Remember locked runs and jobs, of which narrow updates know what has changed."""
+        """Record locked runs and jobs, for narrow updates."""
         match next(iter(found), None):
             case Job():
                 self._known.note_jobs(found)
