@@ -120,7 +120,7 @@ def _not_negative_each(
 
 
 class Search(Generic[Answer]):
-    """A search of `Transaction.find`. Takes no locks, unless it says so.
+    """A search of `Transaction.find`. Takes no locks, unless its class says that rows are locked.
 
     Raises:
         InvalidCommandError: Its `limit` or `grace` is negative.

@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 from holdfast.adapters.memory.job_index import JobOrder
 from holdfast.adapters.memory.queries.handlers import answer
-from holdfast.adapters.memory.searches import Place, find, rows_by_key
+from holdfast.adapters.memory.searches import Store, find, rows_by_key
 from holdfast.ports.changes import Change, CreateRun, net_changes
 from holdfast.ports.errors import ConflictError, ForkedStoreError, HoldfastError
 from holdfast.ports.persistence import Query
@@ -146,7 +146,7 @@ class MemoryTransaction:
 
     def find(self, search: Search[T], /, now: Micros = 0) -> T:
         """See `Transaction.find`."""
-        return find(Place(self._tables, self._order, now), search)
+        return find(Store(self._tables, self._order, now), search)
 
     def lock_attempts(
         self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /

@@ -62,48 +62,48 @@ _ROW_AT: Final[Mapping[t.Table[Any, Any], Callable[[Tables, Any], Any]]] = {
 }
 
 
-class Place(NamedTuple):
-    """Where a search is made: the rows, their order, and the instant."""
+class Store(NamedTuple):
+    """What a search goes by: the rows, their order, and the instant."""
 
     tables: Tables
     order: JobOrder
     now: Micros
 
 
-def find(place: Place, search: s.Search[R]) -> R:
+def find(store: Store, search: s.Search[R]) -> R:
     """Return what a search finds. TypeError for an unknown search."""
-    found: Callable[[Place, s.Search[R]], R] | None = _SEARCHES.get(type(search))
+    found: Callable[[Store, s.Search[R]], R] | None = _SEARCHES.get(type(search))
     if found is None:
         raise TypeError(f"{search!r} is no search that this store knows")
-    return found(place, search)
+    return found(store, search)
 
 
-def _claimable_jobs(place: Place, search: s.ClaimableJobs) -> s.LockedAttempts:
+def _claimable_jobs(store: Store, search: s.ClaimableJobs) -> s.LockedAttempts:
     jobs = _in_order(
-        place, place.order.claimable(search.namespace, search.queue_claims, search.limit, search.pass_over)
+        store, store.order.claimable(search.namespace, search.queue_claims, search.limit, search.pass_over)
     )
-    return s.LockedAttempts((), jobs, rows_by_key(place.tables, t.SESSIONS, [search.session]) if jobs else ())
+    return s.LockedAttempts((), jobs, rows_by_key(store.tables, t.SESSIONS, [search.session]) if jobs else ())
 
 
-def _due_jobs(place: Place, search: s.DueJobs) -> Sequence[Job]:
+def _due_jobs(store: Store, search: s.DueJobs) -> Sequence[Job]:
     if search.kind is None:
-        return _in_order(place, place.order.due(place.now, search.limit))
-    sleepers = _in_order(place, place.order.due(place.now, len(place.order)))
+        return _in_order(store, store.order.due(store.now, search.limit))
+    sleepers = _in_order(store, store.order.due(store.now, len(store.order)))
     return [job for job in sleepers if job.kind is search.kind][: search.limit]
 
 
-def _in_order(place: Place, keys: Iterable[JobKey]) -> list[Job]:
-    return [job for job in map(place.tables.job, keys) if job is not None]
+def _in_order(store: Store, keys: Iterable[JobKey]) -> list[Job]:
+    return [job for job in map(store.tables.job, keys) if job is not None]
 
 
-def _jobs_of_runs(place: Place, search: s.JobsOfRuns) -> Sequence[Job]:
-    jobs = place.tables.jobs
+def _jobs_of_runs(store: Store, search: s.JobsOfRuns) -> Sequence[Job]:
+    jobs = store.tables.jobs
     return [job for run in sorted(set(search.runs)) for _, job in sorted(jobs.get(run, {}).items())]
 
 
-def _stage_jobs(place: Place, search: s.StageJobs) -> Sequence[JobKey]:
-    run = place.tables.run_named(RunName(search.namespace, search.run_id))
-    jobs = place.tables.jobs.get(run.key, {}).values() if run else ()
+def _stage_jobs(store: Store, search: s.StageJobs) -> Sequence[JobKey]:
+    run = store.tables.run_named(RunName(search.namespace, search.run_id))
+    jobs = store.tables.jobs.get(run.key, {}).values() if run else ()
     return sorted(
         job.key
         for job in jobs
@@ -115,67 +115,63 @@ def _is_wakeable(job: Job) -> bool:
     return job.kind is JobKind.POLL or (job.kind is JobKind.STAGE and job.state is JobState.LEASED)
 
 
-def _external_jobs(place: Place, search: s.ExternalJobs) -> Sequence[JobKey]:
+def _external_jobs(store: Store, search: s.ExternalJobs) -> Sequence[JobKey]:
     wanted = (search.namespace, search.key, JobKind.POLL)
     return sorted(
-        job.key for job in place.tables.all_jobs() if (job.namespace, job.waiting_for, job.kind) == wanted
+        job.key for job in store.tables.all_jobs() if (job.namespace, job.waiting_for, job.kind) == wanted
     )
 
 
-def _lost_jobs(place: Place, search: s.LostJobs) -> Sequence[JobKey]:
-    sessions = place.tables.sessions
+def _lost_jobs(store: Store, search: s.LostJobs) -> Sequence[JobKey]:
+    sessions = store.tables.sessions
     dead = {key for key, session in sessions.items() if session.state is SessionState.DEAD}
     if not dead:
         return []
     lost = [
-        job.key for job in place.tables.all_jobs() if job.state is JobState.LEASED and job.session in dead
+        job.key for job in store.tables.all_jobs() if job.state is JobState.LEASED and job.session in dead
     ]
     return sorted(lost)[: search.limit]
 
 
-def _overdue_heartbeats(place: Place, search: s.OverdueHeartbeats) -> Sequence[JobKey]:
-    before = place.now - search.grace
+def _overdue_heartbeats(store: Store, search: s.OverdueHeartbeats) -> Sequence[JobKey]:
+    before = store.now - search.grace
     overdue = [
         (job.heartbeat_by, job.key)
-        for job in place.tables.all_jobs()
+        for job in store.tables.all_jobs()
         if job.state is JobState.LEASED and job.heartbeat_by is not None and job.heartbeat_by < before
     ]
     return [key for _, key in sorted(overdue)[: search.limit]]
 
 
-def _expired_sessions(place: Place, search: s.ExpiredSessions) -> Sequence[Session]:
-    before = place.now - search.grace
+def _expired_sessions(store: Store, search: s.ExpiredSessions) -> Sequence[Session]:
+    before = store.now - search.grace
     expired = [
         session
-        for session in place.tables.sessions.values()
+        for session in store.tables.sessions.values()
         if session.state is SessionState.OPEN and session.expires_at < before
     ]
     return sorted(expired, key=lambda session: session.id)[: search.limit]
 
 
-def _latest_runs(place: Place, search: s.LatestRuns) -> Sequence[Run]:
-    found = map(place.tables.run_named, set(search.names))
+def _latest_runs(store: Store, search: s.LatestRuns) -> Sequence[Run]:
+    found = map(store.tables.run_named, set(search.names))
     return sorted((run for run in found if run is not None), key=lambda run: run.key)
 
 
-def _generations(place: Place, search: s.Generations) -> Sequence[Run]:
+def _generations(store: Store, search: s.Generations) -> Sequence[Run]:
     wanted = set(search.names)
-    found = [run for run in place.tables.runs.values() if run.name in wanted]
+    found = [run for run in store.tables.runs.values() if run.name in wanted]
     return sorted(found, key=lambda run: (run.name, run.generation))
 
 
-def _run_keys(place: Place, search: s.RunKeys) -> Sequence[str]:
-    return sorted(key for key in place.tables.runs if key > search.after)[: search.limit]
-
-
-def _active_runs(place: Place, search: s.ActiveRuns) -> Sequence[str]:
-    runs = place.tables.runs.items()
+def _active_runs(store: Store, search: s.ActiveRuns) -> Sequence[str]:
+    runs = store.tables.runs.items()
     return sorted(key for key, run in runs if run.status in ACTIVE and key > search.after)[: search.limit]
 
 
-def _incomplete_runs(place: Place, search: s.IncompleteRuns) -> Sequence[str]:
-    runs = rows_by_key(place.tables, t.RUNS, search.runs)
-    return [run.key for run in runs if not _is_complete(place.tables, run)]
+def _incomplete_runs(store: Store, search: s.IncompleteRuns) -> Sequence[str]:
+    runs = rows_by_key(store.tables, t.RUNS, search.runs)
+    return [run.key for run in runs if not _is_complete(store.tables, run)]
 
 
 def _is_complete(tables: Tables, run: Run) -> bool:
@@ -184,27 +180,27 @@ def _is_complete(tables: Tables, run: Run) -> bool:
     return run.status not in ACTIVE or (jobs == run.open_jobs and (jobs > 0 or waits))
 
 
-def _due_runs(place: Place, search: s.DueRuns) -> Sequence[str]:
+def _due_runs(store: Store, search: s.DueRuns) -> Sequence[str]:
     due = [
         (run.start_at, run.key)
-        for run in place.tables.runs.values()
-        if run.status is RunStatus.PENDING and run.start_at is not None and run.start_at <= place.now
+        for run in store.tables.runs.values()
+        if run.status is RunStatus.PENDING and run.start_at is not None and run.start_at <= store.now
     ]
     return [key for _, key in sorted(due)[: search.limit]]
 
 
-def _overdue_runs(place: Place, search: s.OverdueRuns) -> Sequence[str]:
+def _overdue_runs(store: Store, search: s.OverdueRuns) -> Sequence[str]:
     overdue = [
         (run.deadline, run.key)
-        for run in place.tables.runs.values()
+        for run in store.tables.runs.values()
         if run.status in ACTIVE and not run.is_ending
-        if run.deadline is not None and run.deadline <= place.now
+        if run.deadline is not None and run.deadline <= store.now
     ]
     return [key for _, key in sorted(overdue)[: search.limit]]
 
 
-def _run_outlines(place: Place, search: s.RunOutlines) -> Sequence[RunOutline]:
-    history = place.tables.history
+def _run_outlines(store: Store, search: s.RunOutlines) -> Sequence[RunOutline]:
+    history = store.tables.history
     return [
         RunOutline(
             run.key,
@@ -215,58 +211,50 @@ def _run_outlines(place: Place, search: s.RunOutlines) -> Sequence[RunOutline]:
             run.status,
             max((row.number for row in history.get(run.key, ())), default=0),
         )
-        for run in rows_by_key(place.tables, t.RUNS, search.runs)
+        for run in rows_by_key(store.tables, t.RUNS, search.runs)
     ]
 
 
-def _node_results(place: Place, search: s.NodeResults) -> Sequence[s.CompletedRow]:
+def _node_results(store: Store, search: s.NodeResults) -> Sequence[s.CompletedRow]:
     return [
         s.CompletedRow(run, row.number, row.node or "", row.item, row.type)
         for run in sorted(set(search.runs))
-        for row in place.tables.history.get(run, ())
+        for row in store.tables.history.get(run, ())
         if row.type in search.types
     ]
 
 
-def _node_summaries(place: Place, search: s.NodeSummaries) -> Sequence[s.NodeRows]:
-    return [rows for run in sorted(set(search.runs)) for rows in node_rows(place.tables, run)]
-
-
-def _annotation_keys(place: Place, search: s.AnnotationKeys) -> Sequence[tuple[str, str, str]]:
-    names_by_key = place.tables.annotation_keys
+def _annotation_keys(store: Store, search: s.AnnotationKeys) -> Sequence[tuple[str, str, str]]:
+    names_by_key = store.tables.annotation_keys
     return [(*key, name) for key in sorted(set(search.keys)) for name in sorted(names_by_key.get(key, ()))]
 
 
-def _run_annotations(place: Place, search: s.RunAnnotations) -> Sequence[Annotation]:
-    found = (one for run in sorted(set(search.runs)) for one in place.tables.annotations.get(run, ()))
+def _run_annotations(store: Store, search: s.RunAnnotations) -> Sequence[Annotation]:
+    found = (one for run in sorted(set(search.runs)) for one in store.tables.annotations.get(run, ()))
     return sorted(
         (one for one in found if one.scope is AnnotationScope.RUN), key=lambda one: (one.run, one.place)
     )
 
 
-def _all_sinks(place: Place, _: s.AllSinks) -> Sequence[Sink]:
-    return [sink for _, sink in sorted(place.tables.sinks.items())]
-
-
-def _sinks_by_name(place: Place, search: s.SinksByName) -> Sequence[Sink]:
-    found = map(place.tables.sink_named, set(search.names))
+def _sinks_by_name(store: Store, search: s.SinksByName) -> Sequence[Sink]:
+    found = map(store.tables.sink_named, set(search.names))
     return sorted((sink for sink in found if sink is not None), key=lambda sink: sink.key)
 
 
-def _due_streams(place: Place, search: s.DueStreams) -> Sequence[Stream]:
-    known = place.tables.sink_named(SinkName(search.namespace, search.sink))
-    if known is None or (known.retry_at is not None and known.retry_at > place.now):
+def _due_streams(store: Store, search: s.DueStreams) -> Sequence[Stream]:
+    known = store.tables.sink_named(SinkName(search.namespace, search.sink))
+    if known is None or (known.retry_at is not None and known.retry_at > store.now):
         return []
     due = [
         (stream.due_at, stream.run, stream)
-        for stream in place.tables.streams.values()
-        if stream.sink == known.key and stream.due_at is not None and stream.due_at <= place.now
+        for stream in store.tables.streams.values()
+        if stream.sink == known.key and stream.due_at is not None and stream.due_at <= store.now
     ]
     return [stream for _, _, stream in sorted(due, key=lambda one: one[:2])[: search.limit]]
 
 
-def _dead_lettered_streams(place: Place, search: s.DeadLetteredStreams) -> Sequence[Stream]:
-    tables = place.tables
+def _dead_lettered_streams(store: Store, search: s.DeadLetteredStreams) -> Sequence[Stream]:
+    tables = store.tables
     dead_lettered = [
         stream
         for stream in dead_lettered_in(tables, search.namespace)
@@ -276,8 +264,8 @@ def _dead_lettered_streams(place: Place, search: s.DeadLetteredStreams) -> Seque
     return dead_lettered[: search.limit]
 
 
-def _undelivered_heads(place: Place, search: s.UndeliveredHeads) -> Sequence[StreamHead]:
-    tables, namespace = place.tables, search.namespace
+def _undelivered_heads(store: Store, search: s.UndeliveredHeads) -> Sequence[StreamHead]:
+    tables, namespace = store.tables, search.namespace
     sinks = [
         sink for sink in tables.sinks.values() if sink.namespace == namespace and sink.name in search.sinks
     ]
@@ -291,36 +279,11 @@ def _undelivered_heads(place: Place, search: s.UndeliveredHeads) -> Sequence[Str
     return sorted(found, key=lambda head: (head.sink, head.run))
 
 
-def _keys_waited_for(place: Place, search: s.KeysWaitedFor) -> Sequence[s.WaitedFor]:
-    return [one for one in waited_for(place.tables, search.waiting) if one.place in search.places]
-
-
-def _all_keys_waited_for(place: Place, search: s.AllKeysWaitedFor) -> Sequence[s.WaitedFor]:
-    found = waited_for(place.tables, search.waiting)
-    return [one for one in found if one.place > search.after][: search.limit]
-
-
-def _first_pending_runs(place: Place, search: s.FirstPendingRuns) -> Sequence[str]:
-    return [run for run, _ in first_waiting(place.tables, Waiting.RUNS, search.wanted)]
-
-
-def _first_limited_jobs(place: Place, search: s.FirstLimitedJobs) -> Sequence[JobKey]:
-    return [JobKey(*key) for key in first_waiting(place.tables, Waiting.JOBS, search.wanted)]
-
-
-def _used_slots(place: Place, search: s.UsedSlots) -> Mapping[SlotPlace, int]:
-    return _counted(used(place.tables, search.waiting), search.places)
-
-
-def _queued_under_rates(place: Place, search: s.QueuedUnderRates) -> Mapping[SlotPlace, int]:
-    return _counted(queued(place.tables), search.places)
-
-
 def _counted(found: Counter[SlotPlace], places: Collection[SlotPlace]) -> Mapping[SlotPlace, int]:
     return {place: found[place] for place in places}
 
 
-_SEARCHES: Final[Mapping[type, Callable[[Place, Any], Any]]] = {
+_SEARCHES: Final[Mapping[type, Callable[[Store, Any], Any]]] = {
     s.ClaimableJobs: _claimable_jobs,
     s.DueJobs: _due_jobs,
     s.JobsOfRuns: _jobs_of_runs,
@@ -328,29 +291,41 @@ _SEARCHES: Final[Mapping[type, Callable[[Place, Any], Any]]] = {
     s.ExternalJobs: _external_jobs,
     s.LostJobs: _lost_jobs,
     s.OverdueHeartbeats: _overdue_heartbeats,
-    s.AnyPendingDelivery: lambda place, _: place.order.has_deliveries,
+    s.AnyPendingDelivery: lambda store, _: store.order.has_deliveries,
     s.ExpiredSessions: _expired_sessions,
     s.LatestRuns: _latest_runs,
     s.Generations: _generations,
-    s.RunKeys: _run_keys,
+    s.RunKeys: lambda store, search: sorted(key for key in store.tables.runs if key > search.after)[
+        : search.limit
+    ],
     s.ActiveRuns: _active_runs,
     s.IncompleteRuns: _incomplete_runs,
     s.DueRuns: _due_runs,
     s.OverdueRuns: _overdue_runs,
     s.RunOutlines: _run_outlines,
     s.NodeResults: _node_results,
-    s.NodeSummaries: _node_summaries,
+    s.NodeSummaries: lambda store, search: [
+        rows for run in sorted(set(search.runs)) for rows in node_rows(store.tables, run)
+    ],
     s.AnnotationKeys: _annotation_keys,
     s.RunAnnotations: _run_annotations,
-    s.AllSinks: _all_sinks,
+    s.AllSinks: lambda store, _: [sink for _, sink in sorted(store.tables.sinks.items())],
     s.SinksByName: _sinks_by_name,
     s.DueStreams: _due_streams,
     s.DeadLetteredStreams: _dead_lettered_streams,
     s.UndeliveredHeads: _undelivered_heads,
-    s.KeysWaitedFor: _keys_waited_for,
-    s.AllKeysWaitedFor: _all_keys_waited_for,
-    s.FirstPendingRuns: _first_pending_runs,
-    s.FirstLimitedJobs: _first_limited_jobs,
-    s.UsedSlots: _used_slots,
-    s.QueuedUnderRates: _queued_under_rates,
+    s.KeysWaitedFor: lambda store, search: [
+        one for one in waited_for(store.tables, search.waiting) if one.place in search.places
+    ],
+    s.AllKeysWaitedFor: lambda store, search: [
+        one for one in waited_for(store.tables, search.waiting) if one.place > search.after
+    ][: search.limit],
+    s.FirstPendingRuns: lambda store, search: [
+        run for run, _ in first_waiting(store.tables, Waiting.RUNS, search.wanted)
+    ],
+    s.FirstLimitedJobs: lambda store, search: [
+        JobKey(*key) for key in first_waiting(store.tables, Waiting.JOBS, search.wanted)
+    ],
+    s.UsedSlots: lambda store, search: _counted(used(store.tables, search.waiting), search.places),
+    s.QueuedUnderRates: lambda store, search: _counted(queued(store.tables), search.places),
 }

@@ -50,7 +50,7 @@ def find(tx: Transaction, tables: Tables, search: Search[Any] | ComposedSearch, 
 
 
 def _put(tables: Tables, answer: Sequence[object]) -> SearchResult:
-    """What an answer consists of says what becomes of it."""
+    """Put the rows of an answer into `tables`, and return the keys of its rows, or the keys that it has."""
     rows: Sequence[Any] = answer
     if isinstance(answer, LockedAttempts):
         tables.sessions.update((session.id, session) for session in answer.sessions)

@@ -265,8 +265,8 @@ ATTEMPTS: Final = (
             ),
             Edit(
                 "adapters/memory/searches.py",
-                "        if run.deadline is not None and run.deadline <= place.now\n",
-                "        if (run.deadline or run.updated_at + 30_000_000) <= place.now\n",
+                "        if run.deadline is not None and run.deadline <= store.now\n",
+                "        if (run.deadline or run.updated_at + 30_000_000) <= store.now\n",
             ),
             Edit(
                 "adapters/memory/searches.py",

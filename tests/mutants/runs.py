@@ -108,8 +108,8 @@ RUNS: Final = (
             ),
             Edit(
                 "adapters/memory/searches.py",
-                "run.start_at is not None and run.start_at <= place.now",
-                "run.start_at is not None and run.start_at <= place.now + 5_000_000",
+                "run.start_at is not None and run.start_at <= store.now",
+                "run.start_at is not None and run.start_at <= store.now + 5_000_000",
             ),
         ),
     ),
