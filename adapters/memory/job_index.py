@@ -71,7 +71,7 @@ class JobOrder:
     def claimable(
         self, namespace: str, queue_claims: Iterable[QueueClaim], limit: int, pass_over: PassOver
     ) -> list[JobKey]:
-        """Return the keys of the jobs to claim, as `Transaction.claimable`."""
+        """Return the keys of the jobs to claim, as `ClaimableJobs`."""
         taken: list[_Place] = []
         passed_over = self._passed_over[pass_over]
         for queue_claim in queue_claims:
