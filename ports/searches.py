@@ -120,7 +120,7 @@ def _not_negative_each(
 
 
 class Search(Generic[Answer]):
-    """A search of `Transaction.find`. Takes no locks, unless its class says that rows are locked.
+    """A search of `Transaction.find`. Takes no locks, except where its class calls rows locked.
 
     Raises:
         InvalidCommandError: Its `limit` or `grace` is negative.

@@ -63,7 +63,10 @@ class SqlSearch:
 
     def unlocked(self, search: s.Search[Any]) -> str:
         """Return the statement without locks."""
-        return self.sql if isinstance(self.sql, str) else self.sql[search.waiting]  # type: ignore[attr-defined]
+        if isinstance(self.sql, str):
+            return self.sql
+        waiting: Waiting = getattr(search, "waiting", Waiting.RUNS)
+        return self.sql[waiting]
 
     def parameters(self, dialect: Dialect, search: s.Search[Any], now: Micros) -> Parameters | None:
         """Return the parameters for a search and its instant; None if nothing can be found."""

@@ -1,7 +1,7 @@
 """The reads and the write of a transaction, for any database."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import attrs
 
@@ -105,10 +105,9 @@ class SqlTransaction:
             found = self._do(lambda: self._link.query(sql, parameters, keyed=one.keyed))
             unlocked: A = one.answer(found)
             return unlocked
-        answer = one.answer(self._find_locked(one, parameters))
-        self._note(answer.jobs if isinstance(answer, LockedAttempts) else answer)
-        locked: A = answer
-        return locked
+        answer: Any = one.answer(self._find_locked(one, parameters))
+        self._note(answer.jobs if type(answer) is LockedAttempts else answer)
+        return cast("A", answer)
 
     def _find_locked(self, one: SqlSearch, parameters: Parameters) -> Sequence[Row]:
         if one.agrees_with:

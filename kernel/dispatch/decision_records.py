@@ -34,10 +34,12 @@ def _tag(kind: type) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 
-_SEARCHES: Final[Mapping[str, type[Search[Any] | ComposedSearch]]] = {
-    _tag(kind): kind
-    for kind in (*vars(searches).values(), *vars(kernel_state).values())
-    if isinstance(kind, type) and issubclass(kind, (Search, ComposedSearch))
+def _is_search(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, (Search, ComposedSearch))
+
+
+_SEARCHES: Final[Mapping[str, type[Any]]] = {
+    _tag(kind): kind for kind in (*vars(searches).values(), *vars(kernel_state).values()) if _is_search(kind)
 }
 
 
