@@ -55,7 +55,6 @@ from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import (
     RunAnnotated,
     RunCancel,
-    RunEnded,
     RunPause,
     RunPaused,
     RunRemove,
@@ -64,6 +63,7 @@ from holdfast.kernel.commands import (
     RunResume,
     RunSignal,
     RunSignalled,
+    RunStopped,
     RunTerminate,
     StagesWoken,
     StageWake,
@@ -320,7 +320,7 @@ class SyncRunHandle(Generic[Out]):
         """Return a reader of the run's log. Raises RunNotFoundError and InvalidFilterError."""
         return LogReader(self._core, self._row().key, options)
 
-    def cancel(self, *, reason: str = "") -> RunEnded:
+    def cancel(self, *, reason: str = "") -> RunStopped:
         """Cancel the run. Does nothing if it has ended.
 
         A durable function gets a CancelledError at the point where it waits, and may clean up and run its
@@ -339,7 +339,7 @@ class SyncRunHandle(Generic[Out]):
         command = RunCancel(namespace=self._core.namespace, run_id=self.id, reason=reason)
         return self._client.dispatch(command)
 
-    def terminate(self, *, reason: str = "") -> RunEnded:
+    def terminate(self, *, reason: str = "") -> RunStopped:
         """End the run at once as cancelled, without cleanup or compensations. Does nothing if it has ended.
 
         Args:

@@ -117,7 +117,7 @@ class RunTransition(Command[RunTransitioned]):
 
 
 @frozen(kw_only=True)
-class RunEnded(WithFollowUp):
+class RunStopped(WithFollowUp):
     """Reply to `RunCancel` and `RunTerminate`."""
 
     status: RunStatus
@@ -127,7 +127,7 @@ class RunEnded(WithFollowUp):
 
 
 @frozen(kw_only=True)
-class RunCancel(Command[RunEnded]):
+class RunCancel(Command[RunStopped]):
     """Command to cancel a run. Its attempts are fenced.
 
     A durable function that has started cleans up first: its run is `cancelling` until then. Errors: RunNotFoundError.
@@ -142,7 +142,7 @@ class RunCancel(Command[RunEnded]):
 
 
 @frozen(kw_only=True)
-class RunTerminate(Command[RunEnded]):
+class RunTerminate(Command[RunStopped]):
     """Command to end a run as cancelled at once, without cleanup. Errors: RunNotFoundError."""
 
     type: ClassVar[Literal["run.terminate"]] = "run.terminate"

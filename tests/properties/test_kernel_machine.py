@@ -48,7 +48,6 @@ from holdfast.kernel.commands import (
     RunCreated,
     RunDeliver,
     RunDelivered,
-    RunEnded,
     RunPause,
     RunPaused,
     RunRepair,
@@ -56,6 +55,7 @@ from holdfast.kernel.commands import (
     RunRerun,
     RunRerunFrom,
     RunResume,
+    RunStopped,
     RunTerminate,
     RunTransition,
     RunTransitioned,
@@ -988,7 +988,7 @@ class KernelMachine(RuleBasedStateMachine):
             changed, owed = run.status is Outcome.RUNNING, run.debts
             if changed:
                 run.end(Outcome.CANCELLED)
-            assert answer == RunEnded(
+            assert answer == RunStopped(
                 status=run.run_status, changed=changed, follow_up=FollowUp(deliveries=run.debts > owed)
             )
 

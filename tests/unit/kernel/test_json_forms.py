@@ -464,7 +464,7 @@ REPLIES: list[tuple[object, str]] = [
         ),
     ),
     (
-        c.RunEnded(
+        c.RunStopped(
             status=RunStatus.CANCELLED, changed=True, follow_up=c.FollowUp(runs=("k",), jobs=("w/a",))
         ),
         '{"changed":true,"follow_up":{"deliveries":false,"jobs":["w/a"],"runs":["k"]},"status":"cancelled"}',
@@ -676,7 +676,7 @@ def test_status_and_kind_are_texts_that_must_be_known() -> None:
         "changed": True,
         "follow_up": {"runs": [], "jobs": [], "deliveries": False},
     }
-    assert to_data(c.RunEnded(status=RunStatus.FAILED, changed=True)) == ended
+    assert to_data(c.RunStopped(status=RunStatus.FAILED, changed=True)) == ended
     for unfit in ("lost", 1, None):
         with pytest.raises(InvalidCommandError):
-            from_data({"status": unfit, "changed": True}, c.RunEnded)
+            from_data({"status": unfit, "changed": True}, c.RunStopped)
