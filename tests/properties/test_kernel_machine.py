@@ -112,6 +112,7 @@ from tests.properties.model import (
     body_of,
 )
 from tests.properties.plans import pipelines
+from tests.unit.kernel.world import pipeline, stage
 
 R = TypeVar("R")
 
@@ -711,12 +712,13 @@ class KernelMachine(RuleBasedStateMachine):
                 assert answer.ignored == "paused"
             elif job.waits_for is not None:
                 assert answer.ignored == "waiting"
-            elif job.wake_at is not None:
+            elif job.wake_at is not None and (job.wake_at > self.now or said != job.epoch):
                 assert answer.ignored == "not_due"
                 assert answer.retry_after == max(1, job.wake_at - self.now)
             elif said != job.epoch:
                 assert answer.ignored == "stale"
             else:
+                job.wake_at = None  # the claim wakes a sleeper that is due
                 assert answer.attempt is not None
                 self._claims(answer.attempt, session)
 
@@ -1135,6 +1137,19 @@ def _payload(value: Value) -> Payload:
 
 
 _SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+
+
+def test_the_model_has_a_sleeper_claimed_when_it_is_due() -> None:
+    machine = KernelMachine()
+    machine.start(*(pipeline(stage("a"), workflow=name) for name in ("w0", "w1", "c")))
+    session, job = 0, 0
+    machine.one_command(("claim", session, 1))
+    machine.one_command(("release", "held", 0, SECOND))
+    for seconds, epoch in ((0.001, "held"), (1.0, "stale"), (0.001, "held")):
+        machine.time_passes(seconds)
+        machine.one_command(("claim_one", session, job, epoch))
+
+    assert [attempt.attempt for attempt in machine.claimed[:2]] == [1, 1]
 
 
 def test_the_kernel_does_what_the_model_does() -> None:
