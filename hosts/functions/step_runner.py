@@ -281,7 +281,8 @@ def _failed(
         message=raised.message[:MESSAGE_MAX],
         code=raised.code,
         arguments=raised.arguments,
-        traceback=traceback_text(error, _TRACEBACK_MAX),
+        # That of a missed heartbeat shows none of the user's code.
+        traceback=None if isinstance(error, StepLostError) else traceback_text(error, _TRACEBACK_MAX),
     )
     match = retry_match(error, retry)
     # Arguments that can't be read block the run, and the step is tried again once it is resumed.

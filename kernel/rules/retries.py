@@ -56,7 +56,6 @@ from holdfast.ports.errors import (
     GiveUp,
     InvalidValueError,
     NoTransactionError,
-    StepLostError,
     StepResultError,
     StorageRefusedError,
     TransactionEndedError,
@@ -264,18 +263,11 @@ def _lost_step_failure(failed: events.StepFailed) -> Failure:
 
 def _retrying(failed: events.StepFailed, at: Micros) -> events.StepRetrying:
     """Return the event of an attempt that is retried. Its error is not raised, so it has no arguments."""
-    error, advice = failed.error, StepLostError.ADVICE
-    error = evolve(
-        error,
-        message=error.message.replace(advice, ""),
-        arguments=None,
-        traceback=None if error.traceback is None else error.traceback.replace(advice, ""),
-    )
     return events.StepRetrying(
         call=failed.call,
         step=failed.step,
         attempt=failed.attempt,
-        error=error,
+        error=evolve(failed.error, arguments=None),
         job=failed.job,
         retry_at=at,
         host=failed.host,

@@ -20,6 +20,7 @@ from holdfast.kernel.commands import (
     StepQueue,
 )
 from holdfast.kernel.history import events
+from holdfast.kernel.history.exceptions import error_from, raised_from
 from holdfast.kernel.pipelines.plan import RetryPolicy, RetryRule, StagePlan
 from holdfast.kernel.rules.retries import RETRY_AFTER_MAX
 from holdfast.ports.errors import StepLostError, StepResultError
@@ -168,16 +169,26 @@ def failing(call: str = "1", *, undoes: str | None = None, code: str = "body_err
     return events.StepFailed(call=call, step="s", attempt=1, error=error, undoes=undoes)
 
 
-def test_the_error_of_a_retry_is_kept_without_its_arguments_and_advice() -> None:
+def test_the_error_of_a_retry_is_kept_without_its_arguments_and_notes() -> None:
     world = function()
     attempt = driven(world)
-    error = attrs.evolve(ERROR, message=str(StepLostError("s", 1)), traceback=f"E: {StepLostError('s', 1)}\n")
+    lost = raised_from(StepLostError("s", 1))
+    error = attrs.evolve(ERROR, type=lost.type, message=lost.message, arguments=lost.arguments)
     fail = StepFail(event=attrs.evolve(failing(), error=error), retry=USUAL)
     (row,) = record(world, attempt, fail).rows
-    kept = events.StepRetrying.from_row(row).error
-    assert kept.arguments is None
-    assert kept.message.endswith("it may or may not have happened")
-    assert (kept.traceback or "").endswith("it may or may not have happened\n")
+    assert events.StepRetrying.from_row(row).error == attrs.evolve(error, arguments=None)
+    assert "Retry(attempts=...)" not in (row.data or "")
+
+
+def test_the_error_of_a_step_that_is_lost_for_good_says_how_to_allow_more_attempts() -> None:
+    world = function()
+    attempt = driven(world)
+    lost = raised_from(StepLostError("s", 1))
+    error = attrs.evolve(ERROR, type=lost.type, message=lost.message, arguments=lost.arguments)
+    (row,) = record(world, attempt, StepFail(event=attrs.evolve(failing(), error=error), retry=ONCE)).rows
+    again = error_from(events.StepFailed.from_row(row).error.raised)
+    assert isinstance(again, StepLostError)
+    assert "Retry(attempts=...)" in again.__notes__[0]
 
 
 def test_a_compensation_is_tried_again_and_blocks_its_run_when_its_attempts_are_used_up() -> None:
