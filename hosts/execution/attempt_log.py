@@ -1,7 +1,7 @@
 """The log of a host about its attempts and the runs that fail or are blocked by them.
 
-One line each, on the logger `holdfast.runs`: ERROR for a run that failed or is blocked, WARNING for a failed attempt,
-DEBUG for any other attempt that ended. Each record also has the facts as attributes, for handlers that store fields:
+One line each, on the logger `holdfast.runs`: ERROR for a run that failed or is blocked, WARNING for a failed attempt or
+a refused message, DEBUG for any other attempt that ended. Each record also has the facts as attributes, for handlers that store fields:
 `run`, `workflow`, `step` (a step or a stage), `attempt` and `error`.
 """
 
@@ -76,6 +76,21 @@ def log_failed_step(run: Run, row: HistoryRow, *, is_blocked: bool) -> None:
     at = event.retry_at if isinstance(event, events.StepRetrying) else None
     wait = None if at is None or (is_blocked and event.undoes) else at - row.at
     log_failed_try(run, event.step, event.attempt, event.error.type, event.error.message, wait)
+
+
+def log_refused_message(run: Run, row: HistoryRow) -> None:
+    """Log a message that its function skipped, because it does not have the type of its channel."""
+    refused = events.SignalRefused.from_row(row)
+    run_logger.warning(
+        "run %s (%s@%s) refused message %s for channel %r: %s",
+        run.id,
+        run.workflow,
+        run.version,
+        refused.row,
+        refused.channel,
+        one_line(refused.message),
+        extra=fields_of(run, "", None, refused.message),
+    )
 
 
 def log_settled(body: Body, command: JobSettle, answer: JobSettled) -> None:
