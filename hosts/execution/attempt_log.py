@@ -1,8 +1,8 @@
 """The log of a host about its attempts and the runs that fail or are blocked by them.
 
 One line each, on the logger `holdfast.runs`: ERROR for a run that failed or is blocked, WARNING for a failed attempt or
-a refused message, DEBUG for any other attempt that ended. Each record also has the facts as attributes, for handlers that store fields:
-`run`, `workflow`, `step` (a step or a stage), `attempt` and `error`.
+a refused message, DEBUG for any other attempt that ended. Each record also has the facts as attributes, for handlers
+that store fields: `run`, `workflow`, `step` (a step or a stage), `attempt` and `error`.
 """
 
 import logging

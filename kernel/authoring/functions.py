@@ -302,8 +302,10 @@ def _random_bytes(loop: FunctionLoop, what: str) -> bytes:
 async def sleep(how_long: Duration, /) -> None:
     """Wait for a duration, even for days or years: a waiting run need not be in memory.
 
-    `how_long` is a timedelta or a number of seconds; InvalidArgumentError if it is neither.
+    `how_long` is a timedelta or a number of seconds; InvalidArgumentError if it is neither. RuntimeError outside of a
+    workflow.
     """
+    loop_for("holdfast.sleep()")
     await _sleep(duration("sleep", "how_long", how_long, least=NO_TIME).total_seconds())
 
 

@@ -261,12 +261,9 @@ async def test_what_is_not_of_the_channel_is_passed_over_with_a_row_and_a_line_i
             assert await run.result() == "ann"
     (refused,) = [event for event in await run.history() if event.type == "signal.refused"]
     lines = [record for record in caplog.records if "refused message" in record.getMessage()]
+    why = "invalid value for Decision: $: expected object (Decision), got string"
     assert [(line.levelname, line.getMessage()) for line in lines] == [
-        (
-            "WARNING",
-            "run x (makes_its_channel@1) refused message 2 for channel 'approval': invalid value for Decision: $:"
-            " expected object (Decision), got string",
-        )
+        ("WARNING", f"run x (makes_its_channel@1) refused message 2 for channel 'approval': {why}")
     ]
     assert (refused.data["row"], refused.data["channel"]) == (2, "approval")
     assert "expected object (Decision), got string" in str(refused.data["message"])
