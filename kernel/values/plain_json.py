@@ -1,9 +1,19 @@
 """Plain JSON: the codec of `object` and `Any`, and the limits of all JSON texts."""
 
 import math
+from collections.abc import Awaitable
 from typing import Any, Final, cast
 
-from holdfast.kernel.values.codec import KINDS, Codec, Mismatch, class_name, quoted, segment, unstorable
+from holdfast.kernel.values.codec import (
+    KINDS,
+    Codec,
+    Mismatch,
+    class_name,
+    described,
+    quoted,
+    segment,
+    unstorable,
+)
 from holdfast.kernel.values.type_forms import Form
 from holdfast.ports.json import compact
 
@@ -33,6 +43,8 @@ def _encode(value: object) -> object:
             if type(item) not in _SCALARS:
                 _encode_item(key, item)
         return value
+    if isinstance(value, Awaitable):
+        raise unstorable(f"expected plain JSON, got {described(value)}")
     raise unstorable(f"{class_name(value)} is not plain JSON; declare its type")
 
 
