@@ -30,7 +30,9 @@ _QUERY_EXITS: Final = (
     Exit.SCHEMA,
     Exit.DIVERGED,
 )
-_PLAIN: Final = CallForm(signature=inspect.Signature(), hints={}, arguments=object, output=object)
+_PLAIN: Final = CallForm(
+    what="a call", signature=inspect.Signature(), hints={}, arguments=object, output=object
+)
 """A call form that takes and returns any JSON."""
 _arguments = click.option(
     "--arguments", metavar="JSON", default="{}", help='The arguments, by name: \'{"address": "Oslo"}\'.'

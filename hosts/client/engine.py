@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import anyio
 
@@ -143,6 +143,15 @@ class Engine(EngineMethods):
         """Close all connections, unless the engine was opened more than once or one of its workers still runs."""
         with anyio.CancelScope(shield=True):
             await in_thread(self.core.close)
+
+    if not TYPE_CHECKING:  # to type checkers, `with engine:` is an error of its own
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError(
+                "an Engine is for async code: write `async with engine:`, or `with engine.sync:` in synchronous code"
+            )
+
+        __exit__ = __enter__
 
     @property
     def sync(self) -> SyncEngine:

@@ -15,7 +15,13 @@ from holdfast.kernel.functions.protocol import CloseRequest
 from holdfast.kernel.values import check_type, decode, encode
 from holdfast.kernel.values.type_forms import Form, show
 from holdfast.ports.durations import NO_TIME, Duration
-from holdfast.ports.errors import ChannelClosedError, DefinitionError, UnreadMessagesError
+from holdfast.ports.errors import (
+    ChannelClosedError,
+    DefinitionError,
+    InvalidValueError,
+    UnreadMessagesError,
+    UnstorableValueError,
+)
 from holdfast.ports.validation import duration
 
 T = TypeVar("T")
@@ -124,8 +130,19 @@ class Channel(Inbox[T], Generic[T]):
             raise DefinitionError(f"channel {name!r} can't have messages of this type: {error}") from None
 
     def __call__(self, message: T, /) -> Signal:
-        """Return a message to send: `await run.signal(approval(decision))`. InvalidValueError if its type is wrong."""
-        return Signal(self.name, encode(message, self._form), checked=True)
+        """Return a message to send: `await run.signal(approval(decision))`.
+
+        Raises:
+            InvalidValueError: The message does not have the type of the channel.
+            UnstorableValueError: It can't be stored.
+        """
+        try:
+            text = encode(message, self._form)
+        except InvalidValueError as error:
+            raise InvalidValueError(f"channel {self.name!r} ({self.takes})", error.problems) from None
+        except UnstorableValueError as error:
+            raise UnstorableValueError(error.path, f"{error.reason}; channel {self.name!r}") from None
+        return Signal(self.name, text, checked=True)
 
 
 @overload

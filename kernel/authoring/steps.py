@@ -400,6 +400,7 @@ def _check_queue(what: str, options: Mapping[str, object]) -> None:
 def make_untyped_step(fn: Callable[[], object], name: str) -> Step[[], object]:
     """Return a step that calls a function. Without an annotation, the result is plain JSON."""
     form = CallForm(
+        what=name,
         signature=inspect.Signature(),
         hints={},
         arguments=cast("Any", TypedDict)(name, {}),

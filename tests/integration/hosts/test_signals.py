@@ -243,7 +243,9 @@ async def test_who_can_have_no_message(open_engine: OpenEngine) -> None:
         await asked.signal(decision)
     with pytest.raises(InvalidArgumentError, match="a message with its channel"):
         await asked.signal("approval")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    with pytest.raises(InvalidValueError, match="expected Decision, got str"):
+    with pytest.raises(
+        InvalidValueError, match=r"for channel 'approval' \(Decision\): \$: expected Decision, got str"
+    ):
         approval("yes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     with pytest.raises(InvalidArgumentError, match="a list of signals"):
         await engine.start(ask(), signals="approval")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
