@@ -8,7 +8,7 @@ import attrs
 
 from holdfast.kernel.authoring.body_types import is_generator
 from holdfast.kernel.authoring.type_hints import hints_of, signature_of
-from holdfast.kernel.values import Fields, check_type, decode, encode
+from holdfast.kernel.values import Fields, check_type, decode, decode_input, encode
 from holdfast.kernel.values.type_forms import Form, show
 from holdfast.ports.errors import DefinitionError, InvalidValueError, UnstorableValueError
 from holdfast.ports.validation import shown
@@ -89,8 +89,8 @@ class CallForm:
         )
 
     def reencode(self, text: str) -> str:
-        """Return the JSON text of stored arguments with missing defaults added. Raises InvalidValueError."""
-        given = cast("dict[str, object]", decode(text, self.arguments))
+        """Return the JSON text of a caller's arguments with missing defaults added. Raises InvalidValueError."""
+        given = cast("dict[str, object]", decode_input(text, self.arguments))
         return encode(self.with_defaults(given), self.arguments)
 
     def arguments_from(self, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:

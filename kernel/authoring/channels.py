@@ -12,7 +12,7 @@ from holdfast.kernel.functions.call_sites import call_site
 from holdfast.kernel.functions.inboxes import Message
 from holdfast.kernel.functions.loop import loop_for
 from holdfast.kernel.functions.protocol import CloseRequest
-from holdfast.kernel.values import check_type, decode, encode
+from holdfast.kernel.values import check_type, decode, decode_input, encode
 from holdfast.kernel.values.type_forms import Form, show
 from holdfast.ports.durations import NO_TIME, Duration
 from holdfast.ports.errors import (
@@ -85,7 +85,7 @@ class Inbox(Generic[Out]):
 
     def recoded(self, text: str) -> str:
         """Return the JSON text of a message with missing defaults added. Raises InvalidValueError."""
-        return encode(self.decoded(text), self._form)
+        return encode(decode_input(text, self._form), self._form)
 
     @property
     def takes(self) -> str:
