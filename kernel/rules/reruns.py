@@ -138,11 +138,11 @@ def _call(fork: Fork) -> _Begins:
 
 def _planned_fork(state: State, before: Run, plan: Plan, command: RunRerunFrom) -> Fork:
     history = state.histories[before.key]
-    names = {child: RunName(before.namespace, child) for child in open_children(history)}
+    found = (state.tables.run_named(RunName(before.namespace, child)) for child in open_children(history))
     return plan_fork(
         before,
         history,
-        {child for child, name in names.items() if state.tables.run_named(name) is not None},
+        {child.id: child for child in found if child is not None},
         start=None if command.stage == plan.function else command.stage,
         row=1 if command.stage == plan.function else command.row,
     )
