@@ -66,7 +66,7 @@ def parse(text: str) -> Any:  # callers narrow the type
 
 
 def parse_input(text: str) -> Any:  # callers narrow the type
-    """Return the value of a JSON text that somebody wrote.
+    """Return the value of a user-supplied JSON text.
 
     ValueError if it is not JSON, or if a key occurs twice in an object: `parse` would drop its first value.
     """

@@ -196,10 +196,10 @@ def _cancelled_calls(
 
 def _first_kept(calls: Iterable[RecordedCall], kept: Sequence[HistoryRow]) -> RecordedCall | None:
     """Return the first of these calls that is in the kept rows, unless the function cancels its child run there."""
-    asked = {
+    cancelled = {
         events.ChildCancelling.from_row(row).run for row in kept if row.type == events.ChildCancelling.type
     }
-    return next((one for one in calls if one.first <= len(kept) and one.run not in asked), None)
+    return next((one for one in calls if one.first <= len(kept) and one.run not in cancelled), None)
 
 
 def labels(calls: Iterable[RecordedCall]) -> tuple[str, ...]:

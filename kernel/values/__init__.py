@@ -143,7 +143,7 @@ def decode_input(text: str, form: TypeForm[T]) -> T: ...
 @overload
 def decode_input(text: str, form: Form) -> object: ...
 def decode_input(text: str, form: Form) -> object:
-    """Return the value of a JSON text that somebody wrote. As `decode`, but no key may occur twice in an object."""
+    """Return the value of a user-supplied JSON text. As `decode`, but no key may occur twice in an object."""
     try:
         parse_input(text)
     except ValueError as error:

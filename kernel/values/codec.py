@@ -122,10 +122,11 @@ def class_name(value: object) -> str:
 
 def described(value: object) -> str:
     """Return the name of a value's class for a message; for a call that was not awaited, that too."""
-    if not isinstance(value, Awaitable):
-        return class_name(value)
-    called: object = getattr(value, "__qualname__", None)
-    return f"a call of {called!r} that was not awaited" if called else f"{class_name(value)}, not awaited"
+    name, is_awaitable = class_name(value), isinstance(value, Awaitable)
+    called: object = getattr(value, "__qualname__", None) if is_awaitable else None
+    if called is not None:
+        return f"a call of {called!r} that was not awaited"
+    return f"{name}, not awaited" if is_awaitable else name
 
 
 def json_name(data: object) -> str:

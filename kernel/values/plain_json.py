@@ -1,7 +1,6 @@
 """Plain JSON: the codec of `object` and `Any`, and the limits of all JSON texts."""
 
 import math
-from collections.abc import Awaitable
 from typing import Any, Final, cast
 
 from holdfast.kernel.values.codec import (
@@ -43,9 +42,10 @@ def _encode(value: object) -> object:
             if type(item) not in _SCALARS:
                 _encode_item(key, item)
         return value
-    if isinstance(value, Awaitable):
-        raise unstorable(f"expected plain JSON, got {described(value)}")
-    raise unstorable(f"{class_name(value)} is not plain JSON; declare its type")
+    got = described(value)
+    if got != class_name(value):
+        raise unstorable(f"expected plain JSON, got {got}")
+    raise unstorable(f"{got} is not plain JSON; declare its type")
 
 
 def _encode_item(key: object, item: object) -> None:
