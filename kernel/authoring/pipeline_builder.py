@@ -26,6 +26,7 @@ from holdfast.kernel.pipelines.plan import (
 )
 from holdfast.kernel.values.type_forms import show, unwrap
 from holdfast.ports.errors import DefinitionError
+from holdfast.ports.records.job import ATTEMPTS_UNLIMITED
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -96,6 +97,17 @@ def prepare_node(design: PipelineDefinition, node: object) -> PlanNode[Any, obje
     return attrs.evolve(node, stage=mapped)
 
 
+def with_stage_defaults(design: PipelineDefinition, defaults: BodyDefaults) -> PipelineDefinition:
+    """Return a definition whose stages have these options where they have none."""
+
+    def configured(node: PlanNode[Any, object]) -> PlanNode[Any, object]:
+        stage = stage_of(node).with_defaults(defaults)
+        return attrs.evolve(node, stage=stage) if isinstance(node, Each) else stage
+
+    groups = (attrs.evolve(one, nodes=tuple(map(configured, one.nodes))) for one in design.groups)
+    return attrs.evolve(design, groups=tuple(groups))
+
+
 def _check_over(design: PipelineDefinition, node: Each[Any, object], over: Stage[Any, object]) -> None:
     where = f"pipeline {design.name!r}: {node.name!r} maps over {over.name!r}"
     step = next((step for step in design.groups if any(each.name == over.name for each in step.nodes)), None)
@@ -137,10 +149,7 @@ def plan_of(node: PlanNode[Any, object]) -> NodePlan:
         retry=policy_from(retry),
         timeout_us=_micros(stage.timeout),
         config=stage.config_text,
-        retry_rules=tuple(
-            RetryRule(error=rule_name(error), policy=policy_from(policy))
-            for error, policy in retry.by_error.items()
-        ),
+        retry_rules=retry_rules(retry),
         timeout_total_us=_micros(stage.timeout_total),
         heartbeat_timeout_us=_micros(stage.heartbeat_timeout),
         max_concurrency=stage.max_concurrency,
@@ -153,6 +162,14 @@ def plan_of(node: PlanNode[Any, object]) -> NodePlan:
         over = node.over.name if node.over else None
         return MapPlan(stage=plan, over=over, limit=node.limit, enough=node.enough)
     return plan
+
+
+def retry_rules(retry: Retry) -> tuple[RetryRule, ...]:
+    """Return the policies for some errors as data of the plan."""
+    return tuple(
+        RetryRule(error=rule_name(error), policy=policy_from(policy))
+        for error, policy in retry.by_error.items()
+    )
 
 
 def rate_from(rate: Rate | None) -> RatePlan | None:
@@ -211,9 +228,10 @@ def _child_of(stage: Stage[Any, object]) -> ChildPlan | None:
 def policy_from(retry: Retry) -> RetryPolicy:
     """Return a retry policy as data of the plan."""
     return RetryPolicy(
-        attempts=retry.attempts,
+        attempts=ATTEMPTS_UNLIMITED if retry.attempts is None else retry.attempts,
         wait_us=retry.wait // _MICROSECOND,
         backoff=float(retry.backoff),
         wait_max_us=retry.wait_max // _MICROSECOND,
         jitter=float(retry.jitter),
+        total_time_us=_micros(retry.total_time),
     )

@@ -15,7 +15,7 @@ from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.completion_policies import AtLeast, PartialResults, TolerateFailures
 from holdfast.kernel.authoring.decorators import each
 from holdfast.kernel.authoring.nodes import AnyNode, In, Out, PlanNode
-from holdfast.kernel.authoring.options import BodyDefaults, check_name, check_options
+from holdfast.kernel.authoring.options import BodyDefaults, Retry, check_name, check_options
 from holdfast.kernel.authoring.pipeline_builder import (
     Condition,
     PipelineDefinition,
@@ -23,6 +23,7 @@ from holdfast.kernel.authoring.pipeline_builder import (
     group_of,
     prepare_node,
     stage_of,
+    with_stage_defaults,
 )
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.pipelines.plan import Plan
@@ -300,6 +301,12 @@ class Pipeline(WorkflowDefinition[Out], Generic[In, Out]):
             groups = tuple(map(group_of, self._design.groups))
             self._plan = Plan(workflow=self.name, version=self.version, groups=groups)
         return self._plan
+
+    def with_default_retry(self, retry: Retry) -> "Pipeline[In, Out]":
+        """Return a copy with this policy for stages that have none."""
+        pipeline = cast("Pipeline[In, Out]", object.__new__(Pipeline))
+        pipeline._set(with_stage_defaults(self._design, {"retry": retry}))
+        return pipeline
 
     @override
     def __repr__(self) -> str:
