@@ -53,7 +53,7 @@ from holdfast.ports.json import compact, parse
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.process_forks import renew_in_forks
 from holdfast.ports.records.job import JobKind, job_key, limit_of_attempts
-from holdfast.ports.records.run import Run
+from holdfast.ports.records.run import GivenOptions, Run
 from holdfast.ports.records.values import Micros
 from holdfast.ports.references import located, reference_from
 from holdfast.ports.structs import frozen
@@ -310,6 +310,7 @@ class Body:
                 attrs.evolve(self.place, run=self.attempt.job.replace(".", "-")),
             ),
             close_policy=child.close_policy,
+            options=GivenOptions(attributes=child.attributes, deadline=child.deadline_us),
         )
 
     def _child_input(self, child: ChildPlan) -> str:

@@ -15,6 +15,7 @@ from holdfast.hosts.functions.pending_calls import StepAttempt
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.functions import Workflow
+from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.functions.machine import FunctionMachine
 from holdfast.kernel.pipelines.plan import stage_of
 from holdfast.ports.errors import HoldfastError

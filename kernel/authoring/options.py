@@ -238,6 +238,10 @@ class BodyOptions(BodyDefaults, total=False):
     """Name of the stage. Default: the name of its function or workflow."""
     close_policy: Literal["cancel", "terminate", "abandon"]
     """For a stage that is a workflow: what happens to the child run if its parent ends first. Default: "cancel"."""
+    deadline: Duration
+    """For a stage that is a workflow: how long the child run may take. Default: that of the workflow."""
+    attributes: dict[str, str]
+    """For a stage that is a workflow: texts by which the child run is found. Default: those of its parent."""
 
 
 class RunOptions(TypedDict, total=False):
@@ -256,6 +260,10 @@ class RunOptions(TypedDict, total=False):
 
     After that the run fails; a durable function cleans up first. Default: that of the workflow.
     """
+
+
+CHILD_ONLY_OPTIONS: Final = ("close_policy", "deadline", "attributes")
+"""Options that only a stage has that is a workflow."""
 
 
 class StartAllOptions(RunOptions, total=False):

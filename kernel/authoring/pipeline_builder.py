@@ -26,6 +26,7 @@ from holdfast.kernel.pipelines.plan import (
 )
 from holdfast.kernel.values.type_forms import show, unwrap
 from holdfast.ports.errors import DefinitionError
+from holdfast.ports.json import canonical
 from holdfast.ports.records.job import ATTEMPTS_UNLIMITED
 
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -222,6 +223,8 @@ def _child_of(stage: Stage[Any, object]) -> ChildPlan | None:
         version=child.version,
         close_policy=stage.policy,
         parameters=child.stage_parameters,
+        deadline_us=_micros(stage.deadline),
+        attributes=None if stage.attributes is None else canonical(dict(stage.attributes)),
     )
 
 

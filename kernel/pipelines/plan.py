@@ -89,6 +89,10 @@ class ChildPlan:
     """What happens to the child run if its parent run ends first."""
     parameters: tuple[str, ...] | None = None
     """Parameters of a durable function that receive the stage's input: one gets it whole, several get a part each."""
+    deadline_us: int | None = None
+    """How long the child run may take; None for what its workflow says."""
+    attributes: str | None = None
+    """JSON text of the child run's attributes; None for those of its parent."""
 
 
 @frozen(kw_only=True)
@@ -151,7 +155,7 @@ class StagePlan:
 
 _ADDED: Final = ("base", "queue", "priority", "deadline_us")
 """Fields of plans that are omitted if they are None, for the same reason."""
-_OMITTED: Final = frozenset({"total_time_us", "parameters"})
+_OMITTED: Final = frozenset({"total_time_us", "parameters", "deadline_us", "attributes"})
 """Fields of parts of a stage that are omitted if they are None, for the same reason."""
 
 _ALWAYS_STORED: Final = frozenset({"name", "queue", "priority", "retry", "timeout_us", "config"})
@@ -411,4 +415,6 @@ def _child_from(data: dict[str, Any]) -> ChildPlan:
         version=data["version"],
         close_policy=policy,
         parameters=None if parameters is None else tuple(parameters),
+        deadline_us=data.get("deadline_us"),
+        attributes=data.get("attributes"),
     )

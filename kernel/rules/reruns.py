@@ -164,13 +164,9 @@ def retry_run(
     ended = RunDraft(evolve(run, parent=None), now)
     fail_stage(ended, plan, job, failure, details, retry_run_at=retry_at)
     fork = plan_fork(run, history, (), row=1)
-    waits = retry_at > now or run.concurrency_key is not None
-    following = evolve(
-        _next_generation(run, plan, _call(fork), ids.new(), now),
-        status=RunStatus.PENDING if waits else RunStatus.RUNNING,
-        start_at=retry_at if retry_at > now else None,
-        deadline=run.deadline,
-    )
+    starts_at = retry_at if retry_at > now else None
+    begins = _next_generation(run, plan, _call(fork), ids.new(), now, starts_at=starts_at)
+    following = evolve(begins, deadline=run.deadline)
     draft = RunDraft(following, now, is_new=True)
     created = events.RunCreated(
         definition=plan.definition,
@@ -263,8 +259,11 @@ def _later_starts(before: Run, fork: Fork) -> int:
     return len({row for row in mailbox_from(before.mailbox).starts.values() if row >= fork.row})
 
 
-def _next_generation(before: Run, plan: Plan, begins: _Begins, key: str, now: Micros) -> Run:
+def _next_generation(
+    before: Run, plan: Plan, begins: _Begins, key: str, now: Micros, *, starts_at: Micros | None = None
+) -> Run:
     """Return the next generation. It waits for a slot again, and has the same time until its deadline."""
+    waits = starts_at is not None or before.concurrency_key is not None
     deadline = None if before.deadline is None else now + before.deadline - before.created_at
     return evolve(
         before,
@@ -272,8 +271,8 @@ def _next_generation(before: Run, plan: Plan, begins: _Begins, key: str, now: Mi
         generation=before.generation + 1,
         version=plan.version,
         plan=plan.fingerprint,
-        status=RunStatus.RUNNING if before.concurrency_key is None else RunStatus.PENDING,
-        start_at=None,
+        status=RunStatus.PENDING if waits else RunStatus.RUNNING,
+        start_at=starts_at,
         deadline=deadline,
         queue_position=rank_of(now, before.priority),
         created_at=now,
