@@ -298,12 +298,16 @@ def _failed(
         return _schedule_check(state, command, run, job, failure, None, now)
     if job.kind is JobKind.CANCEL:
         return retry_cancel(run, state.plan_of(run), job, failure, _failure_details(command, failure), now)
+    details = _failure_details(command, failure)
     if job.kind is JobKind.WORKFLOW and run.key in state.histories:
-        retried = retry_run(state, run, job, failure, _failure_details(command, failure), now, ids)
+        retried = retry_run(state, run, job, failure, details, now, ids)
         if retried is not None:
             return retried
-    draft = RunDraft(run, now)
-    retry_at = fail_attempt(draft, state.plan_of(run), job, failure, now, _failure_details(command, failure))
+    draft, retry_at = RunDraft(run, now), None
+    if job.kind is JobKind.WORKFLOW:
+        fail_stage(draft, state.plan_of(run), job, failure, details)
+    else:
+        retry_at = fail_attempt(draft, state.plan_of(run), job, failure, now, details)
     return _with_successor(state, run, draft, _settled(state, run, draft, retry_at=retry_at), now, ids)
 
 

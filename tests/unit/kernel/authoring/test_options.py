@@ -84,8 +84,8 @@ def test_a_misspelt_option_is_named_with_what_there_is() -> None:
         check_options({"quue": "gpu"}, BodyOptions, "stage 'extract'")
 
     assert str(caught.value) == (
-        "stage 'extract' has no option 'quue' (did you mean 'queue'?); it has close_policy, heartbeat_timeout,"
-        " max_concurrency, name, priority, queue, rate_limit, retry, timeout, timeout_total"
+        "stage 'extract' has no option 'quue' (did you mean 'queue'?); it has attributes, close_policy,"
+        " deadline, heartbeat_timeout, max_concurrency, name, priority, queue, rate_limit, retry, timeout, timeout_total"
     )
 
 
