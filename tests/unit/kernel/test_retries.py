@@ -315,6 +315,38 @@ def test_what_has_no_attempt_left_did_not_run_out_of_time() -> None:
     assert parse(world.run().error or "")["code"] == "E1"
 
 
+def test_the_total_time_of_a_policy_begins_with_the_first_claim() -> None:
+    policy = attrs.evolve(PATIENT, total_time_us=10 * SECOND)
+    world = World(pipeline(StagePlan(name="a", retry=policy)))
+    world.create()
+    world.wait(3_600)  # in the queue
+    first = world.claim_one(world.open())
+    assert first.total_until is None
+    assert world.fail(first, code="E1").retry_at == world.now + 10 * SECOND
+    world.wait(10)
+    world.wake_due()
+    world.fail(world.claim_one(world.open()), code="E2")
+    assert parse(world.run().error or "")["code"] == "E2"
+
+
+def test_an_attempt_that_is_lost_counts_for_the_total_time() -> None:
+    policy = attrs.evolve(PATIENT, total_time_us=10 * SECOND)
+    world = World(pipeline(StagePlan(name="a", retry=policy)))
+    world.create()
+    world.claim_one(world.open())
+    world.lose()
+    assert world.fail(world.claim_one(world.open())).retry_at is None
+
+
+def test_an_attempt_in_progress_may_last_longer_than_the_total_time() -> None:
+    policy = attrs.evolve(PATIENT, total_time_us=10 * SECOND)
+    world = World(pipeline(StagePlan(name="a", retry=policy)))
+    world.create()
+    attempt = world.claim_one(world.open())
+    world.wait(20)
+    assert world.complete(attempt).run_status is RunStatus.COMPLETED
+
+
 def test_a_lost_worker_s_job_ends_when_it_is_freed_too_late() -> None:
     world = limited(60)
     world.claim_one(world.open())
