@@ -231,6 +231,13 @@ class BodyDefaults(TypedDict, total=False):
     """How many bodies of a stage start in a period, counted in the same way."""
 
 
+class PipelineOptions(BodyDefaults, total=False):
+    """Options of a pipeline: defaults for its stages, and for its runs."""
+
+    deadline: Duration
+    """How long its runs may take, unless the start sets another deadline."""
+
+
 class BodyOptions(BodyDefaults, total=False):
     """Options of one stage."""
 

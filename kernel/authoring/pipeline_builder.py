@@ -66,6 +66,8 @@ class PipelineDefinition:
     output_type: object
     """Type of the output of the last step; of the input if there are no steps yet."""
     defaults: BodyDefaults
+    deadline: timedelta | None = None
+    """How long its runs may take."""
     groups: tuple[StageGroup, ...] = ()
 
 
@@ -148,11 +150,11 @@ def plan_of(node: PlanNode[Any, object]) -> NodePlan:
         queue=stage.queue,
         priority=stage.priority,
         retry=policy_from(retry),
-        timeout_us=_micros(stage.timeout),
+        timeout_us=micros_of(stage.timeout),
         config=stage.config_text,
         retry_rules=retry_rules(retry),
-        timeout_total_us=_micros(stage.timeout_total),
-        heartbeat_timeout_us=_micros(stage.heartbeat_timeout),
+        timeout_total_us=micros_of(stage.timeout_total),
+        heartbeat_timeout_us=micros_of(stage.heartbeat_timeout),
         max_concurrency=stage.max_concurrency,
         rate=rate_from(stage.rate_limit),
         check=_check_of(stage),
@@ -185,7 +187,8 @@ def rule_name(error: type[Exception]) -> str:
     return error.__qualname__
 
 
-def _micros(length: timedelta | None) -> int | None:
+def micros_of(length: timedelta | None) -> int | None:
+    """Return a duration as data of the plan."""
     return None if length is None else length // _MICROSECOND
 
 
@@ -223,7 +226,7 @@ def _child_of(stage: Stage[Any, object]) -> ChildPlan | None:
         version=child.version,
         close_policy=stage.policy,
         parameters=child.stage_parameters,
-        deadline_us=_micros(stage.deadline),
+        deadline_us=micros_of(stage.deadline),
         attributes=None if stage.attributes is None else canonical(dict(stage.attributes)),
     )
 
@@ -236,5 +239,5 @@ def policy_from(retry: Retry) -> RetryPolicy:
         backoff=float(retry.backoff),
         wait_max_us=retry.wait_max // _MICROSECOND,
         jitter=float(retry.jitter),
-        total_time_us=_micros(retry.total_time),
+        total_time_us=micros_of(retry.total_time),
     )

@@ -319,14 +319,18 @@ class BusyError(Exception):
     """The other system is busy."""
 
 
+def answer(kind: str) -> int:
+    raise {"busy": BusyError(kind), "key": KeyError(kind), "value": ValueError(kind)}[kind]
+
+
 @step
 async def ask(kind: str) -> int:
-    raise {"busy": BusyError(kind), "key": KeyError(kind), "value": ValueError(kind)}[kind]
+    return answer(kind)
 
 
 @step(queue="asked")
 async def ask_queued(kind: str) -> int:
-    return await ask.body(kind)  # type: ignore[misc]
+    return answer(kind)
 
 
 @workflow
@@ -336,7 +340,7 @@ async def asks(kind: str, queued: bool = False) -> int:
 
 @stage
 async def asked(kind: str) -> int:
-    return await ask.body(kind)  # type: ignore[misc]
+    return answer(kind)
 
 
 asking = Pipeline("asking", input=str).pipe(asked)

@@ -290,7 +290,7 @@ def test_rows_of_the_same_batch_count() -> None:
     world = World(retried())
     attempt = begun(world)
     message = RunSignal(run_id="x", signal=ChannelMessage(channel="c", payload=payload(1)))
-    world.send(message, JobSettle(job=attempt.job, epoch=attempt.epoch, outcome=failed()))  # type: ignore[list-item]
+    world.send(message, JobSettle(job=attempt.job, epoch=attempt.epoch, outcome=failed()))
     assert [row.type for row in world.history()] == ["run.created", "signal.received"]
 
 

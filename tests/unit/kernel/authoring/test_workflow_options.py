@@ -62,6 +62,13 @@ def test_the_plan_has_the_options_of_its_workflow() -> None:
     assert plan.run_attempts == ATTEMPTS_UNLIMITED
 
 
+def test_a_pipeline_may_have_a_deadline_for_its_runs() -> None:
+    assert Pipeline("p", input=int, deadline=60).pipe(own).plan().deadline_us == 60_000_000
+    assert Pipeline("p", input=int).pipe(own).plan().deadline_us is None
+    with pytest.raises(DefinitionError, match="pipeline 'p': deadline is 0"):
+        Pipeline("p", input=int, deadline=0)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
