@@ -17,7 +17,7 @@ class StepPolicies:
     plan: StepsPlan | None
     """The default policy as the run's plan has it; None: that of `Retry()`."""
     default: Retry | None = None
-    """The default policy of this engine. Its classes tell which rule of the plan an error falls under."""
+    """The default policy of this engine. Its classes decide which rule of the plan an error falls under."""
 
     def usual(self, step: Step[..., Any]) -> RetryPolicy:
         """Return the policy of a step for errors without a rule."""

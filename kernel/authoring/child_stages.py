@@ -29,7 +29,7 @@ class ChildStage(Stage[In, Out], Generic[In, Out]):
     close_policy: str = "cancel"
     """What happens to the child run if its parent ends first."""
     deadline: timedelta | None = attrs.field(default=None, converter=to_timedelta)
-    """How long the child run may take; None for what its workflow says."""
+    """How long the child run may take; None for the deadline of its workflow."""
     attributes: Mapping[str, str] | None = None
     """Texts by which the child run is found; None for those of the parent run."""
 

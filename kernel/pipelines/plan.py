@@ -90,7 +90,7 @@ class ChildPlan:
     parameters: tuple[str, ...] | None = None
     """Parameters of a durable function that receive the stage's input: one gets it whole, several get a part each."""
     deadline_us: int | None = None
-    """How long the child run may take; None for what its workflow says."""
+    """How long the child run may take; None for the deadline of its workflow."""
     attributes: str | None = None
     """JSON text of the child run's attributes; None for those of its parent."""
 

@@ -51,7 +51,7 @@ class ClosePolicy(StrEnum):
 
 @frozen(kw_only=True)
 class GivenOptions:
-    """The options that the caller gives to a run.
+    """The options of a run that its caller sets.
 
     None: the default of its workflow; without one, what its parent has, but for its deadline.
     """
@@ -204,7 +204,7 @@ class Run:
 
     @property
     def has_successor(self) -> bool:
-        """Whether the same commit ended it and stored its next generation, which whoever waits for it waits for."""
+        """Whether the same commit ended it and stored its next generation: whatever waits for it waits for that."""
         return self.is_continued or self.is_retried
 
     @property

@@ -167,8 +167,8 @@ ATTEMPTS: Final = (
         edits=(
             Edit(
                 "kernel/rules/retries.py",
-                "return None if tries >= most else",
-                "return None if tries > most else",
+                "    if tries >= most:\n",
+                "    if tries > most:\n",
             ),
         ),
     ),
