@@ -173,6 +173,18 @@ ATTEMPTS: Final = (
         ),
     ),
     Mutant(
+        name="one-attempt-of-a-run-too-many",
+        breaks="A run that is retried as a whole gets one attempt more than allowed.",
+        caught_by=("S8",),
+        edits=(
+            Edit(
+                "kernel/rules/retries.py",
+                "job.key, attempt.number, None, attempt.first_at, now",
+                "job.key, attempt.number - 1, None, attempt.first_at, now",
+            ),
+        ),
+    ),
+    Mutant(
         name="last-loss-requeued",
         breaks="The reaper requeues a job that has reached its maximum number of losses.",
         caught_by=("S8", "S12"),
