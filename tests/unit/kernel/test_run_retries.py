@@ -1,5 +1,7 @@
 """A run of a function that fails is tried again as a whole: as its next generation, made by the same commit."""
 
+from typing import Any
+
 import attrs
 import pytest
 
@@ -38,15 +40,15 @@ TWICE = RetryPolicy(attempts=3, wait_us=10 * SECOND, jitter=0.0)
 """Attempts at 0, 10 and 30 seconds."""
 
 
-def retried(policy: RetryPolicy = TWICE, *rules: RetryRule, workflow: str = "w", **fields: object) -> Plan:
+def retried(policy: RetryPolicy = TWICE, *rules: RetryRule, workflow: str = "w", **fields: Any) -> Plan:
     """The plan of a function whose runs are retried as a whole."""
     stage = StagePlan(name="f", retry=policy, retry_rules=rules, function=True)
-    return attrs.evolve(pipeline(stage, workflow=workflow), **fields)  # type: ignore[arg-type]
+    return attrs.evolve(pipeline(stage, workflow=workflow), **fields)
 
 
-def begun(world: World, **options: object) -> Attempt:
+def begun(world: World, **options: Any) -> Attempt:
     """Start the run and claim the job that drives its function."""
-    world.do(RunCreate(workflow="w", id="x", input=payload({"n": 1}), **options))  # type: ignore[arg-type]
+    world.do(RunCreate(workflow="w", id="x", input=payload({"n": 1}), **options))
     return world.claim_one(world.open())
 
 
