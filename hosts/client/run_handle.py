@@ -57,8 +57,9 @@ class RunHandle(Generic[Out]):
     async def result(self, *, timeout: Duration | None = None) -> Out:
         """Wait until the run ends, and return its result.
 
-        Waits for the generation that is the newest at the time of the call, and follows continue-as-new. If the run is
-        rerun in the meantime, the call raises RunCancelledError; call it again to wait for the new generation.
+        Waits for the generation that is the newest at the time of the call, and follows continue-as-new and the
+        attempts of a run that is retried as a whole. If the run is rerun in the meantime, the call raises
+        RunCancelledError; call it again to wait for the new generation.
 
         Args:
             timeout: How long to wait, a timedelta or a number of seconds; no limit if omitted.

@@ -132,8 +132,9 @@ class SyncRunHandle(Generic[Out]):
     def result(self, *, timeout: Duration | None = None) -> Out:
         """Wait until the run ends, and return its result.
 
-        Waits for the generation that is the newest at the time of the call, and follows continue-as-new. If the run is
-        rerun in the meantime, the call raises RunCancelledError; call it again to wait for the new generation.
+        Waits for the generation that is the newest at the time of the call, and follows continue-as-new and the
+        attempts of a run that is retried as a whole. If the run is rerun in the meantime, the call raises
+        RunCancelledError; call it again to wait for the new generation.
 
         Args:
             timeout: How long to wait, a timedelta or a number of seconds; no limit if omitted.
@@ -169,7 +170,7 @@ class SyncRunHandle(Generic[Out]):
             finally:
                 if end is not None:
                     end.cancel()
-            if not run.is_continued:
+            if not run.has_successor:
                 break
         return self.output(run)
 
@@ -719,7 +720,7 @@ def result_of_new(handle: SyncRunHandle[Out]) -> Out:
     finally:
         if end is not None:
             end.cancel()
-    return handle.result() if run is None or run.is_continued else handle.output(run)
+    return handle.result() if run is None or run.has_successor else handle.output(run)
 
 
 def seconds_of(timeout: Duration | None, what: str = "result") -> float | None:

@@ -35,7 +35,7 @@ from holdfast.kernel.history import events
 from holdfast.ports.clock import Clock, micros
 from holdfast.ports.json import parse
 from holdfast.ports.records.history import HistoryRow
-from holdfast.ports.records.job import JobKind, step_of
+from holdfast.ports.records.job import JobKind, attempts_text, step_of
 from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 from holdfast.ports.records.values import Micros
 
@@ -103,6 +103,10 @@ def log_settled(body: Body, command: JobSettle, answer: JobSettled) -> None:
             error = _error(failure.type or failure.code, failure.message)
             if answer.run_status is RunStatus.FAILED and answer.retry_at is None:
                 _log_failed_run(run, attempt, error)
+            elif attempt.kind is JobKind.WORKFLOW and answer.retry_at is not None:
+                wait = answer.retry_at - micros(body.parts.clock.now())
+                place = f"function {attempt.node!r}"
+                _warn(run, place, attempt.node, attempt.attempt, "the whole run", error, wait)
             elif attempt.kind is not JobKind.WORKFLOW:
                 _log_failed_attempt(body, answer, error)
         case QueuedStepFailed(error=text):
@@ -122,7 +126,9 @@ def log_completed_step(run: Run, step: str, attempt: int, clock: Clock, started_
 
 def _log_failed_run(run: Run, attempt: Attempt, error: str) -> None:
     is_function = attempt.kind is JobKind.WORKFLOW
-    where = "" if is_function else f"{_place(attempt)}, attempt {attempt.attempt} of {attempt.max_attempts}: "
+    where = (
+        "" if is_function else f"{_place(attempt)}, {attempts_text(attempt.attempt, attempt.max_attempts)}: "
+    )
     run_logger.error(
         "run %s (%s@%s) failed: %s%s",
         run.id,
@@ -137,7 +143,7 @@ def _log_failed_run(run: Run, attempt: Attempt, error: str) -> None:
 def _log_failed_attempt(body: Body, answer: JobSettled, error: str) -> None:
     attempt = body.attempt
     wait = None if answer.retry_at is None else answer.retry_at - micros(body.parts.clock.now())
-    count = f"attempt {attempt.attempt} of {attempt.max_attempts}"
+    count = attempts_text(attempt.attempt, attempt.max_attempts)
     step = step_of(attempt.definition) or attempt.node
     _warn(body.work.run, _place(attempt), step, attempt.attempt, count, error, wait)
 

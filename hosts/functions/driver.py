@@ -281,7 +281,7 @@ class _Driver:
             # The clock here may be behind: by the time of the loss all steps that were due had been started.
             lost_at = max(self._looked_at, self._body.work.run.updated_at)
             was_suspect = self._body.attempt.lost_attempts > SUSPECT_AFTER
-            lost = lost_steps(drive.running_steps(lost_at), was_suspect=was_suspect, host=self._body.host)
+            lost = lost_steps(drive.running_steps(lost_at), self._body, was_suspect=was_suspect)
             await self._record(drive, (*drive.notes(), *lost))
         while not drive.is_over and not self._is_fenced:
             if self._fault is not None:

@@ -75,7 +75,7 @@ def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> De
     plan = state.workflows.get((command.workflow, command.version))
     if plan is None:
         raise UnknownWorkflowError(command.workflow, command.version)
-    _check(command)
+    check_start(command)
     if command.signals:
         check_signals(plan, command.id or "", command.signals)
     plan = overridden(plan, command.overrides)
@@ -147,7 +147,8 @@ def new_child(
     draft = RunDraft(run, now, is_new=True)
     row = draft.append(created_event(command, plan, run, parent=parent), payload=command.input)
     assert row == INPUT_ROW
-    begin(draft, plan, row)
+    if run.status is not RunStatus.PENDING:
+        begin(draft, plan, row)
     changes = (*store_plan(state, plan), *draft.changes())
     return Decision(draft.follow_up, changes, tuple(draft.hints))
 
@@ -182,7 +183,7 @@ def _create_from_template(
     return run, changes, tuple(map(hint_of, jobs))
 
 
-def _check(command: RunCreate) -> None:
+def check_start(command: RunCreate) -> None:
     """Raise InvalidCommandError for fields that are out of range."""
     check_name("the id", command.id)
     check_name("the queue", command.queue)

@@ -25,6 +25,7 @@ from holdfast.kernel.pipelines.plan import RetryPolicy, RetryRule, StagePlan
 from holdfast.kernel.rules.retries import RETRY_AFTER_MAX
 from holdfast.ports.errors import StepLostError, StepResultError
 from holdfast.ports.persistence import QueueClaim
+from holdfast.ports.records.job import ATTEMPTS_UNLIMITED
 from tests.unit.kernel.test_functions import driven, function, record
 from tests.unit.kernel.world import SECOND, World, payload, pipeline
 
@@ -34,6 +35,9 @@ ERROR: Final = events.RecordedError(
 USUAL: Final = RetryPolicy(attempts=3, wait_us=10 * SECOND, backoff=3.0, wait_max_us=60 * SECOND, jitter=0.0)
 LIMITED: Final = RetryPolicy(attempts=5, wait_us=2 * SECOND, backoff=1.0, jitter=0.0)
 ONCE: Final = RetryPolicy(attempts=1)
+ENDLESS: Final = attrs.evolve(USUAL, attempts=ATTEMPTS_UNLIMITED, backoff=1.0)
+"""Every ten seconds."""
+TIMED: Final = attrs.evolve(ENDLESS, total_time_us=20 * SECOND)
 QUEUE: Final = (QueueClaim(queue="gpu", definitions=("step:embed",), limit=1),)
 
 
@@ -118,7 +122,7 @@ def of_an_inline_step(ends: Sequence[End], usual: RetryPolicy) -> Waits:
     world = function()
     attempt = driven(world)
     waits: Waits = []
-    losses = 0
+    losses, began = 0, world.now
     for number, end in enumerate(ends, 1):
         failed = events.StepFailed(call="1", step="s", attempt=number, error=ERROR)
         if isinstance(end, Lost):
@@ -126,7 +130,13 @@ def of_an_inline_step(ends: Sequence[End], usual: RetryPolicy) -> Waits:
             lost = attrs.evolve(failed, lost=True, lost_attempts=losses)
             fail = StepFail(event=lost, retry=usual, lost_attempts=losses)
         else:
-            fail = StepFail(event=failed, retry=end.policy, retry_after=end.after, lost_attempts=losses)
+            fail = StepFail(
+                event=failed,
+                retry=end.policy,
+                retry_after=end.after,
+                first_started_at=began,
+                lost_attempts=losses,
+            )
         reply = recorded(world, attempt, fail, seen=number)
         (row,) = reply.rows
         event = events.event_of(row)
@@ -153,6 +163,13 @@ def of_an_inline_step(ends: Sequence[End], usual: RetryPolicy) -> Waits:
         (USUAL, [Lost()] * 5, [0, 0, 0, 0, None]),
         (attrs.evolve(USUAL, attempts=7), [Lost()] * 6, [0] * 6),
         (ONCE, [Raises(ONCE)], [None]),
+        (ENDLESS, [Raises(ENDLESS)] * 40, [10] * 40),
+        (TIMED, [Raises(TIMED)] * 3, [10, 10, None]),
+        (TIMED, [Raises(TIMED, after=20 * SECOND), Raises(TIMED)], [20, None]),
+        (TIMED, [Raises(TIMED, after=20 * SECOND + 1)], [None]),
+        (TIMED, [Raises(LIMITED), Raises(LIMITED), Raises(TIMED), Raises(TIMED)], [2, 2, 10, None]),
+        (attrs.evolve(TIMED, attempts=2), [Raises(attrs.evolve(TIMED, attempts=2))] * 2, [10, None]),
+        (ENDLESS, [Lost()] * 30, [0] * 30),
     ],
 )
 def test_the_rule_is_the_same(
