@@ -81,7 +81,7 @@ class Shared:
 
 
 class ChangedError(HoldfastError):
-    """What a transaction of a fast path relied on is outdated or not sufficient: the work has to be repeated."""
+    """The basis of a transaction of a fast path is outdated or not sufficient: the work has to be repeated."""
 
 
 class FastPath(Protocol):
@@ -112,7 +112,7 @@ class Database(Protocol):
     """Whether transactions store receipts, because the answer to a commit can be lost."""
 
     def fast_path(self, statements: "Statements", /) -> FastPath | None:
-        """Return the shortcuts for transactions with these statements; None if there are none."""
+        """Return the shortcuts of transactions that use these statements; None without any."""
         ...
 
     def transport(self) -> JobTransport:

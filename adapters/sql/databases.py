@@ -22,7 +22,7 @@ REGISTERED: Final = (
 
 @attrs.frozen(kw_only=True)
 class DatabaseKind:
-    """What can be known of a database without its driver."""
+    """A kind of database, as far as it can be known without its driver."""
 
     name: str
     """As its vendor writes it."""

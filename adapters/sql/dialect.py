@@ -63,7 +63,7 @@ class Alike:
 
 @attrs.frozen
 class OnConflict:
-    """What becomes of a row that is inserted and exists, by a unique index on `keys`; by any of them without keys."""
+    """The rule for inserted rows that exist already, by a unique index on `keys`; by any one without keys."""
 
     keys: Sequence[str] = ()
     sets: str = ""
@@ -174,7 +174,7 @@ class Dialect(Protocol):
 
 
 def encode_rows(columns: Sequence[str], rows: Iterable[Row]) -> str:
-    """Return rows as JSON, for `Dialect.table_of` and for PostgreSQL's writes."""
+    """Return rows as JSON, for `Dialect.table_of`."""
     return JSON_ENCODER.encode([dict(zip(columns, row, strict=True)) for row in rows])
 
 
