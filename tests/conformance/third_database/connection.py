@@ -18,6 +18,7 @@ from holdfast.adapters.sql.transaction import SqlTransaction, Statements
 from holdfast.ports.changes import Change
 from holdfast.ports.persistence import LockedAttempts, Query
 from holdfast.ports.records.job import JobKey
+from holdfast.ports.transport import JobTransport
 
 CLOCK: Final = "CAST((julianday('now') - 2440587.5) * 86400000000 AS integer)"
 taken: Final = {"fast": 0, "changed": 0, "receipts": 0}
@@ -92,41 +93,43 @@ class ThirdPath:
         del link, query
 
 
-class ThirdDatabase(SqliteDatabase):
+class ThirdDatabase:
     """See `Database`."""
 
-    clock_sql = f"SELECT {CLOCK}"
-    has_receipts = True
+    clock_sql: str | None = f"SELECT {CLOCK}"
+    has_receipts: bool = True
 
     def __init__(self, path: str, *, busy_seconds: float) -> None:
-        super().__init__(path, busy_seconds=busy_seconds)
+        self._inner = SqliteDatabase(path, busy_seconds=busy_seconds)
         self.dialect: Dialect = ThirdDialect()
+        self.file = self._inner.file
 
-    @override
     def fast_path(self, statements: Statements, /) -> ThirdPath:
         return ThirdPath(statements)
 
+    def transport(self) -> JobTransport:
+        return self._inner.transport()
+
     @contextmanager
-    @override
     def writer(self, seconds: float, /) -> Generator[Link]:
-        with super().writer(seconds) as link:
+        with self._inner.writer(seconds) as link:
             yield ThirdLink(link)
 
     @contextmanager
-    @override
     def reader(self, seconds: float, /) -> Generator[Link]:
-        with super().reader(seconds) as link:
+        with self._inner.reader(seconds) as link:
             yield ThirdLink(link)
 
     @contextmanager
-    @override
     def shared(self, seconds: float, /) -> Generator[Shared]:
-        with super().shared(seconds) as shared:
+        with self._inner.shared(seconds) as shared:
             yield evolve(shared, link=ThirdLink(shared.link))
 
     @contextmanager
-    @override
     def migration(self, seconds: float, /) -> Generator[Connection]:
-        with super().migration(seconds) as connection:
+        with self._inner.migration(seconds) as connection:
             connection.dialect.construct_arguments = []  # an index has no condition
             yield connection
+
+    def close(self) -> None:
+        self._inner.close()

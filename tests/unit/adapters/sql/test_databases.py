@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from holdfast.adapters import sql
-from holdfast.adapters.sql.databases import REGISTERED, kind_of, url_forms
+from holdfast.adapters.sql.databases import REGISTERED, DatabaseKind, kind_of, url_forms
 
 ROOT: Final = Path(next(iter(sql.__path__)))
 FOLDERS: Final = {folder.rpartition(".")[2] for folder in REGISTERED}
@@ -68,7 +68,7 @@ def test_this_would_notice_a_driver_and_a_word_of_its_sql(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("folder", REGISTERED)
 def test_each_registered_folder_opens_the_urls_that_it_shows(folder: str) -> None:
-    kind = import_module(folder).DATABASE
+    kind: DatabaseKind = import_module(folder).DATABASE
 
     assert kind_of(kind.url_form) is kind
     assert all(kind_of(f"{scheme}:///there") is kind for scheme in kind.schemes)
