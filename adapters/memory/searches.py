@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar
 
 from holdfast.adapters.memory.job_index import JobOrder
 from holdfast.adapters.memory.queries.admissions import first_waiting, queued, used, waited_for
@@ -27,7 +27,7 @@ K = TypeVar("K")
 def rows_by_key(tables: Tables, table: t.Table[R, K], keys: Collection[K]) -> list[R]:
     """Return the rows of a table with these keys, ascending."""
     row_at: Callable[[Tables, K], R | None] = _ROW_AT[table]
-    ordered: list[K] = sorted(cast("set[Any]", set(keys)))
+    ordered: list[K] = sorted(set[Any](keys))
     found = (row_at(tables, key) for key in ordered)
     return [row for row in found if row is not None]
 

@@ -321,8 +321,9 @@ def _of_histories(dialect: Dialect) -> _Searches:
             columns=("run", "key"),
             answer=list,
         ),
+        # In the transaction that has locked the runs, so that no annotation is added before it is committed.
         s.RunAnnotations: SqlSearch(
-            sql=f"SELECT {', '.join(rows.ANNOTATION)} FROM holdfast_annotations "
+            lock=f"SELECT {', '.join(rows.ANNOTATION)} FROM holdfast_annotations "
             f"WHERE {of_runs} AND scope = 'run' ORDER BY run, at, id",
             answer=_each(rows.annotation_from),
             keyed=True,

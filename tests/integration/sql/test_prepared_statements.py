@@ -15,8 +15,8 @@ from holdfast.adapters.sql.dialect import Write
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.postgresql.connection import PostgresDatabase
 from holdfast.adapters.sql.postgresql.dialect import PostgresDialect
+from holdfast.adapters.sql.postgresql.settings import connection_settings
 from holdfast.adapters.sql.searches import keyed_reads, searches_for
-from holdfast.adapters.sql.settings import connection_settings
 from holdfast.adapters.sql.statements import writes_for
 from holdfast.ports.changes import CreateRun
 from holdfast.ports.queries.runs import RunsByKey
