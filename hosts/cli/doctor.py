@@ -1,5 +1,6 @@
 """The command `holdfast doctor`."""
 
+import attrs
 import click
 from rich.text import Text
 
@@ -44,7 +45,7 @@ def doctor_command(
             repair=repair, blobs=check_blobs, limit=limit, all_namespaces=all_namespaces
         )
     if screen.as_json:
-        screen.data(_document(diagnosis))
+        screen.data({"healthy": diagnosis.is_sound, **attrs.asdict(diagnosis)})
     else:
         _print_findings(screen, diagnosis)
     raise SystemExit(Exit.OK if diagnosis.is_sound else Exit.UNHEALTHY)
@@ -76,26 +77,3 @@ def _where(finding: DoctorFinding) -> str:
     generation = "" if finding.generation in {None, 1} else f", generation {finding.generation}"
     namespace = "" if finding.namespace in {None, "default"} else f" of {safe(finding.namespace or '')}"
     return f"run {safe(finding.run_id)}{namespace}{generation}: "
-
-
-def _document(diagnosis: Diagnosis) -> dict[str, object]:
-    return {
-        "healthy": diagnosis.is_sound,
-        "runs": diagnosis.runs,
-        "blobs": diagnosis.blobs,
-        "found": dict(diagnosis.found),
-        "repaired": diagnosis.repaired,
-        "findings": [
-            {
-                "code": finding.code,
-                "text": finding.text,
-                "advice": finding.advice,
-                "namespace": finding.namespace,
-                "run_id": finding.run_id,
-                "generation": finding.generation,
-                "key": finding.key,
-                "repaired": finding.repaired,
-            }
-            for finding in diagnosis.findings
-        ],
-    }

@@ -162,16 +162,14 @@ class LogReader:
         return back if self._wanted.after is None else max(back, self._wanted.after)
 
 
-def progress_of(core: Core, run: str) -> list[ProgressInfo]:
-    """Return the latest progress of each stage of a run and of each map item."""
-    found: list[ProgressInfo] = []
+def progress_of(core: Core, run: str) -> Iterator[ProgressInfo]:
+    """Yield the latest progress of each stage of a run and of each map item, read page by page."""
     after = 0
     while notes := core.stores.persistence.read(NewestProgress(run, after=after, limit=_PAGE)):
-        found += map(_progress, notes)
+        yield from map(progress_info, notes)
         after = notes[-1].job
         if len(notes) < _PAGE:
-            break
-    return found
+            return
 
 
 def line_of(note: OutputRow) -> LogLine:
@@ -191,7 +189,8 @@ def line_of(note: OutputRow) -> LogLine:
     )
 
 
-def _progress(note: OutputRow) -> ProgressInfo:
+def progress_info(note: OutputRow) -> ProgressInfo:
+    """Return the progress that an attempt output row holds."""
     content = cast("dict[str, object]", parse(note.data))
     return ProgressInfo(
         stage=cast("str | None", content.get("stage")),

@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from holdfast.hosts.inspection.open_calls import OpenCalls, OpenStep, open_calls_of
-from holdfast.hosts.inspection.run_info import end_cause, ended_reason
+from holdfast.hosts.inspection.run_info import end_cause, ended_reason, error_of, newest_runs
 from holdfast.hosts.text import format_duration, format_instant
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.dispatch.unreadable_runs import failed_decision, unreadable_of
@@ -20,11 +20,11 @@ from holdfast.ports.clock import instant, micros
 from holdfast.ports.errors import UnknownPlanError, UnreadableRowError
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.queries.history import HistoryOf
-from holdfast.ports.queries.runs import FindRun, JobsOfRun
+from holdfast.ports.queries.runs import JobsOfRun
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import Job, JobKind, JobState, step_of
 from holdfast.ports.records.limits import RateWindow
-from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
+from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 from holdfast.ports.records.session import Session, SessionState
 from holdfast.ports.records.values import Micros
 from holdfast.ports.unreadable import PARSE_ERRORS
@@ -64,6 +64,18 @@ class WaitReason:
     text: str
     stage: str | None = None
     until: datetime | None = None
+
+
+@attrs.frozen(kw_only=True)
+class RunReasons:
+    """Why a run waits, or how it ended."""
+
+    id: str
+    """The run id."""
+    status: RunStatus
+    """Its status."""
+    reasons: tuple[WaitReason, ...]
+    """One for each cause."""
 
 
 @attrs.frozen(kw_only=True)
@@ -142,12 +154,7 @@ def _circumstances(core: Core, run: Run, zone: tzinfo | None) -> WhyFacts:
     rows = persistence.read(HistoryOf(run.key, max(0, run.last_row - _ROWS_LOOKED_AT), _ROWS_LOOKED_AT))
     now = micros(core.clock.now())
     waits = open_calls_of(core, run, now) if any(job.kind is JobKind.WORKFLOW for job in jobs) else None
-    children: dict[str, Run] = {}
     awaited = [job.waiting_for or "" for job in jobs[:_ROWS_LOOKED_AT] if job.waits_for_child]
-    for id_ in dict.fromkeys((*awaited, *(waits.children[:_NAMED] if waits else ()))):
-        child = persistence.read(FindRun(RunName(run.namespace, id_)))
-        if child is not None:
-            children[id_] = child
     plan = core.inputs.plan(run.plan)
     progress = progress_from(run.progress) if run.progress != "{}" else None
     return WhyFacts(
@@ -155,7 +162,7 @@ def _circumstances(core: Core, run: Run, zone: tzinfo | None) -> WhyFacts:
         now=now,
         jobs=jobs,
         holders={session.id: session for session in sessions},
-        children=children,
+        children=newest_runs(core, (*awaited, *(waits.children[:_NAMED] if waits else ()))),
         errors=_last_errors(rows),
         paused=_last(rows, events.RunPaused.type),
         blocked=_last(rows, events.RunBlocked.type),
@@ -219,7 +226,7 @@ def _code(facts: WhyFacts) -> Iterator[WaitReason]:
 def _ended(facts: WhyFacts) -> Iterator[WaitReason]:
     run = facts.run
     at = "" if run.ended_at is None else f" {_ago(run.ended_at, facts)}"
-    what = end_cause(run)
+    what = end_cause(error_of(run))
     match run.status:
         case RunStatus.COMPLETED if run.is_continued:
             yield WaitReason(code="ended", text=f"It continued{at} as generation {run.generation + 1}.")

@@ -1,12 +1,15 @@
 """`holdfast run wait`, `pause`, `resume`, `cancel` and `terminate`."""
 
 import io
+from datetime import timedelta
 
+import attrs
 import pytest
 from rich.console import Console
 from rich.live import Live
 
 from holdfast.hosts.cli.run_wait import Bars, OpenStage, ProgressReader, ProgressSnapshot
+from holdfast.hosts.inspection.run_info import read_info
 from holdfast.ports.queries.runs import FindRun
 from holdfast.ports.records.run import RunName
 from tests.unit.hosts.cli.conftest import CommandLine
@@ -78,11 +81,12 @@ def test_a_terminal_gets_bars(holdfast: CommandLine) -> None:
     run = core.stores.persistence.read(FindRun(RunName("default", "order-1")))
     assert run is not None
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    info = attrs.evolve(read_info(core, run), duration=timedelta(seconds=192))
     with Live(console=console) as live:
         view = ProgressSnapshot(
-            run=run, done=("check",), open=(OpenStage("pack", 2, 4),), stages=3, message="25%  packing"
+            run=info, done=("check",), open=(OpenStage("pack", 2, 4),), stages=3, message="25%  packing"
         )
-        Bars(live).show(view, run.created_at + 192_000_000)
+        Bars(live).show(view, info.created_at)
         with console.capture() as drawn:
             console.print(live.renderable)
     text = drawn.get()
