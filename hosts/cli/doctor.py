@@ -10,8 +10,9 @@ from holdfast.hosts.cli.exit_codes import Exit, exits
 from holdfast.hosts.maintenance.doctor.doctor import FINDINGS
 from holdfast.hosts.maintenance.doctor.findings import Diagnosis, DoctorFinding
 from holdfast.hosts.text import counted
+from holdfast.hosts.wiring.stores import check_schema
 
-_EXITS = exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.UNHEALTHY)
+_EXITS = exits(Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.SCHEMA, Exit.UNHEALTHY)
 
 
 @click.command("doctor", epilog=_EXITS)
@@ -40,7 +41,8 @@ def doctor_command(
 ) -> None:
     """Check a namespace, or all of them, for inconsistencies."""
     spec, _ = target.split(words)
-    with target.opened(spec, checks_schema=False) as engine:
+    with target.opened(spec) as engine:
+        check_schema(engine.core.stores)
         diagnosis = engine.sync.doctor(
             repair=repair, blobs=check_blobs, limit=limit, all_namespaces=all_namespaces
         )

@@ -169,7 +169,7 @@ def _of_function(preview: RerunPreview) -> Iterator[tuple[str, str]]:
     if preview.timers:
         yield "Waits", f"again for {counted(len(preview.timers), 'timer')}: {safe(', '.join(preview.timers))}"
     if preview.starts:
-        yield "Starts", f"again, as new runs: {safe(', '.join(preview.starts))}"
+        yield "Starts", f"new child runs in place of {safe(', '.join(preview.starts))}"
     if preview.children:
         yield "Takes over", safe(", ".join(preview.children))
     if preview.messages:
