@@ -48,22 +48,19 @@ _NAMED: Final = 3
 
 @attrs.frozen(kw_only=True)
 class WaitReason:
-    """One reason why a run waits, or how it ended.
-
-    Attributes:
-        code: The kind of reason: `ended`, `delayed_start`, `concurrency_key`, `paused`, `blocked`, `running`,
-            `step_running`, `worker_lost`, `queued`, `retry`, `external_work`, `child_run`, `waiting`, `cancelling`,
-            `concurrency_limit`, `rate_limit`, `delivering`, `external_cancel`, `cleanup_failed`, `unread_messages`,
-            `deadline`, `progress`, `unreadable`, `no_job` or `no_code`.
-        text: The explanation, one sentence or more.
-        stage: The stage that the reason is about, if any.
-        until: The instant at which the wait ends without outside action, if it does. Aware, in UTC.
-    """
+    """One reason why a run waits, or how it ended."""
 
     code: str
+    """The kind of reason: `ended`, `delayed_start`, `concurrency_key`, `paused`, `blocked`, `running`, `step_running`,
+    `worker_lost`, `queued`, `retry`, `external_work`, `child_run`, `waiting`, `cancelling`, `concurrency_limit`,
+    `rate_limit`, `delivering`, `external_cancel`, `cleanup_failed`, `unread_messages`, `deadline`, `progress`,
+    `unreadable`, `no_job` or `no_code`."""
     text: str
+    """The explanation, one sentence or more."""
     stage: str | None = None
+    """The stage that the reason is about, if any."""
     until: datetime | None = None
+    """The instant at which the wait ends without outside action, if it does. Aware, in UTC."""
 
 
 @attrs.frozen(kw_only=True)
