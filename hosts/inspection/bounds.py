@@ -1,4 +1,4 @@
-"""Bounds of what is read and shown of one run. A document says where it was cut."""
+"""Bounds of the documents about a run. A document marks where it was cut."""
 
 from typing import Final
 

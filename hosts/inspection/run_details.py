@@ -21,7 +21,7 @@ from holdfast.hosts.inspection.run_info import RunEvent, RunInfo, event_of, read
 from holdfast.hosts.inspection.stages import StageDetails
 from holdfast.hosts.inspection.steps import StepDetails
 from holdfast.hosts.inspection.value_previews import ValuePreview, preview_of
-from holdfast.hosts.inspection.why import blocked_text
+from holdfast.hosts.inspection.why import blocked_text, sessions_of
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.history import events
 from holdfast.kernel.history.reader import rows_of
@@ -149,7 +149,7 @@ class RunDetails(RunInfo):
 
 @attrs.define
 class _History:
-    """What the history of a run says about its stages and steps."""
+    """Stages and steps, as the history of a run has them."""
 
     stages: dict[str, StageDetails]
     """By name."""
@@ -163,7 +163,7 @@ def read_run(core: Core, run: Run, *, history: bool = False, log: bool = False) 
     core.connect()
     now, plan = core.clock.now(), core.inputs.plan(run.plan)
     jobs = core.stores.persistence.read(JobsOfRun(run.key)) if run.status not in TERMINAL else ()
-    holders = _sessions(core, jobs)
+    holders = sessions_of(core, jobs)
     derived = _read_history(core, run)
     for job in jobs:
         if job.node in derived.stages:
@@ -305,15 +305,6 @@ def _generations(core: Core, keys: Iterable[str]) -> dict[str, int]:
     wanted = tuple(sorted(set(keys)))
     found = core.stores.persistence.read(RunsByKey(wanted)) if wanted else ()
     return {run.key: run.generation for run in found}
-
-
-def _sessions(core: Core, jobs: Sequence[Job]) -> dict[str, Session]:
-    """Return the sessions that hold jobs, by id."""
-    ids = tuple(sorted({job.session for job in jobs if job.session is not None}))
-    if not ids:
-        return {}
-    found = core.stores.persistence.transact(lambda tx: tuple(tx.sessions(ids, lock=False)))
-    return {session.id: session for session in found}
 
 
 def _slots_used(core: Core, run: Run, jobs: Sequence[Job]) -> dict[SlotName, int]:

@@ -87,7 +87,7 @@ class RunInfo:
     """When it may start; None if it need not wait, or has waited."""
     deadline: datetime | None
     """When it fails if it has not ended; None for no limit."""
-    duration: timedelta
+    duration: timedelta = attrs.field(eq=False)  # two reads of a run that has not changed are equal
     """From its creation to its end; of an active run to the time of the read."""
     concurrency_key: str | None
     """The key that limits how many runs with the same key are admitted at a time; None for no limit."""

@@ -53,7 +53,7 @@ class StageDetails:
     started_at: datetime | None = None
     """When the first attempt started; None if none has."""
     updated_at: datetime | None = None
-    """The time of the newest history row about it; None if there is none."""
+    """The time of the newest history row about it; None before the first."""
     duration: timedelta | None = None
     """From the first start to the last end, to the time of the read while under way; None if it has not started."""
     host: str | None = None

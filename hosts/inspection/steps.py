@@ -62,7 +62,7 @@ class StepDetails:
     kept_of: int | None = None
     """The generation that the latest change was kept from; None if it is of this generation."""
     first_row: int = 0
-    """The number of the first history row about it; 0 if there is none yet."""
+    """The number of the first history row about it; 0 before that row."""
     row: int = 0
     """The number of the last history row about it, which holds the result of a completed step."""
 

@@ -22,7 +22,7 @@ class ValuePreview:
 
 
 def preview_of(payload: Payload | None) -> ValuePreview | None:
-    """Return the preview of a value; None if there is none. ValueError if it is not JSON."""
+    """Return the preview of a value; None without a value. ValueError if it is not JSON."""
     if payload is None:
         return None
     text = payload.inline

@@ -1,6 +1,6 @@
 """`holdfast why`: explains what a run waits for, which worker runs it, and what blocks it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from itertools import groupby
@@ -144,8 +144,6 @@ def _unreadable(core: Core, run: Run, error: Exception, zone: tzinfo | None) -> 
 def _circumstances(core: Core, run: Run, zone: tzinfo | None) -> WhyFacts:
     persistence = core.stores.persistence
     jobs = persistence.read(JobsOfRun(run.key))
-    holders = sorted({job.session for job in jobs if job.session is not None})
-    sessions = persistence.transact(lambda tx: tx.sessions(holders, lock=False)) if holders else ()
     rated = sorted({job.rate for job in jobs if job.rate is not None})
     windows = persistence.transact(lambda tx: tx.rates(rated, lock=False)) if rated else ()
     rows = persistence.read(HistoryOf(run.key, max(0, run.last_row - _ROWS_LOOKED_AT), _ROWS_LOOKED_AT))
@@ -158,7 +156,7 @@ def _circumstances(core: Core, run: Run, zone: tzinfo | None) -> WhyFacts:
         run=run,
         now=now,
         jobs=jobs,
-        holders={session.id: session for session in sessions},
+        holders=sessions_of(core, jobs),
         children=newest_runs(core, (*awaited, *(waits.children[:_NAMED] if waits else ()))),
         errors=_last_errors(rows),
         paused=_last(rows, events.RunPaused.type),
@@ -180,6 +178,13 @@ def _circumstances(core: Core, run: Run, zone: tzinfo | None) -> WhyFacts:
         has_code=core.registry.find_workflow(run.workflow, run.version) is not None,
         waits=waits,
     )
+
+
+def sessions_of(core: Core, jobs: Iterable[Job]) -> dict[str, Session]:
+    """Return the sessions that hold jobs, by id."""
+    ids = sorted({job.session for job in jobs if job.session is not None})
+    found = core.stores.persistence.transact(lambda tx: tx.sessions(ids, lock=False)) if ids else ()
+    return {session.id: session for session in found}
 
 
 def blocked_text(core: Core, run: Run) -> str | None:

@@ -8,7 +8,9 @@ from attrs import frozen
 
 from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
+from holdfast.hosts.inspection import run_details
 from holdfast.hosts.inspection.bounds import PREVIEW_MAX
+from holdfast.hosts.inspection.run_details import read_run
 from holdfast.hosts.inspection.run_info import ParentRun
 from holdfast.hosts.worker.worker import Worker
 from holdfast.kernel.authoring.decorators import stage
@@ -262,3 +264,53 @@ async def test_an_active_run_lasts_until_now(open_engine: OpenEngine) -> None:
     details = await run.details()
     assert [(job.kind, job.state, job.host) for job in details.jobs] == [("workflow", "queued", None)]
     assert (details.job_count, details.steps, details.history, details.is_whole) == (1, (), None, True)
+
+
+async def test_the_number_of_queries_does_not_grow_with_the_run(
+    open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = open_engine(sell, parcel)
+    async with Worker(engine):
+        for children in (1, 40):
+            await (await engine.start(sell(Order(1, "Ann"), parcels=children), id=f"r{children}")).result()
+    persistence = engine.core.stores.persistence
+    read, transact = persistence.read, persistence.transact
+    queries: list[object] = []
+
+    def counting_read(query: object) -> object:
+        queries.append(query)
+        return read(query)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+    def counting_transact(work: object) -> object:
+        queries.append(work)
+        return transact(work)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(persistence, "read", counting_read)
+    monkeypatch.setattr(persistence, "transact", counting_transact)
+
+    def count(id: str) -> int:
+        queries.clear()
+        run_of(engine, id).details()
+        return len(queries)
+
+    assert 5 < count("r1") == count("r40") < 20
+
+
+async def test_a_document_is_cut_at_its_bounds(
+    open_engine: OpenEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = open_engine(sell, parcel)
+    async with Worker(engine):
+        await (await engine.start(sell(Order(1, "Ann"), parcels=2), id="a")).result()
+    monkeypatch.setattr(run_details, "ENTRIES_MAX", 1)
+    monkeypatch.setattr(run_details, "CHILDREN_SHOWN", 1)
+    details = run_of(engine, "a").details()
+    assert [step.call for step in details.steps or ()] == ["4"]
+    assert (details.step_count, details.is_whole) == (2, True)
+    assert ([child.id for child in details.children], details.has_more_children) == (["a/2"], True)
+
+    monkeypatch.setattr(run_details, "HISTORY_ROWS_MAX", 2)
+    details = read_run(engine.core, run_of(engine, "a").row(), history=True)
+    assert (details.step_count, details.is_whole) == (0, False)
+    assert [event.number for event in details.history or ()] == [1, 2]
+    assert details.history_rows == 9

@@ -143,6 +143,35 @@ def test_a_run_is_shown_with_its_stages(holdfast: CommandLine) -> None:
     assert re.search(r"^pack +done +3/3 +4 +\S+ +1 failed, last: ValueError: flaky", text, re.MULTILINE)
 
 
+RUN_KEYS = """id key generation rerun_of rerun_from is_continued namespace workflow version status queue priority
+created_at updated_at ended_at start_at deadline concurrency_key concurrency_limit duration_seconds attributes error
+parent cursor"""
+
+
+def test_documents_have_the_keys_that_scripts_rely_on(holdfast: CommandLine) -> None:
+    holdfast.start("a", "broken")
+    holdfast.finish("order-1")
+    (listed,) = holdfast("run", "list", "shop:engine", "--json").json
+    assert set(listed) == set(RUN_KEYS.split())
+    waited = holdfast("run", "wait", "shop:engine", "order-1", "--json").json
+    assert set(waited) == {*listed, "result"}
+    shown = holdfast("run", "show", "shop:engine", "order-1", "--json").json
+    assert set(shown) > set(listed)
+    assert {"stages", "steps", "blocked", "jobs", "history_rows", "unread", "annotations", "progress"} < set(
+        shown
+    )
+    assert set(shown["stages"][0]) >= {
+        "name",
+        "mapped",
+        "state",
+        "items_done",
+        "attempts",
+        "duration_seconds",
+    }
+    assert set(shown["error"]) == {"text", "code", "message", "type", "stage", "item", "attempt"}
+    assert (shown["history"], shown["log"], shown["published"]) == (None, None, [])
+
+
 def test_live_jobs_say_where_they_are(holdfast: CommandLine) -> None:
     holdfast.start("a")
     (job,) = holdfast("run", "show", "shop:engine", "order-1", "--json").json["jobs"]
