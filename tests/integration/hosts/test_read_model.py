@@ -1,6 +1,7 @@
 """What can be read of a run: its parent, child runs, input, steps and results, on every store."""
 
 from datetime import timedelta
+from typing import Any
 
 import anyio
 import pytest
@@ -273,17 +274,17 @@ async def test_the_number_of_queries_does_not_grow_with_the_run(
     async with Worker(engine):
         for children in (1, 40):
             await (await engine.start(sell(Order(1, "Ann"), parcels=children), id=f"r{children}")).result()
-    persistence = engine.core.stores.persistence
+    persistence: Any = engine.core.stores.persistence
     read, transact = persistence.read, persistence.transact
     queries: list[object] = []
 
-    def counting_read(query: object) -> object:
+    def counting_read(query: object) -> Any:
         queries.append(query)
-        return read(query)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        return read(query)
 
-    def counting_transact(work: object) -> object:
+    def counting_transact(work: object) -> Any:
         queries.append(work)
-        return transact(work)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        return transact(work)
 
     monkeypatch.setattr(persistence, "read", counting_read)
     monkeypatch.setattr(persistence, "transact", counting_transact)
