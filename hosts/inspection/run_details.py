@@ -164,7 +164,7 @@ def read_run(core: Core, run: Run, *, history: bool = False, log: bool = False) 
     now, plan = core.clock.now(), core.inputs.plan(run.plan)
     jobs = core.stores.persistence.read(JobsOfRun(run.key)) if run.status not in TERMINAL else ()
     holders = sessions_of(core, jobs)
-    derived = _read_history(core, run)
+    derived = _read_history(core, run, HISTORY_ROWS_MAX)
     for job in jobs:
         if job.node in derived.stages:
             derived.stages[job.node] = stages.add_job(derived.stages[job.node], job)
@@ -201,26 +201,32 @@ def read_run(core: Core, run: Run, *, history: bool = False, log: bool = False) 
 
 def read_steps(core: Core, run: Run) -> tuple[StepDetails, ...]:
     """Return the last 1,000 steps that the history of a run records, the latest change last."""
-    return _latest(_read_history(core, run).steps.values(), core.clock.now())
+    return _latest(_read_history(core, run, HISTORY_ROWS_MAX).steps.values(), core.clock.now())
+
+
+def every_step(core: Core, run: Run) -> list[StepDetails]:
+    """Return the steps in the whole history of a run, in the order of their first rows."""
+    found = _read_history(core, run, None).steps.values()
+    return sorted(found, key=lambda step: step.first_row)
 
 
 def _latest(found: Iterable[StepDetails], now: datetime) -> tuple[StepDetails, ...]:
     return tuple(steps.timed(step, now) for step in [*found][-ENTRIES_MAX:])
 
 
-def _read_history(core: Core, run: Run) -> _History:
+def _read_history(core: Core, run: Run, most: int | None) -> _History:
     plan = core.inputs.plan(run.plan)
     history = _History(
         {name: StageDetails(name=name, mapped=isinstance(node, MapPlan)) for name, node in plan.nodes.items()}
     )
     kept = _generations(core, [part.run for part in run.kept_rows])
-    for row in islice(rows_of(core.stores.persistence, run), HISTORY_ROWS_MAX):
+    for row in islice(rows_of(core.stores.persistence, run), most):
         steps.add_step(history.steps, row, kept.get(row.run))
         if row.run != run.key:
             continue
         if row.type == events.RunCreated.type:
             history.continues = events.RunCreated.from_row(row).continues
-        stage = history.stages.get(row.node or "")
+        stage = history.stages.get(row.node or "") if row.type.startswith("stage.") else None
         if stage is not None:
             history.stages[stage.name] = stages.add_event(stage, row)
     return history

@@ -1,6 +1,6 @@
 """Whole values of a run as JSON text: its input, its result, and those of its stages and steps."""
 
-from holdfast.hosts.inspection.run_details import read_steps
+from holdfast.hosts.inspection.run_details import every_step
 from holdfast.hosts.inspection.steps import StepDetails
 from holdfast.hosts.wiring.services import Core
 from holdfast.ports.errors import ResultMissingError
@@ -49,7 +49,7 @@ def _completed_stage(core: Core, run: Run, stage: str) -> Reference:
 
 
 def _completed_step(core: Core, run: Run, point: str) -> StepDetails:
-    steps = sorted(read_steps(core, run), key=lambda step: step.first_row)
+    steps = every_step(core, run)
     name, _, number = point.rpartition("#")
     found = [step for step in steps if step.call == point] or [step for step in steps if step.step == point]
     if not found and number.isdecimal():

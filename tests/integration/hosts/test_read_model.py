@@ -308,6 +308,7 @@ async def test_a_document_is_cut_at_its_bounds(
     details = run_of(engine, "a").details()
     assert [step.call for step in details.steps or ()] == ["4"]
     assert (details.step_count, details.is_whole) == (2, True)
+    assert run_of(engine, "a").result_of("charge#1") == run_of(engine, "a").result_of("3") == "1 EUR"
     assert ([child.id for child in details.children], details.has_more_children) == (["a/2"], True)
 
     monkeypatch.setattr(run_details, "HISTORY_ROWS_MAX", 2)
@@ -315,3 +316,4 @@ async def test_a_document_is_cut_at_its_bounds(
     assert (details.step_count, details.is_whole) == (0, False)
     assert [event.number for event in details.history or ()] == [1, 2]
     assert details.history_rows == 9
+    assert run_of(engine, "a").result_of("charge#2") == "2 EUR"

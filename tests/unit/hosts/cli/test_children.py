@@ -90,6 +90,11 @@ def test_a_run_is_shown_with_its_parent_and_newest_children(family: CommandLine)
     assert listed[0]["parent"] == {"id": PARENT, "generation": 1}
 
 
+def test_a_preview_names_the_child_runs_that_new_ones_replace(family: CommandLine) -> None:
+    shown = family("run", "rerun", ENGINE, PARENT, "--from", "24", "--preview").out
+    assert re.search(r"^Starts +new child runs in place of p/24, p/25$", shown, re.MULTILINE)
+
+
 def test_inputs_and_results_are_json(family: CommandLine) -> None:
     assert family("run", "show", ENGINE, f"{PARENT}/3", "--input").out == '{"number":2}\n'
     assert family("run", "show", ENGINE, f"{PARENT}/3", "--result-of", "count").out == "3\n"
