@@ -258,6 +258,11 @@ def _facts_table(screen: Screen, run: RunDetails, now: datetime) -> Table:
     rows.add_row("Status", status_text(run.status))
     if run.is_continued:
         rows.add_row("Continued", f"as generation {run.generation + 1}")
+    if run.attempt is not None:
+        most = ", no limit" if run.max_attempts is None else f" of {run.max_attempts}"
+        rows.add_row("Attempt", f"{run.attempt}{most}")
+    if run.is_retried:
+        rows.add_row("Retried", f"as generation {run.generation + 1}")
     if run.status is RunStatus.PENDING:
         rows.add_row("Waits for", _waits(screen, run, now))
     age = format_length(max(timedelta(), now - run.created_at))
@@ -344,10 +349,21 @@ def _jobs_table(screen: Screen, run: RunDetails, now: datetime, *, verbose: bool
             what,
             status_text(job.state),
             *((str(job.epoch),) if verbose else ()),
-            "" if job.kind is JobKind.WORKFLOW else f"{job.attempts}/{job.max_attempts + job.lost_attempts}",
+            _attempts_of(job),
             Text(_whereabouts(screen, job, now, verbose=verbose), style="dim"),
         )
     return rows
+
+
+def _attempts_of(job: JobDetails) -> str:
+    """Return the attempts of a job and their limit, if it has one; "" for a job that drives a function."""
+    if job.kind is JobKind.WORKFLOW:
+        return ""
+    return (
+        f"{job.attempts}"
+        if job.max_attempts is None
+        else f"{job.attempts}/{job.max_attempts + job.lost_attempts}"
+    )
 
 
 def _whereabouts(screen: Screen, job: JobDetails, now: datetime, *, verbose: bool) -> str:

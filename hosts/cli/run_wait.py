@@ -77,7 +77,7 @@ def wait_for(screen: Screen, core: Core, run: Run, timeout: float | None) -> Exi
     until = None if timeout is None else core.stores.clock.monotonic() + timeout
     while run.status not in TERMINAL:
         run = _ended(screen, core, run, timeout, until)
-        if run.is_continued:  # wait for the next generation as well
+        if run.has_successor:  # wait for the next generation as well
             run = find_run(core, run.id)
     info = read_info(core, run)
     result = result_text(core, run) if run.status is RunStatus.COMPLETED else "null"

@@ -30,7 +30,7 @@ from holdfast.ports.clock import instant, micros
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.persistence import SlotPlace, Waiting
 from holdfast.ports.queries.runs import JobsOfRun, RunsByKey
-from holdfast.ports.records.job import Job, JobKind, JobState, step_of
+from holdfast.ports.records.job import Job, JobKind, JobState, limit_of_attempts, step_of
 from holdfast.ports.records.limits import SlotName, run_slot, stage_slot
 from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 from holdfast.ports.records.session import Session, SessionState
@@ -73,8 +73,8 @@ class JobDetails:
     """The number of attempts so far."""
     lost_attempts: int
     """The number of attempts whose worker was lost."""
-    max_attempts: int
-    """The maximum number of attempts, without lost ones."""
+    max_attempts: int | None
+    """The maximum number of attempts, without lost ones; None for no limit."""
     wake_at: datetime | None
     """When it wakes, if it sleeps until a time."""
     leased_at: datetime | None
@@ -111,6 +111,10 @@ class RunDetails(RunInfo):
 
     continues: int | None
     """The number of the generation that continued as this one; None if none did."""
+    attempt: int | None
+    """Which attempt of a run it is that is retried as a whole, from 1; None if it is not."""
+    max_attempts: int | None
+    """The maximum number of these attempts; None for no limit."""
     blocked: str | None
     """Why it is blocked; None if it is not."""
     slots_used: int | None
@@ -156,6 +160,7 @@ class _History:
     steps: dict[str, StepDetails] = attrs.field(factory=dict[str, StepDetails])
     """By call, the latest change last."""
     continues: int | None = None
+    attempt: int = 1
 
 
 def read_run(core: Core, run: Run, *, history: bool = False, log: bool = False) -> RunDetails:
@@ -179,6 +184,8 @@ def read_run(core: Core, run: Run, *, history: bool = False, log: bool = False) 
     return RunDetails(
         **info,
         continues=derived.continues,
+        attempt=derived.attempt if plan.run_attempts > 1 else None,
+        max_attempts=limit_of_attempts(plan.run_attempts) if plan.run_attempts > 1 else None,
         blocked=blocked_text(core, run),
         slots_used=None if run.slot is None else slots.get(run.slot),
         stages=tuple(stages.timed(stage, now) for stage in derived.stages.values()),
@@ -225,7 +232,8 @@ def _read_history(core: Core, run: Run, most: int | None) -> _History:
         if row.run != run.key:
             continue
         if row.type == events.RunCreated.type:
-            history.continues = events.RunCreated.from_row(row).continues
+            created = events.RunCreated.from_row(row)
+            history.continues, history.attempt = created.continues, created.attempt or 1
         stage = history.stages.get(row.node or "") if row.type.startswith("stage.") else None
         if stage is not None:
             history.stages[stage.name] = stages.add_event(stage, row)
@@ -262,7 +270,7 @@ def _job(job: Job, holders: Mapping[str, Session], slots: Mapping[SlotName, int]
         epoch=job.epoch,
         attempts=job.attempts,
         lost_attempts=job.lost_attempts,
-        max_attempts=job.max_attempts,
+        max_attempts=limit_of_attempts(job.max_attempts),
         wake_at=None if job.wake_at is None else instant(job.wake_at),
         leased_at=None if job.leased_at is None else instant(job.leased_at),
         session=job.session,

@@ -107,6 +107,8 @@ class RunInfo:
     """The stage or call that the rerun started from; None for the beginning."""
     is_continued: bool = False
     """Whether it ended by continue-as-new: its status is completed, and it has no result."""
+    is_retried: bool = False
+    """Whether it failed, and the next generation tries the whole run again."""
 
     @property
     def end_cause(self) -> str:
@@ -238,6 +240,7 @@ def _info_of(run: Run, parents: Mapping[str, ParentRun], now: datetime) -> RunIn
             rerun_of=None if run.rerun_of is None else run.generation - 1,
             rerun_from=run.rerun_from,
             is_continued=run.is_continued,
+            is_retried=run.is_retried,
         )
     except PARSE_ERRORS as error:
         raise unreadable(run, error) from None

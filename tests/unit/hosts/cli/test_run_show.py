@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.hosts.cli.conftest import CommandLine
+from tests.unit.hosts.cli.conftest import STUBBORN, CommandLine, unlucky
 
 
 def test_runs_are_listed_newest_first(holdfast: CommandLine) -> None:
@@ -143,8 +143,8 @@ def test_a_run_is_shown_with_its_stages(holdfast: CommandLine) -> None:
     assert re.search(r"^pack +done +3/3 +4 +\S+ +1 failed, last: ValueError: flaky", text, re.MULTILINE)
 
 
-RUN_KEYS = """id key generation rerun_of rerun_from is_continued namespace workflow version status queue priority
-created_at updated_at ended_at start_at deadline concurrency_key concurrency_limit duration_seconds attributes error
+RUN_KEYS = """id key generation rerun_of rerun_from is_continued is_retried namespace workflow version status queue
+priority created_at updated_at ended_at start_at deadline concurrency_key concurrency_limit duration_seconds attributes error
 parent cursor"""
 
 
@@ -267,3 +267,28 @@ def test_a_run_that_is_not_there_is_not_found(holdfast: CommandLine) -> None:
 )
 def test_wrong_usage_is_told(holdfast: CommandLine, words: tuple[str, ...]) -> None:
     assert holdfast("run", "show", *words).code == 2
+
+
+def test_the_attempts_of_a_whole_run_are_shown(holdfast: CommandLine) -> None:
+    holdfast.start_and_fail(unlucky(), id="u")
+    shown = holdfast("run", "show", "shop:engine", "u", "--json").json
+    assert (shown["generation"], shown["status"]) == (2, "pending")
+    assert (shown["attempt"], shown["max_attempts"], shown["is_retried"]) == (2, 3, False)
+    text = holdfast("run", "show", "shop:engine", "u").out
+    assert re.search(r"^Attempt +2 of 3$", text, re.MULTILINE)
+    assert re.search(r"^Waits for +its start at .+ \(in ", text, re.MULTILINE)
+    before = holdfast("run", "show", "shop:engine", "u", "--generation", "1")
+    assert re.search(r"^Retried +as generation 2$", before.out, re.MULTILINE)
+    why = holdfast("why", "shop:engine", "u").out
+    assert "attempt 2 of 3; attempt 1 failed: ValueError: no luck." in why
+
+
+def test_attempts_without_a_limit_are_shown_without_one(holdfast: CommandLine) -> None:
+    holdfast.start_and_fail(STUBBORN(), id="s")
+    (job,) = holdfast("run", "show", "shop:engine", "s", "--json").json["jobs"]
+    assert (job["attempts"], job["max_attempts"]) == (1, None)
+    text = holdfast("run", "show", "shop:engine", "s").out
+    assert re.search(r"^ +1 +refuse +sleeping +1 +wakes in ", text, re.MULTILINE)
+    assert "attempt 2, no limit; the last attempt failed: ValueError: no luck" in holdfast(
+        "why", "shop:engine", "s"
+    ).out.replace("\n", " ")
