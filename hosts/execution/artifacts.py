@@ -30,24 +30,24 @@ _PAGE: Final = 500
 
 @attrs.frozen(kw_only=True)
 class ArtifactInfo:
-    """A named blob that a stage of a run has stored.
-
-    Attributes:
-        item: The index of the map item that stored it; None if the stage is not mapped.
-        epoch: The epoch of the attempt that stored it.
-        at: When it was stored.
-        size: Its size in bytes.
-        sha256: Its hash, 64 hex digits. Every read verifies it.
-    """
+    """A named blob that a stage of a run has stored."""
 
     name: str
+    """Its name."""
     stage: str
+    """The stage that stored it."""
     item: int | None
+    """The index of the map item that stored it; None if the stage is not mapped."""
     epoch: int
+    """The epoch of the attempt that stored it."""
     at: datetime
+    """When it was stored."""
     content_type: str
+    """Its media type, such as `text/plain`."""
     size: int
+    """Its size in bytes."""
     sha256: str
+    """Its hash, 64 hex digits. Every read verifies it."""
 
 
 class AttemptArtifacts:

@@ -53,7 +53,7 @@ def test_sinks_are_added_listed_and_removed(holdfast: CommandLine) -> None:
     added = holdfast("sink", "add", ENGINE, "audit", "--type", "run.*", "--since", "7d")
     assert (added.code, added.out.startswith("audit receives the events since ")) == (Exit.OK, True)
     (sink,) = holdfast("sink", "list", ENGINE, "--json").json
-    assert (sink["name"], sink["types"], sink["failures"], sink["dead_lettered"]) == (
+    assert (sink["name"], sink["types"], sink["failures"], sink["dead_letters"]) == (
         "audit",
         ["run.*"],
         0,
