@@ -143,7 +143,7 @@ class DeterminismChecker:
             ):  # a replay that starts here may read another time
                 continue
             replays += 1
-            machine = code.machine(history.input, began_at=history.began_at, seed=history.key)
+            machine = code.machine(history.input, began_at=history.began_at, seed=history.key, run_id=history.id)
             drive = FunctionReplay(machine, text_of)
             try:
                 drive.open(known)
@@ -155,7 +155,7 @@ class DeterminismChecker:
 
     def _trail(self, code: Code, history: RunHistory) -> dict[int, Digest]:
         """Return the digest after each row of a replay of the whole history."""
-        machine = code.machine(history.input, began_at=history.began_at, seed=history.key)
+        machine = code.machine(history.input, began_at=history.began_at, seed=history.key, run_id=history.id)
         drive = FunctionReplay(machine, text_of)
         try:
             drive.open(history.rows)

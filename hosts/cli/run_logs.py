@@ -12,7 +12,7 @@ from holdfast.hosts.cli.exit_codes import Exit, exits
 from holdfast.hosts.cli.run_facts import find_run
 from holdfast.hosts.cli.text_output import place_name
 from holdfast.hosts.inspection.logs import FOLLOW_INTERVAL, LogLine, LogOptions, LogReader
-from holdfast.kernel.authoring.stage_context import LEVELS, Level
+from holdfast.kernel.authoring.attempt_context import LEVELS, Level
 from holdfast.ports.clock import micros
 
 _STYLES = {"warning": "yellow", "error": "red", "critical": "bold red", "debug": "dim"}

@@ -16,8 +16,9 @@ from holdfast.hosts.wiring.ai_settings import AiSettings
 from holdfast.hosts.wiring.input_loader import InputLoader
 from holdfast.hosts.wiring.payloads import BlobOwner, Payloads
 from holdfast.kernel.authoring.ai import AiLog
-from holdfast.kernel.authoring.artifacts import StageArtifacts
-from holdfast.kernel.authoring.stage_context import BlobRef, Level, StageBlobs, StageOutputs
+from holdfast.kernel.authoring.artifacts import Artifacts
+from holdfast.kernel.authoring.attempt_context import BlobRef, Blobs, Level
+from holdfast.kernel.authoring.stage_context import StageOutputs
 from holdfast.kernel.commands import AiCallOutput, AnnotationOutput, AttemptOutput, PublishedEvent
 from holdfast.kernel.commands.codec import to_data
 from holdfast.kernel.commands.jobs import OutputKind
@@ -109,14 +110,14 @@ class AttemptRuntime:
         self._ai: AttemptAiLog | None = None
 
     @property
-    def blobs(self) -> StageBlobs:
+    def blobs(self) -> Blobs:
         """See `StageRuntime.blobs`."""
         with self._lock:
             self._blobs = self._blobs or AttemptBlobs(self._payloads, self._place)
             return self._blobs
 
     @property
-    def artifacts(self) -> StageArtifacts:
+    def artifacts(self) -> Artifacts:
         """See `StageRuntime.artifacts`."""
         with self._lock:
             if self._artifacts is None:
@@ -311,14 +312,14 @@ class AttemptRuntime:
 
 
 class AttemptBlobs:
-    """See `StageBlobs`. The blobs that a stage stores belong to its attempt."""
+    """See `Blobs`. The blobs that a stage stores belong to its attempt."""
 
     def __init__(self, payloads: Payloads, place: BlobOwner) -> None:
         self._payloads = payloads
         self._place = place
 
     def put(self, name: str, data: bytes, /) -> BlobRef:
-        """See `StageBlobs.put`."""
+        """See `Blobs.put`."""
         check("put", TEXT, name=name)
         check("put", DATA, data=data)
         if self._payloads.blobs is None:
@@ -329,7 +330,7 @@ class AttemptBlobs:
         return BlobRef(key=key, sha256=sha256, size=len(data))
 
     def get(self, ref: BlobRef, /) -> bytes:
-        """See `StageBlobs.get`."""
+        """See `Blobs.get`."""
         check("get", an("the BlobRef that put returned", BlobRef), ref=ref)
         if self._payloads.blobs is None:
             raise NoBlobStoreError(ref.key)

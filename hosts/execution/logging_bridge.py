@@ -7,7 +7,7 @@ from typing import Final
 from typing_extensions import override
 
 from holdfast.hosts.execution.attempt_runtime import AttemptRuntime
-from holdfast.kernel.authoring.stage_context import Level
+from holdfast.kernel.authoring.attempt_context import Level
 from holdfast.kernel.functions.loop import FunctionLoop, running_loop
 
 current_attempt: Final[ContextVar[AttemptRuntime | None]] = ContextVar("holdfast_speaking", default=None)

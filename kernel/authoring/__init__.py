@@ -4,6 +4,7 @@ Durable functions are in modules of their own, because those need asyncio, which
 import.
 """
 
+from holdfast.kernel.authoring.attempt_context import BlobRef, Blobs
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.child_stages import ChildStage
 from holdfast.kernel.authoring.completion_policies import (
@@ -25,13 +26,7 @@ from holdfast.kernel.authoring.options import (
 )
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.signals import Signal
-from holdfast.kernel.authoring.stage_context import (
-    BlobRef,
-    StageBlobs,
-    StageContext,
-    StageOutputs,
-    StageRuntime,
-)
+from holdfast.kernel.authoring.stage_context import StageContext, StageOutputs, StageRuntime
 from holdfast.kernel.authoring.stages import ConfigurableStage, Stage
 
 __all__ = [
@@ -53,7 +48,7 @@ __all__ = [
     "Retry",
     "Signal",
     "Stage",
-    "StageBlobs",
+    "Blobs",
     "StageContext",
     "StageDecorator",
     "StageOutputs",

@@ -139,6 +139,8 @@ class Run:
     """Its rank among the runs that wait for admission: lowest first (see `rank_of`)."""
     mailbox: str | None = None
     """JSON text of its unread messages and closed channels (see `Mailbox`)."""
+    reported_row: int = 0
+    """Of a durable function: all that its code has reported up to this history row is stored, its log for example."""
 
     @property
     def name(self) -> RunName:

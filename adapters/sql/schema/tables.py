@@ -76,6 +76,7 @@ runs: Final = Table(
     _number("children"),
     _number("queue_position"),
     _text("mailbox", nullable=True),
+    _number("reported_row"),
     UniqueConstraint("namespace", "id", "generation", name="holdfast_runs_name"),
 )
 # Lists read one of the next three indexes, or attributes. Of their columns only the status ever changes. Settling a job
@@ -330,6 +331,7 @@ notes: Final = Table(
     _key("id"),
     _number("job"),
     _number("epoch"),
+    _name("call"),
     _number("at"),
     _name("kind"),
     _text("data"),
@@ -382,6 +384,7 @@ artifacts: Final = Table(
     _key("run"),
     _number("job", key=True),
     _number("epoch", key=True),
+    _key("call"),
     _key("name"),
     _name("node"),
     _number("item", nullable=True),

@@ -18,7 +18,7 @@ from holdfast.kernel.authoring import (
 )
 from holdfast.kernel.authoring.ai import AiCallOptions
 from holdfast.kernel.authoring.artifacts import BYTES
-from holdfast.kernel.authoring.stage_context import Level
+from holdfast.kernel.authoring.attempt_context import Level
 from holdfast.kernel.values import decode, encode
 from holdfast.ports.attempt_output import AnnotationAuthor, AnnotationScope
 from holdfast.ports.errors import (
