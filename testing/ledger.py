@@ -143,7 +143,9 @@ class DeterminismChecker:
             ):  # a replay that starts here may read another time
                 continue
             replays += 1
-            machine = code.machine(history.input, began_at=history.began_at, seed=history.key, run_id=history.id)
+            machine = code.machine(
+                history.input, began_at=history.began_at, seed=history.key, run_id=history.id
+            )
             drive = FunctionReplay(machine, text_of)
             try:
                 drive.open(known)

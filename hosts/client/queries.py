@@ -311,7 +311,9 @@ def _current_replay(client: Client, run: Run, workflow: Workflow[..., object]) -
     if replay is None:
         history = read_history(client.core, run)
         new_rows = history.rows
-        machine = workflow.machine(history.input, began_at=history.began_at, seed=history.key, run_id=history.id)
+        machine = workflow.machine(
+            history.input, began_at=history.began_at, seed=history.key, run_id=history.id
+        )
         replay = new_replay(run.key, workflow, machine, text_of)
         try:
             replay.drive.open(new_rows)

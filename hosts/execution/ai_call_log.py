@@ -31,7 +31,7 @@ _log = logging.getLogger("holdfast.ai")
 
 
 class AttemptAiLog:
-    """See `AiLog`. Passes each recorded call to `report`. `step` tells the steps of one job apart; "" for other bodies."""
+    """See `AiLog`. Passes each recorded call to `report`. `step` tells the attempts of a job's steps apart."""
 
     def __init__(
         self,
@@ -66,14 +66,16 @@ class AttemptAiLog:
             self.output(f"{next(self._count):08}{self._attempt}", call_output(topic, model, options), options)
         )
 
-    def output(self, id: str, call: AiCallOutput, options: AiCallOptions) -> AiCallOutput:
-        """Return a call under an id, priced and with its redacted texts. Stores a large text."""
+    def output(
+        self, id: str, call: AiCallOutput, options: AiCallOptions, *, inline_max: int = TEXT_INLINE_MAX
+    ) -> AiCallOutput:
+        """Return a call under an id, priced and with its redacted texts. Stores those longer than `inline_max`."""
         return attrs.evolve(
             call,
             id=id,
             cost=self._cost(call),
-            prompt=self._stored("prompt", options.get("prompt")),
-            response=self._stored("response", options.get("response")),
+            prompt=self._stored("prompt", options.get("prompt"), inline_max),
+            response=self._stored("response", options.get("response"), inline_max),
             error=self._error(options.get("error")),
             metadata=self._metadata(options.get("metadata")),
         )
@@ -84,11 +86,11 @@ class AttemptAiLog:
             return call.cost
         return price.of(call.input_tokens, call.output_tokens)
 
-    def _stored(self, what: Literal["prompt", "response"], value: object) -> Payload | None:
+    def _stored(self, what: Literal["prompt", "response"], value: object, inline_max: int) -> Payload | None:
         redacted = self._redacted(what, value)
         if redacted is None:
             return None
-        return self._payloads.put(encode(redacted, object), self._place, inline_max=TEXT_INLINE_MAX)
+        return self._payloads.put(encode(redacted, object), self._place, inline_max=inline_max)
 
     def _error(self, error: str | None) -> str | None:
         if error is None:

@@ -54,11 +54,18 @@ class AttemptArtifacts:
     """See `Artifacts`."""
 
     def __init__(
-        self, run: str, kept: str | None, place: BlobOwner, persistence: Persistence, payloads: Payloads
+        self,
+        run: str,
+        kept: str | None,
+        place: BlobOwner,
+        stage: str,
+        persistence: Persistence,
+        payloads: Payloads,
     ) -> None:
         self._run = run
         self._kept = kept
         self._place = place
+        self._stage = stage
         self._persistence = persistence
         self._payloads = payloads
         self.put_so_far: dict[str, ArtifactOutput] = {}
@@ -81,7 +88,7 @@ class AttemptArtifacts:
     def get(self, name: str, /, *, stage: str | None = None, item: int | None = None) -> bytes:
         """See `Artifacts.get`."""
         check_artifact_query("get", name, stage, item)
-        own = self.put_so_far.get(name) if stage in {None, self._place.stage} and item is None else None
+        own = self.put_so_far.get(name) if stage in {None, self._stage} and item is None else None
         if own is not None:
             return _bytes(self._payloads, own.blob, own.sha256)
         return artifact_bytes(self._persistence, self._payloads, self._run, self._kept, name, stage, item)

@@ -83,7 +83,9 @@ def open_calls_of(core: Core, run: Run, now: Micros) -> OpenCalls | None:
         history = read_history(core, run)
 
         def look() -> OpenCalls | None:
-            machine = workflow.machine(history.input, began_at=history.began_at, seed=history.key, run_id=history.id)
+            machine = workflow.machine(
+                history.input, began_at=history.began_at, seed=history.key, run_id=history.id
+            )
             drive = FunctionReplay(machine, text_of)
             try:
                 drive.open(history.rows)

@@ -1,7 +1,7 @@
 """What the bodies of stages, steps and workflows share: what they report, and what the context of an attempt offers."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Final, Literal, Protocol, TypeAlias, cast, overload
@@ -71,15 +71,19 @@ class Blobs(Protocol):
         ...
 
 
-class OutputTarget(Protocol):
+class LogTarget(Protocol):
+    """What receives the log of a body."""
+
+    def log(self, message: str, fields: Mapping[str, str | float | bool], /, level: Level = "info") -> None:
+        """Add a line. Never blocks; may be called from any thread."""
+        ...
+
+
+class OutputTarget(LogTarget, Protocol):
     """What receives the output of a body. Its methods never block and may be called from any thread."""
 
     def progress(self, done: float, of: float, message: str, /) -> None:
         """Record progress. Of several records only the last one may be stored."""
-        ...
-
-    def log(self, message: str, fields: dict[str, str | float | bool], /, level: Level = "info") -> None:
-        """Add a line to the log."""
         ...
 
     def annotate(

@@ -116,6 +116,7 @@ class StageAsyncAccess(AsyncAccess):
     """The blocking methods of `StageContext` as async ones, as `ctx.aio`. They run in threads."""
 
     _context: StageContext[Any]
+    _runtime: AttemptServices
 
     @overload
     async def output_of(self, stage: AnyNode[R], /) -> R: ...

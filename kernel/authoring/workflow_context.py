@@ -16,13 +16,14 @@ from holdfast.kernel.commands import AiCallOutput, AnnotationOutput, PublishedEv
 from holdfast.kernel.functions.loop import FunctionLoop, loop_for
 from holdfast.kernel.values import encode
 from holdfast.ports.attempt_output import AnnotationAuthor, AnnotationScope
-from holdfast.ports.errors import InvalidArgumentError, NotDurableError
+from holdfast.ports.errors import NotDurableError
 from holdfast.ports.json import parse
 from holdfast.ports.records.values import Payload
 from holdfast.ports.structs import frozen
+from holdfast.ports.validation import refused
 
 CALL_MAX: Final = 16_384
-"""Maximum length of a prompt, a response or metadata in a function's log of model calls, as JSON text, in characters."""
+"""Maximum length of the JSON text of a prompt, a response or metadata that a function logs, in characters."""
 _PLAIN: Final = ("prompt", "response", "metadata")
 
 
@@ -79,12 +80,12 @@ class FunctionOutputTarget:
     ) -> None:
         """See `OutputTarget.annotate`. InvalidArgumentError for another scope than the run."""
         if scope not in {None, AnnotationScope.RUN}:
-            raise InvalidArgumentError(f"annotate: scope is {scope!r}; a workflow annotates its run: 'run'")
+            raise refused("annotate", "scope", scope, "'run': a workflow annotates its run")
         annotation = AnnotationOutput(
             name=name,
             value=encode(value, object),
             scope=AnnotationScope.RUN,
-            actor=actor or AnnotationAuthor(kind="workflow", id=self._loop.workflow),
+            actor=actor or AnnotationAuthor(),
             reason=reason,
             key=key,
         )
@@ -114,7 +115,9 @@ class FunctionAi:
         check_call("record", topic, model, options)
         call = call_output(topic, model, options)
         plain = {
-            name: parse(encode(options.get(name), object, max_bytes=CALL_MAX))  # a copy: the function may go on
+            name: parse(
+                encode(options.get(name), object, max_bytes=CALL_MAX)
+            )  # a copy: the function may go on
             for name in _PLAIN
             if options.get(name) is not None
         }

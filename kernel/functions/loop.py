@@ -375,8 +375,9 @@ class FunctionLoop(asyncio.AbstractEventLoop):
     def has_only_requests(self) -> bool:
         """Whether the turn produced nothing but requests."""
         inboxes = self._made_inboxes
-        parts = self._made_patches or self._made_updates or self._made_publications or self._made_outputs
-        if inboxes is not None and inboxes.refused:
+        parts = self._made_patches or self._made_updates or self._made_publications
+        outputs = self._made_outputs
+        if (inboxes is not None and inboxes.refused) or (outputs is not None and outputs.new):
             return False
         return parts is None and not self.dropped and self.next_generation is None and self.fault is None
 
@@ -481,10 +482,9 @@ class FunctionLoop(asyncio.AbstractEventLoop):
         self.publications.add(name, text)
 
     def report(self, kind: OutputKind, content: object) -> None:
-        """Collect an output of this turn, unless it was stored before. Not a numbered call, as `publish`."""
+        """Collect an output of this turn, unless it is stored already. Not a numbered call, as `publish`."""
         self._check()
-        if self.is_live:
-            self.outputs.add(self.row, kind, content)
+        self.outputs.add(self.row, kind, content, is_live=self.is_live)
 
     @property
     def is_live(self) -> bool:

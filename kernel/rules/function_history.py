@@ -167,7 +167,9 @@ def _carry_out(
                 draft.append_user_event(job, one, call=record.event.identity[1])
             draft.append_of(job, record.event, payload=record.payload)
             if artifacts:
-                return Decision(NO_FOLLOW_UP, tuple(output_changes(job, job.epoch, artifacts, ids, set(), artifacts=True)))
+                return Decision(
+                    NO_FOLLOW_UP, tuple(output_changes(job, job.epoch, artifacts, ids, set(), artifacts=True))
+                )
         case EventPublish(published=one):
             check_published((one,))
             draft.append_user_event(job, one, call=record.call)

@@ -18,6 +18,7 @@ from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.step_context import StepContext
 from holdfast.kernel.authoring.steps import Step
+from holdfast.kernel.authoring.workflow_context import WorkflowContext
 
 __all__ = [
     "AtLeast",
@@ -39,5 +40,6 @@ __all__ = [
     "Update",
     "UpdateCall",
     "Workflow",
+    "WorkflowContext",
     "WorkflowDefinition",
 ]

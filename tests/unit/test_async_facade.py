@@ -11,8 +11,8 @@ from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.client.run_handle import RunHandle
 from holdfast.hosts.client.sync_engine import SyncEngine
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
-from holdfast.kernel.authoring.ai import AsyncAi, Ai
-from holdfast.kernel.authoring.artifacts import AsyncArtifacts, Artifacts
+from holdfast.kernel.authoring.ai import Ai, AsyncAi
+from holdfast.kernel.authoring.artifacts import Artifacts, AsyncArtifacts
 from holdfast.kernel.authoring.attempt_context import AsyncBlobs, Blobs
 from holdfast.kernel.authoring.stage_context import StageAsyncAccess, StageContext
 from tools import async_facade

@@ -74,8 +74,9 @@ def _notes(dialect: Dialect, link: Link, query: NotesInOrder) -> tuple[OutputRow
 def _progress(dialect: Dialect, link: Link, query: NewestProgress) -> tuple[OutputRow, ...]:
     columns = ", ".join(rows.NOTE)
     sql = (
-        f"SELECT {columns} FROM (SELECT {columns}, row_number() OVER (PARTITION BY job, call ORDER BY at DESC, id DESC) "
-        "AS place FROM holdfast_attempt_output WHERE {} AND kind = 'progress') AS n "
+        f"SELECT {columns} FROM (SELECT {columns}, "
+        "row_number() OVER (PARTITION BY job, call ORDER BY at DESC, id DESC) AS place "
+        "FROM holdfast_attempt_output WHERE {} AND kind = 'progress') AS n "
         "WHERE place = 1 ORDER BY job, call LIMIT :limit"
     )
     job, call = query.after
@@ -113,9 +114,7 @@ def _artifacts(dialect: Dialect, link: Link, query: ArtifactsOf) -> tuple[Artifa
         names = ("after_job", "after_epoch", "after_call", "after_name")
         parameters |= dict(zip(names, query.after, strict=True))
     columns = ", ".join(rows.ARTIFACT)
-    sql = (
-        f"SELECT {columns} FROM holdfast_artifacts WHERE {{}} ORDER BY job, epoch, call, name LIMIT :limit"
-    )
+    sql = f"SELECT {columns} FROM holdfast_artifacts WHERE {{}} ORDER BY job, epoch, call, name LIMIT :limit"
     found = _query(dialect, link, sql, conditions, {**parameters, "limit": query.limit})
     return tuple(map(rows.artifact_from, found))
 
