@@ -80,8 +80,8 @@ class DeterminismChecker:
         """Record the requests of all functions that are driven in this block, in any thread."""
         made = cast("Callable[..., FunctionMachine]", Workflow.machine)  # pyright: ignore[reportUnknownMemberType]
 
-        def machine(code: Code, text: str, *, began_at: int, seed: str) -> FunctionMachine:
-            return self._watched(made(code, text, began_at=began_at, seed=seed), (code, seed))
+        def machine(code: Code, text: str, *, began_at: int, seed: str, run_id: str) -> FunctionMachine:
+            return self._watched(made(code, text, began_at=began_at, seed=seed, run_id=run_id), (code, seed))
 
         set_machine: Callable[[object], None] = partial(setattr, Workflow, "machine")
         set_machine(machine)
