@@ -319,7 +319,7 @@ class AttemptRuntime:
                 output = self._progress_output(done, of, message)
             case AnnotationOutput() as annotation:
                 actor = annotation.actor if annotation.actor != AnnotationAuthor() else self._origin.actor
-                key = annotation.key or f"@{one.row}.{one.number}"
+                key = annotation.key or f"@{name}"
                 output = self._output("annotation", to_data(attrs.evolve(annotation, actor=actor, key=key)))
             case AiOutput(call=call, options=options):
                 logged = self.ai.output(name, call, options, inline_max=CALL_MAX)

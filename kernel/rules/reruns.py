@@ -226,6 +226,7 @@ def _next_generation(before: Run, plan: Plan, begins: _Begins, key: str, now: Mi
         rerun_from=begins.start,
         inherited=begins.kept,
         mailbox=None,
+        reported_row=0,
     )
 
 
