@@ -31,7 +31,7 @@ _log = logging.getLogger("holdfast.ai")
 
 
 class AttemptAiLog:
-    """See `AiLog`. Passes each recorded call to `report`. `step` tells the attempts of a job's steps apart."""
+    """See `AiLog`. Passes each recorded call to `report`. `step` differs for each attempt of a job's steps."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The scope of one attempt of a step: its context and the services behind that, created when the body asks for them."""
+"""The scope of one attempt of a step: its context and the services behind that, created at their first use."""
 
 import threading
 from collections.abc import Mapping

@@ -209,7 +209,7 @@ class JobRecord(Command[JobRecorded]):
     outputs: tuple[AttemptOutput, ...] = ()
     """Output of the function and of its inline steps. That of the function comes with ids or keys."""
     reported: int = 0
-    """Number of a row: with `outputs`, all that the function has reported up to it is stored. 0: no such row."""
+    """Number of a row: with `outputs`, the function's output of all turns up to it is stored. 0: no such row."""
     lost_attempts: int = 0
     """Most losses of any step in progress, without those that a record names. The job's own count is lowered to that
     of the worst step that is in progress after this command."""

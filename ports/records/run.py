@@ -140,7 +140,7 @@ class Run:
     mailbox: str | None = None
     """JSON text of its unread messages and closed channels (see `Mailbox`)."""
     reported_row: int = 0
-    """Of a durable function: all that its code has reported up to this history row is stored, its log for example."""
+    """Of a durable function: the last history row up to which the output of its code, such as its log, is stored."""
 
     @property
     def name(self) -> RunName:
