@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from holdfast.adapters.sql import rows
-from holdfast.adapters.sql.dialect import Dialect, Write, upsert
+from holdfast.adapters.sql.dialect import Dialect, OnConflict, Write, upsert
 from holdfast.adapters.sql.narrow_updates import OF_JOBS, OF_RUNS
 from holdfast.adapters.sql.queries.admissions import SOURCES, Searches, searches_for
 from holdfast.adapters.sql.schema import tables
@@ -40,7 +40,6 @@ _HELD: Final = "state = 'paused', session = NULL, leased_at = NULL, heartbeat_by
 
 
 _ADVANCE_STREAM: Final = (
-    " ON CONFLICT (sink, run) DO UPDATE SET "
     "head_row = CASE WHEN excluded.head_row > holdfast_outbox.head_row "
     "THEN excluded.head_row ELSE holdfast_outbox.head_row END, "
     "due_at = CASE WHEN holdfast_outbox.state = 'ready' AND holdfast_outbox.due_at IS NULL "
@@ -326,7 +325,7 @@ def writes_for(dialect: Dialect) -> Writes:
         jobs=tuple(dialect.update(tables.jobs, _JOB_KEY, columns) for columns in (*OF_JOBS, job_columns)),
         history=dialect.insert(tables.history, rows.HISTORY, own=("run", "number", "payload")),
         pages=dialect.insert(tables.items, rows.ITEMS),
-        plans=dialect.insert(tables.plans, rows.PLAN, on_conflict=" ON CONFLICT (fingerprint) DO NOTHING"),
+        plans=dialect.insert(tables.plans, rows.PLAN, on_conflict=OnConflict(("fingerprint",))),
         replies=dialect.insert(tables.replies, rows.REPLY),
         sessions=dialect.insert(tables.sessions, rows.SESSION, on_conflict=upsert(("id",), rows.SESSION)),
         new_leaders=dialect.insert(tables.leaders, rows.LEADER),
@@ -338,13 +337,15 @@ def writes_for(dialect: Dialect) -> Writes:
         streams=dialect.update(
             tables.outbox, _STREAM_KEY, [name for name in rows.STREAM if name not in _STREAM_KEY]
         ),
-        stream_heads=dialect.insert(tables.outbox, rows.STREAM_HEAD, on_conflict=_ADVANCE_STREAM),
+        stream_heads=dialect.insert(
+            tables.outbox, rows.STREAM_HEAD, on_conflict=OnConflict(_STREAM_KEY, _ADVANCE_STREAM)
+        ),
         annotations=dialect.insert(tables.annotations, rows.ANNOTATION),
         artifacts=dialect.insert(tables.artifacts, rows.ARTIFACT),
         ai_calls=dialect.insert(
             tables.ai_calls,
             rows.AI_CALL,
-            on_conflict=" ON CONFLICT DO NOTHING",
+            on_conflict=OnConflict(),
         ),
         slots=dialect.insert(tables.slots, rows.SLOT),
         new_rates=dialect.insert(tables.rates, rows.RATE),
