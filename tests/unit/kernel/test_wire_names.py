@@ -141,8 +141,8 @@ def test_values_of_columns(kind: type[StrEnum], values: str) -> None:
             """
             attributes children close_policy concurrency_key concurrency_limit created_at deadline ended_at
             error generation id inherited key last_job last_row mailbox namespace open_jobs parent plan priority
-            progress queue queue_position
-            reported_row rerun_from rerun_of result start_at status updated_at version workflow
+            progress queue queue_position reported_row rerun_from rerun_of result start_at status updated_at version
+            workflow
         """,
         ),
         ("holdfast_sessions", "expires_at host id opened_at state"),
