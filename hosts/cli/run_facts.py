@@ -22,7 +22,6 @@ from holdfast.kernel.pipelines.plan import MapPlan, Plan
 from holdfast.kernel.pipelines.progress import NodeProgress, progress_from
 from holdfast.ports.errors import RunNotFoundError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import SlotPlace, Waiting
 from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.queries.runs import FindRun, JobsOfRun, RunsByKey
 from holdfast.ports.records.history import HistoryRow
@@ -32,6 +31,8 @@ from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
 from holdfast.ports.records.session import Session
 from holdfast.ports.records.values import Micros
 from holdfast.ports.references import leaves, located, reference_from, references_from
+from holdfast.ports.searches import SlotPlace, UsedSlots, Waiting
+from holdfast.ports.tables import SESSIONS
 
 ROWS_MAX: Final = 20_000
 """Maximum number of history rows that are read for the details of stages and steps."""
@@ -320,7 +321,7 @@ def _sessions(core: Core, jobs: Sequence[Job]) -> dict[str, Session]:
     ids = tuple(sorted({job.session for job in jobs if job.session is not None}))
     if not ids:
         return {}
-    found = core.stores.persistence.transact(lambda tx: tuple(tx.sessions(ids, lock=False)))
+    found = core.stores.persistence.transact(lambda tx: tuple(tx.get(SESSIONS, ids)))
     return {session.id: session for session in found}
 
 
@@ -335,7 +336,7 @@ def _slots_used(core: Core, run: Run, jobs: Sequence[Job]) -> dict[SlotName, int
     ):
         if wanted:
             places = [SlotPlace(run.namespace, key) for key in sorted(wanted)]
-            found = core.stores.persistence.transact(lambda tx: tx.used_slots(waiting, places))  # noqa: B023
+            found = core.stores.persistence.transact(lambda tx: tx.find(UsedSlots(waiting, places)))  # noqa: B023
             used.update((of(place.namespace, place.key), number) for place, number in found.items())
     return used
 

@@ -27,6 +27,7 @@ from holdfast.ports.records.limits import RateWindow
 from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
 from holdfast.ports.records.session import Session, SessionState
 from holdfast.ports.records.values import Micros
+from holdfast.ports.tables import RATES, SESSIONS
 from holdfast.ports.unreadable import PARSE_ERRORS
 
 RESUMED_BY_CODE: Final = frozenset(
@@ -140,9 +141,9 @@ def _circumstances(core: Core, run: Run, zone: tzinfo | None) -> WhyFacts:
     persistence = core.stores.persistence
     jobs = persistence.read(JobsOfRun(run.key))
     holders = sorted({job.session for job in jobs if job.session is not None})
-    sessions = persistence.transact(lambda tx: tx.sessions(holders, lock=False)) if holders else ()
+    sessions = persistence.transact(lambda tx: tx.get(SESSIONS, holders)) if holders else ()
     rated = sorted({job.rate for job in jobs if job.rate is not None})
-    windows = persistence.transact(lambda tx: tx.rates(rated, lock=False)) if rated else ()
+    windows = persistence.transact(lambda tx: tx.get(RATES, rated)) if rated else ()
     rows = persistence.read(HistoryOf(run.key, max(0, run.last_row - _ROWS_LOOKED_AT), _ROWS_LOOKED_AT))
     now = micros(core.clock.now())
     waits = open_calls_of(core, run, now) if any(job.kind is JobKind.WORKFLOW for job in jobs) else None
