@@ -81,14 +81,14 @@ async def nap() -> None:
 def test_a_thousand_log_lines_of_a_function_cost_no_commit(
     open_engine: OpenEngine, statements: Statements
 ) -> None:
-    engine, commits = open_engine(chain, chatty_chain), list[int]()
+    engine, commits, stored = open_engine(chain, chatty_chain), list[int](), list[str]()
     for call in (chain(FEW), chain(FEW), chatty_chain(FEW)):
         engine.sync.start(call)
         host = ServerlessHost(engine)
         with statements.of() as counted:
             assert host.process_available_jobs(max_jobs=1, concurrency=1).completed == 1
         commits.append(counted.commits)
-    stored = [sql for sql in counted.sent.elements() if "INSERT INTO holdfast_attempt_output" in sql]
+        stored = [sql for sql in counted.sent.elements() if "INSERT INTO holdfast_attempt_output" in sql]
     assert commits[1] == commits[2]
     assert len(stored) <= FEW + 1
     (run,) = engine.sync.runs(workflow="chatty_chain")
