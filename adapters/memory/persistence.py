@@ -8,7 +8,7 @@ from holdfast.adapters.memory.job_index import JobOrder
 from holdfast.adapters.memory.queries.admissions import first_waiting, queued, used, waited_for
 from holdfast.adapters.memory.queries.handlers import answer, dead_lettered_in, node_rows
 from holdfast.ports.attempt_output import Annotation, AnnotationScope
-from holdfast.ports.changes import Change, CreateRun, net_changes
+from holdfast.ports.changes import Change, Insert, net_changes
 from holdfast.ports.errors import ConflictError, ForkedStoreError, HoldfastError
 from holdfast.ports.persistence import (
     CompletedRow,
@@ -463,7 +463,11 @@ class MemoryTransaction:
 
     def _is_freed(self, change: Change, removed: Collection[str]) -> bool:
         """Whether the run that conflicts with a new one is removed by the same transaction."""
-        known = self._tables.run_named(change.run.name) if isinstance(change, CreateRun) else None
+        known = (
+            self._tables.run_named(change.record.name)
+            if (isinstance(change, Insert) and isinstance(change.record, Run))
+            else None
+        )
         return known is not None and known.key in removed
 
     def _in_order(self, keys: Iterable[JobKey]) -> Sequence[Job]:

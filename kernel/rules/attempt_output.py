@@ -17,7 +17,7 @@ from holdfast.kernel.commands.attempt_output import NewAnnotation
 from holdfast.kernel.commands.codec import from_data
 from holdfast.kernel.state import Decision, Reads, State
 from holdfast.ports.attempt_output import AiCall, Annotation, AnnotationAuthor, AnnotationScope, Artifact
-from holdfast.ports.changes import AddAiCall, AddAnnotation, AddArtifact, AddAttemptOutput, Change
+from holdfast.ports.changes import Change, Insert
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError
 from holdfast.ports.json import parse
@@ -47,7 +47,7 @@ def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -
     of_stage = AnnotationScope.STAGE if command.item is None else AnnotationScope.ITEM
     scope = AnnotationScope.RUN if command.stage is None else of_stage
     changes = tuple(
-        AddAnnotation(
+        Insert(
             Annotation(
                 run=run.key,
                 at=now,
@@ -74,7 +74,7 @@ def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -
 def annotations_at_start(run: Run, annotations: Iterable[NewAnnotation], ids: Ids) -> Iterator[Change]:
     """Yield the changes that store the annotations of a new run."""
     for one in annotations:
-        yield AddAnnotation(
+        yield Insert(
             Annotation(
                 run=run.key,
                 at=run.created_at,
@@ -120,18 +120,18 @@ def output_changes(
     for one in outputs:
         match one.kind:
             case "log" | "progress" | "heartbeat":
-                changes.append(AddAttemptOutput(_note(job, epoch, one, ids)))
+                changes.append(Insert(_note(job, epoch, one, ids)))
             case "annotation":
                 annotation = _annotation(one)
                 under = (job.run, annotation.key or "", annotation.name)
                 if annotation.key is None or under not in known:
-                    changes.append(AddAnnotation(_annotated(job, epoch, one.at, annotation, ids)))
+                    changes.append(Insert(_annotated(job, epoch, one.at, annotation, ids)))
                     known.add(under)
             case "artifact":
                 if artifacts:
-                    changes.append(AddArtifact(_artifact(job, epoch, one)))
+                    changes.append(Insert(_artifact(job, epoch, one)))
             case "ai_call":
-                changes.append(AddAiCall(_ai_call(job, epoch, one, ids)))
+                changes.append(Insert(_ai_call(job, epoch, one, ids)))
     return changes
 
 

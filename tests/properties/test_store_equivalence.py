@@ -81,7 +81,7 @@ from holdfast.kernel.dispatch.decision_records import Recording
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.invariants import Snapshot, check
 from holdfast.kernel.pipelines.plan import Plan, stage_of
-from holdfast.ports.changes import DeleteJob
+from holdfast.ports.changes import Delete
 from holdfast.ports.clock import micros
 from holdfast.ports.errors import CommandError
 from holdfast.ports.json import canonical, parse
@@ -95,6 +95,7 @@ from holdfast.ports.records.job import JobKind, PassOver, job_key
 from holdfast.ports.records.run import ClosePolicy, RunStatus
 from holdfast.ports.records.values import Payload
 from holdfast.ports.references import Reference, leaves, reference_from
+from holdfast.ports.tables import JOBS
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds
 from holdfast.testing.snapshots import snapshot_of
@@ -448,7 +449,7 @@ class Player:
             def remove(tx: Any, key: Any = key) -> bool:
                 if not tx.jobs([key]):
                     return False
-                tx.apply([DeleteJob(key)])
+                tx.apply([Delete(JOBS, key)])
                 return True
 
             if self.store.transact(remove):

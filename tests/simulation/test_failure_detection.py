@@ -8,6 +8,7 @@ from holdfast.hosts.worker.machine import WorkerMachine
 from holdfast.hosts.worker.session_renewal import Renewal
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.kernel.rules import leases
+from holdfast.ports.changes import Insert
 from holdfast.ports.records.job import Job, JobState
 from holdfast.testing.simulation import Exit, FaultSchedule, SeedOutcome, draw_workload, shrink, simulate_seed
 from holdfast.testing.simulation.__main__ import main
@@ -95,10 +96,9 @@ def test_a_failure_is_shrunk_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _never_stored(reply: object) -> object:
     del reply
-    from holdfast.ports.changes import StorePlan
     from holdfast.ports.records.values import PlanRow
 
-    return StorePlan(PlanRow(fingerprint="none", workflow="none", version="1", body="{}"))
+    return Insert(PlanRow(fingerprint="none", workflow="none", version="1", body="{}"))
 
 
 def test_the_command_line_says_what_it_did_and_how_it_ended(capsys: pytest.CaptureFixture[str]) -> None:

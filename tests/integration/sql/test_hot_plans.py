@@ -20,7 +20,7 @@ from holdfast.adapters.sql.queries.handlers import Answers
 from holdfast.adapters.sql.rows import HISTORY, history_values, values_of
 from holdfast.adapters.sql.settings import connection_settings
 from holdfast.adapters.sql.statements import reads_for, writes_for
-from holdfast.ports.changes import AddAttemptOutput, AddJob, AppendHistory, Change, CreateRun, PutSession
+from holdfast.ports.changes import Change, Insert
 from holdfast.ports.pagination import ListPlace
 from holdfast.ports.persistence import Query
 from holdfast.ports.queries.history import HistoryOf, LastHeartbeat
@@ -65,13 +65,11 @@ def records() -> Iterator[Change]:
         is_leased = number % 2 == 0
         leased = evolve(a_leased_job(number, session=a_key(number)), heartbeat_by=NOW + number * SECOND)
         status = (RunStatus.RUNNING, RunStatus.FAILED, RunStatus.COMPLETED)[number % 3]
-        yield CreateRun(
-            a_run(number, workflow=f"workflow-{number % 20}", status=status, last_row=3, last_job=1)
-        )
-        yield AddJob(leased if is_leased else a_job(number))
-        yield from (AppendHistory(a_row(number, row)) for row in (1, 2, 3))
-        yield PutSession(a_session(number))
-        yield AddAttemptOutput(a_note(number, number, kind=HEARTBEAT))
+        yield Insert(a_run(number, workflow=f"workflow-{number % 20}", status=status, last_row=3, last_job=1))
+        yield Insert(leased if is_leased else a_job(number))
+        yield from (Insert(a_row(number, row)) for row in (1, 2, 3))
+        yield Insert(a_session(number))
+        yield Insert(a_note(number, number, kind=HEARTBEAT))
 
 
 def answered(query: Query[Any]) -> tuple[str, Mapping[str, object]]:

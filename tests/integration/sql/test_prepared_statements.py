@@ -17,7 +17,7 @@ from holdfast.adapters.sql.postgresql.connection import PostgresDatabase
 from holdfast.adapters.sql.postgresql.dialect import PostgresDialect
 from holdfast.adapters.sql.settings import connection_settings
 from holdfast.adapters.sql.statements import reads_for, waiting_for, writes_for
-from holdfast.ports.changes import CreateRun
+from holdfast.ports.changes import Insert
 from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.queries.runs import RunsByKey
 from holdfast.ports.records.run import Run
@@ -44,7 +44,7 @@ def read(store: SqlPersistence) -> list[Run]:
 
 
 def filled(store: SqlPersistence) -> SqlPersistence:
-    store.transact(lambda tx: tx.apply([CreateRun(a_run(1))]))
+    store.transact(lambda tx: tx.apply([Insert(a_run(1))]))
     return store
 
 

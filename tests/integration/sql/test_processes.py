@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.schema.migrator import newest_version
-from holdfast.ports.changes import CreateRun
+from holdfast.ports.changes import Insert
 from holdfast.ports.queries.runs import FindRun
 from holdfast.ports.queries.store import CountAll, SchemaVersion
 from holdfast.testing.conformance.builders import NAMESPACE, a_run
@@ -91,7 +91,7 @@ def test_processes_that_set_up_the_same_database_do_not_disturb_each_other(
 
 
 def test_processes_that_write_the_same_row_lose_nothing(store: SqlPersistence, url: str) -> None:
-    store.transact(lambda tx: tx.apply([CreateRun(a_run(1))]))
+    store.transact(lambda tx: tx.apply([Insert(a_run(1))]))
 
     run_together(HAMMER, *([url, 1_000 * process, 40] for process in (1, 2, 3, 4)))
 
@@ -104,7 +104,7 @@ def test_processes_that_write_the_same_row_lose_nothing(store: SqlPersistence, u
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(sys, "platform") or sys.platform == "win32", reason="there is no fork")
 def test_a_forked_child_uses_connections_of_its_own(store: SqlPersistence, url: str) -> None:
-    store.transact(lambda tx: tx.apply([CreateRun(a_run(1))]))
+    store.transact(lambda tx: tx.apply([Insert(a_run(1))]))
     program = f"""
 import os, warnings
 warnings.simplefilter("ignore")

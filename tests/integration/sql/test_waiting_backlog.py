@@ -16,7 +16,7 @@ from holdfast.adapters.sql.postgresql.dialect import PostgresDialect
 from holdfast.adapters.sql.queries.handlers import Answers
 from holdfast.adapters.sql.sqlite.dialect import SqliteDialect
 from holdfast.adapters.sql.statements import reads_for, waiting_for
-from holdfast.ports.changes import AddJob, Change, CreateRun
+from holdfast.ports.changes import Change, Insert
 from holdfast.ports.persistence import Query, Waiting
 from holdfast.ports.queries.runs import OrphanedChildren, PendingDeliveries
 from holdfast.ports.records.job import JobKind, JobState
@@ -46,10 +46,10 @@ RUNS = f"""
         'cancel', CASE n % 4 WHEN 0 THEN NULL ELSE 'run-' || (n / 2) || '.1' END
 """
 FOUND: Sequence[Change] = (
-    CreateRun(a_run(1)),
-    *(CreateRun(a_run(child, parent=f"{a_key(1)}.{child}")) for child in range(2, 6)),
-    AddJob(a_job(1, 9, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)),
-    *(AddJob(a_job(2, number, kind=JobKind.POLL, waiting_for="wanted")) for number in (1, 2)),
+    Insert(a_run(1)),
+    *(Insert(a_run(child, parent=f"{a_key(1)}.{child}")) for child in range(2, 6)),
+    Insert(a_job(1, 9, kind=JobKind.DELIVER, state=JobState.PENDING_DELIVERY)),
+    *(Insert(a_job(2, number, kind=JobKind.POLL, waiting_for="wanted")) for number in (1, 2)),
 )
 
 

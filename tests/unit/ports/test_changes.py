@@ -8,27 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.ports.changes import (
-    AddAttemptOutput,
-    AddJob,
-    AddMapItems,
-    AppendHistory,
     CancelExternalWork,
     Change,
-    CreateRun,
-    DeleteJob,
+    Delete,
     DeleteJobs,
     DeleteJobsOfNode,
+    Insert,
     NetChanges,
-    PutSession,
-    StorePlan,
-    StoreReply,
-    UpdateJob,
-    UpdateRun,
+    Update,
     net_changes,
 )
 from holdfast.ports.errors import ConflictError
 from holdfast.ports.records.job import JobKey, JobKind
 from holdfast.ports.records.run import RunName
+from holdfast.ports.tables import JOBS
 from holdfast.ports.working_set import Tables
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
@@ -55,9 +48,9 @@ def batches(draw: st.DrawFn) -> tuple[Tables, list[Change]]:
     tables = Tables()
     changes: list[Change] = []
     for run in draw(st.sets(st.sampled_from(RUNS))):
-        tables.apply(CreateRun(a_run(run)))
+        tables.apply(Insert(a_run(run)))
         for number in draw(st.sets(_NUMBERS)):
-            tables.apply(AddJob(a_job(run, number, kind=draw(_KINDS), node=draw(_NODES))))
+            tables.apply(Insert(a_job(run, number, kind=draw(_KINDS), node=draw(_NODES))))
     scratch = _copy(tables)
     following: dict[int, int] = dict.fromkeys(RUNS, 5)
     for _ in range(draw(st.integers(0, 12))):
@@ -71,23 +64,23 @@ def batches(draw: st.DrawFn) -> tuple[Tables, list[Change]]:
 def _change(draw: st.DrawFn, tables: Tables, run: int, following: dict[int, int]) -> Change:
     key = a_key(run)
     if key not in tables.runs:
-        return CreateRun(a_run(run))
+        return Insert(a_run(run))
     live = sorted(tables.jobs.get(key, {}))
     kinds = ["run", "add", "history", "cancel", "close node", "close all"]
     kinds += ["update", "close"] if live else []
     match draw(st.sampled_from(kinds)):
         case "run":
-            return UpdateRun(a_run(run, priority=draw(st.integers(0, 9))))
+            return Update(a_run(run, priority=draw(st.integers(0, 9))))
         case "add":
             following[run] += 1
-            return AddJob(a_job(run, following[run], kind=draw(_KINDS), node=draw(_NODES)))
+            return Insert(a_job(run, following[run], kind=draw(_KINDS), node=draw(_NODES)))
         case "history":
-            return AppendHistory(a_row(run, len(tables.history.get(key, ())) + 1))
+            return Insert(a_row(run, len(tables.history.get(key, ())) + 1))
         case "update":
             number = draw(st.sampled_from(live))
-            return UpdateJob(attrs.evolve(tables.jobs[key][number], priority=draw(st.integers(0, 9))))
+            return Update(attrs.evolve(tables.jobs[key][number], priority=draw(st.integers(0, 9))))
         case "close":
-            return DeleteJob(JobKey(key, draw(st.sampled_from(live))))
+            return Delete(JOBS, JobKey(key, draw(st.sampled_from(live))))
         case "cancel":
             return CancelExternalWork(key, draw(_NODES), attempts=draw(st.integers(1, 9)))
         case "close node":
@@ -128,7 +121,7 @@ def _write(tables: Tables, net: NetChanges) -> None:
         assert tables.job(job.key) is not None, "a job is updated that is not there"
         tables.put_job(job)
     for row in net.history:
-        tables.apply(AppendHistory(row))
+        tables.apply(Insert(row))
 
 
 def _seen(tables: Tables) -> object:
@@ -158,21 +151,21 @@ def test_each_row_is_written_once(batch: tuple[Tables, list[Change]]) -> None:
 # Tables -----------------------------------------------------------------------------------------------------------
 
 THERE: Sequence[Change] = (
-    CreateRun(a_run(1, id="order")),
-    AddJob(a_job(1, 1)),
-    AppendHistory(a_row(1, 1)),
-    AddMapItems(a_page(1, 0)),
-    StoreReply(a_reply("k")),
-    AddAttemptOutput(a_note(1)),
+    Insert(a_run(1, id="order")),
+    Insert(a_job(1, 1)),
+    Insert(a_row(1, 1)),
+    Insert(a_page(1, 0)),
+    Insert(a_reply("k")),
+    Insert(a_note(1)),
 )
 TAKEN: Sequence[Change] = (
-    CreateRun(a_run(1, id="other")),
-    CreateRun(a_run(9, id="order")),
-    AddJob(a_job(1, 1, priority=3)),
-    AppendHistory(a_row(1, 1)),
-    AddMapItems(a_page(1, 0)),
-    StoreReply(a_reply("k", body="other")),
-    AddAttemptOutput(a_note(1, data="2")),
+    Insert(a_run(1, id="other")),
+    Insert(a_run(9, id="order")),
+    Insert(a_job(1, 1, priority=3)),
+    Insert(a_row(1, 1)),
+    Insert(a_page(1, 0)),
+    Insert(a_reply("k", body="other")),
+    Insert(a_note(1, data="2")),
 )
 
 
@@ -192,16 +185,16 @@ def test_what_is_taken_is_a_conflict_and_changes_nothing(change: Change) -> None
 def test_what_may_be_there_before_is_no_conflict() -> None:
     tables = Tables()
     for _ in range(2):
-        tables.apply(StorePlan(a_plan(1)))
-        tables.apply(PutSession(a_session(1)))
+        tables.apply(Insert(a_plan(1)))
+        tables.apply(Insert(a_session(1)))
 
     assert (len(tables.plans), len(tables.sessions)) == (1, 1)
 
 
 def test_a_plan_that_is_there_stays_as_it_is() -> None:
     tables = Tables()
-    tables.apply(StorePlan(a_plan(1, body="first")))
-    tables.apply(StorePlan(a_plan(1, body="second")))
+    tables.apply(Insert(a_plan(1, body="first")))
+    tables.apply(Insert(a_plan(1, body="second")))
 
     assert [plan.body for plan in tables.plans.values()] == ["first"]
 
@@ -219,7 +212,7 @@ def test_a_name_stands_for_the_newest_generation() -> None:
 
 def test_closing_what_is_not_there_does_nothing() -> None:
     tables = Tables()
-    tables.apply(DeleteJob(JobKey("r", 1)))
+    tables.apply(Delete(JOBS, JobKey("r", 1)))
     tables.apply(DeleteJobs("r"))
 
     assert list(tables.all_jobs()) == []
