@@ -73,7 +73,7 @@ SESSIONS: Final[Table[Session, str]] = Table(
 )
 LEADERS: Final[Table[LeaderLease, str]] = Table("leaders", LeaderLease, ("name",), attrgetter("name"))
 OUTPUT: Final[Table[OutputRow, tuple[str, str]]] = Table(
-    "output", OutputRow, ("run", "id"), attrgetter("run", "id")
+    "attempt_output", OutputRow, ("run", "id"), attrgetter("run", "id")
 )
 SINKS: Final[Table[Sink, str]] = Table(
     "sinks", Sink, ("key",), attrgetter("key"), unique=("namespace", "name")

@@ -2,13 +2,13 @@
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from holdfast.adapters.memory.job_index import JobOrder
 from holdfast.adapters.memory.queries.admissions import first_waiting, queued, used, waited_for
 from holdfast.adapters.memory.queries.handlers import answer, dead_lettered_in, node_rows
 from holdfast.ports.attempt_output import Annotation, AnnotationScope
-from holdfast.ports.changes import Change, Insert, net_changes
+from holdfast.ports.changes import AnyTable, Change, NetChanges, net_changes
 from holdfast.ports.errors import ConflictError, ForkedStoreError, HoldfastError
 from holdfast.ports.persistence import (
     CompletedRow,
@@ -28,6 +28,7 @@ from holdfast.ports.records.outbox import Sink, SinkName, Stream, StreamHead, St
 from holdfast.ports.records.run import ACTIVE, HELD, Run, RunName, RunStatus
 from holdfast.ports.records.session import LeaderLease, Session, SessionState
 from holdfast.ports.records.values import IdempotencyReply, Micros, PlanRow
+from holdfast.ports.tables import ANNOTATIONS, JOBS, RUNS, TABLE_OF, OnInsert, StoredRecord
 from holdfast.ports.unreadable import RunOutline
 from holdfast.ports.working_set import Tables
 
@@ -98,28 +99,7 @@ class MemoryPersistence:
     def dump(self) -> Tables:
         """Return a copy of all rows, from one moment. For tests and simulations, which inspect everything."""
         with self._lock:
-            tables = self._tables
-            copy = Tables()
-            copy.runs = dict(tables.runs)
-            copy.newest = dict(tables.newest)
-            copy.jobs = {run: dict(jobs) for run, jobs in tables.jobs.items() if jobs}
-            copy.history = {run: list(rows) for run, rows in tables.history.items()}
-            copy.pages = dict(tables.pages)
-            copy.plans = dict(tables.plans)
-            copy.sessions = dict(tables.sessions)
-            copy.replies = dict(tables.replies)
-            copy.leaders = dict(tables.leaders)
-            copy.notes = dict(tables.notes)
-            copy.sinks = dict(tables.sinks)
-            copy.streams = dict(tables.streams)
-            copy.annotations = {run: list(annotations) for run, annotations in tables.annotations.items()}
-            copy.annotation_keys = {key: set(names) for key, names in tables.annotation_keys.items()}
-            copy.artifacts = dict(tables.artifacts)
-            copy.ai_calls = {run: list(calls) for run, calls in tables.ai_calls.items()}
-            copy.slots = set(tables.slots)
-            copy.rates = dict(tables.rates)
-            copy.ai_call_names = set(tables.ai_call_names)
-            return copy
+            return self._tables.copy()
 
     def _check_process(self) -> None:
         if self._is_copy:
@@ -297,15 +277,12 @@ class MemoryTransaction:
 
     def annotation_keys(self, keys: Collection[tuple[str, str]], /) -> Sequence[tuple[str, str, str]]:
         """See `Transaction`."""
-        names_by_key = self._tables.annotation_keys
-        return [(*key, name) for key in sorted(set(keys)) for name in sorted(names_by_key.get(key, ()))]
+        return sorted(name for name in self._tables.names[ANNOTATIONS] if name[:2] in keys)
 
     def annotations(self, runs: Collection[str], /) -> Sequence[Annotation]:
         """See `Transaction.annotations`."""
-        found = (one for run in sorted(set(runs)) for one in self._tables.annotations.get(run, ()))
-        return sorted(
-            (one for one in found if one.scope is AnnotationScope.RUN), key=lambda one: (one.run, one.place)
-        )
+        found = sorted(self._tables.annotations.items())
+        return [one for _, one in found if one.run in runs and one.scope is AnnotationScope.RUN]
 
     def leaders(self, names: Collection[str], /) -> Sequence[LeaderLease]:
         """See `Transaction`."""
@@ -425,7 +402,7 @@ class MemoryTransaction:
 
     def slots(self, names: Collection[SlotName], /) -> Sequence[SlotName]:
         """See `Transaction.slots`."""
-        return sorted(self._tables.slots.intersection(names))
+        return sorted(self._tables.slots.keys() & names)
 
     def used_slots(self, waiting: Waiting, places: Collection[SlotPlace], /) -> Mapping[SlotPlace, int]:
         """See `Transaction.used_slots`."""
@@ -449,26 +426,30 @@ class MemoryTransaction:
         net = net_changes(changes)
         added = Tables()
         for change in changes:
-            conflict = self._tables.conflicts(change)
-            if conflict is not None and not self._is_freed(change, net.removed_runs):
-                raise ConflictError(conflict)
             added.apply(change)  # ConflictError if two changes of this transaction conflict
-        for key in net.jobs:
-            if self._tables.job(key) is None:
-                raise HoldfastError(f"job {key.text} is to be updated and is not there")
-        for stream in net.streams:
-            if stream not in self._tables.streams:
-                raise HoldfastError(f"{stream} is to be updated and is not there")
+        for rows in net.inserted.values():
+            for record in rows.values():
+                self._check_insert(record, net)
+        for table, rows in net.updated.items():
+            for key in rows:
+                if self._row(table, key) is None:
+                    raise HoldfastError(f"{table.name}: {key} is to be updated and is not there")
         self.pending = tuple(changes)
 
-    def _is_freed(self, change: Change, removed: Collection[str]) -> bool:
-        """Whether the run that conflicts with a new one is removed by the same transaction."""
-        known = (
-            self._tables.run_named(change.record.name)
-            if (isinstance(change, Insert) and isinstance(change.record, Run))
-            else None
+    def _check_insert(self, record: StoredRecord, net: NetChanges) -> None:
+        """ConflictError if a new row has a key or unique name of a row that this transaction does not delete."""
+        table = TABLE_OF[type(record)]
+        taken = None if table.on_insert is not OnInsert.REFUSE else self._tables.taken(record)
+        if taken is None:
+            return
+        deleted = (
+            self._row(table, key) for key in (net.removed_runs if table is RUNS else net.deleted[table])
         )
-        return known is not None and known.key in removed
+        if not any(row is not None and taken in (table.key_of(row), table.name_of(row)) for row in deleted):
+            raise ConflictError(f"{table.name}: {taken} exists")
+
+    def _row(self, table: AnyTable, key: Any) -> Any | None:
+        return self._tables.job(key) if table is JOBS else self._tables.rows[table].get(key)
 
     def _in_order(self, keys: Iterable[JobKey]) -> Sequence[Job]:
         found = [self._tables.job(key) for key in keys]

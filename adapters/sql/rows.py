@@ -37,7 +37,7 @@ ATTRIBUTE: Final = ("pair", "created_at", "run")
 SINK: Final = COLUMNS[Sink].columns
 STREAM: Final = COLUMNS[Stream].columns
 STREAM_HEAD: Final = ("sink", "run", "head_row", "delivered", "state", "due_at", "attempts")
-SLOT: Final = ("namespace", "name")
+SLOT: Final = COLUMNS[SlotName].columns
 RATE: Final = COLUMNS[RateWindow].columns
 NOTE: Final = COLUMNS[OutputRow].columns
 ANNOTATION: Final = COLUMNS[Annotation].columns
@@ -190,6 +190,10 @@ def ai_call_values(record: AiCall) -> Row:
         record.error,
         record.metadata,
     )
+
+
+VALUES: Final[Mapping[type, Callable[[Any], Row]]] = {HistoryRow: history_values, AiCall: ai_call_values}
+"""How records become rows whose fields are not all columns; for other records see `values_of`."""
 
 
 def ai_total_from(row: Row) -> AiTotal:

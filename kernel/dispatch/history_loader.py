@@ -14,6 +14,7 @@ from holdfast.ports.records.history import STAGE_OUTCOMES
 from holdfast.ports.records.outbox import Stream, StreamKey
 from holdfast.ports.records.run import RunName
 from holdfast.ports.references import KeptRows
+from holdfast.ports.tables import ANNOTATIONS
 
 
 def read_whole(tx: Transaction, state: State, whole: set[str]) -> None:
@@ -69,7 +70,7 @@ def read_histories(tx: Transaction, state: State) -> None:
     # Locks on runs are taken in ascending order of keys. Keys are ULIDs and a child is newer than its parent, so
     # locking the children last keeps that order.
     for child in tx.latest_runs(sorted(children)) if children else ():
-        state.tables.put_run(child)
+        state.tables.put(child)
 
 
 def read_messages(tx: Transaction, state: State, needs: list[Reads]) -> set[str]:
@@ -107,7 +108,7 @@ def read_run_remains(tx: Transaction, state: State, names: set[RunName]) -> None
     keys = sorted(key for of_name in generations.values() for key in of_name)
     jobs = tx.jobs_of(keys)
     for job in jobs:
-        state.tables.put_job(job)
+        state.tables.put(job)
     with_jobs = {job.run for job in jobs}
     inputs = {row.run: row.payload for row in tx.history(sorted(first_rows))}
     sinks = tx.all_sinks()
@@ -145,15 +146,14 @@ def read_annotation_keys(tx: Transaction, state: State, needs: list[Reads]) -> N
     }
     wanted = sorted((run, key) for run, key in requested if run is not None)
     if wanted:
-        for run, key, name in tx.annotation_keys(wanted):
-            state.tables.annotation_keys.setdefault((run, key), set()).add(name)
+        state.tables.names[ANNOTATIONS].update(tx.annotation_keys(wanted))
 
 
 def read_annotations(tx: Transaction, state: State, needs: list[Reads]) -> None:
     """Read the annotations of runs as a whole."""
     runs = sorted({run for reads in needs for run in reads.annotations})
     for annotation in tx.annotations(runs) if runs else ():
-        state.tables.annotations.setdefault(annotation.run, []).append(annotation)
+        state.tables.put(annotation)
 
 
 def _read_steps(tx: Transaction, state: State, runs: set[str]) -> None:

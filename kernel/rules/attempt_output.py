@@ -25,6 +25,7 @@ from holdfast.ports.records.history import OutputRow
 from holdfast.ports.records.job import Job, job_key
 from holdfast.ports.records.run import Run, RunName
 from holdfast.ports.records.values import Micros
+from holdfast.ports.tables import ANNOTATIONS
 
 T = TypeVar("T")
 
@@ -41,9 +42,7 @@ def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -
     if run is None:
         raise RunNotFoundError(command.run_id)
     _check_place(state, run, command)
-    known = (
-        state.tables.annotation_keys.get((run.key, command.key or ""), set()) if command.key else set[str]()
-    )
+    known = state.tables.names[ANNOTATIONS]
     of_stage = AnnotationScope.STAGE if command.item is None else AnnotationScope.ITEM
     scope = AnnotationScope.RUN if command.stage is None else of_stage
     changes = tuple(
@@ -66,7 +65,7 @@ def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -
             )
         )
         for one in command.annotations
-        if one.name not in known
+        if (run.key, command.key, one.name) not in known
     )
     return Decision(RunAnnotated(run=run.key, generation=run.generation, stored=len(changes)), changes)
 
@@ -99,7 +98,7 @@ def annotation_keys(command: JobHeartbeat | JobSettle) -> tuple[tuple[str, str],
 
 def known_annotations(state: State) -> set[tuple[str, str, str]]:
     """Return the run, key and name of stored annotations, as far as they were read."""
-    return {(run, key, name) for (run, key), names in state.tables.annotation_keys.items() for name in names}
+    return set(state.tables.names[ANNOTATIONS])
 
 
 def output_changes(

@@ -152,8 +152,8 @@ def _carried_annotations(state: State, run: Run, key: str, ids: Ids) -> Iterator
     """Yield copies of the run's annotations for the next generation: of each name and actor the newest."""
     newest = {
         (annotation.name, annotation.actor_kind, annotation.actor_id): annotation
-        for annotation in state.tables.annotations.get(run.key, ())
-        if annotation.scope is AnnotationScope.RUN
+        for annotation in state.tables.annotations.values()
+        if annotation.run == run.key and annotation.scope is AnnotationScope.RUN
     }
     for latest in newest.values():
         yield Insert(evolve(latest, run=key, id=ids.new(), job=None, epoch=None))

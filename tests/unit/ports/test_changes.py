@@ -92,9 +92,9 @@ def _change(draw: st.DrawFn, tables: Tables, run: int, following: dict[int, int]
 def _copy(tables: Tables) -> Tables:
     copy = Tables()
     for run in tables.runs.values():
-        copy.put_run(run)
+        copy.put(run)
     for job in tables.all_jobs():
-        copy.put_job(job)
+        copy.put(job)
     for key, rows in tables.history.items():
         copy.history[key] = list(rows)
     return copy
@@ -103,7 +103,7 @@ def _copy(tables: Tables) -> Tables:
 def _write(tables: Tables, net: NetChanges) -> None:
     """Write as a database does: each row once, in the order of the fields."""
     for run in (*net.new_runs.values(), *net.runs.values()):
-        tables.put_run(run)
+        tables.put(run)
     for (run_key, node), attempts in net.cancelled_work.items():
         tables.apply(CancelExternalWork(run_key, node, attempts))
     for key in net.closed_runs:
@@ -116,10 +116,10 @@ def _write(tables: Tables, net: NetChanges) -> None:
         assert gone or closed_with_others, "a job is closed that is not there"
     for job in net.new_jobs.values():
         assert tables.job(job.key) is None, "a job is added that is there"
-        tables.put_job(job)
+        tables.put(job)
     for job in net.jobs.values():
         assert tables.job(job.key) is not None, "a job is updated that is not there"
-        tables.put_job(job)
+        tables.put(job)
     for row in net.history:
         tables.apply(Insert(row))
 
@@ -202,7 +202,7 @@ def test_a_plan_that_is_there_stays_as_it_is() -> None:
 def test_a_name_stands_for_the_newest_generation() -> None:
     tables = Tables()
     for generation in (2, 1, 3):
-        tables.put_run(a_run(generation, id="order", generation=generation))
+        tables.put(a_run(generation, id="order", generation=generation))
 
     newest = tables.run_named(RunName(NAMESPACE, "order"))
     assert newest is not None
