@@ -1,7 +1,7 @@
 """Changes: the row writes that a decision requests from a store, and their net effect over a batch."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import attrs
@@ -14,6 +14,7 @@ from holdfast.ports.structs import frozen
 from holdfast.ports.tables import JOBS, OF_RUNS, RUNS, STREAMS, TABLE_OF, OnInsert, StoredRecord, Table
 
 Key = TypeVar("Key")
+Record = TypeVar("Record")
 AnyTable: TypeAlias = Table[Any, Any]
 
 
@@ -239,6 +240,13 @@ class NetChanges:
         self.stream_heads[key] = (
             head if known is None else attrs.evolve(known, head_row=max(known.head_row, head.head_row))
         )
+
+
+def inserted(changes: Iterable[Change], record: type[Record]) -> Iterator[Record]:
+    """Yield the new rows of one class, in order."""
+    for change in changes:
+        if isinstance(change, Insert) and isinstance(change.record, record):
+            yield change.record
 
 
 def net_changes(changes: Iterable[Change]) -> NetChanges:

@@ -86,7 +86,8 @@ class Tables:
 
     def __init__(self) -> None:
         # Several are made for each transaction; `factory=dict[str, Run]` would take ten times as long.
-        self.rows = rows = {table: {} for table in TABLES}
+        rows: dict[AnyTable, dict[Any, Any]] = {table: {} for table in TABLES}
+        self.rows = rows
         self.names = {table: set() for table in _NAMED}
         self.jobs = {}
         self.history = {}
@@ -168,7 +169,7 @@ class Tables:
         if isinstance(record, Job):
             return record.key.text if record.number in self.jobs.get(record.run, ()) else None
         table = TABLE_OF[type(record)]
-        key = table.key_of(record)
+        key: object = table.key_of(record)
         if key in self.rows[table]:
             return key
         name = table.name_of(record)

@@ -253,7 +253,7 @@ def fields_of(record: type[attrs.AttrsInstance], row: Row) -> dict[str, Any]:
 
 
 @lru_cache
-def values_of(record: type[attrs.AttrsInstance], columns: tuple[str, ...]) -> Callable[[object], Row]:
+def values_of(record: type, columns: tuple[str, ...]) -> Callable[[object], Row]:
     """Return a function that returns the values of a record for these columns, of which there are several."""
     return attrgetter(*COLUMNS[record].fields_of(columns))
 

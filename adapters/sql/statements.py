@@ -338,7 +338,7 @@ def _table_writes(dialect: Dialect, table: AnyTable) -> TableWrites:
     return TableWrites(
         dialect.delete(mapped.table, key),
         dialect.insert(mapped.table, mapped.columns, own=own, on_conflict=on_conflict),
-        rows.VALUES.get(table.record) or rows.values_of(table.record, mapped.columns),
+        rows.VALUES.get(mapped.record) or rows.values_of(mapped.record, mapped.columns),
         tuple(
             _column_update(mapped, dialect.update(mapped.table, key, columns), is_widest=columns is changing)
             for columns in (*NARROW.get(table, ()), changing)
@@ -363,4 +363,5 @@ def _on_conflict(table: AnyTable, key: Sequence[str], columns: Sequence[str]) ->
         case OnInsert.REPLACE:
             return upsert(key, columns)
         case OnInsert.KEEP:
-            return f" ON CONFLICT{'' if table.unique else f' ({", ".join(key)})'} DO NOTHING"
+            name = "" if table.unique else f" ({', '.join(key)})"
+            return f" ON CONFLICT{name} DO NOTHING"

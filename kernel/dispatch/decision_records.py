@@ -224,8 +224,8 @@ def state_from(text: str) -> State:
     data = cast("dict[str, Any]", parse(text))
     tables = Tables()
     for name, kind in _RECORDS.items():
-        for record in from_data(data.get(name, []), list[kind]):  # older recordings lack some
-            tables.put(record)
+        for record in data.get(name, ()):  # older recordings lack some
+            tables.put(from_data(record, kind))
     tables.names[ANNOTATIONS].update(tuple(name) for name in data.get("annotation_keys", ()))
     for slot in data.get("slots", ()):
         tables.put(SlotName(*slot))

@@ -92,7 +92,7 @@ from holdfast.kernel.rules.outbox import stream_advances
 from holdfast.kernel.rules.registry import RULES
 from holdfast.kernel.runs.rerun_preview import RerunPreview, preview_rerun
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.changes import Change, Insert
+from holdfast.ports.changes import Change, Insert, inserted
 from holdfast.ports.clock import Clock, Ids, micros
 from holdfast.ports.errors import (
     CommandError,
@@ -389,11 +389,7 @@ class Kernel:
         The list of sinks is cached for `SINKS_KNOWN_FOR` seconds. Rows stored before this process knows a new sink are
         found by `outbox.sweep`.
         """
-        rows = [
-            change.record
-            for change in changes
-            if (isinstance(change, Insert) and isinstance(change.record, HistoryRow))
-        ]
+        rows = [*inserted(changes, HistoryRow)]
         if not rows:
             return ()
         if self.clock.monotonic() >= self._sinks_until:

@@ -3,8 +3,6 @@
 They never change the status or result of the run.
 """
 
-from collections.abc import Sequence
-
 from holdfast.kernel.commands import Failure, JobSettled
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan
@@ -53,16 +51,16 @@ def retry_cancel(
     return Decision(JobSettled(status="settled", run_status=run.status), draft.changes())
 
 
-def free_lost_cancel(draft: RunDraft, job: Job, now: Micros) -> Sequence[Update]:
+def free_lost_cancel(draft: RunDraft, job: Job, now: Micros) -> Job | None:
     """Free a cancel job whose attempt was lost, or record that it is given up because it was lost too often.
 
-    Returns changes besides the draft: a retry leaves the row of the ended run unchanged.
+    Returns the freed job, which is not in the draft: a retry leaves the row of the ended run unchanged.
     """
     lost = evolve(job, lost_attempts=job.lost_attempts + 1)
     if not is_given_up(lost.lost_attempts, job.max_attempts):
-        return (Update(rescheduled(lost, now, now, draft.status)),)
+        return rescheduled(lost, now, now, draft.status)
     _append_cancel_failed(draft, lost, lost_worker_failure(lost), NO_DETAILS)
-    return ()
+    return None
 
 
 def _append_cancel_failed(draft: RunDraft, job: Job, failure: Failure, details: AttemptDetails) -> None:

@@ -70,7 +70,8 @@ def decide_repair(state: State, command: RunRepair, now: Micros, _: Ids) -> Deci
             hints.extend(draft.hints)
             repaired.append(run.id)
     has_deliveries = found.has_deliveries or any(
-        (isinstance(one, Insert) and isinstance(one.record, Job))
+        isinstance(one, Insert)
+        and isinstance(one.record, Job)
         and one.record.state is JobState.PENDING_DELIVERY
         for one in changes
     )

@@ -121,9 +121,9 @@ def decide_reap_stale(state: State, command: LeaseReapStale, now: Micros, _: Ids
         draft = RunDraft(run, now)
         for job in jobs:
             if job.outlives_run:
-                update = free_lost_cancel(draft, job, now)
-                changes.extend(update)
-                hints.extend(hint for one in update for hint in job_hints(one.job))
+                if (retried := free_lost_cancel(draft, job, now)) is not None:
+                    changes.append(Update(retried))
+                    hints.extend(job_hints(retried))
                 freed += 1
                 continue
             if draft.status in TERMINAL:  # the end of the run deleted its other jobs

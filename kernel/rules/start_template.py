@@ -12,7 +12,7 @@ from holdfast.kernel.pipelines.plan import Plan, stage_of
 from holdfast.kernel.rules.admissions import INPUT_ROW
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.plan_interpreter import begin
-from holdfast.ports.changes import Insert
+from holdfast.ports.changes import Insert, inserted
 from holdfast.ports.records.job import Job, rank_of
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.structs import frozen
@@ -60,9 +60,7 @@ def start_template_of(plan: Plan) -> StartTemplate | None:
     draft.append(opening)
     begin(draft, plan, INPUT_ROW)
     created, _, *added = draft.changes()
-    jobs = [
-        change.record for change in added if (isinstance(change, Insert) and isinstance(change.record, Job))
-    ]
+    jobs = list(inserted(added, Job))
     if (
         draft.follow_up
         or not (isinstance(created, Insert) and isinstance(created.record, Run))

@@ -18,7 +18,7 @@ from holdfast.kernel.commands.command import Command
 from holdfast.kernel.history import events
 from holdfast.kernel.invariants import Violation
 from holdfast.ports.attempt_output import AiCall, Annotation, Artifact
-from holdfast.ports.changes import Change, Insert, Update
+from holdfast.ports.changes import Change, Delete, Insert, Update, inserted
 from holdfast.ports.json import parse
 from holdfast.ports.records.history import HEARTBEAT, HistoryRow, OutputRow
 from holdfast.ports.records.job import Job, JobKey, JobKind, JobState, job_key
@@ -26,6 +26,7 @@ from holdfast.ports.records.outbox import Stream
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.session import SessionState
 from holdfast.ports.records.values import IdempotencyReply, MapItems, Micros
+from holdfast.ports.tables import JOBS
 from holdfast.ports.working_set import Tables
 from holdfast.testing.simulation.store import Commit
 
@@ -78,7 +79,7 @@ def _jobs_after(changes: Sequence[Change]) -> dict[JobKey, Job | None]:
     for change in changes:
         if isinstance(change, Insert | Update) and isinstance(change.record, Job):
             jobs[change.record.key] = change.record
-        elif isinstance(change, DeleteJob):
+        elif isinstance(change, Delete) and change.table is JOBS:
             jobs[change.key] = None
     return jobs
 
@@ -93,11 +94,7 @@ def _waiting(
         job = jobs.get(job_key(one.job))
         if job is None or job.state is not JobState.SLEEPING or job.epoch != one.epoch:
             continue
-        rows = [
-            each.record
-            for each in commit.changes
-            if (isinstance(each, Insert) and isinstance(each.record, HistoryRow))
-        ]
+        rows = list(inserted(commit.changes, HistoryRow))
         # The function does not see the retries of a queued step, and they do not wake it.
         rows = [row for row in rows if row.type != events.StepRetrying.type]
         last = max((row.number for row in rows if row.run == job.run), default=tables.runs[job.run].last_row)
@@ -120,18 +117,16 @@ def _as_holders(tables: Tables, commit: Commit) -> Iterator[Violation]:
                 yield Violation(
                     "S3", before.key, "the run was changed by attempts that hold none of its jobs"
                 )
-        if isinstance(change, UpdateJob | DeleteJob):
-            key = (
-                change.record.key
-                if (isinstance(change, Update) and isinstance(change.record, Job))
-                else change.key
-            )
-            known = tables.job(key)
-            is_ours = known is not None and (key.text, known.epoch) in named
-            if known is not None and known.kind is JobKind.STEP and isinstance(change, DeleteJob):
-                is_ours = key.run in holders  # the driver of the function removes its queued step
-            if known is not None and known.state is JobState.LEASED and not is_ours:
-                yield Violation("S3", key.text, f"epoch {known.epoch} was ended by another attempt")
+        match change:
+            case Update(Job(key=key)) | Delete(key=JobKey() as key):
+                known = tables.job(key)
+            case _:
+                continue
+        is_ours = known is not None and (key.text, known.epoch) in named
+        if known is not None and known.kind is JobKind.STEP and isinstance(change, Delete):
+            is_ours = key.run in holders  # the driver of the function removes its queued step
+        if known is not None and known.state is JobState.LEASED and not is_ours:
+            yield Violation("S3", key.text, f"epoch {known.epoch} was ended by another attempt")
 
 
 def _with_answer(commit: Commit) -> Iterator[Violation]:
@@ -140,12 +135,12 @@ def _with_answer(commit: Commit) -> Iterator[Violation]:
         command = cast("Command[object]", one)
         key = command.idempotency_key
         creates = isinstance(one, RunCreate) and any(
-            (isinstance(change, Insert) and isinstance(change.record, Run)) for change in commit.changes
+            isinstance(change, Insert) and isinstance(change.record, Run) for change in commit.changes
         )
         replies = [
             change.record.key
             for change in commit.changes
-            if (isinstance(change, Insert) and isinstance(change.record, IdempotencyReply))
+            if isinstance(change, Insert) and isinstance(change.record, IdempotencyReply)
         ]
         if creates and key is not None and key not in replies:
             yield Violation(

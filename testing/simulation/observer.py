@@ -105,7 +105,7 @@ class SimulationObserver:
         noted = {
             change.record.run
             for change in commit.changes
-            if (isinstance(change, Insert) and isinstance(change.record, OutputRow))
+            if isinstance(change, Insert) and isinstance(change.record, OutputRow)
         }
         self._old_jobs = {key: dict(tables.jobs.get(key, ())) for key in runs | noted}
         self._old = Snapshot(
@@ -116,7 +116,8 @@ class SimulationObserver:
             sessions={
                 change.record.id: tables.sessions[change.record.id]
                 for change in commit.changes
-                if (isinstance(change, Insert) and isinstance(change.record, Session))
+                if isinstance(change, Insert)
+                and isinstance(change.record, Session)
                 and change.record.id in tables.sessions
             },
         )
@@ -272,7 +273,7 @@ class SimulationObserver:
         reaps = any(isinstance(one, SessionReap) for one in commit.sent)
         cancelled = {change.record.run for change in commit.changes if _is_cancelling(change)}
         for change in commit.changes:
-            if (isinstance(change, Update) and isinstance(change.record, Job)) and wakes:
+            if isinstance(change, Update) and isinstance(change.record, Job) and wakes:
                 job = change.record
                 known = self._old_jobs.get(job.run, {}).get(job.number)
                 if known is None or known.state is not JobState.SLEEPING or known.wake_at is None:
@@ -290,14 +291,14 @@ class SimulationObserver:
                         change.record.run,
                         f"the run was admitted {before.start_at - now} us before its start_at",
                     )
-            elif (isinstance(change, Update) and isinstance(change.record, Run)) and expires:
+            elif isinstance(change, Update) and isinstance(change.record, Run) and expires:
                 run, before = change.record, old.runs.get(change.record.key)
                 is_expired = '"deadline_exceeded"' in (run.error or "") and before is not None
                 was_active = is_expired and before is not None and before.status in ACTIVE
                 if was_active and (run.deadline is None or run.deadline > now):
                     early = (run.deadline or 0) - now
                     self.report_violation("T1", run.key, f"the run was ended {early} us before its deadline")
-            elif (isinstance(change, Insert) and isinstance(change.record, Session)) and reaps:
+            elif isinstance(change, Insert) and isinstance(change.record, Session) and reaps:
                 session = change.record
                 if session.expires_at > now:
                     early = (session.expires_at - now) / 1_000_000

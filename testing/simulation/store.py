@@ -115,8 +115,10 @@ class SharedStore:
         if recorded and recorded[-1].changes:
             fiber.commits += 1
             for change in recorded[-1].changes:
-                if (isinstance(change, Insert) and isinstance(change.record, HistoryRow)) and (
-                    change.record.epoch is not None or _is_again(change.record)
+                if (
+                    isinstance(change, Insert)
+                    and isinstance(change.record, HistoryRow)
+                    and (change.record.epoch is not None or _is_again(change.record))
                 ):
                     fiber.process.hub.stored_at[change.record.at] = self._now()
             self._follow(

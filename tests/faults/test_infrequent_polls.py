@@ -114,7 +114,7 @@ def a_day_has_gone_well(fleet: Fleet, late: float) -> None:
     for changes in fleet.store.written:
         of_run = [change for change in changes if run.key in str(change)]
         if any(
-            (isinstance(one, Update) and isinstance(one.record, Job)) and one.record.kind is JobKind.POLL
+            isinstance(one, Update) and isinstance(one.record, Job) and one.record.kind is JobKind.POLL
             for one in of_run
         ):
             # While it waits one row is written, that of its job, and no other of this run's.

@@ -176,7 +176,7 @@ class Noting(MemoryPersistence):
             added = (
                 change.record
                 for change in tx.pending
-                if (isinstance(change, Insert) and isinstance(change.record, Job))
+                if isinstance(change, Insert) and isinstance(change.record, Job)
             )
             self.opened = [job for job in added if job.kind is JobKind.POLL]
             return result

@@ -4,7 +4,7 @@ To add a field, add it here, its column to `tables`, and a migration.
 """
 
 from collections.abc import Collection, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 import attrs
 from sqlalchemy import Table
@@ -29,7 +29,7 @@ class ColumnMap:
 
     def __init__(
         self,
-        record: type[attrs.AttrsInstance] | type[NamedTuple],
+        record: type,
         table: Table,
         columns: Mapping[str, str],
         *,
@@ -46,8 +46,8 @@ class ColumnMap:
         self.columns = tuple(columns.values())
         self._columns = dict(columns)
         self._fields = {column: field for field, column in columns.items()}
-        fields = {field.name for field in attrs.fields(record)} if attrs.has(record) else {*record._fields}
-        self._check("fields", fields, set(self.fields) - set(blobs))
+        names = getattr(record, "_fields", ()) or [field.name for field in attrs.fields(record)]
+        self._check("fields", {*names}, set(self.fields) - set(blobs))
         self._check("columns", {column.name for column in table.columns}, set(self.columns))
         if len(self._fields) < len(self.columns):
             twice = sorted({column for column in self.columns if self.columns.count(column) > 1})

@@ -101,12 +101,12 @@ class _Choosing:
         if any(POISON in repr(change) for change in changes):
             self._choosy.refused += 1
             raise RefusedError("not in here")
-        created = sum((isinstance(change, Insert) and isinstance(change.record, Run)) for change in changes)
+        created = sum(isinstance(change, Insert) and isinstance(change.record, Run) for change in changes)
         if self._choosy.calm_with is not None and created > self._choosy.calm_with:
             self._choosy.refused += 1
             raise ConflictError("somebody was there first")
         self._choosy.batches.append(
-            sum((isinstance(change, Update) and isinstance(change.record, Run)) for change in changes)
+            sum(isinstance(change, Update) and isinstance(change.record, Run) for change in changes)
         )
         self._inner.apply(changes)
 
