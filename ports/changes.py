@@ -2,9 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias
 
 import attrs
+from typing_extensions import TypeVar
 
 from holdfast.ports.errors import ConflictError
 from holdfast.ports.records.job import Job, JobKey, JobKind, cancelling
@@ -13,7 +14,7 @@ from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
 from holdfast.ports.tables import JOBS, OF_RUNS, RUNS, STREAMS, TABLE_OF, OnInsert, StoredRecord, Table
 
-Key = TypeVar("Key")
+Key = TypeVar("Key", default=Any)
 Record = TypeVar("Record")
 AnyTable: TypeAlias = Table[Any, Any]
 
@@ -105,7 +106,7 @@ class AdvanceStreams:
 Change: TypeAlias = (
     Insert
     | Update
-    | Delete[Any]
+    | Delete
     | CancelExternalWork
     | DeleteJobs
     | DeleteJobsOfNode

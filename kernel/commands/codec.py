@@ -57,19 +57,19 @@ def _event_from(data: object, kind: Any) -> HistoryEvent:
     return cls.from_facts(event["data"])
 
 
-def _row_change_data(change: Insert | Update | Delete[Any]) -> dict[str, object]:
+def _row_change_data(change: Insert | Update | Delete) -> dict[str, object]:
     if isinstance(change, Delete):
         return {"table": change.table.name, "key": to_data(change.key)}
     return {"table": TABLE_OF[type(change.record)].name, "record": to_data(change.record)}
 
 
-def _row_change_from(data: dict[str, Any], kind: Any) -> Insert | Update | Delete[Any]:
+def _row_change_from(data: dict[str, Any], kind: Any) -> Insert | Update | Delete:
     table = _TABLES[data["table"]]
     if kind is not Delete:
         record: StoredRecord = from_data(data["record"], table.record)
         return Insert(record) if kind is Insert else Update(record)
     key = data["key"]
-    return Delete(table, JobKey(*key) if table is JOBS else tuple(key) if isinstance(key, list) else key)
+    return Delete(table, JobKey(*key) if table is JOBS else key)
 
 
 def _tag_of(kind: Any) -> str:

@@ -68,8 +68,10 @@ def lease_violations(tables: Tables, commit: Commit, now: Micros) -> Iterator[Vi
             case _:
                 pass
         if (
-            isinstance(change, Update) and isinstance(change.record, Job)
-        ) and change.record.key.text in settled:
+            isinstance(change, Update)
+            and isinstance(change.record, Job)
+            and change.record.key.text in settled
+        ):
             yield from _polled(tables, change.record, now)
 
 

@@ -3,7 +3,7 @@
 from bisect import bisect, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, TypeGuard
+from typing import Final
 
 import attrs
 
@@ -27,6 +27,7 @@ from holdfast.ports.changes import (
     DeleteJobsOfNode,
     Insert,
     Update,
+    inserted,
 )
 from holdfast.ports.clock import micros
 from holdfast.ports.events import Event
@@ -163,8 +164,10 @@ class SimulationObserver:
         for change in commit.changes:
             self.trace.add(now, commit.process, f"  {described(change)}")
             if (
-                isinstance(change, Insert) and isinstance(change.record, HistoryRow)
-            ) and change.record.type == events.RunRepaired.type:
+                isinstance(change, Insert)
+                and isinstance(change.record, HistoryRow)
+                and change.record.type == events.RunRepaired.type
+            ):
                 self.repaired.append(change.record.run)
             elif isinstance(change, Insert) and isinstance(change.record, Session):
                 self._hosts[change.record.id] = change.record.host
@@ -271,7 +274,9 @@ class SimulationObserver:
         wakes = bool(commit.sent) and all(isinstance(one, JobWakeDue) for one in commit.sent[:1])
         expires = any(isinstance(one, RunExpire) for one in commit.sent)
         reaps = any(isinstance(one, SessionReap) for one in commit.sent)
-        cancelled = {change.record.run for change in commit.changes if _is_cancelling(change)}
+        # Cancelling a function wakes it before its time.
+        rows = inserted(commit.changes, HistoryRow)
+        cancelled = {row.run for row in rows if row.type == events.RunCancelling.type}
         for change in commit.changes:
             if isinstance(change, Update) and isinstance(change.record, Job) and wakes:
                 job = change.record
@@ -282,8 +287,10 @@ class SimulationObserver:
                     early = (known.wake_at - now) / 1_000_000
                     self.report_violation("T1", job.key.text, f"the job was woken {early:.3f} s too early")
             elif (
-                isinstance(change, Insert) and isinstance(change.record, HistoryRow)
-            ) and change.record.type == events.RunAdmitted.type:
+                isinstance(change, Insert)
+                and isinstance(change.record, HistoryRow)
+                and change.record.type == events.RunAdmitted.type
+            ):
                 before = old.runs.get(change.record.run)
                 if before is not None and before.start_at is not None and before.start_at > now:
                     self.report_violation(
@@ -381,13 +388,6 @@ class SimulationObserver:
                 f"sink {sink} received the event right after {last}; it must receive events in order",
             )
         taken.append(event.number)
-
-
-def _is_cancelling(change: Change) -> TypeGuard[Insert]:
-    """Return whether a change cancels a function, which wakes it before its time."""
-    return (
-        isinstance(change, Insert) and isinstance(change.record, HistoryRow)
-    ) and change.record.type == events.RunCancelling.type
 
 
 def _unreadable(change: Change) -> Iterator[Violation]:

@@ -119,7 +119,8 @@ def a_day_has_gone_well(fleet: Fleet, late: float) -> None:
         ):
             # While it waits one row is written, that of its job, and no other of this run's.
             (only,) = of_run
-            assert isinstance(only, Update) and isinstance(only.record, Job)
+            assert isinstance(only, Update)
+            assert isinstance(only.record, Job)
             checks.append(only.record)
         else:
             others.update(type(change).__name__ for change in of_run)

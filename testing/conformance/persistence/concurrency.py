@@ -183,10 +183,10 @@ class Concurrency(PersistenceCase):
 
     def test_everybody_may_store_the_same_plan(self, store: Persistence) -> None:
         """In any order, together with others."""
-        plans = [Insert(a_plan(number)) for number in range(20)]
-        in_threads(4, lambda thread: put(store, *(plans if thread % 2 else plans[::-1])))
+        plans = [a_plan(number) for number in range(20)]
+        in_threads(4, lambda thread: put(store, *map(Insert, plans if thread % 2 else plans[::-1])))
 
-        fingerprints = [change.plan.fingerprint for change in plans]
+        fingerprints = [plan.fingerprint for plan in plans]
         assert len(query(store, lambda tx: tx.plans(fingerprints))) == 20
 
     @pytest.mark.parametrize("how", ["latest_runs", "runs"])

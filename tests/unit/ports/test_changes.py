@@ -1,6 +1,7 @@
 """Changes: applied one by one and as a net effect, which must be equal."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 import pytest
@@ -13,6 +14,7 @@ from holdfast.ports.changes import (
     Delete,
     DeleteJobs,
     DeleteJobsOfNode,
+    DeleteRun,
     Insert,
     NetChanges,
     Update,
@@ -21,7 +23,7 @@ from holdfast.ports.changes import (
 from holdfast.ports.errors import ConflictError
 from holdfast.ports.records.job import JobKey, JobKind
 from holdfast.ports.records.run import RunName
-from holdfast.ports.tables import JOBS
+from holdfast.ports.tables import HISTORY, JOBS, PLANS, RUNS, SESSIONS, SINKS, TABLES, StoredRecord, Table
 from holdfast.ports.working_set import Tables
 from holdfast.testing.conformance.builders import (
     NAMESPACE,
@@ -34,9 +36,13 @@ from holdfast.testing.conformance.builders import (
     a_row,
     a_run,
     a_session,
+    a_sink,
+    an_ai_call,
+    an_annotation,
+    an_artifact,
 )
 
-RUNS: Sequence[int] = (1, 2)
+NUMBERS: Sequence[int] = (1, 2)
 _NUMBERS = st.integers(1, 4)
 _NODES = st.sampled_from(("a", "b"))
 _KINDS = st.sampled_from((JobKind.STAGE, JobKind.POLL, JobKind.CANCEL))
@@ -47,14 +53,14 @@ def batches(draw: st.DrawFn) -> tuple[Tables, list[Change]]:
     """Draw existing rows, and changes that a kernel could make to them: numbers are never reused."""
     tables = Tables()
     changes: list[Change] = []
-    for run in draw(st.sets(st.sampled_from(RUNS))):
+    for run in draw(st.sets(st.sampled_from(NUMBERS))):
         tables.apply(Insert(a_run(run)))
         for number in draw(st.sets(_NUMBERS)):
             tables.apply(Insert(a_job(run, number, kind=draw(_KINDS), node=draw(_NODES))))
     scratch = _copy(tables)
-    following: dict[int, int] = dict.fromkeys(RUNS, 5)
+    following: dict[int, int] = dict.fromkeys(NUMBERS, 5)
     for _ in range(draw(st.integers(0, 12))):
-        run = draw(st.sampled_from(RUNS))
+        run = draw(st.sampled_from(NUMBERS))
         changes.append(draw(_change(scratch, run, following)))
         scratch.apply(changes[-1])
     return tables, changes
@@ -101,8 +107,8 @@ def _copy(tables: Tables) -> Tables:
 
 
 def _write(tables: Tables, net: NetChanges) -> None:
-    """Write as a database does: each row once, in the order of the fields."""
-    for run in (*net.new_runs.values(), *net.runs.values()):
+    """Write as a database does: each row once, in the order of `NetChanges`."""
+    for run in (*net.inserted[RUNS].values(), *net.updated[RUNS].values()):
         tables.put(run)
     for (run_key, node), attempts in net.cancelled_work.items():
         tables.apply(CancelExternalWork(run_key, node, attempts))
@@ -110,18 +116,18 @@ def _write(tables: Tables, net: NetChanges) -> None:
         tables.apply(DeleteJobs(key))
     for run_key, node in net.closed_nodes:
         tables.apply(DeleteJobsOfNode(run_key, node))
-    for job_key in net.closed_jobs:
+    for job_key in net.deleted[JOBS]:
         gone = tables.jobs.get(job_key.run, {}).pop(job_key.number, None)
         closed_with_others = job_key.run in {*net.closed_runs, *(run for run, _ in net.closed_nodes)}
         assert gone or closed_with_others, "a job is closed that is not there"
-    for job in net.new_jobs.values():
+    for job in net.inserted[JOBS].values():
         assert tables.job(job.key) is None, "a job is added that is there"
         tables.put(job)
-    for job in net.jobs.values():
+    for job in net.updated[JOBS].values():
         assert tables.job(job.key) is not None, "a job is updated that is not there"
         tables.put(job)
-    for row in net.history:
-        tables.apply(Insert(row))
+    for row in net.inserted[HISTORY].values():
+        tables.put(row)
 
 
 def _seen(tables: Tables) -> object:
@@ -142,10 +148,10 @@ def test_the_net_effect_is_that_of_the_changes_one_by_one(batch: tuple[Tables, l
 @given(batches())
 def test_each_row_is_written_once(batch: tuple[Tables, list[Change]]) -> None:
     net = net_changes(batch[1])
-    keys = [*net.closed_jobs, *net.new_jobs, *net.jobs]
+    keys = [*net.deleted[JOBS], *net.inserted[JOBS], *net.updated[JOBS]]
 
     assert len(keys) == len(set(keys))
-    assert net.new_runs.keys().isdisjoint(net.runs)
+    assert net.inserted[RUNS].keys().isdisjoint(net.updated[RUNS])
 
 
 # Tables -----------------------------------------------------------------------------------------------------------
@@ -169,13 +175,14 @@ TAKEN: Sequence[Change] = (
 )
 
 
-@pytest.mark.parametrize("change", TAKEN, ids=lambda change: type(change).__name__)
+@pytest.mark.parametrize("change", TAKEN, ids=lambda change: type(change.record).__name__)
 def test_what_is_taken_is_a_conflict_and_changes_nothing(change: Change) -> None:
     tables, same = Tables(), Tables()
     for there in THERE:
         tables.apply(there)
         same.apply(there)
-    assert tables.conflicts(change) is not None
+    assert isinstance(change, Insert)
+    assert tables.taken(change.record) is not None
     with pytest.raises(ConflictError):
         tables.apply(change)
 
@@ -216,3 +223,75 @@ def test_closing_what_is_not_there_does_nothing() -> None:
     tables.apply(DeleteJobs("r"))
 
     assert list(tables.all_jobs()) == []
+
+
+def test_two_new_rows_of_one_key_are_a_conflict() -> None:
+    with pytest.raises(ConflictError, match="two new rows"):
+        net_changes([Insert(a_row(1, 1)), Insert(a_row(1, 1, type="other"))])
+
+
+def test_of_two_new_plans_the_first_is_kept_and_of_two_sessions_the_last() -> None:
+    net = net_changes(
+        [
+            *(Insert(a_plan(1, body=body)) for body in ("first", "second")),
+            *(Insert(a_session(1, host=host)) for host in ("first", "second")),
+        ]
+    )
+
+    assert [plan.body for plan in net.inserted[PLANS].values()] == ["first"]
+    assert [session.host for session in net.inserted[SESSIONS].values()] == ["second"]
+
+
+def test_a_row_that_is_deleted_may_be_inserted_again() -> None:
+    sink = a_sink("audit")
+    net = net_changes([Delete(SINKS, sink.key), Insert(sink), Update(sink)])
+
+    assert (net.deleted[SINKS], net.inserted[SINKS], net.updated[SINKS]) == ({sink.key}, {sink.key: sink}, {})
+
+
+def test_a_row_that_is_inserted_and_deleted_is_not_written() -> None:
+    sink = a_sink("audit")
+    net = net_changes([Insert(sink), Update(sink), Delete(SINKS, sink.key)])
+
+    assert not any((net.deleted[SINKS], net.inserted[SINKS], net.updated[SINKS]))
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_a_removed_run_takes_all_other_changes_of_its_rows_along(table: Table[Any, Any]) -> None:
+    records: Sequence[StoredRecord] = (
+        a_run(1),
+        a_job(1, 1),
+        a_row(1, 1),
+        a_page(1, 0),
+        a_note(1),
+        an_annotation(1),
+        an_artifact(),
+        an_ai_call(1),
+    )
+    net = net_changes([*map(Insert, records), DeleteRun(a_key(1))])
+
+    assert not net.inserted[table]
+    assert net.removed_runs == {a_key(1)}
+
+
+def test_a_deleted_sink_frees_its_name() -> None:
+    tables = Tables()
+    tables.apply(Insert(a_sink("audit", key="1")))
+    assert tables.taken(a_sink("audit", key="2")) is not None
+    tables.apply(Delete(SINKS, "1"))
+
+    assert tables.taken(a_sink("audit", key="2")) is None
+
+
+def test_a_copy_is_independent() -> None:
+    tables = Tables()
+    for there in THERE:
+        tables.apply(there)
+    copy = tables.copy()
+    assert copy == tables
+    copy.apply(Insert(a_sink("audit")))
+    copy.apply(Insert(a_job(1, 2)))
+    copy.apply(Insert(a_row(1, 2)))
+
+    assert not tables.sinks
+    assert (len(tables.jobs[a_key(1)]), len(tables.history[a_key(1)])) == (1, 1)
