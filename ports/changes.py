@@ -21,7 +21,7 @@ AnyTable: TypeAlias = Table[Any, Any]
 
 @frozen
 class Insert:
-    """Insert a record into its table. If it exists, `Table.on_insert` says what happens."""
+    """Insert a record into its table. `Table.on_insert` applies if it exists."""
 
     tag: ClassVar[str] = "insert"
     record: StoredRecord

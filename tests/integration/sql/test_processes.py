@@ -30,7 +30,7 @@ def main(url):
 HAMMER = """
 from attrs import evolve
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.ports.changes import AppendHistory, CreateRun, UpdateRun
+from holdfast.ports.changes import Insert, Update
 from holdfast.testing.conformance.builders import a_key, a_row, a_run
 
 def main(url, first, times):
@@ -39,9 +39,9 @@ def main(url, first, times):
         def count(tx):
             (run,) = tx.runs([a_key(1)])
             tx.apply([
-                UpdateRun(evolve(run, last_row=run.last_row + 1)),
-                AppendHistory(a_row(run.key, run.last_row + 1)),
-                CreateRun(a_run(number)),
+                Update(evolve(run, last_row=run.last_row + 1)),
+                Insert(a_row(run.key, run.last_row + 1)),
+                Insert(a_run(number)),
             ])
         store.transact(count)
     for number in range(first, first + times):
@@ -109,19 +109,19 @@ def test_a_forked_child_uses_connections_of_its_own(store: SqlPersistence, url: 
 import os, warnings
 warnings.simplefilter("ignore")
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.ports.changes import CreateRun
+from holdfast.ports.changes import Insert
 from holdfast.testing.conformance.builders import a_run
 store = SqlPersistence({url!r})
-store.transact(lambda tx: tx.apply([CreateRun(a_run(2))]))
+store.transact(lambda tx: tx.apply([Insert(a_run(2))]))
 child = os.fork()
 if child == 0:
     try:
-        store.transact(lambda tx: tx.apply([CreateRun(a_run(3))]))
+        store.transact(lambda tx: tx.apply([Insert(a_run(3))]))
         os._exit(0)
     finally:
         os._exit(1)
 assert os.waitpid(child, 0)[1] == 0
-store.transact(lambda tx: tx.apply([CreateRun(a_run(4))]))
+store.transact(lambda tx: tx.apply([Insert(a_run(4))]))
 store.close()
 """
     run(program)
