@@ -46,9 +46,15 @@ class Table(Generic[Record, Key]):
     """Other fields whose values together are a unique name: no two rows share it, unless one of them is None."""
     on_insert: OnInsert = OnInsert.REFUSE
 
+    _unique_of: Callable[[Record], tuple[object, ...]] = attrs.field(init=False, repr=False)
+
+    @_unique_of.default
+    def _(self) -> Callable[[Record], tuple[object, ...]]:
+        return attrgetter(*self.unique) if self.unique else lambda _: ()
+
     def name_of(self, record: Record) -> tuple[object, ...] | None:
         """Return the unique name of a record, besides its key; None if it has none."""
-        values = tuple(getattr(record, field) for field in self.unique)
+        values = self._unique_of(record)
         return None if not values or None in values else values
 
 
