@@ -288,6 +288,8 @@ class Reads:
 
     Runs found by a search for passed deadlines are treated the same.
     """
+    retried: tuple[str, ...] = ()
+    """Runs that may have failed: those that are tried again as a whole are read with their histories."""
     search: Search | None = None
 
 
@@ -325,7 +327,7 @@ class State:
     past: dict[str, StageHistory] | None
     """Stage rows by run, for reruns; None if no command of the batch is a rerun."""
     histories: dict[str, list[HistoryRow]]
-    """Complete histories by run, with the rows kept from earlier generations, of the functions in `past`."""
+    """Complete histories by run, with the rows kept from earlier generations: of functions that are run again."""
     new_rows: dict[str, list[HistoryRow]]
     """History rows by run, after the last row that the function of the run has received."""
     messages: dict[tuple[str, int], HistoryRow]
@@ -405,6 +407,8 @@ class State:
             if self.past is not None and (row.run in self.past or row.type == events.RunCreated.type):
                 self.past.setdefault(row.run, StageHistory()).append(row)
                 self._remember(row)
+            elif row.run in self.histories:
+                self.histories[row.run].append(row)
             if row.run in self.steps and (row.type == events.StepQueued.type or row.type in events.STEP_ENDS):
                 self.steps[row.run].append(row)
             if row.type == events.StageSuspended.type:

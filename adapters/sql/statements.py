@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 
 from holdfast.adapters.sql import rows
-from holdfast.adapters.sql.dialect import Dialect, Write, upsert
+from holdfast.adapters.sql.dialect import Dialect, OnConflict, Write, upsert
 from holdfast.adapters.sql.narrow_updates import NARROW
 from holdfast.adapters.sql.queries.admissions import SOURCES, Searches, searches_for
 from holdfast.adapters.sql.rows import Row
@@ -47,7 +47,6 @@ _HELD: Final = "state = 'paused', session = NULL, leased_at = NULL, heartbeat_by
 
 
 _ADVANCE_STREAM: Final = (
-    " ON CONFLICT (sink, run) DO UPDATE SET "
     "head_row = CASE WHEN excluded.head_row > holdfast_outbox.head_row "
     "THEN excluded.head_row ELSE holdfast_outbox.head_row END, "
     "due_at = CASE WHEN holdfast_outbox.state = 'ready' AND holdfast_outbox.due_at IS NULL "
@@ -324,7 +323,9 @@ def writes_for(dialect: Dialect) -> Writes:
         ),
         closed_runs=dialect.delete(tables.jobs, ("run",), only="kind <> 'cancel'"),
         closed_nodes=dialect.delete(tables.jobs, ("run", "node"), only="kind <> 'cancel'"),
-        stream_heads=dialect.insert(tables.outbox, rows.STREAM_HEAD, on_conflict=_ADVANCE_STREAM),
+        stream_heads=dialect.insert(
+            tables.outbox, rows.STREAM_HEAD, on_conflict=OnConflict(("sink", "run"), _ADVANCE_STREAM)
+        ),
     )
 
 
@@ -356,12 +357,11 @@ def _column_update(mapped: ColumnMap, write: Write, *, is_widest: bool) -> Colum
     )
 
 
-def _on_conflict(table: AnyTable, key: Sequence[str], columns: Sequence[str]) -> str:
+def _on_conflict(table: AnyTable, key: Sequence[str], columns: Sequence[str]) -> OnConflict | None:
     match table.on_insert:
         case OnInsert.REFUSE:
-            return ""
+            return None
         case OnInsert.REPLACE:
             return upsert(key, columns)
         case OnInsert.KEEP:
-            name = "" if table.unique else f" ({', '.join(key)})"
-            return f" ON CONFLICT{name} DO NOTHING"
+            return OnConflict(() if table.unique else tuple(key))

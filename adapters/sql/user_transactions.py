@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _IN_BODY: Final = "holdfast_in_body"
-CONNECTIONS_KEPT: Final = 4
-CONNECTIONS_MORE: Final = 28
-"""How many more bodies may be in transactions at a time: with these, as many as SQLite's readers."""
 
 
 class JoinedTransaction:

@@ -113,6 +113,8 @@ class RunDetails:
     published: tuple[PublishedValue, ...] = ()
     continues: bool = False
     """Whether the previous generation continued as this one."""
+    attempt: int | None = None
+    """Which attempt of a run it is that is retried as a whole, from 1; None if it is not."""
 
 
 def find_run(core: Core, run_id: str, generation: int | None = None) -> Run:
@@ -145,14 +147,15 @@ def read_run_details(core: Core, run: Run, now: Micros) -> RunDetails:
     }
     places: dict[int, StageItem] = {}
     steps: dict[str, StepSummary] = {}
-    continues = False
+    continues, attempt = False, 1
     kept = _generations(core, [part.run for part in run.kept_rows])
     for row in islice(rows_of(core.stores.persistence, run), ROWS_MAX):
         add_step(steps, row, kept.get(row.run))
         if row.run != run.key:
             continue
         if row.type == events.RunCreated.type and row.number == 1:
-            continues = events.RunCreated.from_row(row).continues is not None
+            created = events.RunCreated.from_row(row)
+            continues, attempt = created.continues is not None, created.attempt or 1
         _add_row(stages, places, row)
     for job in jobs:
         _add_job(stages, places, job)
@@ -176,6 +179,7 @@ def read_run_details(core: Core, run: Run, now: Micros) -> RunDetails:
         blocked=blocked_text(core, run),
         published=() if plan.function is None else tuple(published_values(core, run)),
         continues=continues,
+        attempt=attempt if plan.run_attempts > 1 else None,
     )
 
 

@@ -7,7 +7,7 @@ import attrs
 from holdfast.kernel.commands.command import Command
 from holdfast.ports.attempt_output import AiCallKind, AnnotationAuthor, AnnotationScope
 from holdfast.ports.errors import InvalidCommandError
-from holdfast.ports.json import parse
+from holdfast.ports.json import parse_input
 from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import frozen
 
@@ -51,9 +51,9 @@ def _json(_: object, field: "attrs.Attribute[Any]", value: str) -> None:
             f"{field.name} has {len(value)} characters; at most {VALUE_MAX} are possible"
         )
     try:
-        parse(value)
-    except (ValueError, RecursionError):
-        raise InvalidCommandError(f"{field.name} is {value!r:.50}, which is not JSON") from None
+        parse_input(value)
+    except (ValueError, RecursionError) as error:
+        raise InvalidCommandError(f"{field.name} is {value!r:.50}, which is not JSON: {error}") from None
     if not value.isascii():
         raise InvalidCommandError(f"{field.name} is not canonical JSON, which is ASCII only")
 

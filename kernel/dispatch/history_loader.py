@@ -1,6 +1,6 @@
 """Reads history rows for commands that depend on them: repairs, reruns, forks, removals, messages, annotations."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from holdfast.kernel.history import events
 from holdfast.kernel.history.reader import last_row_of
@@ -12,7 +12,7 @@ from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.records.history import STAGE_OUTCOMES
 from holdfast.ports.records.outbox import Stream, StreamKey
-from holdfast.ports.records.run import RunName
+from holdfast.ports.records.run import TERMINAL, Run, RunName
 from holdfast.ports.references import KeptRows
 from holdfast.ports.tables import ANNOTATIONS
 
@@ -46,14 +46,39 @@ def read_past(tx: Transaction, state: State, names: set[RunName]) -> None:
             past[row.run].input = row.payload
 
 
-def read_histories(tx: Transaction, state: State) -> None:
-    """Read the complete histories of functions that are forked, and lock their open child runs."""
-    runs = [state.tables.runs[key] for key in sorted(state.past or ())]
-    functions = [
-        run for run in runs if run.plan in state.plans and state.plans[run.plan].function is not None
+def read_histories(tx: Transaction, state: State, needs: list[Reads]) -> None:
+    """Read the complete histories of functions that are run again, and lock the open child runs of those forked.
+
+    A run that is retried as a whole keeps its annotations, which are read too, and none of its children.
+    """
+    forked = _functions(state, state.past or ())
+    retried = [
+        run
+        for run in _functions(state, {key for reads in needs for key in reads.retried})
+        if run.status not in TERMINAL and state.plans[run.plan].run_attempts > 1
     ]
-    if not functions:
+    if not forked and not retried:
         return
+    _read_histories(tx, state, {run.key: run for run in (*forked, *retried)}.values())
+    for annotation in tx.annotations(sorted(run.key for run in retried)) if retried else ():
+        state.tables.put(annotation)
+    children = {
+        RunName(run.namespace, child) for run in forked for child in open_children(state.histories[run.key])
+    }
+    # Locks on runs are taken in ascending order of keys. Keys are ULIDs and a child is newer than its parent, so
+    # locking the children last keeps that order.
+    for child in tx.latest_runs(sorted(children)) if children else ():
+        state.tables.put(child)
+
+
+def _functions(state: State, keys: Iterable[str]) -> list[Run]:
+    """Return the runs of durable functions among those with these keys that were read."""
+    runs = (state.tables.runs[key] for key in sorted(keys) if key in state.tables.runs)
+    return [run for run in runs if run.plan in state.plans and state.plans[run.plan].function is not None]
+
+
+def _read_histories(tx: Transaction, state: State, functions: Iterable[Run]) -> None:
+    functions = list(functions)
     wanted: list[tuple[str, int]] = []
     for run in functions:
         first = 1
@@ -61,16 +86,10 @@ def read_histories(tx: Transaction, state: State) -> None:
             wanted += ((part.run, number) for number in range(first, part.last + 1))
             first = part.last + 1
     rows = {(row.run, row.number): row for row in tx.history(wanted)}
-    children: set[RunName] = set()
     for run in functions:
         kept = {number: part.run for part in reversed(run.kept_rows) for number in range(1, part.last + 1)}
         numbers = range(1, last_row_of(run) + 1)
-        state.histories[run.key] = history = [rows[kept.get(number, run.key), number] for number in numbers]
-        children.update(RunName(run.namespace, child) for child in open_children(history))
-    # Locks on runs are taken in ascending order of keys. Keys are ULIDs and a child is newer than its parent, so
-    # locking the children last keeps that order.
-    for child in tx.latest_runs(sorted(children)) if children else ():
-        state.tables.put(child)
+        state.histories[run.key] = [rows[kept.get(number, run.key), number] for number in numbers]
 
 
 def read_messages(tx: Transaction, state: State, needs: list[Reads]) -> set[str]:

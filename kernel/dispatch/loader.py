@@ -97,7 +97,7 @@ def load(
     read_past(tx, state, wanted.past)
     read_run_remains(tx, state, wanted.run_remains)
     _plans(tx, state, known_plans, read_messages(tx, state, all_needs))
-    read_histories(tx, state)
+    read_histories(tx, state, all_needs)
     _unseen(tx, state, all_needs)
 
 

@@ -167,8 +167,20 @@ ATTEMPTS: Final = (
         edits=(
             Edit(
                 "kernel/rules/retries.py",
-                "return None if tries >= most else",
-                "return None if tries > most else",
+                "    if tries >= most:\n",
+                "    if tries > most:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        name="one-attempt-of-a-run-too-many",
+        breaks="A run that is retried as a whole gets one attempt more than allowed.",
+        caught_by=("S8",),
+        edits=(
+            Edit(
+                "kernel/rules/retries.py",
+                "job.key, attempt.number, None, attempt.first_at, now",
+                "job.key, attempt.number - 1, None, attempt.first_at, now",
             ),
         ),
     ),

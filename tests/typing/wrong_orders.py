@@ -157,4 +157,6 @@ async def wrong_children() -> None:
     number: int = await fulfil(ORDER)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     await start_child(fulfil, ORDER)  # type: ignore[arg-type, call-arg]  # pyright: ignore[reportCallIssue]
     await start_child(fulfil(ORDER), parent_end="ends")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await start_child(fulfil(ORDER), deadline="1h")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await start_child(fulfil(ORDER), priorty=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     print(number)

@@ -231,9 +231,6 @@ class Answers:
         return load_values(link, self._dialect, query.wanted)[1]
 
     def _load_work(self, link: Link, query: LoadWork) -> LoadedWork:
-        remembers = link.remembers
-        if remembers is not None and (known := remembers.memory.work(query)) is not None:
-            return known
         keys = askable(key.run for key, _ in query.jobs)
         sql = self._dialect.bound(f"{_RUNS}{self._dialect.one_of('key', 'texts')}")
         runs: list[tuple[str, Parameters]] = [(sql, {"texts": self._dialect.texts(keys)})] if keys else []
@@ -270,15 +267,10 @@ class Answers:
             "AND r.close_policy <> 'abandon' AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS j WHERE j.run = p.run "
             "AND p.run || '.' || CAST(j.number AS text) = r.parent)"
         )
-        found_in = self._dialect.table_of("runs", "p", {"run": "text"})
-        ordered = "ORDER BY r.parent, r.key LIMIT :limit"
-        # A limit for each parent makes the planner use the index, instead of reading all active runs.
-        source = (
-            f"LATERAL (SELECT * FROM holdfast_runs AS r WHERE {left} {ordered}) AS r"
-            if self._dialect.has_lateral
-            else f"holdfast_runs AS r WHERE {left}"
-        )
-        sql = f"SELECT {columns} FROM {found_in} CROSS JOIN {source} {ordered}"
+        given = self._dialect.table_of("runs", "p", {"run": "text"})
+        order = "ORDER BY r.parent, r.key LIMIT :limit"
+        found_in = self._dialect.rows_for_each(given, "holdfast_runs AS r", left, order)
+        sql = f"SELECT {columns} FROM {found_in}"
         parents = encode_rows(("run",), [(run,) for run in runs])
         found = self._query(link, sql, runs=parents, limit=query.limit)
         return tuple(map(rows.run_from, found))

@@ -17,13 +17,17 @@ from typing import Final
 from urllib.parse import unquote
 
 from sqlalchemy import Connection, Engine, QueuePool, StaticPool, create_engine
+from sqlalchemy.exc import DBAPIError
 
 from holdfast.adapters.sql.database import NONE, Parameters, Shared, check_hits
 from holdfast.adapters.sql.dialect import Dialect, Write
-from holdfast.adapters.sql.errors import TransientError, from_sqlite
+from holdfast.adapters.sql.errors import TransientError
 from holdfast.adapters.sql.pool import Pool
 from holdfast.adapters.sql.rows import Row
 from holdfast.adapters.sql.sqlite.dialect import SqliteDialect
+from holdfast.adapters.sql.sqlite.errors import from_sqlite
+from holdfast.adapters.sql.sqlite.file_watch import SqliteTransport
+from holdfast.adapters.sql.transaction import Statements
 from holdfast.adapters.sql.user_transactions import for_bodies, in_body
 from holdfast.ports.errors import AccessDeniedError, ForkedStoreError, InvalidUrlError, UnavailableError
 from holdfast.ports.process_forks import leave_alone, renew_in_forks
@@ -82,6 +86,8 @@ def sqlite_path(url: str) -> str:
 def _translated() -> Generator[None]:
     try:
         yield
+    except DBAPIError as error:
+        raise from_sqlite(error.orig or error) from error
     except (sqlite3.Error, OverflowError, UnicodeError) as error:
         raise from_sqlite(error) from error
 
@@ -98,11 +104,6 @@ class SqliteLink:
     def began(self) -> bool:
         """See `Link.began`."""
         return self._connection.in_transaction
-
-    @property
-    def remembers(self) -> None:
-        """See `Link.remembers`. A local query costs too little for a cache."""
-        return None
 
     def begin(self) -> None:
         """See `Link.begin`. Waits for other writers."""
@@ -156,12 +157,13 @@ class SqliteDatabase:
     has_receipts: bool = False
 
     def __init__(self, path: str, *, busy_seconds: float = BUSY_SECONDS_MAX) -> None:
-        """See `SqlPersistence`."""
+        """Use the file at a path; it may not exist yet. Transactions of others are waited for `busy_seconds`."""
         if sqlite3.sqlite_version_info < VERSION_MIN:
             raise UnavailableError(
                 f"SQLite 3.35 or newer is needed; this Python has {sqlite3.sqlite_version}"
             )
         self.dialect: Dialect = SqliteDialect()
+        self.file: Path | None = Path(path)
         self._path = path
         self._busy_seconds = min(busy_seconds, BUSY_SECONDS_MAX)
         self._lock = threading.Lock()
@@ -202,6 +204,13 @@ class SqliteDatabase:
     def spoil(self) -> None:
         """See `Pausable`."""
         self._is_spoilt = True
+
+    def fast_path(self, statements: Statements, /) -> None:
+        """See `Database.fast_path`. A local query costs too little for a cache."""
+
+    def transport(self) -> SqliteTransport:
+        """See `Database.transport`."""
+        return SqliteTransport(self._path)
 
     @contextlib.contextmanager
     def writer(self, seconds: float, /) -> Generator[SqliteLink]:

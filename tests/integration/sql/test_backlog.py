@@ -13,7 +13,7 @@ from holdfast.adapters.sql.dialect import encode_rows
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.postgresql.dialect import PostgresDialect
 from holdfast.adapters.sql.postgresql.libpq import PREPARED_AFTER, StatementRunner
-from holdfast.adapters.sql.settings import connection_settings
+from holdfast.adapters.sql.postgresql.settings import connection_settings
 from holdfast.adapters.sql.sqlite.dialect import SqliteDialect
 from holdfast.adapters.sql.statements import Reads, reads_for
 from holdfast.ports.changes import Insert

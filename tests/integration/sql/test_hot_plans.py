@@ -16,9 +16,9 @@ from holdfast.adapters.sql.dialect import encode_rows
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.postgresql.dialect import PostgresDialect
 from holdfast.adapters.sql.postgresql.row_cache import versions_for
+from holdfast.adapters.sql.postgresql.settings import connection_settings
 from holdfast.adapters.sql.queries.handlers import Answers
 from holdfast.adapters.sql.rows import history_values, values_of
-from holdfast.adapters.sql.settings import connection_settings
 from holdfast.adapters.sql.statements import reads_for, writes_for
 from holdfast.ports import tables
 from holdfast.ports.changes import Change, Insert

@@ -10,7 +10,8 @@ import pytest
 
 from holdfast.adapters.sql import persistence
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.postgresql.connection import ANSWER_SECONDS, PostgresDatabase, PostgresLink
+from holdfast.adapters.sql.postgresql.connection import ANSWER_SECONDS, PostgresDatabase
+from holdfast.adapters.sql.postgresql.link import PostgresLink
 from holdfast.adapters.sql.pruning import RECEIPT_AGE
 from holdfast.ports.changes import Insert
 from holdfast.ports.errors import UnavailableError

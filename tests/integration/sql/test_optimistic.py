@@ -10,9 +10,10 @@ import psycopg
 import pytest
 from attrs import evolve
 
+from holdfast.adapters.sql.database import ChangedError
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.postgresql import row_cache
-from holdfast.adapters.sql.postgresql.optimistic import ChangedError, OptimisticTransaction
+from holdfast.adapters.sql.postgresql.optimistic import OptimisticTransaction
 from holdfast.adapters.sql.postgresql.row_cache import (
     KNOWN_MAX,
     LACKING_MAX,

@@ -15,7 +15,7 @@ from holdfast.adapters.sql.dialect import Write
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.postgresql.connection import PostgresDatabase
 from holdfast.adapters.sql.postgresql.dialect import PostgresDialect
-from holdfast.adapters.sql.settings import connection_settings
+from holdfast.adapters.sql.postgresql.settings import connection_settings
 from holdfast.adapters.sql.statements import reads_for, waiting_for, writes_for
 from holdfast.ports.changes import Insert
 from holdfast.ports.persistence import QueueClaim

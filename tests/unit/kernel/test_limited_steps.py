@@ -7,6 +7,9 @@ import pytest
 
 from holdfast.kernel.commands import (
     Attempt,
+    Blocked,
+    ChannelMessage,
+    Failure,
     FunctionRecord,
     FunctionWaiting,
     JobAdmit,
@@ -20,6 +23,7 @@ from holdfast.kernel.commands import (
     RunPause,
     RunRepair,
     RunResume,
+    RunSignal,
     RunTerminate,
     StepCancel,
     StepQueue,
@@ -161,6 +165,19 @@ def test_a_paused_run_holds_what_waits_and_takes_no_slot() -> None:
     assert reply.follow_up.jobs == (LINE,)
     assert states(world) == ["limited", "limited"]
     assert admit(world, LINE) == 1
+    sound(world)
+
+
+def test_a_blocked_run_gives_the_slots_of_its_steps_back() -> None:
+    world = world_with_queued_steps(ALONE)
+    admit(world)
+    world.do(RunSignal(run_id="x", signal=ChannelMessage(channel="any", payload=payload(1))))
+    driver = world.claim_one(world.open())
+
+    blocked = world.settle(driver, Blocked(failure=Failure(code="nondeterminism", message="no")))
+
+    assert states(world) == ["paused"]
+    assert blocked.follow_up.jobs == (LINE,)
     sound(world)
 
 
