@@ -6,7 +6,7 @@ from holdfast.hosts.cli.console import Screen, safe, screen_options
 from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import Exit, exits
 from holdfast.hosts.inspection.annotations import annotate_command as command_of
-from holdfast.ports.attempt_output import AnnotationAuthor
+from holdfast.ports.actors import Actor
 from holdfast.ports.json import parse
 
 
@@ -48,7 +48,7 @@ def annotate_command(
             run_id,
             annotations,
             {
-                "actor": AnnotationAuthor(kind, actor_id),
+                "actor": Actor(kind, actor_id),
                 "reason": reason,
                 "key": key,
                 "stage": stage,

@@ -22,7 +22,8 @@ from holdfast.kernel.commands import AiCallOutput, AnnotationOutput, AttemptOutp
 from holdfast.kernel.commands.codec import to_data
 from holdfast.kernel.commands.jobs import OutputKind
 from holdfast.kernel.values import encode
-from holdfast.ports.attempt_output import AnnotationAuthor, AnnotationScope
+from holdfast.ports.actors import Actor
+from holdfast.ports.attempt_output import AnnotationScope
 from holdfast.ports.clock import Clock, micros
 from holdfast.ports.errors import BlobCorruptError, InvalidCommandError, InvalidEventError, NoBlobStoreError
 from holdfast.ports.json import canonical
@@ -58,7 +59,7 @@ class Origin:
     stage: str
     item: int | None
     attempt: int
-    actor: AnnotationAuthor
+    actor: Actor
 
 
 class AttemptRuntime:
@@ -201,7 +202,7 @@ class AttemptRuntime:
         /,
         *,
         scope: AnnotationScope,
-        actor: AnnotationAuthor | None,
+        actor: Actor | None,
         reason: str,
         key: str | None,
     ) -> None:

@@ -44,7 +44,7 @@ from holdfast.kernel.pipelines.plan import ChildPlan, StagePlan, stage_of
 from holdfast.kernel.values import encode
 from holdfast.kernel.values.codec import class_name, json_name
 from holdfast.kernel.values.stored_values import decode_recorded
-from holdfast.ports.attempt_output import AnnotationAuthor
+from holdfast.ports.actors import Actor
 from holdfast.ports.clock import Clock, instant, micros
 from holdfast.ports.errors import InvalidValueError, UnreadableInputError
 from holdfast.ports.json import compact, parse
@@ -541,8 +541,8 @@ class Bodies:
 
 
 @lru_cache
-def _actor(workflow: str, node: str, version: str) -> AnnotationAuthor:
-    return AnnotationAuthor(kind="stage", id=f"{workflow}/{node}", version=version)
+def _actor(workflow: str, node: str, version: str) -> Actor:
+    return Actor(kind="stage", id=f"{workflow}/{node}", version=version)
 
 
 def node_of(work: LoadedAttempt) -> str:

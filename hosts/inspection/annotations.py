@@ -16,7 +16,8 @@ from holdfast.hosts.inspection.filters import (
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import NewAnnotation, RunAnnotate
 from holdfast.kernel.values import encode
-from holdfast.ports.attempt_output import Annotation, AnnotationAuthor, AnnotationScope
+from holdfast.ports.actors import Actor
+from holdfast.ports.attempt_output import Annotation, AnnotationScope
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import InvalidFilterError
 from holdfast.ports.json import parse
@@ -38,7 +39,7 @@ class AnnotateOptions(TypedDict, total=False):
         item: Annotate this item of the mapped stage.
     """
 
-    actor: AnnotationAuthor
+    actor: Actor
     reason: str
     key: str | None
     stage: str | None
@@ -97,7 +98,7 @@ class AnnotationInfo:
     scope: AnnotationScope
     stage: str | None
     item: int | None
-    actor: AnnotationAuthor
+    actor: Actor
     reason: str
     key: str | None
     epoch: int | None
@@ -105,7 +106,7 @@ class AnnotationInfo:
 
 
 _OPTION_KINDS: Final[Mapping[str, Wanted]] = {
-    "actor": an("an Actor(kind, id)", AnnotationAuthor).or_none,
+    "actor": an("an Actor(kind, id)", Actor).or_none,
     "reason": TEXT.or_none,
     "key": TEXT.or_none,
     "stage": TEXT.or_none,
@@ -172,7 +173,7 @@ def annotation_info(annotation: Annotation) -> AnnotationInfo:
         scope=annotation.scope,
         stage=annotation.node,
         item=annotation.item,
-        actor=AnnotationAuthor(annotation.actor_kind, annotation.actor_id, annotation.actor_version),
+        actor=Actor(annotation.actor_kind, annotation.actor_id, annotation.actor_version),
         reason=annotation.reason,
         key=annotation.key,
         epoch=annotation.epoch,

@@ -12,11 +12,12 @@ from holdfast.kernel.commands import (
     JobSettle,
     RunAnnotate,
     RunAnnotated,
+    RunCreate,
 )
-from holdfast.kernel.commands.attempt_output import NewAnnotation
 from holdfast.kernel.commands.codec import from_data
 from holdfast.kernel.state import Decision, Reads, State
-from holdfast.ports.attempt_output import AiCall, Annotation, AnnotationAuthor, AnnotationScope, Artifact
+from holdfast.ports.actors import Actor
+from holdfast.ports.attempt_output import AiCall, Annotation, AnnotationScope, Artifact
 from holdfast.ports.changes import AddAiCall, AddAnnotation, AddArtifact, AddAttemptOutput, Change
 from holdfast.ports.clock import Ids
 from holdfast.ports.errors import InvalidCommandError, RunNotFoundError
@@ -46,6 +47,7 @@ def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -
     )
     of_stage = AnnotationScope.STAGE if command.item is None else AnnotationScope.ITEM
     scope = AnnotationScope.RUN if command.stage is None else of_stage
+    author = command.actor or Actor()
     changes = tuple(
         AddAnnotation(
             Annotation(
@@ -58,9 +60,9 @@ def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -
                 scope=scope,
                 node=command.stage,
                 item=command.item,
-                actor_kind=command.actor.kind,
-                actor_id=command.actor.id,
-                actor_version=command.actor.version,
+                actor_kind=author.kind,
+                actor_id=author.id,
+                actor_version=author.version,
                 reason=command.reason,
                 key=command.key,
             )
@@ -71,9 +73,10 @@ def decide_annotate(state: State, command: RunAnnotate, now: Micros, ids: Ids) -
     return Decision(RunAnnotated(run=run.key, generation=run.generation, stored=len(changes)), changes)
 
 
-def annotations_at_start(run: Run, annotations: Iterable[NewAnnotation], ids: Ids) -> Iterator[Change]:
+def annotations_at_start(run: Run, command: RunCreate, ids: Ids) -> Iterator[Change]:
     """Yield the changes that store the annotations of a new run."""
-    for one in annotations:
+    author = command.actor or Actor()
+    for one in command.annotations:
         yield AddAnnotation(
             Annotation(
                 run=run.key,
@@ -82,6 +85,9 @@ def annotations_at_start(run: Run, annotations: Iterable[NewAnnotation], ids: Id
                 namespace=run.namespace,
                 name=one.name,
                 value=one.value,
+                actor_kind=author.kind,
+                actor_id=author.id,
+                actor_version=author.version,
             )
         )
 
@@ -161,7 +167,7 @@ def _annotation(output: AttemptOutput) -> AnnotationOutput:
 
 
 def _annotated(job: Job, epoch: int, at: Micros, annotation: AnnotationOutput, ids: Ids) -> Annotation:
-    actor: AnnotationAuthor = annotation.actor
+    actor: Actor = annotation.actor
     of_stage = annotation.scope is not AnnotationScope.RUN
     return Annotation(
         run=job.run,

@@ -25,6 +25,7 @@ from holdfast.kernel.history.events.event import (
     Facts,
     HistoryEvent,
     Identity,
+    OperatorEvent,
     RecordedError,
     facts_of,
 )
@@ -254,6 +255,7 @@ __all__ = [
     "HistoryEvent",
     "HistoryLong",
     "Identity",
+    "OperatorEvent",
     "PatchMarked",
     "RecordedError",
     "ResultRefused",

@@ -400,7 +400,7 @@ def test_if_even_that_is_refused_it_gets_nothing_in_its_place(world: World) -> N
 
     assert world.numbers("bad") == [2]
     (skips,) = [stream.skipped_rows for stream in world.store.dump().streams.values() if stream.skipped_rows]
-    assert skips == '{"1":"too odd"}'
+    assert skips == '{"1":{"reason":"too odd"}}'
 
 
 @pytest.mark.parametrize("which", [DeadLetterReplay(sink="other"), DeadLetterReplay(run_id="r")])

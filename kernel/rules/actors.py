@@ -1,0 +1,47 @@
+"""The rule for actors: what an operator's command appends to a history names who gave the command.
+
+See docs/decisions/0077.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias, TypeVar
+
+from holdfast.kernel.commands import OperatorCommand
+from holdfast.kernel.history import events
+from holdfast.kernel.state import Decision, State
+from holdfast.ports.actors import Actor
+from holdfast.ports.changes import AppendHistory, Change
+from holdfast.ports.clock import Ids
+from holdfast.ports.records.values import Micros
+from holdfast.ports.structs import evolve
+
+C = TypeVar("C", bound=OperatorCommand[object])
+R = TypeVar("R")
+
+_Decide: TypeAlias = Callable[[State, C, Micros, Ids], Decision[R]]
+
+
+def signed(decide: _Decide[C, R]) -> _Decide[C, R]:
+    """Return a rule that decides likewise, and stores the command's actor in the events that an operator may cause."""
+
+    def decide_signed(state: State, command: C, now: Micros, ids: Ids) -> Decision[R]:
+        decision = decide(state, command, now, ids)
+        actor = command.actor
+        if actor is None:
+            return decision
+        return evolve(decision, changes=tuple(_signed(change, actor) for change in decision.changes))
+
+    return decide_signed
+
+
+def _signed(change: Change, actor: Actor) -> Change:
+    """Return a change with the actor in its event. A message that is delivered again keeps its own."""
+    if not isinstance(change, AppendHistory):
+        return change
+    kind = events.class_of(change.row.type)
+    if not issubclass(kind, events.OperatorEvent):
+        return change
+    event = kind.from_row(change.row)
+    if event.actor is not None or getattr(event, "again", None) is not None:
+        return change
+    return AppendHistory(evolve(change.row, data=evolve(event, actor=actor).data))
