@@ -56,6 +56,8 @@ def facts_document(facts: RunDetails) -> Document:
     """Return a run with its stages, its steps if it is a durable function, and its live jobs."""
     return {
         **run_document(facts.run, facts.now),
+        "started_by": None if facts.starter is None else facts.starter.data,
+        "cancelled_by": None if facts.canceller is None else facts.canceller.data,
         "stages": [_stage_document(stage, facts.now) for stage in facts.stages],
         "steps": None if facts.steps is None else [_step_document(step) for step in facts.steps],
         "blocked": facts.blocked,

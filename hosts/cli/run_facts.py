@@ -14,12 +14,14 @@ from holdfast.hosts.functions.published_values import PublishedValue, published_
 from holdfast.hosts.inspection.annotations import AnnotationInfo, annotations_of
 from holdfast.hosts.inspection.logs import ProgressInfo, progress_of
 from holdfast.hosts.inspection.open_calls import open_calls_of
+from holdfast.hosts.inspection.run_info import canceller_of
 from holdfast.hosts.inspection.why import blocked_text
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.history import events
 from holdfast.kernel.history.reader import rows_of
 from holdfast.kernel.pipelines.plan import MapPlan, Plan
 from holdfast.kernel.pipelines.progress import NodeProgress, progress_from
+from holdfast.ports.actors import Actor
 from holdfast.ports.errors import RunNotFoundError
 from holdfast.ports.json import parse
 from holdfast.ports.persistence import SlotPlace, Waiting
@@ -113,6 +115,10 @@ class RunDetails:
     published: tuple[PublishedValue, ...] = ()
     continues: bool = False
     """Whether the previous generation continued as this one."""
+    starter: Actor | None = None
+    """Who started this generation."""
+    canceller: Actor | None = None
+    """Who cancelled or terminated it."""
 
 
 def find_run(core: Core, run_id: str, generation: int | None = None) -> Run:
@@ -146,13 +152,18 @@ def read_run_details(core: Core, run: Run, now: Micros) -> RunDetails:
     places: dict[int, StageItem] = {}
     steps: dict[str, StepSummary] = {}
     continues = False
+    starter: Actor | None = None
+    of_operators: list[HistoryRow] = []
     kept = _generations(core, [part.run for part in run.kept_rows])
     for row in islice(rows_of(core.stores.persistence, run), ROWS_MAX):
         add_step(steps, row, kept.get(row.run))
         if row.run != run.key:
             continue
-        if row.type == events.RunCreated.type and row.number == 1:
-            continues = events.RunCreated.from_row(row).continues is not None
+        if row.type == events.RunCreated.type:
+            created = events.RunCreated.from_row(row)
+            starter, continues = created.actor, created.continues is not None
+        elif issubclass(events.class_of(row.type), events.OperatorEvent):
+            of_operators.append(row)
         _add_row(stages, places, row)
     for job in jobs:
         _add_job(stages, places, job)
@@ -176,6 +187,8 @@ def read_run_details(core: Core, run: Run, now: Micros) -> RunDetails:
         blocked=blocked_text(core, run),
         published=() if plan.function is None else tuple(published_values(core, run)),
         continues=continues,
+        starter=starter,
+        canceller=canceller_of(of_operators),
     )
 
 

@@ -220,8 +220,12 @@ def _facts_table(screen: Screen, facts: RunDetails) -> Table:
         "Created",
         f"{screen.instant(run.created_at)}  ({format_duration(max(0, facts.now - run.created_at))} ago)",
     )
+    if facts.starter is not None:
+        rows.add_row("Started by", safe(facts.starter.text))
     if run.ended_at is not None:
         rows.add_row("Ended", screen.instant(run.ended_at))
+    if facts.canceller is not None:
+        rows.add_row("Cancelled by", safe(facts.canceller.text))
     rows.add_row(
         "Duration", format_duration(run_length(run, facts.now)) + ("" if run.ended_at else " so far")
     )

@@ -117,6 +117,7 @@ def sink_document(sink: SinkInfo) -> dict[str, object]:
         "name": sink.name,
         "since": sink.since.isoformat(),
         "created_at": sink.created_at.isoformat(),
+        "registered_by": None if sink.registered_by is None else sink.registered_by.data,
         "types": list(sink.types),
         "failures": sink.failures,
         "retry_at": None if sink.retry_at is None else sink.retry_at.isoformat(),

@@ -11,6 +11,7 @@ from holdfast.hosts.cli.run_facts import StageItem
 from holdfast.hosts.cli.step_table import error_line
 from holdfast.hosts.text import counted, format_duration
 from holdfast.kernel.history import events
+from holdfast.ports.actors import Actor
 from holdfast.ports.json import parse
 from holdfast.ports.records.history import HistoryRow, OutputRow
 
@@ -107,6 +108,8 @@ def _details(row: HistoryRow) -> str:
         texts = (kind, one_line(str(data["message"])) if data["message"] else None)
         parts.append(": ".join(str(text) for text in texts if text))
     parts.extend(f"{name}: {data[name]}" for name in ("reason", "cause") if name in data)
+    if issubclass(events.class_of(row.type), events.OperatorEvent) and "actor" in data:
+        parts.append(f"by {Actor.of(data['actor']).text}")
     if row.payload is not None:
         inline = row.payload.inline
         value = one_line(inline, 60) if inline is not None else f"blob {row.payload.blob}"

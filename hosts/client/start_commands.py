@@ -15,6 +15,7 @@ from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.authoring.stage_overrides import stage_overrides
 from holdfast.kernel.commands import ChannelMessage, NewAnnotation, RunCreate, StageOverride
 from holdfast.kernel.values import encode
+from holdfast.ports.actors import Actor
 from holdfast.ports.clock import micros
 from holdfast.ports.durations import length_of
 from holdfast.ports.errors import InvalidArgumentError
@@ -50,6 +51,7 @@ class _SharedFields(TypedDict):
     deadline: Micros | None
     concurrency_key: str | None
     concurrency_limit: int
+    actor: Actor | None
 
 
 class StartCommandBuilder:
@@ -158,6 +160,7 @@ class StartCommandBuilder:
             deadline=None if deadline is None else deadline // timedelta(microseconds=1),
             concurrency_key=options.get("concurrency_key"),
             concurrency_limit=options.get("concurrency_limit", 1),
+            actor=options.get("actor"),
         )
 
 

@@ -71,6 +71,7 @@ from holdfast.kernel.commands import (
 from holdfast.kernel.history.exceptions import error_if_known
 from holdfast.kernel.runs.rerun_preview import RerunPreview
 from holdfast.kernel.values import decode
+from holdfast.ports.actors import Actor
 from holdfast.ports.durations import Duration, length_of
 from holdfast.ports.errors import (
     EngineClosedError,
@@ -320,7 +321,7 @@ class SyncRunHandle(Generic[Out]):
         """Return a reader of the run's log. Raises RunNotFoundError and InvalidFilterError."""
         return LogReader(self._core, self._row().key, options)
 
-    def cancel(self, *, reason: str = "") -> RunEnded:
+    def cancel(self, *, reason: str = "", actor: Actor | None = None) -> RunEnded:
         """Cancel the run. Does nothing if it has ended.
 
         A durable function gets a CancelledError at the point where it waits, and may clean up and run its
@@ -328,6 +329,7 @@ class SyncRunHandle(Generic[Out]):
 
         Args:
             reason: A text for the history.
+            actor: Who gives the command; the engine's actor if omitted (see `SyncEngine.acting_as`).
 
         Returns:
             The `status` of the run now, and whether it has `changed`.
@@ -337,13 +339,14 @@ class SyncRunHandle(Generic[Out]):
         """
         check("cancel", TEXT, reason=reason)
         command = RunCancel(namespace=self._core.namespace, run_id=self.id, reason=reason)
-        return self._client.dispatch(command)
+        return self._client.acting_as(actor).dispatch(command)
 
-    def terminate(self, *, reason: str = "") -> RunEnded:
+    def terminate(self, *, reason: str = "", actor: Actor | None = None) -> RunEnded:
         """End the run at once as cancelled, without cleanup or compensations. Does nothing if it has ended.
 
         Args:
             reason: A text for the history.
+            actor: Who gives the command; the engine's actor if omitted (see `SyncEngine.acting_as`).
 
         Returns:
             The `status` of the run now, and whether it has `changed`.
@@ -353,9 +356,11 @@ class SyncRunHandle(Generic[Out]):
         """
         check("terminate", TEXT, reason=reason)
         command = RunTerminate(namespace=self._core.namespace, run_id=self.id, reason=reason)
-        return self._client.dispatch(command)
+        return self._client.acting_as(actor).dispatch(command)
 
-    def signal(self, signal: Signal, /, *, idempotency_key: str | None = None) -> RunSignalled:
+    def signal(
+        self, signal: Signal, /, *, idempotency_key: str | None = None, actor: Actor | None = None
+    ) -> RunSignalled:
         """Send a message to the run: `run.signal(approval(decision))`. The message is stored when this returns.
 
         The function receives it from its channel, whether it waits there already or receives later; paused and pending
@@ -365,6 +370,7 @@ class SyncRunHandle(Generic[Out]):
         Args:
             signal: A message with its channel.
             idempotency_key: Sending again with the same key sends nothing and returns the first reply.
+            actor: Who gives the command; the engine's actor if omitted (see `SyncEngine.acting_as`).
 
         Returns:
             The position of the message, for `message`; its `status` is that of the run.
@@ -388,7 +394,7 @@ class SyncRunHandle(Generic[Out]):
             run_id=self.id,
             signal=self._client.sent(signal, idempotency_key, self.id),
         )
-        return self._client.dispatch(command)
+        return self._client.acting_as(actor).dispatch(command)
 
     def messages(self, *, generation: int | None = None) -> list[MessageInfo]:
         """Return the messages of one generation in the order of arrival, each with its state.
@@ -441,7 +447,13 @@ class SyncRunHandle(Generic[Out]):
         return call.decoded(answer_query(self._core, self._row(), call.query, call.arguments))
 
     def update(
-        self, call: UpdateCall[T], /, *, timeout: Duration | None = None, idempotency_key: str | None = None
+        self,
+        call: UpdateCall[T],
+        /,
+        *,
+        timeout: Duration | None = None,
+        idempotency_key: str | None = None,
+        actor: Actor | None = None,
     ) -> T:
         """Send an update to the run and return its reply: `run.update(Board.move_to("e4"))`.
 
@@ -454,6 +466,7 @@ class SyncRunHandle(Generic[Out]):
             call: An update with its arguments.
             timeout: How long to wait for the reply, a timedelta or a number of seconds; no limit if omitted.
             idempotency_key: Sending again with the same key stores nothing and waits for the same reply.
+            actor: Who gives the command; the engine's actor if omitted (see `SyncEngine.acting_as`).
 
         Raises:
             RunNotFoundError: The run does not exist.
@@ -471,7 +484,7 @@ class SyncRunHandle(Generic[Out]):
         """
         seconds = seconds_of(timeout, "update")
         self._core.lifecycle.check_may_block("update()")
-        reply = self.submit_update(call, idempotency_key=idempotency_key)
+        reply = self.submit_update(call, idempotency_key=idempotency_key, actor=actor)
         monotonic = self._core.stores.clock.monotonic
         until = None if seconds is None else monotonic() + seconds
         while (text := reply.read_reply()) is None:
@@ -487,12 +500,12 @@ class SyncRunHandle(Generic[Out]):
         return call.decoded(text)
 
     def submit_update(
-        self, call: UpdateCall[object], *, idempotency_key: str | None = None
+        self, call: UpdateCall[object], *, idempotency_key: str | None = None, actor: Actor | None = None
     ) -> UpdateReplyReader:
         """Store an update and return a reader of its reply. Raises the errors that `update` raises before it waits."""
         check("update", _UPDATE, call=call)
         check("update", TEXT.or_none, idempotency_key=idempotency_key)
-        stored = store_update(self._client, self._row(), call, idempotency_key)
+        stored = store_update(self._client.acting_as(actor), self._row(), call, idempotency_key)
         return UpdateReplyReader(self._core, stored)
 
     @overload
@@ -515,11 +528,12 @@ class SyncRunHandle(Generic[Out]):
         check("published", TEXT, name=name)
         return published_value(self._core, self._row(), name, type)
 
-    def pause(self, *, reason: str = "") -> RunPaused:
+    def pause(self, *, reason: str = "", actor: Actor | None = None) -> RunPaused:
         """Pause the run: nothing new starts until it is resumed. Bodies that are running finish as usual.
 
         Args:
             reason: A text for the history.
+            actor: Who gives the command; the engine's actor if omitted (see `SyncEngine.acting_as`).
 
         Returns:
             The `status` of the run now, and whether it has `changed`.
@@ -529,13 +543,14 @@ class SyncRunHandle(Generic[Out]):
         """
         check("pause", TEXT, reason=reason)
         command = RunPause(namespace=self._core.namespace, run_id=self.id, reason=reason)
-        return self._client.dispatch(command)
+        return self._client.acting_as(actor).dispatch(command)
 
-    def resume(self, *, reason: str = "") -> RunPaused:
+    def resume(self, *, reason: str = "", actor: Actor | None = None) -> RunPaused:
         """Resume a paused or blocked run where it stopped.
 
         Args:
             reason: A text for the history.
+            actor: Who gives the command; the engine's actor if omitted (see `SyncEngine.acting_as`).
 
         Returns:
             The `status` of the run now, and whether it has `changed`.
@@ -545,12 +560,16 @@ class SyncRunHandle(Generic[Out]):
         """
         check("resume", TEXT, reason=reason)
         command = RunResume(namespace=self._core.namespace, run_id=self.id, reason=reason)
-        return self._client.dispatch(command)
+        return self._client.acting_as(actor).dispatch(command)
 
-    def remove(self) -> bool:
+    def remove(self, *, actor: Actor | None = None) -> bool:
         """Delete an ended run from the store, with all its generations, annotations and blobs.
 
-        Its child runs stay, and so does what it delivered to others, such as its result in its parent's history.
+        Its child runs stay, and so does what it delivered to others, such as its result in its parent's history. Who
+        removed it is only logged.
+
+        Args:
+            actor: Who gives the command; the engine's actor if omitted (see `SyncEngine.acting_as`).
 
         Returns:
             Whether it was removed; False if the run was rerun in the meantime.
@@ -560,7 +579,8 @@ class SyncRunHandle(Generic[Out]):
             RemoveRefusedError: The run has not ended; its end is not delivered yet to its parent or to a sink; or
                 external work is still to be cancelled.
         """
-        return self._client.dispatch(RunRemove(namespace=self._core.namespace, run_id=self.id)).removed
+        command = RunRemove(namespace=self._core.namespace, run_id=self.id)
+        return self._client.acting_as(actor).dispatch(command).removed
 
     def rerun_from(
         self,
@@ -570,6 +590,7 @@ class SyncRunHandle(Generic[Out]):
         row: int | None = None,
         reason: str = "",
         version: str | None = None,
+        actor: Actor | None = None,
     ) -> RunRerun:
         """Run the run again from a stage, step or history row, as a new generation that keeps what comes before.
 
@@ -586,6 +607,7 @@ class SyncRunHandle(Generic[Out]):
                 nothing.
             reason: A text for the history.
             version: The version of the workflow to run; the same one if omitted.
+            actor: Who gives the command; the engine's actor if omitted (see `SyncEngine.acting_as`).
 
         Returns:
             The new `generation`, and the stages that it `runs` and `keeps`.
@@ -597,7 +619,7 @@ class SyncRunHandle(Generic[Out]):
             UnknownWorkflowError: The engine does not have this version of the workflow.
             InvalidCommandError: Both `point` and `row` are given.
         """
-        return self._client.dispatch(self._rerun(point, row, reason, version))
+        return self._client.acting_as(actor).dispatch(self._rerun(point, row, reason, version))
 
     def preview_rerun(
         self,
@@ -610,7 +632,9 @@ class SyncRunHandle(Generic[Out]):
         """Return what `rerun_from` would do now, without changing anything. Raises the same errors."""
         return self._core.kernel.preview(self._rerun(point, row, "", version))
 
-    def wake(self, stage: AnyNode[object] | str, /, *, item: int | None = None) -> StagesWoken:
+    def wake(
+        self, stage: AnyNode[object] | str, /, *, item: int | None = None, actor: Actor | None = None
+    ) -> StagesWoken:
         """Check the external work of a stage now, instead of at its next poll.
 
         If the stage's body is still running, the work is checked as soon as the body has submitted it.
@@ -618,6 +642,7 @@ class SyncRunHandle(Generic[Out]):
         Args:
             stage: The external stage, or its name.
             item: The index of one item of a mapped stage; all items if omitted.
+            actor: Who gives the command, for the log; the engine's actor if omitted (see `SyncEngine.acting_as`).
 
         Returns:
             How many stages or items are `woken`, and how many of these are `early`: not suspended yet.
@@ -631,7 +656,7 @@ class SyncRunHandle(Generic[Out]):
         name = stage if isinstance(stage, str) else stage.name
         command = StageWake(namespace=self._core.namespace, run_id=self.id, stage=name, item=item)
         try:
-            return self._core.kernel.dispatch(command)
+            return self._client.acting_as(actor).dispatch(command)
         except NothingToWakeError:
             self._row()
             raise

@@ -16,7 +16,7 @@ from holdfast.hosts.inspection.filters import (
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import NewAnnotation, RunAnnotate
 from holdfast.kernel.values import encode
-from holdfast.ports.actors import Actor
+from holdfast.ports.actors import ACTOR, Actor
 from holdfast.ports.attempt_output import Annotation, AnnotationScope
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import InvalidFilterError
@@ -106,7 +106,7 @@ class AnnotationInfo:
 
 
 _OPTION_KINDS: Final[Mapping[str, Wanted]] = {
-    "actor": an("an Actor(kind, id)", Actor).or_none,
+    "actor": ACTOR.or_none,
     "reason": TEXT.or_none,
     "key": TEXT.or_none,
     "stage": TEXT.or_none,

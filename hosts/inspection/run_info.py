@@ -1,15 +1,16 @@
 """Public forms of runs and history rows."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import attrs
 from typing_extensions import TypeVar
 
 from holdfast.kernel.history import events
 from holdfast.kernel.history.raised import Raised
+from holdfast.ports.actors import Actor
 from holdfast.ports.clock import instant
 from holdfast.ports.errors import UnreadableRowError
 from holdfast.ports.events import USER_EVENTS
@@ -23,6 +24,10 @@ T = TypeVar("T")
 Out = TypeVar("Out", covariant=True)
 
 _log = logging.getLogger("holdfast.runs")
+
+_CANCELS: Final = frozenset(
+    event.type for event in (events.RunCancelling, events.RunCancelled, events.RunTerminated)
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -115,6 +120,19 @@ def _info_of(run: Run) -> RunInfo:
         rerun_from=run.rerun_from,
         is_continued=run.is_continued,
     )
+
+
+def canceller_of(rows: Sequence[HistoryRow]) -> Actor | None:
+    """Return who cancelled or terminated a run with these history rows; None if nobody is named."""
+    for row in reversed(rows):
+        match events.event_of(row) if row.type in _CANCELS else None:
+            case events.RunTerminated(actor=actor):
+                return actor
+            case events.RunCancelling(actor=actor) | events.RunCancelled(actor=actor) if actor is not None:
+                return actor
+            case _:
+                pass
+    return None
 
 
 def event_of(row: HistoryRow) -> RunEvent:

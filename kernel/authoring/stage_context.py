@@ -15,7 +15,7 @@ from holdfast.kernel.authoring.heartbeat_details import details_text, form_of
 from holdfast.kernel.authoring.nodes import AnyNode, PlanNode
 from holdfast.kernel.values import encode
 from holdfast.kernel.values.stored_values import decode_recorded
-from holdfast.ports.actors import Actor
+from holdfast.ports.actors import ACTOR, Actor
 from holdfast.ports.attempt_output import AnnotationScope
 from holdfast.ports.errors import InvalidEventError, OutputMissingError, StageCancelledError
 from holdfast.ports.events import EVENT_BYTES_MAX, is_event_type
@@ -271,7 +271,7 @@ class StageContext(Generic[ConfigOut]):
         check("annotate", TEXT, name=name, reason=reason)
         check("annotate", _SCOPE, scope=scope)
         check("annotate", TEXT.or_none, key=key)
-        check("annotate", an("an Actor(kind, id)", Actor).or_none, actor=actor)
+        check("annotate", ACTOR.or_none, actor=actor)
         self._runtime.annotate(name, value, scope=AnnotationScope(scope), actor=actor, reason=reason, key=key)
 
     def heartbeat(self, details: object = None) -> None:

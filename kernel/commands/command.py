@@ -29,7 +29,7 @@ class Command(Generic[Result]):
 
 
 def check_actor(_: object, field: "attrs.Attribute[Any]", value: Actor | None) -> None:
-    """attrs validator: raises InvalidCommandError for an actor with a text that is too long or can't be stored."""
+    """A validator of attrs: raises InvalidCommandError for an actor with a text that is too long or can't be stored."""
     if value is None:
         return
     for part, text in (("kind", value.kind), ("id", value.id), ("version", value.version)):

@@ -615,9 +615,10 @@ def test_what_has_a_default_may_be_left_out() -> None:
     assert command_from(short) == c.JobSettle(job="r.1", epoch=1, outcome=c.MapExpanded(items=()))
 
 
-def test_a_key_is_no_part_of_what_a_command_is() -> None:
+def test_a_key_and_an_actor_are_no_part_of_what_a_command_is() -> None:
     command = c.RunCancel(run_id="x")
 
+    assert fingerprint_text(attrs.evolve(command, actor=Actor("user", "ann"))) == fingerprint_text(command)
     assert fingerprint_text(attrs.evolve(command, idempotency_key="k")) == fingerprint_text(command)
     assert fingerprint_text(c.RunTerminate(run_id="x")) != fingerprint_text(command)
     assert fingerprint_text(attrs.evolve(command, namespace="n")) != fingerprint_text(command)
