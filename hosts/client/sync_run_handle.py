@@ -229,7 +229,7 @@ class SyncRunHandle(Generic[Out]):
             InvalidArgumentError: An option has the wrong type.
         """
         command = annotate_command(self._core.namespace, self.id, values, options)
-        return self._core.kernel.dispatch(command)
+        return self._client.dispatch(command)
 
     def annotations(self, **options: Unpack[AnnotationOptions]) -> Iterator[AnnotationInfo]:
         """Return the annotations of the run, oldest first. They are read page by page.

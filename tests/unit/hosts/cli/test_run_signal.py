@@ -14,7 +14,9 @@ def test_a_message_reaches_the_function(holdfast: CommandLine) -> None:
     assert again.json == {"id": "a", "channel": "question", "number": 2, "status": "running"}
     holdfast.finish("a")
     assert holdfast("run", "show", "shop:engine", "a", "--output").out == '"it is 42"\n'
-    assert "channel question, by user ann → 21" in holdfast("run", "show", "shop:engine", "a", "--history").out
+    assert (
+        "channel question, by user ann → 21" in holdfast("run", "show", "shop:engine", "a", "--history").out
+    )
 
 
 def test_a_pipeline_takes_none(holdfast: CommandLine) -> None:
