@@ -1,4 +1,4 @@
-"""Actors: who gave a command to a run, or wrote an annotation."""
+"""Actors: who issues commands and writes annotations."""
 
 from typing import Final, cast
 
@@ -13,7 +13,7 @@ def _text(_: object, field: "attrs.Attribute[str]", value: object) -> None:
 
 @attrs.frozen
 class Actor:
-    """Who gave a command to a run, or wrote an annotation.
+    """Who issues a command, or writes an annotation.
 
     Attributes:
         kind: For example `user`, `service` or `stage`.

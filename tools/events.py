@@ -61,7 +61,7 @@ _NOT_STORED: Final = (
 _SKIPPED_DATA: Final = (
     ("type", "string", "The type of the skipped event."),
     ("reason", "string", "The reason that was given."),
-    ("actor", "[actor](#actors), optional", "Who skipped it; left out: nobody was named."),
+    ("actor", "[actor](#actors), optional", "Who skipped it; left out: unknown."),
 )
 _ACTOR_DATA: Final = (
     ("kind", "string, optional", "For example `user` or `service`."),

@@ -48,7 +48,7 @@ class Target:
     patience: float | None = None
     """How long to retry while the database is unreachable, in seconds."""
     actor: Actor | None = None
-    """Who gives the command; None if the operating system has no name for the user."""
+    """Who issues the command; None if the operating system has no name for the user."""
 
     def split(self, words: Sequence[str], *wanted: str) -> tuple[str | None, tuple[str, ...]]:
         """Split a command's arguments into the optional ENGINE and one argument for each name. Raises UsageError."""
@@ -129,9 +129,9 @@ actor_option: Final = click.option(
     envvar=ACTOR_VARIABLE,
     callback=_actor,
     metavar="[KIND:]ID",
-    help=f"Who gives the command, such as ann or service:billing. [{ACTOR_VARIABLE}]  [default: your user name]",
+    help=f"Who issues the command, such as ann or service:billing. [{ACTOR_VARIABLE}]  [default: your user name]",
 )
-"""The option for who gives a command. Its body gets an `actor`."""
+"""The option that names the actor of a command. Its body gets an `actor`."""
 
 
 def engine_options(body: Callable[..., None]) -> Callable[..., None]:

@@ -105,7 +105,7 @@ class EngineMethods:
 
         Args:
             key: The key that the stage passed to `suspend`.
-            actor: Who gives the command, for the log; the engine's actor if omitted (see `acting_as`).
+            actor: Who issues the command, for the log; the engine's actor if omitted (see `acting_as`).
 
         Returns:
             How many stages or map items are `woken`.
@@ -155,7 +155,7 @@ class EngineMethods:
         Args:
             reason: A text for the histories.
             limit: The maximum number of runs; no limit if omitted.
-            actor: Who gives the command; the engine's actor if omitted (see `acting_as`).
+            actor: Who issues the command; the engine's actor if omitted (see `acting_as`).
             which: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until` and `ended_before`.
                 Without `status`, all active runs. See `FilterOptions`.
 
@@ -235,7 +235,7 @@ class EngineMethods:
             version: The version of the workflow to run; the same one if omitted.
             reason: A text for the histories.
             limit: The maximum number of runs; no limit if omitted.
-            actor: Who gives the command; the engine's actor if omitted (see `acting_as`).
+            actor: Who issues the command; the engine's actor if omitted (see `acting_as`).
             which: Filters, as for `cancel_all`.
         """
         return await in_thread(
@@ -273,7 +273,7 @@ class EngineMethods:
 
         Args:
             name: The name of the sink.
-            actor: Who gives the command, for the log; the engine's actor if omitted (see `acting_as`).
+            actor: Who issues the command, for the log; the engine's actor if omitted (see `acting_as`).
         """
         return await in_thread(lambda: self._sync.remove_sink(name, actor=actor))
 
@@ -320,7 +320,7 @@ class EngineMethods:
             run_id: Only those of this run; of all runs if omitted.
             skip: Skip the refused event. The sink gets an `event.skipped` with the `reason` and the actor in its place.
             reason: A text for operators.
-            actor: Who gives the command; the engine's actor if omitted (see `acting_as`).
+            actor: Who issues the command; the engine's actor if omitted (see `acting_as`).
 
         Raises:
             SinkNotFoundError: The sink does not exist.

@@ -221,7 +221,7 @@ class RunHandle(Generic[Out]):
 
         Args:
             reason: A text for the history.
-            actor: Who gives the command; the engine's actor if omitted (see `Engine.acting_as`).
+            actor: Who issues the command; the engine's actor if omitted (see `Engine.acting_as`).
 
         Returns:
             The `status` of the run now, and whether it has `changed`.
@@ -236,7 +236,7 @@ class RunHandle(Generic[Out]):
 
         Args:
             reason: A text for the history.
-            actor: Who gives the command; the engine's actor if omitted (see `Engine.acting_as`).
+            actor: Who issues the command; the engine's actor if omitted (see `Engine.acting_as`).
 
         Returns:
             The `status` of the run now, and whether it has `changed`.
@@ -258,7 +258,7 @@ class RunHandle(Generic[Out]):
         Args:
             signal: A message with its channel.
             idempotency_key: Sending again with the same key sends nothing and returns the first reply.
-            actor: Who gives the command; the engine's actor if omitted (see `Engine.acting_as`).
+            actor: Who issues the command; the engine's actor if omitted (see `Engine.acting_as`).
 
         Returns:
             The position of the message, for `message`; its `status` is that of the run.
@@ -343,7 +343,7 @@ class RunHandle(Generic[Out]):
             call: An update with its arguments.
             timeout: How long to wait for the reply, a timedelta or a number of seconds; no limit if omitted.
             idempotency_key: Sending again with the same key stores nothing and waits for the same reply.
-            actor: Who gives the command; the engine's actor if omitted (see `Engine.acting_as`).
+            actor: Who issues the command; the engine's actor if omitted (see `Engine.acting_as`).
 
         Raises:
             RunNotFoundError: The run does not exist.
@@ -386,7 +386,7 @@ class RunHandle(Generic[Out]):
 
         Args:
             reason: A text for the history.
-            actor: Who gives the command; the engine's actor if omitted (see `Engine.acting_as`).
+            actor: Who issues the command; the engine's actor if omitted (see `Engine.acting_as`).
 
         Returns:
             The `status` of the run now, and whether it has `changed`.
@@ -401,7 +401,7 @@ class RunHandle(Generic[Out]):
 
         Args:
             reason: A text for the history.
-            actor: Who gives the command; the engine's actor if omitted (see `Engine.acting_as`).
+            actor: Who issues the command; the engine's actor if omitted (see `Engine.acting_as`).
 
         Returns:
             The `status` of the run now, and whether it has `changed`.
@@ -418,7 +418,7 @@ class RunHandle(Generic[Out]):
         removed it is only logged.
 
         Args:
-            actor: Who gives the command; the engine's actor if omitted (see `Engine.acting_as`).
+            actor: Who issues the command; the engine's actor if omitted (see `Engine.acting_as`).
 
         Returns:
             Whether it was removed; False if the run was rerun in the meantime.
@@ -455,7 +455,7 @@ class RunHandle(Generic[Out]):
                 nothing.
             reason: A text for the history.
             version: The version of the workflow to run; the same one if omitted.
-            actor: Who gives the command; the engine's actor if omitted (see `Engine.acting_as`).
+            actor: Who issues the command; the engine's actor if omitted (see `Engine.acting_as`).
 
         Returns:
             The new `generation`, and the stages that it `runs` and `keeps`.
@@ -492,7 +492,7 @@ class RunHandle(Generic[Out]):
         Args:
             stage: The external stage, or its name.
             item: The index of one item of a mapped stage; all items if omitted.
-            actor: Who gives the command, for the log; the engine's actor if omitted (see `Engine.acting_as`).
+            actor: Who issues the command, for the log; the engine's actor if omitted (see `Engine.acting_as`).
 
         Returns:
             How many stages or items are `woken`, and how many of these are `early`: not suspended yet.

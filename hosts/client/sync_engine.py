@@ -90,13 +90,13 @@ class SyncEngine:
         self.core.close()
 
     def acting_as(self, actor: Actor, /) -> Self:
-        """Return this engine for an actor, who is kept in the history of all that is done through it.
+        """Return this engine for an actor, who is stored with everything that is done through it.
 
         It shares the connections of this one, so a server may call it for each request:
         `engine.acting_as(Actor("user", name))`. Handles that it returns act as this actor too. Workers do not.
 
         Args:
-            actor: Who gives the commands.
+            actor: Who issues the commands.
 
         Raises:
             InvalidArgumentError: `actor` is not an actor.
@@ -201,7 +201,7 @@ class SyncEngine:
 
         Args:
             key: The key that the stage passed to `suspend`.
-            actor: Who gives the command, for the log; the engine's actor if omitted (see `acting_as`).
+            actor: Who issues the command, for the log; the engine's actor if omitted (see `acting_as`).
 
         Returns:
             How many stages or map items are `woken`.
@@ -257,7 +257,7 @@ class SyncEngine:
         Args:
             reason: A text for the histories.
             limit: The maximum number of runs; no limit if omitted.
-            actor: Who gives the command; the engine's actor if omitted (see `acting_as`).
+            actor: Who issues the command; the engine's actor if omitted (see `acting_as`).
             which: Filters: `workflow`, `status`, `attributes`, `annotations`, `since`, `until` and `ended_before`.
                 Without `status`, all active runs. See `FilterOptions`.
 
@@ -331,7 +331,7 @@ class SyncEngine:
             version: The version of the workflow to run; the same one if omitted.
             reason: A text for the histories.
             limit: The maximum number of runs; no limit if omitted.
-            actor: Who gives the command; the engine's actor if omitted (see `acting_as`).
+            actor: Who issues the command; the engine's actor if omitted (see `acting_as`).
             which: Filters, as for `cancel_all`.
         """
         name = stage.name if isinstance(stage, PlanNode) else stage
@@ -386,7 +386,7 @@ class SyncEngine:
 
         Args:
             name: The name of the sink.
-            actor: Who gives the command, for the log; the engine's actor if omitted (see `acting_as`).
+            actor: Who issues the command, for the log; the engine's actor if omitted (see `acting_as`).
         """
         check("remove_sink", TEXT, name=name)
         return remove_sink(self.client.acting_as(actor), name)
@@ -437,7 +437,7 @@ class SyncEngine:
             run_id: Only those of this run; of all runs if omitted.
             skip: Skip the refused event. The sink gets an `event.skipped` with the `reason` and the actor in its place.
             reason: A text for operators.
-            actor: Who gives the command; the engine's actor if omitted (see `acting_as`).
+            actor: Who issues the command; the engine's actor if omitted (see `acting_as`).
 
         Raises:
             SinkNotFoundError: The sink does not exist.

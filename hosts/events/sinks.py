@@ -28,7 +28,7 @@ class SinkInfo:
         name: The name under which workers get the sink.
         since: It gets events stored at this instant or later.
         created_at: When it was registered.
-        registered_by: Who registered it; None if nobody was named.
+        registered_by: Who registered it; None if unknown.
         types: The types of events that it gets, such as `run.failed` or `user.*`; empty for all.
         failures: How many times in a row it took nothing.
         retry_at: When delivery is tried again after a failure; None if it is not failing.

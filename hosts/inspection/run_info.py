@@ -123,7 +123,7 @@ def _info_of(run: Run) -> RunInfo:
 
 
 def canceller_of(rows: Sequence[HistoryRow]) -> Actor | None:
-    """Return who cancelled or terminated a run with these history rows; None if nobody is named."""
+    """Return who cancelled or terminated a run with these history rows; None if unknown."""
     for row in reversed(rows):
         match events.event_of(row) if row.type in _CANCELS else None:
             case events.RunTerminated(actor=actor):

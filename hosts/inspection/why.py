@@ -88,7 +88,7 @@ class WhyFacts:
     retries: Mapping[Micros, str] = attrs.field(factory=dict[Micros, str])
     """Steps that a function retries, by the instant of the retry."""
     canceller: Actor | None = None
-    """Who cancelled or terminated it, if anybody is named."""
+    """Who cancelled or terminated it; None if unknown."""
     left: Sequence[HistoryRow] = ()
     """Rows of external work that could not be cancelled."""
     totals: Mapping[str, tuple[int, int, int]] = attrs.field(factory=dict[str, tuple[int, int, int]])

@@ -48,4 +48,4 @@ class OperatorCommand(Command[Result]):
     is_kept: ClassVar[bool] = True
     """Whether a row keeps the actor; False: what the command does leaves no such row, and hosts log it."""
     actor: Actor | None = attrs.field(default=None, validator=check_actor)
-    """Who gives the command; None: nobody is named."""
+    """Who issues the command; None: unknown."""

@@ -1,4 +1,4 @@
-"""The rule for actors: what an operator's command appends to a history names who gave the command.
+"""The rule for actors: events that a command of an operator appends to a history have the command's actor.
 
 See docs/decisions/0077.
 """

@@ -85,7 +85,7 @@ def types_of(sink: Sink) -> tuple[str, ...]:
 
 
 def registered_by(sink: Sink) -> Actor | None:
-    """Return who registered a sink, if anybody was named."""
+    """Return who registered a sink; None if unknown."""
     options = cast("dict[str, object]", parse(sink.options)) if sink.options else {}
     return Actor.of(options["actor"]) if "actor" in options else None
 

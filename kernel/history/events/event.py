@@ -115,10 +115,10 @@ class HistoryEvent:
 
 @frozen(kw_only=True)
 class OperatorEvent(HistoryEvent):
-    """An event that a command of an operator may cause. `kernel.rules.actors` stores who gave the command."""
+    """An event that a command of an operator may cause. `kernel.rules.actors` stores the actor of the command."""
 
     actor: Actor | None = None
-    """Who gave the command that caused it; None: nobody was named, or the system or the code caused it."""
+    """Who issued the command that caused it; None: unknown, or the system or the code caused it."""
 
 
 @frozen(kw_only=True)
