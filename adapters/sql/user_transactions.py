@@ -116,6 +116,13 @@ def handle_for(connection: Connection, wanted: type) -> Handle:
     return Handle(async_session, async_session.sync_session)
 
 
+class BodyCursor:
+    """A part of the class of a driver's cursors, so that async connections and sessions can work with them."""
+
+    async def _async_soft_close(self) -> None:
+        """Do nothing: SQLAlchemy awaits this before it hands over results, and closing these cursors does not wait."""
+
+
 def _yield_to_loop(*_: object) -> None:
     """Give the event loop of an async body a turn before each statement, which blocks it.
 
@@ -140,7 +147,8 @@ def for_bodies(engine: Engine) -> Engine:
     event.listen(engine, "commit", _refuse)
     event.listen(engine, "begin", _refuse)
     # Async bodies get the same connections as others: each has a thread and an event loop of its own, so a driver that
-    # blocks is no worse than one that does not. The flag is what SQLAlchemy checks before it wraps an engine.
+    # blocks is no worse than one that does not. SQLAlchemy checks the flag before it wraps an engine. It expects a
+    # `BodyCursor` then.
     engine.dialect.is_async = True
     return engine
 

@@ -41,7 +41,13 @@ from holdfast.adapters.sql.settings import (
     connect,
     connection_settings,
 )
-from holdfast.adapters.sql.user_transactions import CONNECTIONS_KEPT, CONNECTIONS_MORE, for_bodies, in_body
+from holdfast.adapters.sql.user_transactions import (
+    CONNECTIONS_KEPT,
+    CONNECTIONS_MORE,
+    BodyCursor,
+    for_bodies,
+    in_body,
+)
 from holdfast.adapters.sql.watchdog import Watchdog
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.process_forks import leave_alone, renew_in_forks
@@ -344,6 +350,7 @@ class PostgresDatabase:
         connection: psycopg.Connection[Row] = connect(self._url, settings, CONNECT_SECONDS, autocommit=False)
         connection.read_only = False  # overrules the role's defaults
         connection.deferrable = False
+        connection.cursor_factory = _BodyCursor
         return connection
 
     @contextlib.contextmanager
@@ -420,3 +427,7 @@ def _is_direct(statements: StatementRunner, backend: object) -> bool:
 def _is_in_transaction(connection: psycopg.Connection[Any]) -> bool:
     states = {pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR}
     return connection.pgconn.transaction_status in states
+
+
+class _BodyCursor(BodyCursor, psycopg.Cursor[Row]):
+    pass

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import anyio
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -166,6 +166,16 @@ async def test_what_sessions_can_do_works_in_a_step(open_engine: OpenEngine, sea
         await db.run_sync(lambda session: session.add(Seat(owner=owner, seat="sync")))
         await asyncio.sleep(0.01)
         await db.commit()
+        in_text = text("SELECT seat FROM test_seats WHERE owner = :owner")
+        assert sorted((await db.execute(in_text, {"owner": owner})).scalars()) == [
+            "begun",
+            "connection",
+            "sync",
+        ]
+        assert (await db.scalars(select(Seat.seat).where(Seat.owner == owner))).all()
+        connection = await db.connection()
+        assert (await connection.execute(select(SEATS.c.seat).where(SEATS.c.owner == owner))).all()
+        assert (await connection.exec_driver_sql("SELECT 1")).scalar_one() == 1
         rows = await db.stream(select(Seat).where(Seat.owner == owner))
         return sorted([seat.seat async for seat in rows.scalars()])
 
@@ -246,6 +256,7 @@ async def test_a_body_without_a_pause_is_stopped_at_its_next_statement(
         attempt = step_context().attempt
         while attempt == 1:
             await db.execute(select(SEATS.c.seat).where(SEATS.c.owner == owner))
+            REACHED.set()
         await take(db, owner, "seat")
         return "done"
 
@@ -257,6 +268,7 @@ async def test_a_body_without_a_pause_is_stopped_at_its_next_statement(
     async with Worker(engine):
         with anyio.fail_after(SOON.seconds):
             assert await engine.run(stubborn(seats.owner)) == "done"
+    assert REACHED.is_set()
     assert CALLS == ["seat 2"]
 
 

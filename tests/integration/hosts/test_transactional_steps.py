@@ -8,7 +8,7 @@ from typing import Any, cast
 import anyio
 import psycopg
 import pytest
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, insert, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
@@ -175,6 +175,32 @@ async def test_a_session_may_commit_what_is_then_committed_with_the_step(
         with anyio.fail_after(SOON.seconds):
             assert await engine.run(patient(seats.owner)) == 2
     assert seats.taken == ["x"]
+
+
+async def test_results_that_a_body_leaves_unread_do_not_hold_up_the_next_one(
+    open_engine: OpenEngine, seats: Seats
+) -> None:
+    kept: list[object] = []
+
+    @step(retry=Retry(attempts=2, wait=timedelta(milliseconds=10))).in_transaction
+    def leave(db: Connection, owner: str) -> None:
+        for seat in ("x", "y", "z"):
+            take(db, owner, f"{seat}{step_context().attempt}")
+        kept.append(db.execute(select(SEATS.c.seat).where(SEATS.c.owner == owner)))
+        if step_context().attempt == 1:
+            raise ConnectionError("the network")
+
+    @workflow
+    async def careless(owner: str) -> None:
+        await leave(owner)
+        await book(owner, "a")
+
+    engine = open_engine(careless)
+    async with Worker(engine):
+        with anyio.fail_after(SOON.seconds):
+            await engine.run(careless(seats.owner))
+    assert len(kept) == 2
+    assert seats.taken == ["a1", "x2", "y2", "z2"]
 
 
 @step.in_transaction
