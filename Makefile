@@ -119,7 +119,7 @@ clean:
 	@touch $@
 
 .venv/.package: .venv/.python pyproject.toml
-	$(PIP) install --quiet --editable '.[aws,nats,postgres,sqlite,cli,testing]'
+	$(PIP) install --quiet --editable '.[aws,asyncio,nats,postgres,sqlite,cli,testing]'
 	@touch $@
 
 .venv/.tools: .venv/.package

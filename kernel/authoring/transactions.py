@@ -37,8 +37,7 @@ def read_transaction_form(body: Callable[..., object], what: str) -> tuple[CallF
     )
 
     def check_first(name: str, form: Form) -> None:
-        is_statements = isinstance(form, type) and issubclass(form, Statements)
-        if not is_statements or inspect.iscoroutinefunction(getattr(form, "execute", None)) != is_async:
+        if not isinstance(form, type) or not issubclass(form, Statements) or _is_async(form) != is_async:
             kind = "an async" if is_async else "a sync"
             raise DefinitionError(
                 f"{what} is {kind} function that runs in a transaction, which is its first parameter: annotate"
@@ -48,3 +47,8 @@ def read_transaction_form(body: Callable[..., object], what: str) -> tuple[CallF
 
     form = read_call_form(body, what, check_first=check_first)
     return form, wanted[0]
+
+
+def _is_async(statements: type[Statements]) -> bool:
+    """Return whether statements are awaited."""
+    return inspect.iscoroutinefunction(getattr(statements, "execute", None))

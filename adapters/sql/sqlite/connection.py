@@ -288,7 +288,7 @@ class SqliteDatabase:
             self._sharing = for_bodies(
                 create_engine(
                     "sqlite://",
-                    creator=lambda: self._connect(_BodyConnection),
+                    creator=lambda: self._connect(factory=_BodyConnection),
                     poolclass=QueuePool,
                     pool_size=1,
                 )
@@ -323,7 +323,7 @@ class SqliteDatabase:
             self._sharing.dispose()
             self._sharing = None
 
-    def _connect(self, kind: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
+    def _connect(self, **options: Any) -> sqlite3.Connection:
         if self._is_spoilt:
             raise ForkedStoreError(_IN_THE_MIDDLE)
         with _translated():
@@ -333,7 +333,7 @@ class SqliteDatabase:
                 timeout=self._busy_seconds,
                 isolation_level=None,
                 check_same_thread=False,
-                factory=kind,
+                **options,
             )
             try:
                 for setting in _SETTINGS:
