@@ -2,7 +2,7 @@
 # (or `make PYTHON=python3.13 ...`).
 
 PYTHON ?= python3
-# Twice as many as the processors that CI has: tests wait, too.
+# Twice the number of processors in CI, because many tests wait.
 WORKERS ?= 4
 BIN := .venv/bin
 # pip 25.1 was the first to know dependency groups.
@@ -14,31 +14,33 @@ STORE ?= memory
 JOBS ?= 1
 MINUTES ?= 60
 
-# Each worker of the tests imports them all, and tests start processes that import it all again: what is compiled is
-# kept, even where the environment says otherwise. To collect the tests takes 6 seconds then, and 16 without.
+# Keep compiled modules, even if the environment disables that: every test worker imports all of the tests, and tests
+# start processes that import Holdfast again. Collecting the tests takes 6 seconds with compiled modules, 16 without.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-slow chaos check lint types imports purity audit format bench bench-peers bench-page soak simulate mutants mutants-tests coverage clean
 
 help:
-	@echo 'make demo       run the first example'
-	@echo 'make check      formatting, lint, generated code, types, import rules, purity of the kernel'
-	@echo 'make test       the fast tests, on SQLite and on a PostgreSQL of their own'
-	@echo 'make test-slow  the tests that take minutes: packaging, AWS, chaos, and the fast ones that have a full size'
-	@echo 'make chaos      the chaos tests in their full form, most of an hour'
-	@echo 'make bench      the benchmarks'
-	@echo 'make bench-peers   Holdfast beside what people would pick instead, on one server'
-	@echo 'make soak [MINUTES=60]   one worker at half of what it can do, for long: is everything flat?'
-	@echo 'make bench-page   tables and plots of the documentation, from what the last two have measured'
-	@echo 'make simulate SEEDS=1500 FIRST=1 [STORE=memory|sqlite] [JOBS=2]   seeds of faults, in virtual time'
-	@echo 'make mutants [ONLY=name,name] [SEEDS=500] [JOBS=2] [WRITE=1]   bugs that are planted, and must be found'
-	@echo 'make audit      what is known to be unsafe of what is installed, and of the oldest that may be'
-	@echo 'make mutants-tests [ONLY=name,name] [JOBS=2]   the second list of them, which the fast tests must catch'
-	@echo 'make format     rewrite the code as `make check` wants it, and generate the async client'
-	@echo 'make coverage   the fast tests, with a report of what they did not run'
-	@echo 'make clean      remove everything that make built'
+	@echo 'make demo           run the demo pipeline, which kills its own worker'
+	@echo 'make check          check formatting, lint, generated code, types, import rules and purity of the kernel'
+	@echo 'make test           run the fast tests, on SQLite and on a PostgreSQL that only the tests use'
+	@echo 'make test-slow      run the tests that take minutes: packaging, AWS, chaos, and fast tests at full size'
+	@echo 'make chaos          run the chaos tests at full size (most of an hour)'
+	@echo 'make simulate       run the simulator: seeded faults in virtual time'
+	@echo '                    [SEEDS=1500] [FIRST=1] [STORE=memory|sqlite] [JOBS=2]'
+	@echo 'make mutants        plant known bugs and check that the simulator finds them'
+	@echo '                    [ONLY=name,name] [SEEDS=500] [JOBS=2] [WRITE=1]'
+	@echo 'make mutants-tests  plant known bugs and check that the fast tests find them [ONLY=name,name] [JOBS=2]'
+	@echo 'make coverage       run the fast tests and report the code that they did not run'
+	@echo 'make bench          run the benchmarks'
+	@echo 'make bench-peers    benchmark Holdfast beside other engines, on one server'
+	@echo 'make soak           run one worker at half of its maximum rate [MINUTES=60]'
+	@echo 'make bench-page     rewrite the tables and plots of the documentation from bench-peers and soak'
+	@echo 'make audit          report known vulnerabilities of the installed packages and of the oldest allowed ones'
+	@echo 'make format         rewrite the code to satisfy make check, and generate the async client'
+	@echo 'make clean          remove everything that make created'
 
-demo: .venv/.package
+demo: .venv/.demo
 	$(BIN)/python docs/examples/stdlib_report/demo.py
 
 test: .venv/.tools .cache/postgres/.ready
@@ -68,7 +70,7 @@ imports: .venv/.tools
 purity: .venv/.tools
 	$(BIN)/pytest -q -m '' tests/unit/test_purity.py
 
-# Not part of .ci/run: it needs a service that knows of advisories, and fails when one is published, not when we change.
+# Not part of .ci/run: it needs a service with advisories, and fails when one is published, not when the code changes.
 audit: .venv/.tools
 	$(PIP) install --quiet --group audit
 	@mkdir -p .cache
@@ -118,9 +120,14 @@ clean:
 	$(PIP) install --quiet --upgrade 'pip>=25.1'
 	@touch $@
 
+# All that the demo needs. `.venv/.package` includes it.
+.venv/.demo: .venv/.python pyproject.toml
+	$(PIP) install --quiet --editable '.[sqlite]'
+	@touch $@
+
 .venv/.package: .venv/.python pyproject.toml
 	$(PIP) install --quiet --editable '.[aws,asyncio,nats,postgres,sqlite,cli,testing]'
-	@touch $@
+	@touch .venv/.demo $@
 
 .venv/.tools: .venv/.package
 	$(PIP) install --quiet --group dev

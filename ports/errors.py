@@ -784,12 +784,11 @@ class StepResultError(HoldfastError):
 class StepLostError(HoldfastError):
     """A step may not be retried, and its last attempt was lost: it may have happened or not.
 
-    The attempt is lost with its worker, or when no heartbeat arrives for `heartbeat_timeout`.
+    The attempt is lost with its worker, or when no heartbeat arrives for `heartbeat_timeout`. How to allow more
+    attempts is a note on the error, and no part of its message.
     """
 
     code = "step_lost"
-    ADVICE: ClassVar[str] = "; if it may run twice, allow more attempts: @step(retry=Retry(attempts=...))"
-    """The end of the message. It is left out of the row of an attempt that is retried."""
 
     def __init__(self, step: str, attempts: int, heartbeat_timeout: timedelta | None = None) -> None:
         times = "once" if attempts == 1 else f"{attempts} times"
@@ -800,8 +799,8 @@ class StepLostError(HoldfastError):
         )
         super().__init__(
             f"step {step!r} was attempted {times}, and the last time {how}: it may or may not have happened"
-            f"{self.ADVICE}"
         )
+        self.add_note("if it may run twice, allow more attempts: @step(retry=Retry(attempts=...))")
 
 
 class NoTransactionError(HoldfastError):

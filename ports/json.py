@@ -1,6 +1,7 @@
 """JSON encoding and decoding: `compact` keeps the order of keys, `canonical` makes texts that can be compared."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from json import encoder
 from typing import Any, Final, cast
@@ -62,3 +63,22 @@ def parse(text: str) -> Any:  # callers narrow the type
     except StopIteration:  # leading spaces
         return _DECODER.decode(text)
     return value if end == len(text) else _DECODER.decode(text)
+
+
+def parse_input(text: str) -> Any:  # callers narrow the type
+    """Return the value of a user-supplied JSON text.
+
+    ValueError if it is not JSON, or if a key occurs twice in an object: `parse` would drop its first value.
+    """
+    return _INPUT_DECODER.decode(text)
+
+
+def _object_from(fields: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(fields)
+    if len(found) < len(fields):
+        [(key, _)] = Counter(key for key, _ in fields).most_common(1)
+        raise ValueError(f"an object has the key {key!r} more than once")
+    return found
+
+
+_INPUT_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object_from)

@@ -1,1 +1,1 @@
-"""The store in PostgreSQL or SQLite, with SQLAlchemy, and its hints, by LISTEN/NOTIFY or by watching the file."""
+"""The store in a SQL database, with SQLAlchemy. Each database is a folder (`databases`)."""

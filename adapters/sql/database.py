@@ -1,41 +1,25 @@
-"""Protocols for databases and their connections, implemented for PostgreSQL and SQLite."""
+"""Protocols for databases and their connections: what the folder of a database implements."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final, Protocol, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 import attrs
 from sqlalchemy import Connection
 
 from holdfast.adapters.sql.dialect import Dialect, Write
-from holdfast.adapters.sql.postgresql.row_cache import RowCache, Versions
 from holdfast.adapters.sql.rows import Row
 from holdfast.ports.errors import HoldfastError
+from holdfast.ports.persistence import Query
+from holdfast.ports.transport import JobTransport
 
+if TYPE_CHECKING:
+    from holdfast.adapters.sql.transaction import SqlTransaction, Statements
+
+R = TypeVar("R")
 Parameters: TypeAlias = Mapping[str, Any]
 NONE: Final[Parameters] = {}
-
-
-class CachingLink(Protocol):
-    """A connection that caches the runs and jobs its transactions have written (docs/decisions/0048)."""
-
-    @property
-    def memory(self) -> RowCache:
-        """The cached rows."""
-        ...
-
-    @property
-    def versions(self) -> Versions:
-        """The statements that read and check row versions."""
-        ...
-
-    def commit_and_query(self, sql: str, parameters: "Parameters", /) -> list[Row]:
-        """Send the delayed writes, a keyed statement and COMMIT together. Return its rows; empty without writes."""
-        ...
-
-    def query_and_commit(self, sql: str, parameters: "Parameters", /) -> list[Row]:
-        """Run a keyed statement as a transaction of its own, in one round trip, and return its rows."""
-        ...
 
 
 class Link(Protocol):
@@ -50,11 +34,6 @@ class Link(Protocol):
     @property
     def began(self) -> bool:
         """Whether a transaction is open."""
-        ...
-
-    @property
-    def remembers(self) -> CachingLink | None:
-        """The same connection, if it caches rows."""
         ...
 
     def begin(self) -> None:
@@ -101,14 +80,44 @@ class Shared:
     """Whether the transaction is still open, according to the driver."""
 
 
+class ChangedError(HoldfastError):
+    """The basis of a transaction of a fast path is outdated or not sufficient: the work has to be repeated."""
+
+
+class FastPath(Protocol):
+    """Shortcuts that a database takes where it can, with the same results."""
+
+    def transaction(self, link: Link, receipt: str, /) -> "SqlTransaction | None":
+        """Return a transaction to try first; None if none is worth it.
+
+        If it raises ChangedError, in the work or on commit, nothing is stored, and the work is repeated on the same
+        link in an ordinary transaction.
+        """
+        ...
+
+    def answer(self, link: Link, query: Query[R], /) -> R | None:
+        """Return the answer to a query if it is known already."""
+        ...
+
+
 class Database(Protocol):
-    """A source of connections."""
+    """A database, and the source of its connections."""
 
     dialect: Dialect
+    file: Path | None
+    """The file that holds the whole database, if there is one."""
     clock_sql: str | None
     """The statement for the database's own time in microseconds; None if it runs on this machine."""
     has_receipts: bool
     """Whether transactions store receipts, because the answer to a commit can be lost."""
+
+    def fast_path(self, statements: "Statements", /) -> FastPath | None:
+        """Return the shortcuts of transactions that use these statements; None without any."""
+        ...
+
+    def transport(self) -> JobTransport:
+        """Return a new transport of hints between the processes that use this database."""
+        ...
 
     def writer(self, seconds: float, /) -> AbstractContextManager[Link]:
         """Lend a connection for a transaction, waiting up to `seconds` for one. Uncommitted work is rolled back."""
@@ -123,7 +132,10 @@ class Database(Protocol):
         ...
 
     def migration(self, seconds: float, /) -> AbstractContextManager[Connection]:
-        """Lend a connection in a transaction that excludes other migrations. It is committed at the end."""
+        """Lend a connection in a transaction that excludes other migrations. It is committed at the end.
+
+        Errors of SQLAlchemy are translated, as those of a `Link`.
+        """
         ...
 
     def close(self) -> None:

@@ -1,8 +1,7 @@
-"""The SQL that differs between PostgreSQL and SQLite. All other SQL is in `statements` and `queries`.
+"""The SQL that differs between databases. All other SQL is in `statements` and `queries`.
 
-A third database, such as MySQL, is a folder beside `postgresql` and `sqlite`: a `Dialect` (this module), a `Database`
-with its `Link` (`database.py`), its errors (`errors.py`) and its hints. The choice by URL is in `persistence.py` and
-`factory.py`, and the partial indexes are in `schema/tables.py`.
+The folder of a database has a `Dialect` (this module), and a `Database` with its `Link` (`database.py`). How to add a
+database is in docs/howto/add-a-database.md.
 """
 
 # Statements and parameters
@@ -14,14 +13,16 @@ with its `Link` (`database.py`), its errors (`errors.py`) and its hints. The cho
 # SQLite gains nothing by that: it inserts row by row with `executemany`.
 #
 # The claim query differs most. Its theory is in `postgresql/dialect.py`.
+#
+# All other SQL is what the supported databases have in common: common table expressions, window functions, comparisons
+# of rows, `||`, CAST to text and to bigint, LIMIT, DELETE ... RETURNING. Every statement passes through `bound`, where
+# a database that spells one of these otherwise can rewrite it.
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 from sqlalchemy import BigInteger, Table
@@ -29,7 +30,9 @@ from sqlalchemy import BigInteger, Table
 from holdfast.adapters.sql.rows import Row
 from holdfast.ports.records.job import SUSPECT_AFTER
 
-_PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_]+)")
+if TYPE_CHECKING:
+    from holdfast.adapters.sql.queries.admissions import Searches, Source
+
 JSON_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
 
 
@@ -56,6 +59,21 @@ class Alike:
             "shared": JSON_ENCODER.encode({name: first[place] for place, name in self.shared}),
             "rows": encode_rows(names, zip(*(columns[place] for place, _ in self.own), strict=True)),
         }
+
+
+@attrs.frozen
+class OnConflict:
+    """The rule for inserted rows that exist already, by a unique index on `keys`; by any one without keys."""
+
+    keys: Sequence[str] = ()
+    sets: str = ""
+    """Assignments that change the existing row, in which `excluded` is the new one. Without any it is left alone."""
+
+    @property
+    def clause(self) -> str:
+        """The end of the INSERT, in standard words."""
+        keys = f" ({', '.join(self.keys)})" if self.keys else ""
+        return f" ON CONFLICT{keys} DO {f'UPDATE SET {self.sets}' if self.sets else 'NOTHING'}"
 
 
 @attrs.frozen
@@ -90,13 +108,8 @@ class Dialect(Protocol):
         """The clause that locks selected rows and skips those that other transactions have locked."""
         ...
 
-    @property
-    def has_lateral(self) -> bool:
-        """Whether subqueries may be LATERAL."""
-        ...
-
     def bound(self, sql: str) -> str:
-        """Return a statement with its parameters in the driver's form."""
+        """Return a statement in the driver's form: its `:name` parameters, and what this database spells otherwise."""
         ...
 
     def one_of(self, column: str, parameter: str) -> str:
@@ -119,8 +132,25 @@ class Dialect(Protocol):
         """
         ...
 
+    def admissions(self, source: "Source") -> "Searches":
+        """Return the searches for runs or jobs that wait for slots (`queries.admissions`), before `bound`."""
+        ...
+
+    def rows_for_each(self, given: str, table: str, condition: str, order: str) -> str:
+        """Return the source of a SELECT and its end: the rows of a table that meet a condition for each given row.
+
+        `given` is made by `table_of`, `table` ends in an alias, and `order` in a LIMIT, of which a database may apply
+        both to each given row first.
+        """
+        ...
+
     def insert(
-        self, table: Table, columns: Sequence[str], *, on_conflict: str = "", own: Sequence[str] = ()
+        self,
+        table: Table,
+        columns: Sequence[str],
+        *,
+        on_conflict: OnConflict | None = None,
+        own: Sequence[str] = (),
     ) -> Write:
         """Return the statement that inserts rows. `own` names the columns in which rows of a batch usually differ."""
         ...
@@ -144,14 +174,8 @@ class Dialect(Protocol):
 
 
 def encode_rows(columns: Sequence[str], rows: Iterable[Row]) -> str:
-    """Return rows as JSON, for `Dialect.table_of` and for PostgreSQL's writes."""
+    """Return rows as JSON, for `Dialect.table_of`."""
     return JSON_ENCODER.encode([dict(zip(columns, row, strict=True)) for row in rows])
-
-
-@lru_cache(maxsize=1_024)
-def bound_parameters(sql: str) -> str:
-    """Return a statement with its `:name` parameters in the form of psycopg."""
-    return _PARAMETER.sub(r"%(\1)s", sql)
 
 
 CLAIM_COLUMNS: Final = {"claim": "bigint", "queue": "text", "definition": "text", "most": "bigint"}
@@ -178,10 +202,9 @@ def joined(by: str, *parts: str) -> str:
     return by.join(part for part in parts if part)
 
 
-def upsert(keys: Sequence[str], columns: Sequence[str]) -> str:
-    """Return the end of an INSERT that replaces the columns of an existing row."""
-    sets = ", ".join(f"{name} = excluded.{name}" for name in columns if name not in keys)
-    return f" ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {sets}"
+def upsert(keys: Sequence[str], columns: Sequence[str]) -> OnConflict:
+    """Return that a new row replaces the columns of an existing one."""
+    return OnConflict(keys, ", ".join(f"{name} = excluded.{name}" for name in columns if name not in keys))
 
 
 def types_of(table: Table, columns: Sequence[str]) -> dict[str, str]:

@@ -42,17 +42,16 @@
 # was stored. Only UnavailableError after a lost answer leaves it open, until someone asks again with an idempotency
 # key, or replaces the session that may hold unknown leases (docs/decisions/0003).
 #
-# The optimistic path. On PostgreSQL `transact` first tries with cached rows and no locks (`postgresql/optimistic`,
-# docs/decisions/0048). ChangedError means that they are outdated, and the same try continues with locks. After a lost
-# answer this path is skipped, since the receipt must come first.
+# The fast path. A database may have one (`database.FastPath`): that of PostgreSQL first tries with cached rows and no
+# locks (docs/decisions/0048). ChangedError means that they are outdated, and the same try continues with locks. After a
+# lost answer this path is skipped, since the receipt must come first.
 #
 # Ugly, and why it stays:
 #
 # - Receipts cost a row of some 120 bytes for every writing transaction, and have to be pruned. Without them no retry
 #   after a lost answer would be safe.
-# - SQLite accepts a receipt and ignores it: a commit's answer can't be lost within a process. One code path for both
+# - SQLite accepts a receipt and ignores it: a commit's answer can't be lost within a process. One code path for all
 #   databases is worth an unused argument.
-# - The module imports `postgresql.optimistic` even for SQLite. That module needs no driver.
 # - The result of a lost try is kept while the next one may compute another. Which of them is returned depends on which
 #   was committed.
 
@@ -61,25 +60,25 @@ import time
 import uuid
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 import attrs
 
-from holdfast.adapters.sql.database import Database, Link
+from holdfast.adapters.sql.database import ChangedError, Link
+from holdfast.adapters.sql.databases import kind_of, url_forms
 from holdfast.adapters.sql.errors import TransientError
-from holdfast.adapters.sql.postgresql.optimistic import ChangedError, OptimisticTransaction
 from holdfast.adapters.sql.pruning import RECEIPT_AGE, prune_receipts, prune_rows
 from holdfast.adapters.sql.queries.handlers import Answers
 from holdfast.adapters.sql.retry import RetryBudget
 from holdfast.adapters.sql.schema.migrator import migrate, newest_version
-from holdfast.adapters.sql.sqlite.connection import SqliteDatabase, sqlite_path
-from holdfast.adapters.sql.statements import reads_for, waiting_for, writes_for
-from holdfast.adapters.sql.transaction import SqlTransaction, Statements
+from holdfast.adapters.sql.transaction import SqlTransaction, statements_for
 from holdfast.adapters.sql.user_transactions import JoinedTransaction, closing, handle_for, receipt_is_there
 from holdfast.ports.errors import ConflictError, UnavailableError
 from holdfast.ports.persistence import Query, Transaction
 from holdfast.ports.queries.store import SchemaVersion
 from holdfast.ports.records.values import Micros
+from holdfast.ports.transport import JobTransport
 from holdfast.ports.urls import shown_url
 
 R = TypeVar("R")
@@ -123,44 +122,46 @@ class SqlPersistence:
         url: str,
         *,
         deadline: float = DEADLINE_SECONDS,
-        pool_size: int = 4,
-        session_settings: bool = True,
-        pipeline: bool = True,
-        versions: bool = True,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
         random: Callable[[], float] = random_module.random,
+        **options: object,
     ) -> None:
         """Use a database, without connecting yet.
 
         Args:
-            url: `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://user@host/database`.
+            url: The URL of a registered database (`databases`).
             deadline: How many seconds a call retries before it raises UnavailableError. A commit in doubt is looked for
                 for `DOUBT_SECONDS` at most.
-            pool_size: PostgreSQL only, as all below up to `versions`: the most connections.
-            session_settings: False for poolers that refuse `options` (PgBouncer without
-                `ignore_startup_parameters = options`): timeouts are then set in each transaction instead of on
-                connect, and queries have only the client's.
-            pipeline: False for poolers that do not support several statements in flight: each then waits for its
-                answer.
-            versions: False for servers other than PostgreSQL, which lack `xmin`: no rows are cached, and each
-                transaction locks the rows that it reads.
             new_id: Generates the receipts of transactions.
             random: Draws the pauses between retries.
+            options: Further options of the database, such as `pool_size` of `PostgresDatabase`.
+
+        Raises:
+            ValueError: The URL is not valid, or of a database that is not registered.
+            ModuleNotFoundError: The driver is not installed.
         """
+        kind = kind_of(url)
+        if kind is None:
+            raise ValueError(
+                f"{shown_url(url)!r} is not the URL of a supported database: use {' or '.join(url_forms())}"
+            )
         self._deadline = deadline
         self._new_id = new_id
         self._random = random
-        self._extra, self._database = _open(
-            url,
-            deadline,
-            pool_size=pool_size,
-            session_settings=session_settings,
-            pipeline=pipeline,
-            versions=versions,
-        )
-        dialect = self._database.dialect
-        self._statements = Statements(dialect, reads_for(dialect), writes_for(dialect), waiting_for(dialect))
+        self._extra = kind.extra
+        self._database = kind.open(url, deadline, **options)
+        self._statements = statements_for(self._database.dialect)
         self._answers = Answers(self._database)
+        self._fast_path = self._database.fast_path(self._statements)
+
+    @property
+    def file(self) -> Path | None:
+        """The file that holds the whole store, if there is one."""
+        return self._database.file
+
+    def transport(self) -> JobTransport:
+        """Return a new transport of hints between the processes that use the database."""
+        return self._database.transport()
 
     def setup(self) -> None:
         """See `Persistence.setup`. A single query if the tables are up to date."""
@@ -175,11 +176,11 @@ class SqlPersistence:
         def attempt(patience: RetryBudget) -> R:
             self._check_doubt(outcome)
             with self._database.writer(patience.left) as link:
-                remembers = link.remembers
-                if remembers is not None and outcome.lost is None:
-                    tx = OptimisticTransaction(link, self._statements, outcome.receipt, remembers)
-                    with suppress(ChangedError):
-                        return _done(tx, work, outcome)
+                if self._fast_path is not None and outcome.lost is None:
+                    tx = self._fast_path.transaction(link, outcome.receipt)
+                    if tx is not None:
+                        with suppress(ChangedError):
+                            return _done(tx, work, outcome)
                 return self._attempt(link, work, outcome)
 
         return self._tried(attempt)
@@ -189,7 +190,8 @@ class SqlPersistence:
 
         def attempt(patience: RetryBudget) -> R:
             with self._database.reader(patience.left) as link:
-                return self._answers.answer(link, query)
+                known = None if self._fast_path is None else self._fast_path.answer(link, query)
+                return self._answers.answer(link, query) if known is None else known
 
         return self._tried(attempt)
 
@@ -272,29 +274,3 @@ def _done(tx: SqlTransaction, work: Callable[[Transaction], R], outcome: _Outcom
         outcome.lost = _Lost(result, begun)
         raise
     return result
-
-
-def _open(
-    url: str, deadline: float, *, pool_size: int, session_settings: bool, pipeline: bool, versions: bool
-) -> tuple[str, Database]:
-    """Return the name of the extra that a URL needs, and its database. ValueError for an unsupported URL."""
-    scheme = url.partition("://")[0]
-    if scheme in {"sqlite", "sqlite+pysqlite"}:
-        return "sqlite", SqliteDatabase(sqlite_path(url), busy_seconds=deadline)
-    if scheme in {"postgresql", "postgres", "postgresql+psycopg"}:
-        try:
-            from holdfast.adapters.sql.postgresql.connection import PostgresDatabase
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                'PostgreSQL needs psycopg: pip install "holdfast[postgres]"', name=error.name
-            ) from error
-        return "postgres", PostgresDatabase(
-            url,
-            pool_size=pool_size,
-            session_settings=session_settings,
-            pipeline=pipeline,
-            versions=versions,
-        )
-    raise ValueError(
-        f"{shown_url(url)!r} is not the URL of a supported database: use sqlite:///file.db or postgresql://host/database"
-    )

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _IN_BODY: Final = "holdfast_in_body"
-CONNECTIONS_KEPT: Final = 4
-CONNECTIONS_MORE: Final = 28
-"""How many more bodies may be in transactions at a time: with these, as many as SQLite's readers."""
 
 
 @attrs.frozen
@@ -120,7 +117,7 @@ class BodyCursor:
     """A part of the class of a driver's cursors, so that async connections and sessions can work with them."""
 
     async def _async_soft_close(self) -> None:
-        """Do nothing: SQLAlchemy awaits this before it hands over results, and closing these cursors does not wait."""
+        """Do nothing: SQLAlchemy awaits this before it returns results, and closing these cursors does not wait."""
 
 
 def _yield_to_loop(*_: object) -> None:

@@ -6,7 +6,7 @@ from holdfast.hosts.cli.console import Screen, safe, screen_options
 from holdfast.hosts.cli.engine_options import Target, engine_options
 from holdfast.hosts.cli.exit_codes import Exit, exits
 from holdfast.hosts.inspection.annotations import annotate_command as command_of
-from holdfast.ports.json import parse
+from holdfast.ports.json import parse_input
 
 
 @click.command("annotate", epilog=exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.UNAVAILABLE, Exit.SCHEMA))
@@ -69,9 +69,9 @@ def _annotations(pairs: list[str], *, are_json: bool) -> dict[str, object]:
         if not name or name in annotations:
             raise click.UsageError(f"{pair}: write NAME=TEXT, each name once")
         try:
-            annotations[name] = parse(text) if are_json else text
-        except ValueError:
-            raise click.UsageError(f"{pair}: {text!r} is not JSON") from None
+            annotations[name] = parse_input(text) if are_json else text
+        except ValueError as error:
+            raise click.UsageError(f"{pair}: {text!r} is not JSON: {error}") from None
     if not annotations:
         raise click.UsageError("no annotations: write NAME=TEXT")
     return annotations

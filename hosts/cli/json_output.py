@@ -13,7 +13,7 @@ from holdfast.ports.clock import micros
 from holdfast.ports.json import parse
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.records.history import HEARTBEAT, HistoryRow, OutputRow
-from holdfast.ports.records.job import Job
+from holdfast.ports.records.job import Job, limit_of_attempts
 from holdfast.ports.records.run import Run
 from holdfast.ports.records.session import Session
 from holdfast.ports.records.values import Micros, Payload
@@ -33,6 +33,7 @@ def run_document(run: Run, now: Micros) -> Document:
         "rerun_of": None if run.rerun_of is None else run.generation - 1,
         "rerun_from": run.rerun_from,
         "is_continued": run.is_continued,
+        "is_retried": run.is_retried,
         "namespace": run.namespace,
         "workflow": run.workflow,
         "version": run.version,
@@ -59,6 +60,8 @@ def facts_document(facts: RunDetails) -> Document:
         "started_by": None if facts.starter is None else facts.starter.data,
         "cancelled_by": None if facts.canceller is None else facts.canceller.data,
         "stages": [_stage_document(stage, facts.now) for stage in facts.stages],
+        "attempt": facts.attempt,
+        "max_attempts": None if facts.attempt is None else limit_of_attempts(facts.plan.run_attempts),
         "steps": None if facts.steps is None else [_step_document(step) for step in facts.steps],
         "blocked": facts.blocked,
         "jobs": [_job_document(job, facts.holders.get(job.session or "")) for job in facts.jobs],
@@ -187,7 +190,7 @@ def _job_document(job: Job, holder: Session | None) -> Document:
         "epoch": job.epoch,
         "attempts": job.attempts,
         "lost_attempts": job.lost_attempts,
-        "max_attempts": job.max_attempts,
+        "max_attempts": limit_of_attempts(job.max_attempts),
         "wake_at": iso(job.wake_at),
         "leased_at": iso(job.leased_at),
         "session": job.session,

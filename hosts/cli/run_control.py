@@ -25,7 +25,7 @@ from holdfast.hosts.client.bulk_actions import (
 from holdfast.hosts.client.client import Client
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
 from holdfast.hosts.text import counted
-from holdfast.kernel.commands import Command, RunEnded, RunPaused, RunRemove, RunRerun, RunRerunFrom
+from holdfast.kernel.commands import Command, RunPaused, RunRemove, RunRerun, RunRerunFrom, RunStopped
 from holdfast.kernel.runs.rerun_preview import RerunPreview
 from holdfast.ports.records.run import TERMINAL, RunStatus, end_of
 
@@ -70,9 +70,9 @@ resume_command: Final = _command(
 )
 
 
-def _carry_out(screen: Screen, client: Client, run_id: str, command: Command[RunEnded | RunPaused]) -> None:
+def _carry_out(screen: Screen, client: Client, run_id: str, command: Command[RunStopped | RunPaused]) -> None:
     now = client.dispatch(command)
-    wanted = {RunStatus.CANCELLED} if isinstance(now, RunEnded) else frozenset[RunStatus]()
+    wanted = {RunStatus.CANCELLED} if isinstance(now, RunStopped) else frozenset[RunStatus]()
     if not now.changed and now.status in TERMINAL - wanted:
         raise CliError(Exit.REFUSED, "run_ended", f"run {run_id!r} {end_of(now.status)}: nothing was changed")
     if screen.as_json:

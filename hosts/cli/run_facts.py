@@ -24,7 +24,6 @@ from holdfast.kernel.pipelines.progress import NodeProgress, progress_from
 from holdfast.ports.actors import Actor
 from holdfast.ports.errors import RunNotFoundError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import SlotPlace, Waiting
 from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.queries.runs import FindRun, JobsOfRun, RunsByKey
 from holdfast.ports.records.history import HistoryRow
@@ -34,6 +33,8 @@ from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
 from holdfast.ports.records.session import Session
 from holdfast.ports.records.values import Micros
 from holdfast.ports.references import leaves, located, reference_from, references_from
+from holdfast.ports.searches import SlotPlace, UsedSlots, Waiting
+from holdfast.ports.tables import SESSIONS
 
 ROWS_MAX: Final = 20_000
 """Maximum number of history rows that are read for the details of stages and steps."""
@@ -115,6 +116,8 @@ class RunDetails:
     published: tuple[PublishedValue, ...] = ()
     continues: bool = False
     """Whether the previous generation continued as this one."""
+    attempt: int | None = None
+    """Which attempt of a run it is that is retried as a whole, from 1; None if it is not."""
     starter: Actor | None = None
     """Who started this generation."""
     canceller: Actor | None = None
@@ -151,7 +154,7 @@ def read_run_details(core: Core, run: Run, now: Micros) -> RunDetails:
     }
     places: dict[int, StageItem] = {}
     steps: dict[str, StepSummary] = {}
-    continues = False
+    continues, attempt = False, 1
     starter: Actor | None = None
     of_operators: list[HistoryRow] = []
     kept = _generations(core, [part.run for part in run.kept_rows])
@@ -161,7 +164,8 @@ def read_run_details(core: Core, run: Run, now: Micros) -> RunDetails:
             continue
         if row.type == events.RunCreated.type:
             created = events.RunCreated.from_row(row)
-            starter, continues = created.actor, created.continues is not None
+            starter = created.actor
+            continues, attempt = created.continues is not None, created.attempt or 1
         elif issubclass(events.class_of(row.type), events.OperatorEvent):
             of_operators.append(row)
         _add_row(stages, places, row)
@@ -187,6 +191,7 @@ def read_run_details(core: Core, run: Run, now: Micros) -> RunDetails:
         blocked=blocked_text(core, run),
         published=() if plan.function is None else tuple(published_values(core, run)),
         continues=continues,
+        attempt=attempt if plan.run_attempts > 1 else None,
         starter=starter,
         canceller=canceller_of(of_operators),
     )
@@ -329,7 +334,7 @@ def _sessions(core: Core, jobs: Sequence[Job]) -> dict[str, Session]:
     ids = tuple(sorted({job.session for job in jobs if job.session is not None}))
     if not ids:
         return {}
-    found = core.stores.persistence.transact(lambda tx: tuple(tx.sessions(ids, lock=False)))
+    found = core.stores.persistence.transact(lambda tx: tuple(tx.get(SESSIONS, ids)))
     return {session.id: session for session in found}
 
 
@@ -344,7 +349,7 @@ def _slots_used(core: Core, run: Run, jobs: Sequence[Job]) -> dict[SlotName, int
     ):
         if wanted:
             places = [SlotPlace(run.namespace, key) for key in sorted(wanted)]
-            found = core.stores.persistence.transact(lambda tx: tx.used_slots(waiting, places))  # noqa: B023
+            found = core.stores.persistence.transact(lambda tx: tx.find(UsedSlots(waiting, places)))  # noqa: B023
             used.update((of(place.namespace, place.key), number) for place, number in found.items())
     return used
 

@@ -16,7 +16,7 @@ from holdfast.kernel.authoring.call_types import CallForm
 from holdfast.kernel.authoring.queries import QueryCall, UpdateCall
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.ports.clock import micros
-from holdfast.ports.json import compact, parse
+from holdfast.ports.json import compact, parse_input
 from holdfast.ports.records.run import Run
 
 _EXITS: Final = exits(Exit.OK, Exit.USAGE, Exit.NOT_FOUND, Exit.REFUSED, Exit.UNAVAILABLE, Exit.SCHEMA)
@@ -30,7 +30,9 @@ _QUERY_EXITS: Final = (
     Exit.SCHEMA,
     Exit.DIVERGED,
 )
-_PLAIN: Final = CallForm(signature=inspect.Signature(), hints={}, arguments=object, output=object)
+_PLAIN: Final = CallForm(
+    what="a call", signature=inspect.Signature(), hints={}, arguments=object, output=object
+)
 """A call form that takes and returns any JSON."""
 _arguments = click.option(
     "--arguments", metavar="JSON", default="{}", help='The arguments, by name: \'{"address": "Oslo"}\'.'
@@ -70,7 +72,7 @@ def signal_command(
 
 def _message(text: str) -> str:
     try:
-        return compact(parse(text))
+        return compact(parse_input(text))
     except ValueError as error:
         message = f"MESSAGE is not JSON: {error}; a string needs its own quotes: '\"yes\"'"
         raise CliError(Exit.USAGE, "usage", message) from None
@@ -192,7 +194,7 @@ def update_command(
 
 def _arguments_text(text: str) -> str:
     try:
-        parsed = parse(text)
+        parsed = parse_input(text)
     except ValueError as error:
         raise CliError(Exit.USAGE, "usage", f"--arguments is not JSON: {error}") from None
     if not isinstance(parsed, dict):

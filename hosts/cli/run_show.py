@@ -39,7 +39,7 @@ from holdfast.ports.json import compact, parse
 from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.queries.history import NotesOf
 from holdfast.ports.records.history import OutputRow
-from holdfast.ports.records.job import Job, JobKind, JobState, step_of
+from holdfast.ports.records.job import Job, JobKind, JobState, limit_of_attempts, step_of
 from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 
 JOBS_SHOWN = 20
@@ -214,6 +214,13 @@ def _facts_table(screen: Screen, facts: RunDetails) -> Table:
     rows.add_row("Status", status_text(run.status))
     if run.is_continued:
         rows.add_row("Continued", f"as generation {run.generation + 1}")
+    if facts.attempt is not None:
+        most = limit_of_attempts(facts.plan.run_attempts)
+        rows.add_row(
+            "Attempt", f"{facts.attempt}, no limit" if most is None else f"{facts.attempt} of {most}"
+        )
+    if run.is_retried:
+        rows.add_row("Retried", f"as generation {run.generation + 1}")
     if run.status is RunStatus.PENDING:
         rows.add_row("Waits for", _waits(screen, facts))
     rows.add_row(
@@ -321,10 +328,18 @@ def _jobs_table(screen: Screen, facts: RunDetails, *, verbose: bool) -> Table:
             what,
             status_text(job.state),
             *((str(job.epoch),) if verbose else ()),
-            "" if job.kind is JobKind.WORKFLOW else f"{job.attempts}/{job.max_attempts + job.lost_attempts}",
+            _attempts_of(job),
             Text(_whereabouts(screen, facts, job, verbose=verbose), style="dim"),
         )
     return rows
+
+
+def _attempts_of(job: Job) -> str:
+    """Return the attempts of a job and their limit, if it has one; "" for a job that drives a function."""
+    if job.kind is JobKind.WORKFLOW:
+        return ""
+    most = limit_of_attempts(job.max_attempts + job.lost_attempts)
+    return str(job.attempts) if most is None else f"{job.attempts}/{most}"
 
 
 def _whereabouts(screen: Screen, facts: RunDetails, job: Job, *, verbose: bool) -> str:

@@ -24,7 +24,7 @@ from holdfast.kernel.authoring.functions import Workflow
 from holdfast.kernel.authoring.options import CONCURRENCY_MAX, PRIORITY_MAX, StartOptions
 from holdfast.kernel.authoring.stages import ConfigurableStage
 from holdfast.kernel.commands import RunCreated
-from holdfast.kernel.values import decode
+from holdfast.kernel.values import decode_input
 from holdfast.kernel.values.type_forms import NoneType, show, unwrap
 from holdfast.ports.actors import Actor
 from holdfast.ports.errors import InvalidValueError
@@ -244,7 +244,7 @@ def _configured(pipeline: Authored, config: str) -> ConfigurableStage[Any, objec
     if not isinstance(stage, ConfigurableStage) or stage.shape.config_type is None:
         raise click.UsageError(f"--config: stage {name!r} has no config")
     configurable = cast("ConfigurableStage[Any, object, Any]", stage)
-    return configurable.configure(decode(text, cast("Any", stage.shape.config_type)))
+    return configurable.configure(decode_input(text, cast("Any", stage.shape.config_type)))
 
 
 def _call(pipeline: Authored, text: str | None) -> Call[object]:
@@ -259,7 +259,7 @@ def _call(pipeline: Authored, text: str | None) -> Call[object]:
 
 def _input(pipeline: Authored, text: str) -> object:
     try:
-        return decode(text, cast("Any", pipeline.input_type))
+        return decode_input(text, cast("Any", pipeline.input_type))
     except InvalidValueError as error:
         raise InvalidValueError(f"the input of workflow {pipeline.name!r}", error.problems) from None
 

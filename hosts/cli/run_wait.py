@@ -78,7 +78,7 @@ def wait_for(screen: Screen, core: Core, run: Run, timeout: float | None) -> Exi
     until = None if timeout is None else core.stores.clock.monotonic() + timeout
     while run.status not in TERMINAL:
         run = _ended(screen, core, run, timeout, until)
-        if run.is_continued:  # wait for the next generation as well
+        if run.has_successor:  # wait for the next generation as well
             run = find_run(core, run.id)
     now = micros(core.clock.now())
     if screen.as_json:

@@ -60,7 +60,7 @@ async def result(handle: SyncRunHandle[Out], /, *, timeout: Duration | None = No
         finally:
             if end is not None:
                 end.cancel()
-        if not run.is_continued:
+        if not run.has_successor:
             break
     return await in_thread(handle.output, run)
 

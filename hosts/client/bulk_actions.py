@@ -13,7 +13,6 @@ from holdfast.hosts.inspection.filters import FilterOptions, checked_limit, run_
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.commands import (
     RunCancel,
-    RunEnded,
     RunPause,
     RunPaused,
     RunRemove,
@@ -21,6 +20,7 @@ from holdfast.kernel.commands import (
     RunRerun,
     RunRerunFrom,
     RunResume,
+    RunStopped,
     RunTerminate,
 )
 from holdfast.ports.clock import micros
@@ -38,7 +38,7 @@ REFUSALS_MAX: Final = 10
 """How many refusals a `BulkResult` lists."""
 
 ManyCommand: TypeAlias = RunCancel | RunTerminate | RunPause | RunResume | RunRerunFrom | RunRemove
-Answer: TypeAlias = RunEnded | RunPaused | RunRerun | RunRemoved | CommandError
+Answer: TypeAlias = RunStopped | RunPaused | RunRerun | RunRemoved | CommandError
 
 
 @attrs.frozen(kw_only=True)
@@ -215,7 +215,7 @@ def _pages(core: Core, which: RunFilter, size: int, limit: int | None) -> Iterat
 
 def _has_changed(answer: Answer) -> bool:
     match answer:
-        case RunEnded(changed=changed) | RunPaused(changed=changed):
+        case RunStopped(changed=changed) | RunPaused(changed=changed):
             return changed
         case RunRerun(started=started):
             return started

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from copy import copy
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import anyio
 
@@ -17,6 +17,7 @@ from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.wiring.stores import PATIENCE, Stores, open_stores
 from holdfast.kernel.authoring.ai import Price, Redact
 from holdfast.kernel.authoring.calls import WorkflowDefinition
+from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.dispatch.kernel import Kernel
 from holdfast.ports.actors import Actor
@@ -54,6 +55,7 @@ class Engine(EngineMethods):
         scheduler: str | Scheduler | None = None,
         namespace: str = "default",
         migrate: bool = True,
+        retry: Retry | None = None,
         prices: Mapping[str, Price] | None = None,
         redact: Redact | None = None,
         interceptors: Iterable[Interceptor] = (),
@@ -76,6 +78,8 @@ class Engine(EngineMethods):
             namespace: Runs, keys and jobs of one namespace are invisible in another. 1 to 200 of
                 `A-Z a-z 0-9 _ . @ = + -`, the first a letter, a digit or `_`.
             migrate: Create or upgrade the tables at the first use; if False, run `holdfast db upgrade`.
+            retry: Policy of stages and steps that have none, of their own or from their pipeline; `Retry()` if
+                omitted. A run keeps the policy with which it was started.
             prices: Prices by model name, for model calls that are logged without a cost.
             redact: Removes data from the prompts, responses, errors and metadata of model calls before they are stored.
             interceptors: Wrap every dispatch of commands and every body; the first is the outermost.
@@ -94,6 +98,7 @@ class Engine(EngineMethods):
             steps=steps,
             namespace=namespace,
             migrate=migrate,
+            retry=retry,
             prices=prices,
             redact=redact,
             interceptors=interceptors,
@@ -109,6 +114,7 @@ class Engine(EngineMethods):
         steps: Iterable[Step[..., Any]] = (),
         namespace: str = "default",
         migrate: bool = True,
+        retry: Retry | None = None,
         prices: Mapping[str, Price] | None = None,
         redact: Redact | None = None,
         interceptors: Iterable[Interceptor] = (),
@@ -129,6 +135,7 @@ class Engine(EngineMethods):
                 steps=steps,
                 namespace=namespace,
                 migrate=migrate,
+                retry=retry,
                 ai=ai,
                 interceptors=interceptors,
             )
@@ -145,6 +152,15 @@ class Engine(EngineMethods):
         """Close all connections, unless the engine was opened more than once or one of its workers still runs."""
         with anyio.CancelScope(shield=True):
             await in_thread(self.core.close)
+
+    if not TYPE_CHECKING:  # to type checkers, `with engine:` is an error of its own
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError(
+                "an Engine is for async code: write `async with engine:`, or `with engine.sync:` in synchronous code"
+            )
+
+        __exit__ = __enter__
 
     def acting_as(self, actor: Actor, /) -> Self:
         """Return this engine for an actor. See `SyncEngine.acting_as`."""

@@ -49,7 +49,8 @@ class MessageChecks:
             except InvalidValueError as error:
                 problems = error.problems
         if channels:
-            raise InvalidValueError(f"channel {signal.channel!r} ({channels[-1].takes})", problems)
+            what = f"channel {signal.channel!r} ({channels[-1].takes}) of workflow {workflow.name!r}"
+            raise InvalidValueError(what, problems)
         return signal
 
     def _of(self, workflow: Workflow[..., Any]) -> ReachableChannels:

@@ -21,7 +21,7 @@ from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.authoring.queries import QueryCall, UpdateCall
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.authoring.steps import Step
-from holdfast.kernel.commands import RunAnnotated, RunEnded, RunPaused, RunRerun, RunSignalled, StagesWoken
+from holdfast.kernel.commands import RunAnnotated, RunPaused, RunRerun, RunSignalled, RunStopped, StagesWoken
 from holdfast.kernel.runs.rerun_preview import RerunPreview
 from holdfast.ports.actors import Actor
 from holdfast.ports.durations import Duration
@@ -58,8 +58,9 @@ class RunHandle(Generic[Out]):
     async def result(self, *, timeout: Duration | None = None) -> Out:
         """Wait until the run ends, and return its result.
 
-        Waits for the generation that is the newest at the time of the call, and follows continue-as-new. If the run is
-        rerun in the meantime, the call raises RunCancelledError; call it again to wait for the new generation.
+        Waits for the generation that is the newest at the time of the call, and follows continue-as-new and the
+        attempts of a run that is retried as a whole. If the run is rerun in the meantime, the call raises
+        RunCancelledError; call it again to wait for the new generation.
 
         Args:
             timeout: How long to wait, a timedelta or a number of seconds; no limit if omitted.
@@ -213,7 +214,7 @@ class RunHandle(Generic[Out]):
         """
         return await in_thread(lambda: self._sync.ai_totals(topic=topic, by=by))
 
-    async def cancel(self, *, reason: str = "", actor: Actor | None = None) -> RunEnded:
+    async def cancel(self, *, reason: str = "", actor: Actor | None = None) -> RunStopped:
         """Cancel the run. Does nothing if it has ended.
 
         A durable function gets a CancelledError at the point where it waits, and may clean up and run its
@@ -231,7 +232,7 @@ class RunHandle(Generic[Out]):
         """
         return await in_thread(lambda: self._sync.cancel(reason=reason, actor=actor))
 
-    async def terminate(self, *, reason: str = "", actor: Actor | None = None) -> RunEnded:
+    async def terminate(self, *, reason: str = "", actor: Actor | None = None) -> RunStopped:
         """End the run at once as cancelled, without cleanup or compensations. Does nothing if it has ended.
 
         Args:

@@ -1,7 +1,6 @@
 """Builds the commands that start runs from calls of workflows. Options shared by many calls are evaluated once."""
 
 from collections.abc import Callable, Iterable
-from datetime import timedelta
 from hashlib import sha256
 from typing import Literal, TypedDict
 
@@ -10,14 +9,12 @@ from holdfast.hosts.wiring.payloads import INLINE_MAX
 from holdfast.hosts.wiring.registry import Registry
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.functions import Workflow
-from holdfast.kernel.authoring.options import StartOptions
+from holdfast.kernel.authoring.options import StartOptions, given_options
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.authoring.stage_overrides import stage_overrides
 from holdfast.kernel.commands import ChannelMessage, NewAnnotation, RunCreate, StageOverride
 from holdfast.kernel.values import encode
 from holdfast.ports.actors import Actor
-from holdfast.ports.clock import micros
-from holdfast.ports.durations import length_of
 from holdfast.ports.errors import InvalidArgumentError
 from holdfast.ports.json import canonical
 from holdfast.ports.records.values import Micros, Payload
@@ -44,7 +41,7 @@ class _SharedFields(TypedDict):
     if_active: Literal["error", "return", "terminate"] | None
     if_ended: Literal["error", "return", "rerun", "rerun_failed"] | None
     queue: str | None
-    priority: int
+    priority: int | None
     attributes: str | None
     annotations: tuple[NewAnnotation, ...]
     start_at: Micros | None
@@ -141,23 +138,22 @@ class StartCommandBuilder:
         return _Started(definition, name, version, definition.input_type, overrides)
 
     def _shared_fields(self, options: StartOptions) -> _SharedFields:
-        attributes = options.get("attributes")
-        start_at, deadline = options.get("start_at"), length_of(options.get("deadline"))
+        given = given_options(options)
         return _SharedFields(
             namespace=self._namespace,
             id=options.get("id"),
             if_exists=options.get("if_exists", "error"),
             if_active=options.get("if_active"),
             if_ended=options.get("if_ended"),
-            queue=options.get("queue"),
-            priority=options.get("priority", 0),
-            attributes=canonical(attributes) if attributes else None,
+            queue=given.queue,
+            priority=given.priority,
+            attributes=given.attributes if options.get("attributes") else None,
             annotations=tuple(
                 NewAnnotation(name=name, value=encode(value, object))
                 for name, value in options.get("annotations", {}).items()
             ),
-            start_at=None if start_at is None else micros(start_at),
-            deadline=None if deadline is None else deadline // timedelta(microseconds=1),
+            start_at=given.start_at,
+            deadline=given.deadline,
             concurrency_key=options.get("concurrency_key"),
             concurrency_limit=options.get("concurrency_limit", 1),
             actor=options.get("actor"),

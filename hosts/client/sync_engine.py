@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import copy
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 from typing_extensions import TypeVar
 
@@ -88,6 +88,15 @@ class SyncEngine:
     ) -> None:
         """Close all connections, unless the engine was opened more than once or one of its workers still runs."""
         self.core.close()
+
+    if not TYPE_CHECKING:  # to type checkers, `async with engine.sync:` is an error of its own
+
+        def __aenter__(self) -> NoReturn:
+            raise TypeError(
+                "a SyncEngine is for synchronous code: write `with engine.sync:`, or `async with engine:` in async code"
+            )
+
+        __aexit__ = __aenter__
 
     def acting_as(self, actor: Actor, /) -> Self:
         """Return this engine for an actor, who is stored with everything that is done through it.

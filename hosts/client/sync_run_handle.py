@@ -55,7 +55,6 @@ from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import (
     RunAnnotated,
     RunCancel,
-    RunEnded,
     RunPause,
     RunPaused,
     RunRemove,
@@ -64,6 +63,7 @@ from holdfast.kernel.commands import (
     RunResume,
     RunSignal,
     RunSignalled,
+    RunStopped,
     RunTerminate,
     StagesWoken,
     StageWake,
@@ -133,8 +133,9 @@ class SyncRunHandle(Generic[Out]):
     def result(self, *, timeout: Duration | None = None) -> Out:
         """Wait until the run ends, and return its result.
 
-        Waits for the generation that is the newest at the time of the call, and follows continue-as-new. If the run is
-        rerun in the meantime, the call raises RunCancelledError; call it again to wait for the new generation.
+        Waits for the generation that is the newest at the time of the call, and follows continue-as-new and the
+        attempts of a run that is retried as a whole. If the run is rerun in the meantime, the call raises
+        RunCancelledError; call it again to wait for the new generation.
 
         Args:
             timeout: How long to wait, a timedelta or a number of seconds; no limit if omitted.
@@ -170,7 +171,7 @@ class SyncRunHandle(Generic[Out]):
             finally:
                 if end is not None:
                     end.cancel()
-            if not run.is_continued:
+            if not run.has_successor:
                 break
         return self.output(run)
 
@@ -321,7 +322,7 @@ class SyncRunHandle(Generic[Out]):
         """Return a reader of the run's log. Raises RunNotFoundError and InvalidFilterError."""
         return LogReader(self._core, self._row().key, options)
 
-    def cancel(self, *, reason: str = "", actor: Actor | None = None) -> RunEnded:
+    def cancel(self, *, reason: str = "", actor: Actor | None = None) -> RunStopped:
         """Cancel the run. Does nothing if it has ended.
 
         A durable function gets a CancelledError at the point where it waits, and may clean up and run its
@@ -341,7 +342,7 @@ class SyncRunHandle(Generic[Out]):
         command = RunCancel(namespace=self._core.namespace, run_id=self.id, reason=reason)
         return self._client.acting_as(actor).dispatch(command)
 
-    def terminate(self, *, reason: str = "", actor: Actor | None = None) -> RunEnded:
+    def terminate(self, *, reason: str = "", actor: Actor | None = None) -> RunStopped:
         """End the run at once as cancelled, without cleanup or compensations. Does nothing if it has ended.
 
         Args:
@@ -744,7 +745,7 @@ def result_of_new(handle: SyncRunHandle[Out]) -> Out:
     finally:
         if end is not None:
             end.cancel()
-    return handle.result() if run is None or run.is_continued else handle.output(run)
+    return handle.result() if run is None or run.has_successor else handle.output(run)
 
 
 def seconds_of(timeout: Duration | None, what: str = "result") -> float | None:

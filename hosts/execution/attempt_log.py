@@ -1,8 +1,8 @@
 """The log of a host about its attempts and the runs that fail or are blocked by them.
 
-One line each, on the logger `holdfast.runs`: ERROR for a run that failed or is blocked, WARNING for a failed attempt,
-DEBUG for any other attempt that ended. Each record also has the facts as attributes, for handlers that store fields:
-`run`, `workflow`, `step` (a step or a stage), `attempt` and `error`.
+One line each, on the logger `holdfast.runs`: ERROR for a run that failed or is blocked, WARNING for a failed attempt or
+a refused message, DEBUG for any other attempt that ended. Each record also has the facts as attributes, for handlers
+that store fields: `run`, `workflow`, `step` (a step or a stage), `attempt` and `error`.
 """
 
 import logging
@@ -35,7 +35,7 @@ from holdfast.kernel.history import events
 from holdfast.ports.clock import Clock, micros
 from holdfast.ports.json import parse
 from holdfast.ports.records.history import HistoryRow
-from holdfast.ports.records.job import JobKind, step_of
+from holdfast.ports.records.job import JobKind, attempts_text, step_of
 from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 from holdfast.ports.records.values import Micros
 
@@ -78,6 +78,21 @@ def log_failed_step(run: Run, row: HistoryRow, *, is_blocked: bool) -> None:
     log_failed_try(run, event.step, event.attempt, event.error.type, event.error.message, wait)
 
 
+def log_refused_message(run: Run, row: HistoryRow) -> None:
+    """Log a message that its function skipped, because it does not have the type of its channel."""
+    refused = events.SignalRefused.from_row(row)
+    run_logger.warning(
+        "run %s (%s@%s) refused message %s for channel %r: %s",
+        run.id,
+        run.workflow,
+        run.version,
+        refused.row,
+        refused.channel,
+        one_line(refused.message),
+        extra=fields_of(run, "", None, refused.message),
+    )
+
+
 def log_settled(body: Body, command: JobSettle, answer: JobSettled) -> None:
     """Log the outcome of an attempt, once it is stored."""
     run, attempt = body.work.run, body.attempt
@@ -88,6 +103,10 @@ def log_settled(body: Body, command: JobSettle, answer: JobSettled) -> None:
             error = _error(failure.type or failure.code, failure.message)
             if answer.run_status is RunStatus.FAILED and answer.retry_at is None:
                 _log_failed_run(run, attempt, error)
+            elif attempt.kind is JobKind.WORKFLOW and answer.retry_at is not None:
+                wait = answer.retry_at - micros(body.parts.clock.now())
+                place = f"function {attempt.node!r}"
+                _warn(run, place, attempt.node, attempt.attempt, "the whole run", error, wait)
             elif attempt.kind is not JobKind.WORKFLOW:
                 _log_failed_attempt(body, answer, error)
         case QueuedStepFailed(error=text):
@@ -107,7 +126,9 @@ def log_completed_step(run: Run, step: str, attempt: int, clock: Clock, started_
 
 def _log_failed_run(run: Run, attempt: Attempt, error: str) -> None:
     is_function = attempt.kind is JobKind.WORKFLOW
-    where = "" if is_function else f"{_place(attempt)}, attempt {attempt.attempt} of {attempt.max_attempts}: "
+    where = (
+        "" if is_function else f"{_place(attempt)}, {attempts_text(attempt.attempt, attempt.max_attempts)}: "
+    )
     run_logger.error(
         "run %s (%s@%s) failed: %s%s",
         run.id,
@@ -122,7 +143,7 @@ def _log_failed_run(run: Run, attempt: Attempt, error: str) -> None:
 def _log_failed_attempt(body: Body, answer: JobSettled, error: str) -> None:
     attempt = body.attempt
     wait = None if answer.retry_at is None else answer.retry_at - micros(body.parts.clock.now())
-    count = f"attempt {attempt.attempt} of {attempt.max_attempts}"
+    count = attempts_text(attempt.attempt, attempt.max_attempts)
     step = step_of(attempt.definition) or attempt.node
     _warn(body.work.run, _place(attempt), step, attempt.attempt, count, error, wait)
 

@@ -11,6 +11,7 @@ import attrs
 from holdfast.hosts.execution.attempt_runtime import AttemptRuntime, Origin
 from holdfast.hosts.execution.failures import MESSAGE_MAX, failure_of, timeout_failure, total_failure
 from holdfast.hosts.execution.function_cache import FunctionCache
+from holdfast.hosts.execution.step_policies import StepPolicies
 from holdfast.hosts.wiring.history_watch import RunListeners
 from holdfast.hosts.wiring.input_loader import NOTHING_PRELOADED, LoadedAttempt, Preloaded
 from holdfast.hosts.wiring.interceptors import BodyCall, BodyInterceptor, around_bodies
@@ -19,6 +20,7 @@ from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.body_types import Shape
 from holdfast.kernel.authoring.child_stages import ChildStage
 from holdfast.kernel.authoring.external import CANCEL_RETRY, ExternalStage, NotReady, Suspended
+from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipeline_builder import Condition
 from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.authoring.stages import Stage
@@ -50,8 +52,8 @@ from holdfast.ports.errors import InvalidValueError, UnreadableInputError
 from holdfast.ports.json import compact, parse
 from holdfast.ports.persistence import Persistence
 from holdfast.ports.process_forks import renew_in_forks
-from holdfast.ports.records.job import JobKind, job_key
-from holdfast.ports.records.run import Run
+from holdfast.ports.records.job import JobKind, job_key, limit_of_attempts
+from holdfast.ports.records.run import GivenOptions, Run
 from holdfast.ports.records.values import Micros
 from holdfast.ports.references import located, reference_from
 from holdfast.ports.structs import frozen
@@ -103,6 +105,8 @@ class Parts:
     """Keeps waiting functions in memory."""
     step: Callable[[Step[..., Any]], Step[..., Any]] = lambda step: step
     """Replaces steps, for tests that stub them."""
+    retry: Retry | None = None
+    """The engine's default retry policy."""
 
 
 @frozen(kw_only=True)
@@ -213,7 +217,7 @@ class Body:
             stage=self.node,
             item=attempt.item,
             attempt=attempt.attempt,
-            max_attempts=attempt.max_attempts + attempt.lost_attempts,
+            max_attempts=limit_of_attempts(attempt.max_attempts + attempt.lost_attempts),
             epoch=attempt.epoch,
             queue=attempt.queue,
             idempotency_key=idempotency_key(attempt),
@@ -259,6 +263,13 @@ class Body:
         return decode_recorded(self.work.input, form, f"{what} {name or attempt.node!r}{item}", row)
 
     @property
+    def step_policies(self) -> StepPolicies:
+        """The retry policies of the steps of a durable function's run."""
+        plan = self.work.plan
+        steps = None if plan.function is None else stage_of(plan.node(plan.function)).steps
+        return StepPolicies(steps, self.parts.retry)
+
+    @property
     def _function(self) -> Callable[..., object]:
         if self.test is not None:
             return self.test.function
@@ -299,6 +310,7 @@ class Body:
                 attrs.evolve(self.place, run=self.attempt.job.replace(".", "-")),
             ),
             close_policy=child.close_policy,
+            options=GivenOptions(attributes=child.attributes, deadline=child.deadline_us),
         )
 
     def _child_input(self, child: ChildPlan) -> str:
@@ -467,7 +479,14 @@ class Bodies:
         if self._parts is None:
             core = self._core
             self._parts = self._driving(
-                Parts(core.kernel, core.stores.persistence, core.clock, core.trusted_now, core.run_notifier)
+                Parts(
+                    core.kernel,
+                    core.stores.persistence,
+                    core.clock,
+                    core.trusted_now,
+                    core.run_notifier,
+                    retry=core.registry.retry,
+                )
             )
         return self._parts
 

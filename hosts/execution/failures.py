@@ -1,6 +1,7 @@
 """Conversion of exceptions of bodies into failures of attempts: the retry rule, and the text for people."""
 
 import traceback
+from collections.abc import Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final
@@ -13,7 +14,7 @@ from holdfast.kernel.authoring.pipeline_builder import rule_name
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.commands import Failure
 from holdfast.kernel.history.exceptions import raised_from
-from holdfast.kernel.pipelines.plan import StagePlan
+from holdfast.kernel.pipelines.plan import RetryRule, StagePlan
 from holdfast.kernel.rules.retries import NEVER_AGAIN, RETRY_AFTER_MAX, TIMEOUT_TOTAL
 from holdfast.ports.errors import GiveUp, RetryAfter
 from holdfast.ports.records.values import Micros
@@ -47,7 +48,7 @@ def failure_of(error: BaseException, stage: Stage[Any, object], plan: StagePlan)
         arguments=raised.arguments,
         traceback=traceback_text(error, TRACEBACK_MAX),
         retryable=not match.is_final,
-        rule=_rule_for(match.error, stage.retry, plan),
+        rule=rule_for(match.error, stage.retry, plan.retry_rules),
         retry_after=retry_after_of(error),
     )
 
@@ -79,7 +80,7 @@ def timeout_failure(
         message=cut_off(seconds) if cut else f"the attempt took longer than {timedelta(seconds=seconds)}",
         type="TimeoutError",
         retryable=not match.is_final,
-        rule=_rule_for(match.error, stage.retry, plan),
+        rule=rule_for(match.error, stage.retry, plan.retry_rules),
     )
 
 
@@ -122,11 +123,11 @@ def _by_class(kind: type[BaseException], retry: Retry | None) -> RetryMatch:
     return RetryMatch(is_final=True) if rule in retry.give_up_on else RetryMatch(rule)
 
 
-def _rule_for(error: type[Exception] | None, retry: Retry | None, plan: StagePlan) -> int | None:
+def rule_for(error: type[Exception] | None, retry: Retry | None, rules: Sequence[RetryRule]) -> int | None:
     """Return the index of the plan's rule for a class. The plan of the run may be older than the code."""
     if error is None or retry is None:
         return None
-    known, names = list(retry.by_error), [rule.error for rule in plan.retry_rules]
+    known, names = list(retry.by_error), [rule.error for rule in rules]
     if names == [rule_name(each) for each in known]:
         return known.index(error)
     return names.index(rule_name(error)) if rule_name(error) in names else None

@@ -57,7 +57,7 @@ import anyio
 import attrs
 from anyio import CancelScope, CapacityLimiter
 
-from holdfast.hosts.execution.attempt_log import log_failed_step
+from holdfast.hosts.execution.attempt_log import log_failed_step, log_refused_message
 from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.execution.event_loops import CurrentLoop
 from holdfast.hosts.execution.threads import result_in_thread
@@ -281,7 +281,7 @@ class _Driver:
             # The clock here may be behind: by the time of the loss all steps that were due had been started.
             lost_at = max(self._looked_at, self._body.work.run.updated_at)
             was_suspect = self._body.attempt.lost_attempts > SUSPECT_AFTER
-            lost = lost_steps(drive.running_steps(lost_at), was_suspect=was_suspect, host=self._body.host)
+            lost = lost_steps(drive.running_steps(lost_at), self._body, was_suspect=was_suspect)
             await self._record(drive, (*drive.notes(), *lost))
         while not drive.is_over and not self._is_fenced:
             if self._fault is not None:
@@ -580,6 +580,8 @@ class _Driver:
             self._noted = row.number
             if row.type in _FAILED_STEPS and row.epoch == self._body.attempt.epoch:
                 log_failed_step(self._body.work.run, row, is_blocked=answer.failure is not None)
+            elif row.type == events.SignalRefused.type and row.epoch == self._body.attempt.epoch:
+                log_refused_message(self._body.work.run, row)
             elif row.type == events.HistoryLong.type:
                 _log.warning(
                     "the history of run %r has %s rows of at most %s: each wake-up reads all of them",

@@ -79,7 +79,8 @@ async def queued_rows(body: Body, drive: FunctionReplay) -> list[StepQueue]:
     """Return the rows that queue steps."""
     queues, payloads, place = drive.queues, body.payloads, body.place
     new = queues.new()
-    put = partial(lambda: [queues.queued(one, payloads.put(one.arguments, place)) for one in new])
+    policies = body.step_policies
+    put = partial(lambda: [queues.queued(one, payloads.put(one.arguments, place), policies) for one in new])
     if all(len(one.arguments) <= INLINE_MAX for one in new):
         return put()
     return await until_available_in_thread(put, "the arguments of a step can't be stored yet")
@@ -112,6 +113,7 @@ def _child_row(body: Body, request: ChildRequest | NotifyRequest | CloseRequest)
         version=request.version,
         input=body.payloads.put(request.input, place),
         close_policy=ClosePolicy(request.parent_end),
+        options=request.options,
     )
     return ChildStart(call=request.call, site=request.site, child=child)
 

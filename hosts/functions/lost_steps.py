@@ -9,6 +9,7 @@ lost jobs: those that were lost often, one at a time (docs/decisions/0059).
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from holdfast.hosts.execution.bodies import Body
 from holdfast.hosts.functions.pending_calls import StepAttempt
 from holdfast.hosts.functions.step_runner import lost_step
 from holdfast.kernel.commands import EventAppend, StepFail
@@ -20,7 +21,7 @@ ALONE_FOR: Final[Micros] = 60_000_000
 """Microseconds that a step lost often keeps others like it waiting. After that they may depend on each other."""
 
 
-def lost_steps(tries: Sequence[StepAttempt], *, was_suspect: bool, host: str) -> list[StepFail]:
+def lost_steps(tries: Sequence[StepAttempt], body: Body, *, was_suspect: bool) -> list[StepFail]:
     """Return the records of the steps that may have been running: their progress is unknown.
 
     `was_suspect` means that their job ran beside no other job that was ever lost. A step that was lost before and has
@@ -28,7 +29,7 @@ def lost_steps(tries: Sequence[StepAttempt], *, was_suspect: bool, host: str) ->
     """
     under_way = [one for one in tries if not one.lost_attempts or one.is_restarted]
     is_alone = was_suspect and sum(one.lost_attempts > 0 for one in under_way) == 1
-    return [lost_step(one, host=host, is_alone=is_alone) for one in under_way]
+    return [lost_step(one, body, is_alone=is_alone) for one in under_way]
 
 
 def restartable_steps(

@@ -9,9 +9,9 @@ from typing import cast
 import attrs
 
 from holdfast.hosts.execution.failures import MESSAGE_MAX
+from holdfast.hosts.execution.step_policies import StepPolicies
 from holdfast.hosts.functions.function_events import is_unreadable
-from holdfast.kernel.authoring.options import Retry
-from holdfast.kernel.authoring.pipeline_builder import policy_from, rate_from
+from holdfast.kernel.authoring.pipeline_builder import rate_from
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.commands import Failure, QueuedStepJob, StepCancel, StepQueue
 from holdfast.kernel.functions.protocol import (
@@ -45,6 +45,8 @@ class StepAttempt:
     """The maximum number of attempts; None for that of the step's retry policy."""
     lost_attempts: int = 0
     """How many attempts before were lost with their workers."""
+    first_started_at: Micros | None = None
+    """When the first attempt began, as far as it is recorded."""
     is_restarted: bool = False
     """Whether the start of an attempt that follows a lost one is recorded, so that it may start."""
 
@@ -168,7 +170,7 @@ class QueuedSteps:
         """Return the steps to queue, in the order of their calls."""
         return list(self._new.values())
 
-    def queued(self, request: StepRequest, arguments: Payload) -> StepQueue:
+    def queued(self, request: StepRequest, arguments: Payload, policies: StepPolicies) -> StepQueue:
         """Return the row that queues a step."""
         step = cast("Step[..., object]", request.definition)
         assert request.queue is not None
@@ -181,7 +183,7 @@ class QueuedSteps:
             queued=QueuedStepJob(
                 queue=request.queue,
                 input=arguments,
-                attempts=_attempts(step.retry or Retry()),
+                attempts=policies.attempts_max(step),
                 priority=step.priority,
                 max_concurrency=step.max_concurrency,
                 rate=rate_from(step.rate_limit),
@@ -191,9 +193,3 @@ class QueuedSteps:
     def cancellation_rows(self) -> list[StepCancel]:
         """Return the rows that cancel queued steps which the function no longer waits for."""
         return [StepCancel(call=call, job=job) for call, job in self._left.items()]
-
-
-def _attempts(retry: Retry) -> int:
-    """Return the largest number of attempts that any of the step's retry rules allows."""
-    policies = (retry, *dict(retry.by_error).values())
-    return max(policy_from(one).attempts for one in policies)

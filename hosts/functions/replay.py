@@ -666,12 +666,14 @@ class FunctionReplay:
             before = self._todo.tries.get(call)
             first = before.run if before is not None and before.run is not None else run
             lost_before = 0 if before is None else before.lost_attempts
+            began = None if before is None else before.first_started_at
             self._todo.tries[call] = StepAttempt(
                 request=request,
                 number=retrying.attempt + 1,
                 at=retrying.retry_at,
                 run=first,
                 lost_attempts=retrying.lost_attempts or lost_before,
+                first_started_at=retrying.started_at if began is None else began,
             )
             self._todo.new.append(request)
 

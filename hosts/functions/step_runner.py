@@ -16,7 +16,6 @@ from holdfast.hosts.execution.failures import (
     MESSAGE_MAX,
     cut_off,
     retry_after_of,
-    retry_match,
     traceback_text,
 )
 from holdfast.hosts.execution.threads import result_in_thread
@@ -26,8 +25,6 @@ from holdfast.hosts.functions.store_retries import until_available
 from holdfast.hosts.functions.transactional_steps import Transaction
 from holdfast.hosts.wiring.interceptors import BodyCall, within
 from holdfast.hosts.wiring.payloads import INLINE_MAX
-from holdfast.kernel.authoring.options import Retry
-from holdfast.kernel.authoring.pipeline_builder import policy_from
 from holdfast.kernel.authoring.step_context import StepContext, enter_step
 from holdfast.kernel.authoring.steps import Step, StepStage
 from holdfast.kernel.commands import (
@@ -51,7 +48,7 @@ from holdfast.ports.errors import (
     UnreadableInputError,
     UnstorableValueError,
 )
-from holdfast.ports.records.job import JobKind
+from holdfast.ports.records.job import JobKind, limit_of_attempts
 from holdfast.ports.records.values import Micros, Payload
 
 Command: TypeAlias = Callable[[EventAppend], JobRecord]
@@ -149,12 +146,13 @@ def _arguments(step: Step[..., object], one: StepAttempt) -> tuple[tuple[object,
 
 def _call(body: Body, one: StepAttempt, step: Step[..., object]) -> BodyCall:
     """Return the description of an attempt that interceptors receive."""
-    attempts = policy_from(step.retry or Retry()).attempts if one.max_attempts is None else one.max_attempts
+    usual = body.step_policies.usual(step).attempts
+    attempts = usual if one.max_attempts is None else one.max_attempts
     return attrs.evolve(
         body.call,
         step=step.name,
         attempt=one.number,
-        max_attempts=attempts + one.lost_attempts,
+        max_attempts=limit_of_attempts(attempts + one.lost_attempts),
         idempotency_key=_idempotency_key(body, one),
     )
 
@@ -275,27 +273,27 @@ def _failed(
     body: Body, one: StepAttempt, step: Step[..., object], error: BaseException, started_at: Micros
 ) -> StepFail:
     """Return the record of a failed attempt: what was raised, and the policy that it falls under."""
-    raised, retry = raised_from(error), step.retry or Retry()
+    raised = raised_from(error)
     recorded = events.RecordedError(
         type=raised.type,
         message=raised.message[:MESSAGE_MAX],
         code=raised.code,
         arguments=raised.arguments,
-        traceback=traceback_text(error, _TRACEBACK_MAX),
+        # That of a missed heartbeat shows none of the user's code.
+        traceback=None if isinstance(error, StepLostError) else traceback_text(error, _TRACEBACK_MAX),
     )
-    match = retry_match(error, retry)
     # Arguments that can't be read block the run, and the step is tried again once it is resumed.
-    is_final = match.is_final or isinstance(error, UnreadableInputError)
-    policy = retry if match.error is None else retry.by_error[match.error]
+    is_final = isinstance(error, UnreadableInputError)
     return StepFail(
         event=attrs.evolve(_failed_event(one, step, recorded, body.host), started_at=started_at),
-        retry=None if is_final else policy_from(policy),
+        retry=None if is_final else body.step_policies.policy_for(step, error),
         retry_after=retry_after_of(error),
+        first_started_at=started_at if one.first_started_at is None else one.first_started_at,
         lost_attempts=one.lost_attempts,
     )
 
 
-def lost_step(one: StepAttempt, *, host: str, is_alone: bool) -> StepFail:
+def lost_step(one: StepAttempt, body: Body, *, is_alone: bool) -> StepFail:
     """Return the record of an attempt that may have been running when its worker was lost.
 
     `is_alone` means that no other step that was ever lost ran beside it.
@@ -305,8 +303,8 @@ def lost_step(one: StepAttempt, *, host: str, is_alone: bool) -> StepFail:
     error = events.RecordedError(
         type=raised.type, message=raised.message, code=raised.code, arguments=raised.arguments
     )
-    failed = attrs.evolve(_failed_event(one, step, error, host), lost=True, lost_attempts=losses)
-    policy = policy_from(step.retry or Retry())
+    failed = attrs.evolve(_failed_event(one, step, error, body.host), lost=True, lost_attempts=losses)
+    policy = body.step_policies.usual(step)
     return StepFail(event=failed, retry=policy, lost_attempts=losses, is_alone=is_alone)
 
 

@@ -58,7 +58,9 @@ class Transaction:
         """
         store = self.persistence
         if not isinstance(store, SharesTransactions):
-            raise NoTransactionError("the run's store has no transactions to share; use SQLite or PostgreSQL")
+            raise NoTransactionError(
+                "the run's store has no transactions to share; use one in a SQL database"
+            )
         turn = _CommitRace()
         async with threads:
             done = begin_in_thread(lambda: self._do(store, turn))

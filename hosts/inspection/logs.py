@@ -145,7 +145,7 @@ class LogReader:
         if back is not None:
             self._seen = {id_: at for id_, at in self._seen.items() if at >= back.at}
         self.ended = run.status in TERMINAL
-        if run.is_continued and (
+        if run.has_successor and (
             newest := self._core.stores.persistence.read(FindRun(run.name, run.generation + 1))
         ):
             self._run, self.ended = newest.key, False

@@ -4,20 +4,20 @@ The store does not have this: a parked function is a coroutine in a worker's mem
 the next wake-up.
 """
 
-from typing import Final
+from typing import Final, cast
 
 import attrs
 
 from holdfast.hosts.execution.off_loop import run_off_loop
+from holdfast.hosts.execution.step_policies import StepPolicies
 from holdfast.hosts.functions.history_document import read_history, text_of
 from holdfast.hosts.functions.pending_calls import StepAttempt
 from holdfast.hosts.functions.replay import FunctionReplay
 from holdfast.hosts.wiring.services import Core
 from holdfast.kernel.authoring.functions import Workflow
-from holdfast.kernel.authoring.options import Retry
-from holdfast.kernel.authoring.pipeline_builder import policy_from
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.functions.machine import FunctionMachine
+from holdfast.kernel.pipelines.plan import stage_of
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.records.run import ACTIVE, Run
 from holdfast.ports.records.values import Micros
@@ -80,14 +80,15 @@ def open_calls_of(core: Core, run: Run, now: Micros) -> OpenCalls | None:
     if not isinstance(workflow, Workflow) or run.status not in ACTIVE or run.last_row > ROWS_MAX:
         return None
     try:
-        history = read_history(core, run)
+        history, plan = read_history(core, run), core.inputs.plan(run.plan)
+        policies = StepPolicies(stage_of(plan.node(plan.function or "")).steps)
 
         def look() -> OpenCalls | None:
             machine = workflow.machine(history.input, began_at=history.began_at, seed=history.key)
             drive = FunctionReplay(machine, text_of)
             try:
                 drive.open(history.rows)
-                return None if drive.is_over else _waits(machine, drive, now, history.rows[-1].at)
+                return None if drive.is_over else _waits(machine, drive, policies, now, history.rows[-1].at)
             finally:
                 drive.close()
 
@@ -96,10 +97,12 @@ def open_calls_of(core: Core, run: Run, now: Micros) -> OpenCalls | None:
         return None
 
 
-def _waits(machine: FunctionMachine, drive: FunctionReplay, now: Micros, last_at: Micros) -> OpenCalls:
+def _waits(
+    machine: FunctionMachine, drive: FunctionReplay, policies: StepPolicies, now: Micros, last_at: Micros
+) -> OpenCalls:
     tries = sorted(drive.tries(), key=lambda one: one.at or 0)
     return OpenCalls(
-        steps=tuple(_open_step(one, now, last_at) for one in tries),
+        steps=tuple(_open_step(one, policies, now, last_at) for one in tries),
         has_timers=machine.has_timers,
         channels=machine.awaited_channels,
         children=machine.awaited_children,
@@ -107,15 +110,14 @@ def _waits(machine: FunctionMachine, drive: FunctionReplay, now: Micros, last_at
     )
 
 
-def _open_step(one: StepAttempt, now: Micros, last_at: Micros) -> OpenStep:
-    definition = one.request.definition
-    retry = definition.retry if isinstance(definition, Step) else None
+def _open_step(one: StepAttempt, policies: StepPolicies, now: Micros, last_at: Micros) -> OpenStep:
+    step = cast("Step[..., object]", one.request.definition)
     return OpenStep(
         call=one.request.call,
         step=one.request.step,
         site=one.request.site,
         attempt=one.number,
-        attempts=policy_from(retry or Retry()).attempts + one.lost_attempts,
+        attempts=policies.usual(step).attempts + one.lost_attempts,
         lost_attempts=one.lost_attempts,
         since=last_at if one.at is None else one.at,
         retry_at=one.at if one.at is not None and one.at > now else None,

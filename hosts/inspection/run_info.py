@@ -43,6 +43,7 @@ class RunInfo:
         rerun_of: The number of the generation that this one reruns; None if it is not a rerun.
         rerun_from: The stage or call that the rerun started from; None for the beginning.
         is_continued: Whether it ended by continue-as-new: its status is completed, and it has no result.
+        is_retried: Whether it failed, and the next generation tries the whole run again.
     """
 
     id: str
@@ -59,6 +60,7 @@ class RunInfo:
     rerun_of: int | None = None
     rerun_from: str | None = None
     is_continued: bool = False
+    is_retried: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -119,6 +121,7 @@ def _info_of(run: Run) -> RunInfo:
         rerun_of=None if run.rerun_of is None else run.generation - 1,
         rerun_from=run.rerun_from,
         is_continued=run.is_continued,
+        is_retried=run.is_retried,
     )
 
 

@@ -23,11 +23,12 @@ from holdfast.ports.mailboxes import mailbox_from
 from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.queries.runs import FindRun, JobsOfRun
 from holdfast.ports.records.history import HistoryRow
-from holdfast.ports.records.job import Job, JobKind, JobState, step_of
+from holdfast.ports.records.job import Job, JobKind, JobState, attempts_text, step_of
 from holdfast.ports.records.limits import RateWindow
 from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
 from holdfast.ports.records.session import Session, SessionState
 from holdfast.ports.records.values import Micros
+from holdfast.ports.tables import RATES, SESSIONS
 from holdfast.ports.unreadable import PARSE_ERRORS
 
 RESUMED_BY_CODE: Final = frozenset(
@@ -85,6 +86,10 @@ class WhyFacts:
     """The last `run.paused` row."""
     blocked: HistoryRow | None = None
     """The last `run.blocked` row."""
+    created: HistoryRow | None = None
+    """The `run.created` row, unless many rows have followed."""
+    run_attempts: int = 1
+    """How many attempts the whole run may have."""
     retries: Mapping[Micros, str] = attrs.field(factory=dict[Micros, str])
     """Steps that a function retries, by the instant of the retry."""
     canceller: Actor | None = None
@@ -139,9 +144,9 @@ def _circumstances(core: Core, run: Run, zone: tzinfo | None) -> WhyFacts:
     persistence = core.stores.persistence
     jobs = persistence.read(JobsOfRun(run.key))
     holders = sorted({job.session for job in jobs if job.session is not None})
-    sessions = persistence.transact(lambda tx: tx.sessions(holders, lock=False)) if holders else ()
+    sessions = persistence.transact(lambda tx: tx.get(SESSIONS, holders)) if holders else ()
     rated = sorted({job.rate for job in jobs if job.rate is not None})
-    windows = persistence.transact(lambda tx: tx.rates(rated, lock=False)) if rated else ()
+    windows = persistence.transact(lambda tx: tx.get(RATES, rated)) if rated else ()
     rows = persistence.read(HistoryOf(run.key, max(0, run.last_row - _ROWS_LOOKED_AT), _ROWS_LOOKED_AT))
     now = micros(core.clock.now())
     waits = open_calls_of(core, run, now) if any(job.kind is JobKind.WORKFLOW for job in jobs) else None
@@ -162,6 +167,8 @@ def _circumstances(core: Core, run: Run, zone: tzinfo | None) -> WhyFacts:
         errors=_last_errors(rows),
         paused=_last(rows, events.RunPaused.type),
         blocked=_last(rows, events.RunBlocked.type),
+        created=_last(rows, events.RunCreated.type),
+        run_attempts=plan.run_attempts,
         retries=_retries(rows),
         canceller=canceller_of(rows),
         left=[row for row in rows if row.type == events.StageCancelFailed.type],
@@ -230,7 +237,8 @@ def _ended(facts: WhyFacts) -> Iterator[WaitReason]:
         case RunStatus.COMPLETED:
             yield WaitReason(code="ended", text=f"It completed{at}.")
         case RunStatus.FAILED:
-            yield WaitReason(code="ended", text=f"It failed{at}: {what}.")
+            next_one = f" Generation {run.generation + 1} is the next attempt." if run.is_retried else ""
+            yield WaitReason(code="ended", text=f"It failed{at}: {what}.{next_one}")
         case _:
             yield WaitReason(
                 code="ended", text=f"It was cancelled{_by(facts.canceller)}{at}{f': {what}' if what else ''}."
@@ -238,9 +246,9 @@ def _ended(facts: WhyFacts) -> Iterator[WaitReason]:
 
 
 def _unread(facts: WhyFacts) -> Iterator[WaitReason]:
-    """Report the messages that an ended run never received, unless it continued as new with them."""
+    """Report the messages that an ended run never received, unless its next generation has got them."""
     unread = mailbox_from(facts.run.mailbox).unread
-    if unread and not facts.run.is_continued:
+    if unread and not facts.run.has_successor:
         rows = ", ".join(map(str, unread[:_ROWS_NAMED])) + (", ..." if len(unread) > _ROWS_NAMED else "")
         are = "1 message was" if len(unread) == 1 else f"{len(unread):,} messages were"
         text = (
@@ -253,8 +261,7 @@ def _unread(facts: WhyFacts) -> Iterator[WaitReason]:
 def _of_run(facts: WhyFacts) -> Iterator[WaitReason]:
     run = facts.run
     if run.status is RunStatus.PENDING and run.start_at is not None:
-        text = f"It starts {_in(run.start_at, facts)}."
-        yield WaitReason(code="delayed_start", text=text, until=instant(run.start_at))
+        yield _delayed_start(facts, run.start_at)
     elif run.status is RunStatus.PENDING and run.concurrency_key is not None:
         yield WaitReason(
             code="concurrency_key",
@@ -299,6 +306,15 @@ def _of_run(facts: WhyFacts) -> Iterator[WaitReason]:
         )
 
 
+def _delayed_start(facts: WhyFacts, at: Micros) -> WaitReason:
+    created = None if facts.created is None else events.RunCreated.from_row(facts.created)
+    if created is None or created.attempt is None:
+        return WaitReason(code="delayed_start", text=f"It starts {_in(at, facts)}.", until=instant(at))
+    which = attempts_text(created.attempt, facts.run_attempts)
+    text = f"The whole run is retried {_in(at, facts)}: {which}; {created.reason}."
+    return WaitReason(code="retry", text=text, until=instant(at))
+
+
 def _kind_of_wait(job: Job) -> tuple[bool, str, str, str]:
     step = step_of(job.definition)  # sorts after its function, which waits for it
     return step is not None, step or job.node, job.kind.value, job.state.value
@@ -334,7 +350,7 @@ def _of_job(facts: WhyFacts, job: Job) -> WaitReason:
     if step is not None:
         name, code = f"Step {step!r}, call {job.node},", f"has the step {step!r}"
     most, lost = job.max_attempts + job.lost_attempts, _lost(job)
-    tried = lost if is_function else f": attempt {job.attempts} of {most}{lost}"
+    tried = lost if is_function else f": {attempts_text(job.attempts, most)}{lost}"
     error = facts.errors.get((job.node, job.item))
     why = f"; the last attempt failed: {error}" if error else ""
     match job.state:
@@ -343,7 +359,7 @@ def _of_job(facts: WhyFacts, job: Job) -> WaitReason:
         case JobState.QUEUED:
             text = (
                 f"{name} waits for a worker that {code} and serves the queue {job.queue!r}"
-                f"{f', to run attempt {job.attempts + 1} of {most}' if job.attempts and not is_function else ''}"
+                f"{f', to run {attempts_text(job.attempts + 1, most)}' if job.attempts and not is_function else ''}"
                 f"{lost}{why}."
             )
             return WaitReason(code="queued", text=text, stage=_stage_of(job))
@@ -408,7 +424,14 @@ def _awaited(facts: WhyFacts) -> str:
 
 
 def _child_status(facts: WhyFacts) -> Mapping[str, str]:
-    return {id_: f", which is {child.status.value}" for id_, child in facts.children.items()}
+    return {id_: f", {_state_of(child, facts)}" for id_, child in facts.children.items()}
+
+
+def _state_of(child: Run, facts: WhyFacts) -> str:
+    """Return the state of a child run as a clause: with its start, if that is still to come."""
+    starts = child.status is RunStatus.PENDING and child.start_at is not None
+    when = f" and starts {_in(child.start_at or 0, facts)}" if starts else ""
+    return f"which is {child.status.value}{when}"
 
 
 def _listed(one: str, more: str, names: Sequence[str], after: Mapping[str, str] | None = None) -> str:
@@ -446,7 +469,7 @@ def _open_step(facts: WhyFacts, held: Job, one: OpenStep) -> str:
     length = format_duration(max(0, facts.now - max(one.since, held.leased_at or 0)))
     how = "was running on that worker" if _is_lost(facts, held) else f"started at least {length} ago"
     site = one.site and f", {one.site}"
-    return f"Step {one.step!r} (call {one.call}{site}) {how}: attempt {one.attempt} of {one.attempts}."
+    return f"Step {one.step!r} (call {one.call}{site}) {how}: {attempts_text(one.attempt, one.attempts)}."
 
 
 def _limited(facts: WhyFacts, job: Job, name: str) -> WaitReason:
@@ -495,7 +518,7 @@ def _asleep(facts: WhyFacts, job: Job, name: str, why: str) -> WaitReason:
     until = None if job.wake_at is None else instant(job.wake_at)
     if job.waits_for_child:
         child = facts.children.get(job.waiting_for or "")
-        how = "which does not exist" if child is None else f"which is {child.status.value}"
+        how = "which does not exist" if child is None else _state_of(child, facts)
         return WaitReason(
             code="child_run",
             text=f"{name} waits for the end of run {job.waiting_for!r}, {how}.",
@@ -519,7 +542,7 @@ def _asleep(facts: WhyFacts, job: Job, name: str, why: str) -> WaitReason:
         text = f"{name} waits for external work {job.waiting_for!r}: the next check is {when}{end}."
         return WaitReason(code="external_work", text=text, stage=_stage_of(job), until=until)
     most = job.max_attempts + job.lost_attempts
-    text = f"{name} is retried {when}: attempt {job.attempts + 1} of {most}{_lost(job)}{why}."
+    text = f"{name} is retried {when}: {attempts_text(job.attempts + 1, most)}{_lost(job)}{why}."
     return WaitReason(code="retry", text=text, stage=_stage_of(job), until=until)
 
 

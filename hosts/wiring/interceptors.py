@@ -80,7 +80,7 @@ class BodyCall:
         stage: The stage; for a step, the name of its durable function.
         item: The index of the map item; None if the stage is not mapped.
         attempt: The number of the attempt, from 1.
-        max_attempts: The maximum number of attempts.
+        max_attempts: The maximum number of attempts; None for no limit.
         epoch: The epoch of the job.
         queue: The queue of the job.
         idempotency_key: The same as in the context of the body.
@@ -95,7 +95,7 @@ class BodyCall:
     stage: str
     item: int | None
     attempt: int
-    max_attempts: int
+    max_attempts: int | None
     epoch: int
     queue: str
     idempotency_key: str

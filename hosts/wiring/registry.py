@@ -7,6 +7,7 @@ from holdfast.hosts.wiring.step_discovery import shared_primitives, steps_within
 from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.child_stages import ChildStage
 from holdfast.kernel.authoring.functions import FunctionStage, Workflow
+from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.pipeline_builder import Condition
 from holdfast.kernel.authoring.pipelines import Pipeline
 from holdfast.kernel.authoring.stages import Stage
@@ -23,8 +24,14 @@ class Registry:
     """The workflows and queued steps of one process."""
 
     def __init__(
-        self, workflows: Iterable[WorkflowDefinition[object]], steps: Iterable[Step[..., Any]] = ()
+        self,
+        workflows: Iterable[WorkflowDefinition[object]],
+        steps: Iterable[Step[..., Any]] = (),
+        *,
+        retry: Retry | None = None,
     ) -> None:
+        self.retry = retry
+        """The policy of stages and steps that have none."""
         self._pipelines: dict[str, Authored] = {}
         self._newest: dict[str, Authored] = {}
         self._bodies: dict[str, Mapping[str, Stage[Any, Any]]] = {}
@@ -64,13 +71,14 @@ class Registry:
         return tuple(pair for pair in found if pair[1] not in self._pipelines)
 
     def queues(self, default: str) -> tuple[str, ...]:
-        """Return the queues of all stages and steps, the default one first."""
+        """Return the queues of all workflows, stages and steps, the default one first."""
         named = {
             stage.queue
             for pipeline in self._pipelines.values()
             for stage in pipeline.bodies.values()
             if stage.queue
         }
+        named |= {plan.queue for plan in self._plans if plan.queue}
         named |= {stage.step.queue for stage in self._steps.values() if stage.step.queue}
         return (default, *sorted(named - {default}))
 
@@ -110,7 +118,8 @@ class Registry:
                 f" and stages are found automatically{hint}"
             )
         pipeline = cast("Authored", workflow)
-        plan = pipeline.plan()
+        configured = pipeline if self.retry is None else pipeline.with_default_retry(self.retry)
+        plan = configured.plan()
         known = self._pipelines.get(plan.definition)
         if known is not None and known is not pipeline:
             raise DefinitionError(
@@ -118,7 +127,7 @@ class Registry:
             )
         if known is None:
             self._pipelines[plan.definition] = pipeline
-            self._bodies[plan.definition] = pipeline.bodies
+            self._bodies[plan.definition] = configured.bodies
             self._plans.append(plan)
             for stage in pipeline.bodies.values():
                 if isinstance(stage, ChildStage):

@@ -25,6 +25,7 @@ from holdfast.hosts.wiring.store_clock import StoreClock
 from holdfast.hosts.wiring.stores import Stores, check_schema, host_name
 from holdfast.hosts.wiring.wake_ups import WakeUps
 from holdfast.kernel.authoring.calls import WorkflowDefinition
+from holdfast.kernel.authoring.options import Retry
 from holdfast.kernel.authoring.steps import Step
 from holdfast.kernel.dispatch.kernel import Executor, Kernel
 from holdfast.kernel.dispatch.unreadable_runs import BlockedRun
@@ -35,7 +36,7 @@ from holdfast.ports.process_forks import Renewable, renew_in_forks
 from holdfast.ports.queries.store import StoreTime
 from holdfast.ports.records.values import Micros
 from holdfast.ports.transport import Reopenable
-from holdfast.ports.validation import TEXT, TRUTH, check
+from holdfast.ports.validation import TEXT, TRUTH, an, check
 
 T = TypeVar("T")
 
@@ -69,19 +70,21 @@ class Core:
         steps: Iterable[Step[..., Any]] = (),
         namespace: str,
         migrate: bool,
+        retry: Retry | None = None,
         ai: AiSettings | None = None,
         interceptors: Iterable[Interceptor] = (),
         listener: HintListener | None = None,
     ) -> None:
         check("Engine", TEXT, namespace=namespace)
         check("Engine", TRUTH, migrate=migrate)
+        check("Engine", an("a Retry(...)", Retry).or_none, retry=retry)
         if not is_blob_key_part(namespace):
             raise InvalidNamespaceError(namespace)
         escape_logs()
         self.adapters = stores
         """The adapters, whether the engine is open or not."""
         self.namespace = namespace
-        self.registry = Registry(workflows, steps)
+        self.registry = Registry(workflows, steps, retry=retry)
         self.clock = StoreClock(stores.clock)
         self.payloads = Payloads(stores.blobs)
         self.inputs = InputLoader(stores.persistence, self.payloads)

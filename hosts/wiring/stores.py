@@ -12,6 +12,7 @@ import attrs
 from holdfast.adapters.files.blobs import FileBlobStore
 from holdfast.adapters.memory.persistence import MemoryPersistence
 from holdfast.adapters.memory.transport import MemoryTransport
+from holdfast.adapters.sql.databases import kind_of, url_forms
 from holdfast.adapters.system.clock import SystemClock
 from holdfast.adapters.system.ids import UlidIds
 from holdfast.ports.blobs import BlobStore
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_FORMS: Final = "memory://, sqlite:///path/to/file.db or postgresql://user@host/database"
 MEMORY: Final = "memory"
 """The schema version of a store without tables."""
 PATIENCE: Final = 30.0
@@ -84,8 +84,8 @@ def open_stores(
 ) -> Stores:
     """Return the adapters for these URLs. Nothing is connected to yet.
 
-    A `BlobStore`, `JobTransport` or `Scheduler` is used as it is. By default a SQLite store keeps large values beside
-    its file, in `<file>.blobs`; other stores keep them inline.
+    A `BlobStore`, `JobTransport` or `Scheduler` is used as it is. By default a store in a file keeps large values
+    beside it, in `<file>.blobs`; other stores keep them inline.
 
     Args:
         url: The store.
@@ -99,7 +99,7 @@ def open_stores(
         InvalidArgumentError: An argument has the wrong type.
     """
     check(
-        "Engine.open", Wanted(f"a URL in a string: {_FORMS}", lambda value: isinstance(value, str)), url=url
+        "Engine.open", Wanted(f"a URL in a string: {_forms()}", lambda value: isinstance(value, str)), url=url
     )
     check("Engine.open", _BLOBS, blobs=blobs)
     check("Engine.open", _TRANSPORT, transport=transport)
@@ -108,8 +108,7 @@ def open_stores(
     clock, ids = SystemClock(), UlidIds()
     wakes = open_scheduler(scheduler, transport)
     carries = open_transport(transport)
-    kind = url.partition(":")[0].partition("+")[0]
-    if kind == "memory":
+    if url.partition(":")[0] == "memory":
         if url != "memory://":
             raise InvalidUrlError(f"{shown_url(url)!r}: a store in memory has no name; use memory://")
         memory = MemoryPersistence()
@@ -122,23 +121,29 @@ def open_stores(
             url=shown_url(url),
             scheduler=wakes,
         )
-    if kind in {"sqlite", "postgresql", "postgres"}:
+    if kind_of(url) is not None:
         # Imported here, as an engine in memory needs no SQLAlchemy.
-        from holdfast.adapters.sql.factory import open_sql
+        from holdfast.adapters.sql.persistence import SqlPersistence
 
-        persistence, listening, path = _opened(url, lambda: open_sql(url, ids.new, seconds))
-        beside = f"file://{Path(path).resolve()}.blobs" if path else None
+        database = _opened(url, lambda: SqlPersistence(url, new_id=ids.new, deadline=seconds))
+        beside = f"file://{database.file.resolve()}.blobs" if database.file else None
         return Stores(
-            persistence=persistence,
-            transport=carries or listening,
+            persistence=database,
+            transport=carries or _opened(url, database.transport),
             blobs=open_blobs(blobs if blobs is not None else beside),
             clock=clock,
             ids=ids,
             url=shown_url(url),
-            file=Path(path) if path else None,
+            file=database.file,
             scheduler=wakes,
         )
-    raise InvalidUrlError(f"{shown_url(url)!r} is not the URL of a store; use {_FORMS}")
+    raise InvalidUrlError(f"{shown_url(url)!r} is not the URL of a store; use {_forms()}")
+
+
+def _forms() -> str:
+    """Return an example of a URL for each kind of store."""
+    *others, last = ("memory://", *url_forms())
+    return f"{', '.join(others)} or {last}"
 
 
 def _opened(url: str, make: Callable[[], T]) -> T:

@@ -8,7 +8,7 @@ import attrs
 
 from holdfast.kernel.authoring.body_types import is_generator
 from holdfast.kernel.authoring.type_hints import hints_of, signature_of
-from holdfast.kernel.values import Fields, check_type, decode, encode
+from holdfast.kernel.values import Fields, check_type, decode, decode_input, encode
 from holdfast.kernel.values.type_forms import Form, show
 from holdfast.ports.errors import DefinitionError, InvalidValueError, UnstorableValueError
 from holdfast.ports.validation import shown
@@ -23,6 +23,8 @@ class CallForm:
     Defaults are stored so that a call keeps its arguments when code with other defaults is deployed.
     """
 
+    what: str
+    """What is called, for error messages: `workflow 'fulfil'`."""
     signature: inspect.Signature
     """Parameters of the function."""
     hints: Mapping[str, Form]
@@ -60,7 +62,10 @@ class CallForm:
         """Return the arguments of a call by name. TypeError if the function does not take them."""
         if not kwargs and self._positional_names is not None and len(args) == len(self._positional_names):
             return dict(zip(self._positional_names, args, strict=True))
-        given = dict(self.signature.bind(*args, **kwargs).arguments)
+        try:
+            given = dict(self.signature.bind(*args, **kwargs).arguments)
+        except TypeError as error:
+            raise TypeError(f"{self.what}: {error}") from None
         for name, parameter in self.signature.parameters.items():
             if parameter.kind is parameter.VAR_POSITIONAL and name in given:
                 given[name] = list(given[name])  # its stored type is a list, of any length
@@ -84,8 +89,8 @@ class CallForm:
         )
 
     def reencode(self, text: str) -> str:
-        """Return the JSON text of stored arguments with missing defaults added. Raises InvalidValueError."""
-        given = cast("dict[str, object]", decode(text, self.arguments))
+        """Return the JSON text of a caller's arguments with missing defaults added. Raises InvalidValueError."""
+        given = cast("dict[str, object]", decode_input(text, self.arguments))
         return encode(self.with_defaults(given), self.arguments)
 
     def arguments_from(self, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -156,7 +161,7 @@ def read_call_form(
     _check_storable(hints["return"], f"{what} returns a type that can't be stored")
     arguments = cast("Any", TypedDict)(function.__name__, fields)
     output = hints.pop("return")
-    return CallForm(signature=signature, hints=hints, arguments=arguments, output=output)
+    return CallForm(what=what, signature=signature, hints=hints, arguments=arguments, output=output)
 
 
 def _check_default(default: object, form: Form, where: str) -> None:

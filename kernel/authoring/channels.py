@@ -12,10 +12,16 @@ from holdfast.kernel.functions.call_sites import call_site
 from holdfast.kernel.functions.inboxes import Message
 from holdfast.kernel.functions.loop import loop_for
 from holdfast.kernel.functions.protocol import CloseRequest
-from holdfast.kernel.values import check_type, decode, encode
+from holdfast.kernel.values import check_type, decode, decode_input, encode
 from holdfast.kernel.values.type_forms import Form, show
 from holdfast.ports.durations import NO_TIME, Duration
-from holdfast.ports.errors import ChannelClosedError, DefinitionError, UnreadMessagesError
+from holdfast.ports.errors import (
+    ChannelClosedError,
+    DefinitionError,
+    InvalidValueError,
+    UnreadMessagesError,
+    UnstorableValueError,
+)
 from holdfast.ports.validation import duration
 
 T = TypeVar("T")
@@ -79,7 +85,7 @@ class Inbox(Generic[Out]):
 
     def recoded(self, text: str) -> str:
         """Return the JSON text of a message with missing defaults added. Raises InvalidValueError."""
-        return encode(self.decoded(text), self._form)
+        return encode(decode_input(text, self._form), self._form)
 
     @property
     def takes(self) -> str:
@@ -124,8 +130,19 @@ class Channel(Inbox[T], Generic[T]):
             raise DefinitionError(f"channel {name!r} can't have messages of this type: {error}") from None
 
     def __call__(self, message: T, /) -> Signal:
-        """Return a message to send: `await run.signal(approval(decision))`. InvalidValueError if its type is wrong."""
-        return Signal(self.name, encode(message, self._form), checked=True)
+        """Return a message to send: `await run.signal(approval(decision))`.
+
+        Raises:
+            InvalidValueError: The message does not have the type of the channel.
+            UnstorableValueError: It can't be stored.
+        """
+        try:
+            text = encode(message, self._form)
+        except InvalidValueError as error:
+            raise InvalidValueError(f"channel {self.name!r} ({self.takes})", error.problems) from None
+        except UnstorableValueError as error:
+            raise UnstorableValueError(error.path, f"{error.reason}; channel {self.name!r}") from None
+        return Signal(self.name, text, checked=True)
 
 
 @overload

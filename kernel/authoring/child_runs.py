@@ -1,11 +1,11 @@
 """Child runs: runs of other workflows that a durable function starts."""
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, Unpack, cast
 
 from typing_extensions import TypeVar
 
-from holdfast.kernel.authoring.options import StartOptions, check_options
+from holdfast.kernel.authoring.options import ChildStartOptions, check_options, given_options
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.kernel.functions.call_sites import call_site
 from holdfast.kernel.functions.loop import FunctionLoop, loop_for
@@ -81,7 +81,7 @@ class ChildRun(Generic[Out]):
 
 
 async def start_child(
-    call: "Call[R]", /, *, id: str | None = None, parent_end: ParentEnd = "cancel"
+    call: "Call[R]", /, *, parent_end: ParentEnd = "cancel", **options: Unpack[ChildStartOptions]
 ) -> ChildRun[R]:
     """Start a child run of a durable function or a pipeline, without waiting for its result.
 
@@ -90,23 +90,24 @@ async def start_child(
 
     Args:
         call: The workflow with its input. The engine must know this version of the workflow.
-        id: Id of the run. Default: one derived from the parent's id.
         parent_end: What happens to the run if its parent ends first: "cancel", "terminate" or "abandon".
+        options: `id`, `queue`, `priority`, `attributes`, `start_at` and `deadline`, as those of `engine.start`.
+            Without a queue, a priority or attributes the run gets the queue and the priority of its workflow, and
+            otherwise those of its parent; `attributes={}` gives it none. See `ChildStartOptions`.
 
     Raises:
         ChildRefusedError: A run with this id exists.
-        InvalidArgumentError: An argument is of the wrong type.
+        InvalidArgumentError: An argument is of the wrong type, or an option is unknown or invalid.
         RuntimeError: It was not called by a durable function.
     """
-    return await request_child_run(loop_for("holdfast.start_child()"), call, id, parent_end)
+    return await request_child_run(loop_for("holdfast.start_child()"), call, parent_end, options)
 
 
 def request_child_run(
-    loop: FunctionLoop, call: "Call[R]", id: str | None, parent_end: ParentEnd
+    loop: FunctionLoop, call: "Call[R]", parent_end: ParentEnd, options: ChildStartOptions
 ) -> Coroutine[Any, Any, ChildRun[R]]:
     """Start a child run. The call gets its number now, not when the coroutine is awaited."""
-    if id is not None:
-        check_options({"id": id}, StartOptions, "start_child")
+    check_options(options, ChildStartOptions, "start_child")
     check("start_child", _PARENT_END, parent_end=parent_end)
     definition = call.definition
     request = ChildRequest(
@@ -114,8 +115,9 @@ def request_child_run(
         workflow=definition.name,
         version=definition.version,
         input=definition.input_text(call.value),
-        run=id,
+        run=options.get("id"),
         parent_end=parent_end,
+        options=given_options(options),
         site=call_site(),
     )
     return loop.made(request, _await_child_start(loop, request, definition.output_type))
@@ -141,4 +143,4 @@ async def _await_child_start(loop: FunctionLoop, request: ChildRequest, output: 
 
 async def run_child(loop: FunctionLoop, call: "Call[R]") -> R:
     """Start a child run and return its result."""
-    return await (await request_child_run(loop, call, None, "cancel")).result()
+    return await (await request_child_run(loop, call, "cancel", {})).result()

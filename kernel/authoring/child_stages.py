@@ -1,5 +1,7 @@
 """Stages that are workflows: each starts a child run and waits for its result."""
 
+from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, Final, Generic, NoReturn, cast
 
 import attrs
@@ -8,7 +10,7 @@ from typing_extensions import override
 from holdfast.kernel.authoring.body_types import Shape
 from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.nodes import In, Out
-from holdfast.kernel.authoring.options import BodyDefaults
+from holdfast.kernel.authoring.options import BodyDefaults, to_timedelta
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.ports.records.run import ClosePolicy
 
@@ -26,6 +28,10 @@ class ChildStage(Stage[In, Out], Generic[In, Out]):
     """The workflow of the child run."""
     close_policy: str = "cancel"
     """What happens to the child run if its parent ends first."""
+    deadline: timedelta | None = attrs.field(default=None, converter=to_timedelta)
+    """How long the child run may take; None for the deadline of its workflow."""
+    attributes: Mapping[str, str] | None = None
+    """Texts by which the child run is found; None for those of the parent run."""
 
     @override
     def with_defaults(self, defaults: BodyDefaults) -> "ChildStage[In, Out]":

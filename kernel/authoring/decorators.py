@@ -13,7 +13,7 @@ from holdfast.kernel.authoring.child_stages import BODY_ONLY_OPTIONS, child_stag
 from holdfast.kernel.authoring.completion_policies import AtLeast, PartialResults, TolerateFailures, enough_of
 from holdfast.kernel.authoring.external import ExternalStage, Suspended, suspended_types
 from holdfast.kernel.authoring.nodes import AnyNode, PlanNode
-from holdfast.kernel.authoring.options import BodyOptions, check_name, check_options
+from holdfast.kernel.authoring.options import CHILD_ONLY_OPTIONS, BodyOptions, check_name, check_options
 from holdfast.kernel.authoring.stage_context import StageContext
 from holdfast.kernel.authoring.stages import ConfigurableStage, Each, Stage, stage_hint
 from holdfast.kernel.pipelines.plan import DEFAULT_MAP_LIMIT
@@ -199,8 +199,10 @@ def partial_of(item: object) -> object:
 def _make_stage(fn: object, options: Mapping[str, object]) -> Stage[Any, object]:
     if isinstance(fn, WorkflowDefinition):
         return _child(cast("WorkflowDefinition[object]", fn), dict(options))
-    if "close_policy" in options:
-        raise DefinitionError("stage: close_policy is for stages that are pipelines, as in stage(pipeline)")
+    if wrong := set(CHILD_ONLY_OPTIONS) & options.keys():
+        raise DefinitionError(
+            f"stage: {min(wrong)} is only for stages that are workflows, as in stage(pipeline)"
+        )
     if not inspect.isroutine(fn):
         raise DefinitionError(f"a stage needs a function, not {fn!r}")
     body = cast("Callable[..., object]", fn)

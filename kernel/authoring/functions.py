@@ -18,13 +18,20 @@ from holdfast.kernel.authoring.body_types import Shape
 from holdfast.kernel.authoring.call_types import CallForm, read_call_form
 from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.nodes import In
-from holdfast.kernel.authoring.options import check_name, check_options
-from holdfast.kernel.authoring.pipeline_builder import Condition
+from holdfast.kernel.authoring.options import (
+    ONCE,
+    Retry,
+    RunOptions,
+    check_name,
+    check_options,
+    given_options,
+)
+from holdfast.kernel.authoring.pipeline_builder import Condition, policy_from, retry_rules
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.authoring.steps import Step, make_compensation, make_untyped_step
 from holdfast.kernel.functions.loop import FunctionLoop, loop_for
 from holdfast.kernel.functions.machine import FunctionMachine
-from holdfast.kernel.pipelines.plan import Group, Plan, RetryPolicy, StagePlan
+from holdfast.kernel.pipelines.plan import Group, Plan, StagePlan, StepsPlan
 from holdfast.kernel.values import encode
 from holdfast.ports.clock import instant, micros
 from holdfast.ports.durations import NO_TIME, Duration
@@ -58,18 +65,37 @@ class WorkflowOptions(TypedDict, total=False):
     """Name of the workflow in the store. Default: the name of the function."""
     version: str
     """Version of the code: a run keeps the version that it started with. Default: "1"."""
+    queue: str
+    """Queue of its runs, unless the start names another."""
+    priority: int
+    """Priority of its runs, unless the start sets another: a head start in the queue, one minute per step."""
+    deadline: Duration
+    """How long its runs may take with all their attempts, unless the start sets another deadline.
+
+    A timedelta or a number of seconds. After that the run fails, and the function cleans up first.
+    """
+    retry: Retry
+    """Retry policy of the whole run: if it fails, it starts again with the same input. Default: it does not.
+
+    Each attempt is a new generation with an empty history. Cancelled runs are not retried, nor runs past their
+    deadline. The steps of the function have policies of their own.
+    """
 
 
 class Workflow(WorkflowDefinition[Out], Generic[P, Out]):
     """A durable function. Calling it returns a `Call`, which starts a run: `await engine.start(fulfil(order))`."""
 
     def __init__(
-        self, function: Callable[..., Async[Out]], form: CallForm, *, name: str, version: str
+        self,
+        function: Callable[..., Async[Out]],
+        form: CallForm,
+        options: WorkflowOptions,
+        step_retry: Retry | None = None,
     ) -> None:
         self._function = function
         self._form = form
-        self._name = name
-        self._version = version
+        self._options = options
+        self._step_retry = step_retry
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call[Out]:
         """Return a `Call` with these arguments. TypeError if the function does not take them."""
@@ -83,12 +109,12 @@ class Workflow(WorkflowDefinition[Out], Generic[P, Out]):
     @property
     @override
     def name(self) -> str:
-        return self._name
+        return self._options.get("name", self._function.__name__)
 
     @property
     @override
     def version(self) -> str:
-        return self._version
+        return self._options.get("version", "1")
 
     @property
     @override
@@ -148,6 +174,7 @@ class Workflow(WorkflowDefinition[Out], Generic[P, Out]):
             body=self._function,
             shape=shape,
             workflow=cast("Workflow[..., object]", self),
+            retry=self._options.get("retry"),
         )
         return MappingProxyType({self.name: stage})
 
@@ -158,8 +185,30 @@ class Workflow(WorkflowDefinition[Out], Generic[P, Out]):
 
     @cached_property
     def _plan(self) -> Plan:
-        stage = StagePlan(name=self.name, retry=RetryPolicy(attempts=1), function=True)
-        return Plan(workflow=self.name, version=self.version, groups=(Group(nodes=(stage,)),))
+        options, retry = self._options, self._options.get("retry", ONCE)
+        of_steps = self._step_retry
+        stage = StagePlan(
+            name=self.name,
+            retry=policy_from(retry),
+            retry_rules=retry_rules(retry),
+            function=True,
+            steps=None
+            if of_steps is None
+            else StepsPlan(retry=policy_from(of_steps), retry_rules=retry_rules(of_steps)),
+        )
+        given = given_options(cast("RunOptions", options))
+        return Plan(
+            workflow=self.name,
+            version=self.version,
+            groups=(Group(nodes=(stage,)),),
+            queue=given.queue,
+            priority=given.priority,
+            deadline_us=given.deadline,
+        )
+
+    def with_default_retry(self, retry: Retry) -> "Workflow[P, Out]":
+        """Return a copy with this policy for steps that have none."""
+        return Workflow(self._function, self._form, self._options, retry)
 
     def plan(self) -> Plan:
         """Return the plan: one stage, without any code of the function."""
@@ -212,11 +261,9 @@ def _make_workflow(options: WorkflowOptions, fn: object) -> Workflow[Any, object
         raise DefinitionError(f"a workflow needs an async function, not {fn!r}; write `async def`")
     function = cast("Callable[..., Async[object]]", fn)
     name = options.get("name", function.__name__)
-    version = options.get("version", "1")
     check_name(name, f"the name of the workflow {function.__qualname__}")
-    check_name(version, f"the version of workflow {name!r}")
-    form = read_call_form(function, f"workflow {name!r}")
-    return Workflow[Any, object](function, form, name=name, version=version)
+    check_name(options.get("version", "1"), f"the version of workflow {name!r}")
+    return Workflow[Any, object](function, read_call_form(function, f"workflow {name!r}"), options)
 
 
 workflow: Final = WorkflowDecorator()
@@ -302,8 +349,10 @@ def _random_bytes(loop: FunctionLoop, what: str) -> bytes:
 async def sleep(how_long: Duration, /) -> None:
     """Wait for a duration, even for days or years: a waiting run need not be in memory.
 
-    `how_long` is a timedelta or a number of seconds; InvalidArgumentError if it is neither.
+    `how_long` is a timedelta or a number of seconds; InvalidArgumentError if it is neither. RuntimeError outside of a
+    workflow.
     """
+    loop_for("holdfast.sleep()")
     await _sleep(duration("sleep", "how_long", how_long, least=NO_TIME).total_seconds())
 
 

@@ -11,6 +11,7 @@ import attrs
 from holdfast.kernel.authoring.nodes import AnyNode
 from holdfast.kernel.authoring.signals import Signal
 from holdfast.ports.actors import ACTOR, Actor
+from holdfast.ports.clock import micros
 from holdfast.ports.durations import (
     NO_TIME,
     SHORTEST,
@@ -20,7 +21,9 @@ from holdfast.ports.durations import (
     wanted_length,
 )
 from holdfast.ports.errors import DefinitionError, InvalidArgumentError
+from holdfast.ports.json import canonical
 from holdfast.ports.records.job import ATTEMPTS_MAX
+from holdfast.ports.records.run import GivenOptions
 from holdfast.ports.validation import Wanted, refused, shown
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
@@ -47,9 +50,11 @@ def _is_number(value: object) -> bool:
 
 
 def _attempts(_: object, __: object, value: object) -> None:
+    if value is None:
+        return
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= ATTEMPTS_MAX:
         raise DefinitionError(
-            f"Retry: attempts is {value!r}; it must be an integer from 1 to {ATTEMPTS_MAX:,}"
+            f"Retry: attempts is {value!r}; it must be an integer from 1 to {ATTEMPTS_MAX:,}, or None for no limit"
         )
 
 
@@ -67,6 +72,13 @@ def to_timedelta(value: Duration | None) -> timedelta | None:
 def _waiting(_: object, field: "attrs.Attribute[Any]", value: object) -> None:
     if length_within(value, NO_TIME) is None:
         raise DefinitionError(f"Retry: {field.name} is {value!r}; it must be {wanted_length(NO_TIME)}")
+
+
+def _total_time(_: object, __: object, value: timedelta | None) -> None:
+    if value is not None and length_within(value, SHORTEST) is None:
+        raise DefinitionError(
+            f"Retry: total_time is {value!r}; it must be {wanted_length(SHORTEST)}, or None for no limit"
+        )
 
 
 def _backoff(_: object, __: object, value: object) -> None:
@@ -113,10 +125,15 @@ class Retry:
     `Retry(attempts=5, wait=2, give_up_on=(ValueError,))`. Durations are timedeltas or numbers of seconds.
 
     Attributes:
-        attempts: Maximum number of attempts, including the first: 1 to 10,000.
+        attempts: Maximum number of attempts, including the first: 1 to 10,000. None for no limit: then only
+            `total_time`, `give_up_on` and `GiveUp` end the retries, and without them a fault that never heals is
+            retried for ever.
         wait: Delay after the first failure.
         backoff: Factor by which the delay grows after each further failure, at least 1.
         wait_max: Maximum delay. Only `RetryAfter` can set a longer one.
+        total_time: Time for all attempts, from the start of the first one; no limit if omitted. An attempt whose wait
+            would end later is not made. It does not stop an attempt in progress, which `timeout` and `timeout_total`
+            do.
         jitter: By what share each delay varies at random, 0 to 1, so that simultaneous failures are not retried
             together. It never lengthens a delay beyond `wait_max`.
         give_up_on: Exceptions that are not retried, including their subclasses.
@@ -128,17 +145,22 @@ class Retry:
         DefinitionError: A value is out of range.
     """
 
-    attempts: int = attrs.field(default=3, validator=_attempts)
+    attempts: int | None = attrs.field(default=3, validator=_attempts)
     wait: timedelta = attrs.field(default=timedelta(seconds=1), converter=_as_timedelta, validator=_waiting)
     backoff: float = attrs.field(default=2.0, validator=_backoff)
     wait_max: timedelta = attrs.field(
         default=timedelta(minutes=5), converter=_as_timedelta, validator=_waiting
     )
     jitter: float = attrs.field(default=0.2, validator=_jitter)
+    total_time: timedelta | None = attrs.field(default=None, converter=to_timedelta, validator=_total_time)
     give_up_on: tuple[type[Exception], ...] = attrs.field(default=(), validator=_give_up_on)
     by_error: Mapping[type[Exception], "Retry"] = attrs.field(
         factory=dict[type[Exception], "Retry"], validator=_by_error, hash=False
     )
+
+
+ONCE: Final = Retry(attempts=1)
+"""The policy of what is not retried."""
 
 
 def _rate_limit(_: object, __: object, value: int) -> None:
@@ -210,6 +232,13 @@ class BodyDefaults(TypedDict, total=False):
     """How many bodies of a stage start in a period, counted in the same way."""
 
 
+class PipelineOptions(BodyDefaults, total=False):
+    """Options of a pipeline: defaults for its stages, and for its runs."""
+
+    deadline: Duration
+    """How long its runs may take, unless the start sets another deadline."""
+
+
 class BodyOptions(BodyDefaults, total=False):
     """Options of one stage."""
 
@@ -217,28 +246,41 @@ class BodyOptions(BodyDefaults, total=False):
     """Name of the stage. Default: the name of its function or workflow."""
     close_policy: Literal["cancel", "terminate", "abandon"]
     """For a stage that is a workflow: what happens to the child run if its parent ends first. Default: "cancel"."""
+    deadline: Duration
+    """For a stage that is a workflow: how long the child run may take. Default: that of the workflow."""
+    attributes: dict[str, str]
+    """For a stage that is a workflow: texts by which the child run is found. Default: those of its parent."""
 
 
-class StartAllOptions(TypedDict, total=False):
-    """Options of starts of many runs."""
+class RunOptions(TypedDict, total=False):
+    """Options of a run, for starts and for child runs."""
 
-    idempotency_key: str
-    """Another start with this key returns the first run and starts nothing. A refused start does not use the key up."""
     queue: str
-    """Queue of the run's jobs. A stage's own queue takes precedence."""
+    """Queue of the run's jobs. A stage's own queue takes precedence. Default: that of the workflow."""
     priority: int
     """Head start in the queue, one minute per step; negative: a delay. A stage's own priority takes precedence."""
     attributes: dict[str, str]
     """Short texts by which runs are found."""
-    annotations: Mapping[str, object]
-    """First annotations of the run: plain JSON by name."""
     start_at: datetime
     """When to start, an aware datetime: the run is pending until then. At once, if it is in the past."""
     deadline: Duration
     """How long the run may take, from its start or a later `start_at`: a timedelta or a number of seconds.
 
-    After that the run fails; a durable function cleans up first.
+    After that the run fails; a durable function cleans up first. Default: that of the workflow.
     """
+
+
+CHILD_ONLY_OPTIONS: Final = ("close_policy", "deadline", "attributes")
+"""Options that only a stage has that is a workflow."""
+
+
+class StartAllOptions(RunOptions, total=False):
+    """Options of starts of many runs."""
+
+    idempotency_key: str
+    """Another start with this key returns the first run and starts nothing. A refused start does not use the key up."""
+    annotations: Mapping[str, object]
+    """First annotations of the run: plain JSON by name."""
     concurrency_key: str
     """Runs with the same key share a concurrency limit; those above it are pending."""
     concurrency_limit: int
@@ -275,11 +317,31 @@ class StartOptions(StartAllOptions, total=False):
     """
 
 
+class ChildStartOptions(RunOptions, total=False):
+    """Options of the start of a child run, in addition to what happens to it when its parent ends."""
+
+    id: str
+    """Id of the run. Default: one derived from the parent's id."""
+
+
+def given_options(options: RunOptions) -> GivenOptions:
+    """Return the options of a run as they are stored. They have been checked."""
+    attributes, start_at = options.get("attributes"), options.get("start_at")
+    deadline = to_timedelta(options.get("deadline"))
+    return GivenOptions(
+        queue=options.get("queue"),
+        priority=options.get("priority"),
+        attributes=None if attributes is None else canonical(attributes),
+        start_at=None if start_at is None else micros(start_at),
+        deadline=None if deadline is None else deadline // SHORTEST,
+    )
+
+
 def check_options(given: Mapping[str, object], options_type: type, where: str) -> None:
     """Raise InvalidArgumentError for an option that the TypedDict `possible` does not have.
 
-    A value that is invalid raises InvalidArgumentError for a start, and DefinitionError for the definition of a
-    workflow.
+    A value that is invalid raises InvalidArgumentError for a start, also of a child run, and DefinitionError for the
+    definition of a workflow.
     """
     allowed = cast("frozenset[str]", getattr(options_type, "__optional_keys__", frozenset[str]()))
     for option, value in given.items():
@@ -292,7 +354,7 @@ def check_options(given: Mapping[str, object], options_type: type, where: str) -
             )
         check = _CHECKS.get(option)
         wanted = check(value) if check else None
-        if wanted and options_type is StartOptions:
+        if wanted and options_type in (StartOptions, ChildStartOptions):
             raise refused(where, option, value, wanted)
         if wanted:
             raise DefinitionError(f"{where}: {option} is {shown(value)}; it must be {wanted}")

@@ -26,6 +26,8 @@ from holdfast.kernel.pipelines.plan import (
 )
 from holdfast.kernel.values.type_forms import show, unwrap
 from holdfast.ports.errors import DefinitionError
+from holdfast.ports.json import canonical
+from holdfast.ports.records.job import ATTEMPTS_UNLIMITED
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -64,6 +66,8 @@ class PipelineDefinition:
     output_type: object
     """Type of the output of the last step; of the input if there are no steps yet."""
     defaults: BodyDefaults
+    deadline: timedelta | None = None
+    """How long its runs may take."""
     groups: tuple[StageGroup, ...] = ()
 
 
@@ -94,6 +98,17 @@ def prepare_node(design: PipelineDefinition, node: object) -> PlanNode[Any, obje
     mapped = node.stage.with_defaults(design.defaults).with_default_config()
     check_limits(f"{where}: stage {mapped.name!r}", mapped.max_concurrency, mapped.rate_limit)
     return attrs.evolve(node, stage=mapped)
+
+
+def with_stage_defaults(design: PipelineDefinition, defaults: BodyDefaults) -> PipelineDefinition:
+    """Return a definition whose stages have these options where they have none."""
+
+    def configured(node: PlanNode[Any, object]) -> PlanNode[Any, object]:
+        stage = stage_of(node).with_defaults(defaults)
+        return attrs.evolve(node, stage=stage) if isinstance(node, Each) else stage
+
+    groups = (attrs.evolve(one, nodes=tuple(map(configured, one.nodes))) for one in design.groups)
+    return attrs.evolve(design, groups=tuple(groups))
 
 
 def _check_over(design: PipelineDefinition, node: Each[Any, object], over: Stage[Any, object]) -> None:
@@ -135,14 +150,11 @@ def plan_of(node: PlanNode[Any, object]) -> NodePlan:
         queue=stage.queue,
         priority=stage.priority,
         retry=policy_from(retry),
-        timeout_us=_micros(stage.timeout),
+        timeout_us=micros_of(stage.timeout),
         config=stage.config_text,
-        retry_rules=tuple(
-            RetryRule(error=rule_name(error), policy=policy_from(policy))
-            for error, policy in retry.by_error.items()
-        ),
-        timeout_total_us=_micros(stage.timeout_total),
-        heartbeat_timeout_us=_micros(stage.heartbeat_timeout),
+        retry_rules=retry_rules(retry),
+        timeout_total_us=micros_of(stage.timeout_total),
+        heartbeat_timeout_us=micros_of(stage.heartbeat_timeout),
         max_concurrency=stage.max_concurrency,
         rate=rate_from(stage.rate_limit),
         check=_check_of(stage),
@@ -153,6 +165,14 @@ def plan_of(node: PlanNode[Any, object]) -> NodePlan:
         over = node.over.name if node.over else None
         return MapPlan(stage=plan, over=over, limit=node.limit, enough=node.enough)
     return plan
+
+
+def retry_rules(retry: Retry) -> tuple[RetryRule, ...]:
+    """Return the policies for some errors as data of the plan."""
+    return tuple(
+        RetryRule(error=rule_name(error), policy=policy_from(policy))
+        for error, policy in retry.by_error.items()
+    )
 
 
 def rate_from(rate: Rate | None) -> RatePlan | None:
@@ -167,7 +187,8 @@ def rule_name(error: type[Exception]) -> str:
     return error.__qualname__
 
 
-def _micros(length: timedelta | None) -> int | None:
+def micros_of(length: timedelta | None) -> int | None:
+    """Return a duration as data of the plan."""
     return None if length is None else length // _MICROSECOND
 
 
@@ -205,15 +226,18 @@ def _child_of(stage: Stage[Any, object]) -> ChildPlan | None:
         version=child.version,
         close_policy=stage.policy,
         parameters=child.stage_parameters,
+        deadline_us=micros_of(stage.deadline),
+        attributes=None if stage.attributes is None else canonical(dict(stage.attributes)),
     )
 
 
 def policy_from(retry: Retry) -> RetryPolicy:
     """Return a retry policy as data of the plan."""
     return RetryPolicy(
-        attempts=retry.attempts,
+        attempts=ATTEMPTS_UNLIMITED if retry.attempts is None else retry.attempts,
         wait_us=retry.wait // _MICROSECOND,
         backoff=float(retry.backoff),
         wait_max_us=retry.wait_max // _MICROSECOND,
         jitter=float(retry.jitter),
+        total_time_us=micros_of(retry.total_time),
     )

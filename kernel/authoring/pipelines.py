@@ -15,14 +15,23 @@ from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.kernel.authoring.completion_policies import AtLeast, PartialResults, TolerateFailures
 from holdfast.kernel.authoring.decorators import each
 from holdfast.kernel.authoring.nodes import AnyNode, In, Out, PlanNode
-from holdfast.kernel.authoring.options import BodyDefaults, check_name, check_options
+from holdfast.kernel.authoring.options import (
+    BodyDefaults,
+    PipelineOptions,
+    Retry,
+    check_name,
+    check_options,
+    to_timedelta,
+)
 from holdfast.kernel.authoring.pipeline_builder import (
     Condition,
     PipelineDefinition,
     StageGroup,
     group_of,
+    micros_of,
     prepare_node,
     stage_of,
+    with_stage_defaults,
 )
 from holdfast.kernel.authoring.stages import Stage
 from holdfast.kernel.pipelines.plan import Plan
@@ -69,7 +78,7 @@ class Pipeline(WorkflowDefinition[Out], Generic[In, Out]):
         name: Name of the workflow in the store. Keep it: runs find their code by it.
         input: Type of the input. Without it, runs have no input.
         version: Version of the code. Raise it when active runs could not continue with the new code.
-        **defaults: Options for stages that do not set them, see `BodyDefaults`.
+        **options: `deadline`, and options for stages that do not set them, see `PipelineOptions`.
 
     Raises:
         DefinitionError: A name or the value of an option is invalid, or the input can't be stored.
@@ -83,7 +92,7 @@ class Pipeline(WorkflowDefinition[Out], Generic[In, Out]):
 
     @overload
     def __init__(
-        self: "Pipeline[None, None]", name: str, /, *, version: str = "1", **defaults: Unpack[BodyDefaults]
+        self: "Pipeline[None, None]", name: str, /, *, version: str = "1", **options: Unpack[PipelineOptions]
     ) -> None: ...
     @overload
     def __init__(
@@ -93,14 +102,15 @@ class Pipeline(WorkflowDefinition[Out], Generic[In, Out]):
         *,
         input: TypeForm[T],
         version: str = "1",
-        **defaults: Unpack[BodyDefaults],
+        **options: Unpack[PipelineOptions],
     ) -> None: ...
     def __init__(self, name: str, /, *, version: str = "1", **options: Any) -> None:
         input_type = options.pop("input", None)
         check_name(name, "the name of a pipeline")
         check_name(version, f"the version of pipeline {name!r}")
         where = f"pipeline {name!r}"
-        check_options(options, BodyDefaults, where)
+        check_options(options, PipelineOptions, where)
+        deadline = to_timedelta(options.pop("deadline", None))
         try:
             check_type(input_type)
         except DefinitionError as error:
@@ -108,7 +118,12 @@ class Pipeline(WorkflowDefinition[Out], Generic[In, Out]):
         defaults = cast("BodyDefaults", options)
         self._set(
             PipelineDefinition(
-                name=name, version=version, input_type=input_type, output_type=input_type, defaults=defaults
+                name=name,
+                version=version,
+                input_type=input_type,
+                output_type=input_type,
+                defaults=defaults,
+                deadline=deadline,
             )
         )
 
@@ -298,8 +313,15 @@ class Pipeline(WorkflowDefinition[Out], Generic[In, Out]):
         if self._plan is None:
             self._check_stages()
             groups = tuple(map(group_of, self._design.groups))
-            self._plan = Plan(workflow=self.name, version=self.version, groups=groups)
+            deadline = micros_of(self._design.deadline)
+            self._plan = Plan(workflow=self.name, version=self.version, groups=groups, deadline_us=deadline)
         return self._plan
+
+    def with_default_retry(self, retry: Retry) -> "Pipeline[In, Out]":
+        """Return a copy with this policy for stages that have none."""
+        pipeline = cast("Pipeline[In, Out]", object.__new__(Pipeline))
+        pipeline._set(with_stage_defaults(self._design, {"retry": retry}))
+        return pipeline
 
     @override
     def __repr__(self) -> str:

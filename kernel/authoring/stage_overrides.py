@@ -91,7 +91,13 @@ def _difference(ours: Stage[Any, object], changed: Stage[Any, object]) -> StageO
         "priority": changed.priority,
     }
     set_fields = [name for name in _FIELDS if values[name] is not None]
-    differs = {name: _of(after, name) for name in set_fields if _of(before, name) != _of(after, name)}
+    # Without a policy of its own, the stage has the default of the engine, which is not known here.
+    is_new = {"retry", "retry_rules"} if ours.retry is None else set[str]()
+    differs = {
+        name: _of(after, name)
+        for name in set_fields
+        if name in is_new or _of(before, name) != _of(after, name)
+    }
     return StageOverride(stage=changed.name, **differs)
 
 

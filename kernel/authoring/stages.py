@@ -13,6 +13,7 @@ from holdfast.kernel.authoring.body_types import Shape, is_async_body
 from holdfast.kernel.authoring.calls import WorkflowDefinition
 from holdfast.kernel.authoring.nodes import In, Out, PlanNode
 from holdfast.kernel.authoring.options import (
+    CHILD_ONLY_OPTIONS,
     BodyDefaults,
     BodyOptions,
     Rate,
@@ -76,9 +77,9 @@ class Stage(PlanNode[In, Out], Generic[In, Out]):
             DefinitionError: The value of an option is invalid.
         """
         check_options(changes, BodyOptions, f"stage {self.name!r}")
-        if "close_policy" in changes and not hasattr(self, "close_policy"):
+        if not hasattr(self, "close_policy") and (wrong := set(CHILD_ONLY_OPTIONS) & changes.keys()):
             raise DefinitionError(
-                f"stage {self.name!r} is not a pipeline; close_policy is only for pipelines"
+                f"stage {self.name!r} is not a workflow; {min(wrong)} is only for stages that are workflows"
             )
         return attrs.evolve(self, **cast("Any", changes))
 

@@ -129,10 +129,15 @@ class Step(Generic[P, Out]):
             NoTransactionError: The step runs in a transaction of the store, and was not called by a durable function.
         """
         loop = running_loop()
+        coroutine: Any
         if loop is None:
-            return self._call_body(*args, **kwargs)
-        request = self._request(loop, args, kwargs)
-        return loop.made(request, self._run_recorded(loop, request))
+            coroutine = self._call_body(*args, **kwargs)
+        else:
+            request = self._request(loop, args, kwargs)
+            coroutine = loop.made(request, self._run_recorded(loop, request))
+        coroutine.__qualname__ = self.name  # for messages about tasks, and about calls that were not awaited
+        made: Coroutine[object, None, Out] = coroutine
+        return made
 
     def compensate(
         self, undo: "Callable[Concatenate[Out, Q], Async[None]] | Callable[Concatenate[Out, Q], None]", /
@@ -406,6 +411,7 @@ def _check_queue(what: str, options: Mapping[str, object]) -> None:
 def make_untyped_step(fn: Callable[[], object], name: str) -> Step[[], object]:
     """Return a step that calls a function. Without an annotation, the result is plain JSON."""
     form = CallForm(
+        what=name,
         signature=inspect.Signature(),
         hints={},
         arguments=cast("Any", TypedDict)(name, {}),

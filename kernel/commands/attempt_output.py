@@ -9,7 +9,7 @@ from holdfast.kernel.commands.names import NAME_MAX, text_fault
 from holdfast.ports.actors import Actor
 from holdfast.ports.attempt_output import AiCallKind, AnnotationScope
 from holdfast.ports.errors import InvalidCommandError
-from holdfast.ports.json import parse
+from holdfast.ports.json import parse_input
 from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import frozen
 
@@ -43,9 +43,9 @@ def _json(_: object, field: "attrs.Attribute[Any]", value: str) -> None:
             f"{field.name} has {len(value)} characters; at most {VALUE_MAX} are possible"
         )
     try:
-        parse(value)
-    except (ValueError, RecursionError):
-        raise InvalidCommandError(f"{field.name} is {value!r:.50}, which is not JSON") from None
+        parse_input(value)
+    except (ValueError, RecursionError) as error:
+        raise InvalidCommandError(f"{field.name} is {value!r:.50}, which is not JSON: {error}") from None
     if not value.isascii():
         raise InvalidCommandError(f"{field.name} is not canonical JSON, which is ASCII only")
 

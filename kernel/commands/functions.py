@@ -54,6 +54,8 @@ class StepFail:
     """Policy that the error falls under, or that of a lost step; None: it is not retried, whatever the policy."""
     retry_after: Micros | None = None
     """Wait in microseconds that the body set with `RetryAfter`; None: by the policy."""
+    first_started_at: Micros | None = None
+    """When the first attempt of an inline step began; None: not known, or not recorded."""
     lost_attempts: int = 0
     """How many attempts of the step were lost so far, this one included."""
     is_alone: bool = True

@@ -71,15 +71,16 @@ class RunCreate(OperatorCommand[RunCreated]):
     """What to do if the newest generation has ended: refuse, return it, or store the next one. `rerun_failed` refuses
     if it completed."""
     queue: str | None = None
-    """Queue of stages that name none; None: `default`."""
-    priority: int = 0
+    """Queue of stages that name none; None: that of the workflow, or else `default`."""
+    priority: int | None = None
+    """None: that of the workflow, or else 0."""
     attributes: str | None = None
     """JSON text of an object of strings, by which runs are found."""
     annotations: tuple[NewAnnotation, ...] = attrs.field(default=(), validator=check_annotations)
     start_at: Micros | None = None
     """Instant before which the run stays pending."""
     deadline: Micros | None = None
-    """Microseconds, from now or from a later `start_at` on, after which the run fails."""
+    """Microseconds, from now or from a later `start_at` on, after which the run fails; None: that of the workflow."""
     concurrency_key: str | None = None
     """Runs of the namespace with the same key share `concurrency_limit` slots."""
     concurrency_limit: int = 1
@@ -117,7 +118,7 @@ class RunTransition(Command[RunTransitioned]):
 
 
 @frozen(kw_only=True)
-class RunEnded(WithFollowUp):
+class RunStopped(WithFollowUp):
     """Reply to `RunCancel` and `RunTerminate`."""
 
     status: RunStatus
@@ -127,7 +128,7 @@ class RunEnded(WithFollowUp):
 
 
 @frozen(kw_only=True)
-class RunCancel(OperatorCommand[RunEnded]):
+class RunCancel(OperatorCommand[RunStopped]):
     """Command to cancel a run. Its attempts are fenced.
 
     A durable function that has started cleans up first: its run is `cancelling` until then. Errors: RunNotFoundError.
@@ -142,7 +143,7 @@ class RunCancel(OperatorCommand[RunEnded]):
 
 
 @frozen(kw_only=True)
-class RunTerminate(OperatorCommand[RunEnded]):
+class RunTerminate(OperatorCommand[RunStopped]):
     """Command to end a run as cancelled at once, without cleanup. Errors: RunNotFoundError."""
 
     type: ClassVar[Literal["run.terminate"]] = "run.terminate"

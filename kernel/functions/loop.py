@@ -715,7 +715,8 @@ def loop_for(what: str) -> FunctionLoop:
     loop = running_loop()
     if loop is None:
         raise RuntimeError(
-            f"{what} was called outside of a workflow: call it in a function with @workflow, which a worker runs"
+            f"{what} was called outside of a workflow: call it in a function with @workflow, which a worker runs; the"
+            " body of a step is outside of it"
         )
     return loop
 

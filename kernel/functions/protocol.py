@@ -6,6 +6,7 @@ from typing import TypeAlias
 import attrs
 
 from holdfast.kernel.history.raised import Raised
+from holdfast.ports.records.run import NO_OPTIONS, GivenOptions
 from holdfast.ports.records.values import Micros
 from holdfast.ports.structs import frozen
 
@@ -64,6 +65,7 @@ class ChildRequest:
     """The id of the run, if the author chose one."""
     parent_end: str = "cancel"
     """The close policy: what happens to the child run if this run ends first."""
+    options: GivenOptions = NO_OPTIONS
     site: str = ""
 
     @property

@@ -513,6 +513,14 @@ def _attempts(seen: RunView) -> Iterator[str]:
             yield f"{named_item(item)} may have {most} attempts, but the ended ones are {numbers}"
 
 
+def _run_attempts(seen: RunView) -> Iterator[str]:
+    """S8: attempts of a whole run never exceed the maximum."""
+    created = event_of(seen.history[0]) if seen.history else None
+    attempt = created.attempt if isinstance(created, events.RunCreated) else None
+    if attempt is not None and attempt > seen.place.plan.run_attempts:
+        yield f"the run is attempt {attempt}, but its plan allows {seen.place.plan.run_attempts}"
+
+
 def _attempt(row: HistoryRow) -> int | None:
     """Return the number of the attempt that a row ended; None if it does not record it."""
     match event_of(row):
@@ -579,6 +587,7 @@ _RULES: Final[Sequence[tuple[str, Callable[[RunView], Iterator[str]]]]] = (
     ("S7", steps_have_jobs),
     ("S8", steps_are_counted),
     ("S8", _attempts),
+    ("S8", _run_attempts),
     ("S12", losses_are_counted),
     ("S9", _in_order),
     ("T1", _on_time),

@@ -114,13 +114,15 @@ def check_step(
 
 
 def _going_on(old: Snapshot, new: Snapshot) -> Iterator[Violation]:
-    """S7: a generation that continues as new has its next generation in the same transition."""
+    """S7: a generation that continues as new, or is retried, has its next generation in the same transition."""
     for key, run in new.runs.items():
-        is_new = run.is_continued and not (key in old.runs and old.runs[key].is_continued)
+        is_new = run.has_successor and not (key in old.runs and old.runs[key].has_successor)
         if is_new and not any(
             one.name == run.name and one.generation == run.generation + 1 for one in new.runs.values()
         ):
-            yield Violation("S7", key, "the run continues as new, but its next generation does not exist")
+            yield Violation(
+                "S7", key, "the run continues as new or is retried, but its next generation does not exist"
+            )
 
 
 def _run_steps(before: Run, after: Run, commands: int | None) -> Iterator[str]:

@@ -33,6 +33,7 @@ class RetryPolicy:
     """When and how often a failed body is retried."""
 
     attempts: int = 3
+    """Maximum number of attempts; `ATTEMPTS_UNLIMITED` for no limit."""
     wait_us: int = 1_000_000
     """Wait before the first retry, in microseconds."""
     backoff: float = 2.0
@@ -41,6 +42,8 @@ class RetryPolicy:
     """Maximum wait, in microseconds, with jitter."""
     jitter: float = 0.2
     """Share of the wait that is added or subtracted at random, from 0 to 1, up to the maximum."""
+    total_time_us: int | None = None
+    """Time from the start of the first attempt after which no other attempt begins; None for no limit."""
 
 
 @frozen(kw_only=True)
@@ -50,6 +53,14 @@ class RetryRule:
     error: str
     """The name of the class, for display."""
     policy: RetryPolicy
+
+
+@frozen(kw_only=True)
+class StepsPlan:
+    """The policy of the steps of a durable function that have none of their own: the default of the engine."""
+
+    retry: RetryPolicy
+    retry_rules: tuple[RetryRule, ...] = ()
 
 
 @frozen(kw_only=True)
@@ -78,6 +89,10 @@ class ChildPlan:
     """What happens to the child run if its parent run ends first."""
     parameters: tuple[str, ...] | None = None
     """Parameters of a durable function that receive the stage's input: one gets it whole, several get a part each."""
+    deadline_us: int | None = None
+    """How long the child run may take; None for the deadline of its workflow."""
+    attributes: str | None = None
+    """JSON text of the child run's attributes; None for those of its parent."""
 
 
 @frozen(kw_only=True)
@@ -105,7 +120,7 @@ class StagePlan:
     queue: str | None = None
     priority: int | None = None
     retry: RetryPolicy = RetryPolicy()
-    """The policy for errors without a rule in `retry_rules`."""
+    """The policy for errors without a rule in `retry_rules`. Of a durable function: of its whole run."""
     timeout_us: int | None = None
     """Maximum duration of one attempt."""
     config: str | None = None
@@ -122,6 +137,8 @@ class StagePlan:
     child: ChildPlan | None = None
     function: bool = False
     cancel: CancelPlan | None = None
+    steps: StepsPlan | None = None
+    """Of a durable function: the default policy of its steps; None for that of `RetryPolicy`."""
 
     @property
     def max_attempts(self) -> int:
@@ -135,6 +152,11 @@ class StagePlan:
         known = rule is not None and 0 <= rule < len(self.retry_rules)
         return self.retry_rules[rule].policy if known and rule is not None else self.retry
 
+
+_ADDED: Final = ("base", "queue", "priority", "deadline_us")
+"""Fields of plans that are omitted if they are None, for the same reason."""
+_OMITTED: Final = frozenset({"total_time_us", "parameters", "deadline_us", "attributes"})
+"""Fields of parts of a stage that are omitted if they are None, for the same reason."""
 
 _ALWAYS_STORED: Final = frozenset({"name", "queue", "priority", "retry", "timeout_us", "config"})
 """Fields that are always stored. Others are omitted at their default, so that older plans keep their fingerprints."""
@@ -208,6 +230,12 @@ class Plan:
     groups: tuple[Group, ...]
     base: str | None = None
     """The fingerprint of the pipeline's own plan, if this is a plan with overrides."""
+    queue: str | None = None
+    """The queue of its runs, unless they are given another; None: the default queue."""
+    priority: int | None = None
+    """The priority of its runs, unless they are given another."""
+    deadline_us: int | None = None
+    """How long its runs may take, unless they are given another deadline."""
 
     def to_json(self) -> str:
         """Return the plan as stored canonical JSON."""
@@ -216,9 +244,8 @@ class Plan:
             "version": self.version,
             "groups": [_group_data(group) for group in self.groups],
         }
-        if self.base is not None:
-            data["base"] = self.base
-        return canonical(data)
+        given = {name: getattr(self, name) for name in _ADDED}
+        return canonical({**data, **{name: value for name, value in given.items() if value is not None}})
 
     @cached_property
     def fingerprint(self) -> str:
@@ -252,6 +279,14 @@ class Plan:
         """The name of its one stage, if that is a durable function; None for a pipeline."""
         return next((node.name for node in self.nodes.values() if stage_of(node).function), None)
 
+    @cached_property
+    def run_attempts(self) -> int:
+        """The maximum number of attempts of a whole run, for any error: 1 unless it is a function with a policy."""
+        if self.function is None:
+            return 1
+        stage = stage_of(self.nodes[self.function])
+        return max(one.attempts for one in (stage.retry, *(rule.policy for rule in stage.retry_rules)))
+
     @property
     def definition(self) -> str:
         """The code that jobs of this plan need: `<workflow>@<version>`."""
@@ -270,7 +305,7 @@ def plan_from_json(text: str) -> Plan:
     return Plan(
         workflow=cast("str", data["workflow"]),
         version=cast("str", data["version"]),
-        base=cast("str | None", data.get("base")),
+        **cast("dict[str, Any]", {name: data.get(name) for name in _ADDED}),
         groups=tuple(
             Group(
                 parallel=cast("bool", group["parallel"]),
@@ -301,15 +336,17 @@ def _group_data(group: Group) -> dict[str, object]:
     return data if group.test is None else {**data, "test": group.test}
 
 
+def _is_stored(field: "attrs.Attribute[Any]", value: object) -> bool:
+    return value is not None or field.name not in _OMITTED
+
+
 def _node_data(node: NodePlan) -> dict[str, object]:
     plan = stage_of(node)
     stage = {
         name: value
-        for name, value in attrs.asdict(plan).items()
+        for name, value in attrs.asdict(plan, filter=_is_stored).items()
         if name in _ALWAYS_STORED or value != getattr(_DEFAULT_STAGE, name)
     }
-    if plan.child is not None and plan.child.parameters is None:
-        del stage["child"]["parameters"]
     if not isinstance(node, MapPlan):
         return {"kind": "stage", "stage": stage}
     data: dict[str, object] = {"kind": "map", "stage": stage, "over": node.over, "limit": node.limit}
@@ -332,11 +369,12 @@ def _node_from(data: dict[str, object]) -> NodePlan:
 def _stage_from(data: dict[str, object]) -> StagePlan:
     fields = dict(data)
     retry = _policy_from(fields.pop("retry"))
-    rules = tuple(map(_rule_from, cast("list[dict[str, object]]", fields.pop("retry_rules", []))))
+    rules = _rules_from(fields.pop("retry_rules", []))
     check = cast("dict[str, object] | None", fields.pop("check", None))
     child = cast("dict[str, Any] | None", fields.pop("child", None))
     rate = cast("dict[str, Any] | None", fields.pop("rate", None))
     cancel = cast("dict[str, object] | None", fields.pop("cancel", None))
+    steps = cast("dict[str, object] | None", fields.pop("steps", None))
     return StagePlan(
         retry=retry,
         retry_rules=rules,
@@ -344,6 +382,9 @@ def _stage_from(data: dict[str, object]) -> StagePlan:
         check=None if check is None else _check_from(check),
         child=None if child is None else _child_from(child),
         cancel=None if cancel is None else _cancel_from(cancel),
+        steps=None
+        if steps is None
+        else StepsPlan(retry=_policy_from(steps["retry"]), retry_rules=_rules_from(steps["retry_rules"])),
         **cast("dict[str, str]", fields),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     )
 
@@ -352,8 +393,11 @@ def _policy_from(data: object) -> RetryPolicy:
     return RetryPolicy(**cast("dict[str, int]", data))
 
 
-def _rule_from(data: dict[str, object]) -> RetryRule:
-    return RetryRule(error=cast("str", data["error"]), policy=_policy_from(data["policy"]))
+def _rules_from(data: object) -> tuple[RetryRule, ...]:
+    rules = cast("list[dict[str, object]]", data)
+    return tuple(
+        RetryRule(error=cast("str", one["error"]), policy=_policy_from(one["policy"])) for one in rules
+    )
 
 
 def _check_from(data: dict[str, object]) -> CheckPlan:
@@ -371,4 +415,6 @@ def _child_from(data: dict[str, Any]) -> ChildPlan:
         version=data["version"],
         close_policy=policy,
         parameters=None if parameters is None else tuple(parameters),
+        deadline_us=data.get("deadline_us"),
+        attributes=data.get("attributes"),
     )

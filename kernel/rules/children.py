@@ -19,7 +19,7 @@ from holdfast.kernel.pipelines.progress import progress_from
 from holdfast.kernel.rules.admissions import follow_up_after
 from holdfast.kernel.rules.leases import parse_job_id
 from holdfast.kernel.rules.retries import AttemptDetails, fail_stage
-from holdfast.kernel.rules.runs import new_child
+from holdfast.kernel.rules.runs import check_start, new_child
 from holdfast.kernel.rules.signals import wake_driver
 from holdfast.kernel.runs.builder import RunDraft
 from holdfast.kernel.runs.plan_interpreter import stage_completed
@@ -88,15 +88,20 @@ def _created(
     plan = state.workflows.get((child.workflow, child.version))
     if plan is None:
         raise UnknownWorkflowError(child.workflow, child.version)
+    given = child.options
     command = RunCreate(
         namespace=run.namespace,
         workflow=child.workflow,
         version=child.version,
         input=child.input,
         id=child.run_id,
-        queue=run.queue,
-        priority=run.priority,
+        queue=given.queue or plan.queue or run.queue,
+        priority=next(one for one in (given.priority, plan.priority, run.priority) if one is not None),
+        attributes=run.attributes if given.attributes is None else given.attributes,
+        start_at=given.start_at,
+        deadline=given.deadline,
     )
+    check_start(command)
     return new_child(state, command, plan, now, ids, parent=job.key.text, close_policy=child.close_policy)
 
 

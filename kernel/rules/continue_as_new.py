@@ -54,7 +54,7 @@ def continue_run(
         *before.changes(),
         *store_plan(state, plan),
         *after.changes(),
-        *_carried_annotations(state, run, after.run_key, ids),
+        *carried_annotations(state, run, after.run_key, ids),
     )
     return Decision(reply, changes, (*before.hints, *after.hints))
 
@@ -148,7 +148,7 @@ def carried_update(row: HistoryRow) -> CarriedUpdate:
     )
 
 
-def _carried_annotations(state: State, run: Run, key: str, ids: Ids) -> Iterator[Change]:
+def carried_annotations(state: State, run: Run, key: str, ids: Ids) -> Iterator[Change]:
     """Yield copies of the run's annotations for the next generation: of each name and actor the newest."""
     newest = {
         (annotation.name, annotation.actor_kind, annotation.actor_id): annotation

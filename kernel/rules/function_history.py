@@ -270,9 +270,8 @@ def block(
         block_run(state, draft, job, failure, now, details)
     else:
         _block_stage(state, draft, job, failure, now, details)
-    return Decision(
-        JobSettled(status="settled", run_status=draft.status), draft.changes(), tuple(draft.hints)
-    )
+    reply = JobSettled(status="settled", run_status=draft.status, follow_up=draft.follow_up)
+    return Decision(reply, draft.changes(), tuple(draft.hints))
 
 
 def _block_stage(

@@ -65,8 +65,8 @@ def _rule(
 _ALL: Final = (
     _rule(c.RunCreate, c.RunCreated, runs.reads_of_create, runs.decide_create),
     _rule(c.RunTransition, c.RunTransitioned, runs.reads_of_named, runs.decide_transition),
-    _rule(c.RunCancel, c.RunEnded, runs.reads_of_cancel, runs.decide_cancel),
-    _rule(c.RunTerminate, c.RunEnded, runs.reads_of_named, runs.decide_terminate),
+    _rule(c.RunCancel, c.RunStopped, runs.reads_of_cancel, runs.decide_cancel),
+    _rule(c.RunTerminate, c.RunStopped, runs.reads_of_named, runs.decide_terminate),
     _rule(c.RunPause, c.RunPaused, runs.reads_of_whole, runs.decide_pause),
     _rule(c.RunResume, c.RunPaused, runs.reads_of_whole, runs.decide_resume),
     _rule(c.RunRerunFrom, c.RunRerun, reruns.reads_of_rerun, reruns.decide_rerun),

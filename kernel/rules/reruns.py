@@ -1,15 +1,27 @@
 """The rule for reruns and forks: a new generation that refers to the outputs and rows that it keeps.
 
-See docs/decisions/0013.
+See docs/decisions/0013. The next attempt of a run that is retried as a whole is a rerun from the start, made by the
+commit in which the attempt before fails (docs/decisions/0076).
 """
 
 from attrs import frozen
 
-from holdfast.kernel.commands import NO_FOLLOW_UP, FollowUp, RunRerun, RunRerunFrom, merge
+from holdfast.kernel.commands import (
+    NO_FOLLOW_UP,
+    Failure,
+    FollowUp,
+    JobSettled,
+    RunRerun,
+    RunRerunFrom,
+    merge,
+)
+from holdfast.kernel.commands.attempt_output import REASON_MAX
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan
 from holdfast.kernel.rules.admissions import begin_run, follow_up_after
 from holdfast.kernel.rules.children import adopt_child
+from holdfast.kernel.rules.continue_as_new import carried_annotations
+from holdfast.kernel.rules.retries import AttemptDetails, attempt_of_run, fail_stage, next_run_at
 from holdfast.kernel.rules.runs import is_older, named_run, store_plan
 from holdfast.kernel.rules.unread_messages import append_again, append_start
 from holdfast.kernel.runs.builder import RunDraft
@@ -20,7 +32,7 @@ from holdfast.ports.changes import Change
 from holdfast.ports.clock import Ids
 from holdfast.ports.mailboxes import Mailbox, mailbox_from
 from holdfast.ports.records.history import HistoryRow
-from holdfast.ports.records.job import JobKey, rank_of
+from holdfast.ports.records.job import Job, JobKey, rank_of
 from holdfast.ports.records.run import TERMINAL, Run, RunName, RunStatus
 from holdfast.ports.records.values import Micros
 from holdfast.ports.references import kept_rows_text, references_text
@@ -136,13 +148,63 @@ def _call(fork: Fork) -> _Begins:
     )
 
 
+def retry_run(
+    state: State, run: Run, job: Job, failure: Failure, details: AttemptDetails, now: Micros, ids: Ids
+) -> Decision[JobSettled] | None:
+    """Fail the run of a function and store its next attempt; return None if it is not tried again.
+
+    The attempt gets the same input, and the messages and updates that the run has received so far. The parent of the
+    run waits for it, and the deadline stays. Child runs are closed with the attempt that started them.
+    """
+    plan, history = state.plan_of(run), state.histories[run.key]
+    attempt = attempt_of_run(run, history)
+    retry_at = next_run_at(plan, run, job, attempt, failure, now)
+    if retry_at is None:
+        return None
+    ended = RunDraft(evolve(run, parent=None), now)
+    fail_stage(ended, plan, job, failure, details, retry_run_at=retry_at)
+    fork = plan_fork(run, history, {}, row=1)
+    starts_at = retry_at if retry_at > now else None
+    begins = _next_generation(run, plan, _call(fork), ids.new(), now, starts_at=starts_at)
+    following = evolve(begins, deadline=run.deadline)
+    draft = RunDraft(following, now, is_new=True)
+    created = events.RunCreated(
+        definition=plan.definition,
+        start_at=following.start_at,
+        deadline=following.deadline,
+        rerun_of=run.generation,
+        row=fork.row,
+        inbox=following.first_row + len(fork.redelivered) + _later_starts(run, fork),
+        reason=f"attempt {attempt.number} failed: {failure.type or failure.code}: {failure.message}"[
+            :REASON_MAX
+        ],
+        attempt=attempt.number + 1,
+        first_attempt_at=attempt.first_at,
+    )
+    draft.append(created, payload=history[run.first_row - 1].payload)
+    _carry_on(state, draft, run, following, fork)
+    if run.status is RunStatus.PAUSED:
+        draft.append(events.RunPaused())
+        draft.pause()
+    if following.status is RunStatus.RUNNING:
+        begin_run(draft, plan, following)
+    reply = JobSettled(
+        status="settled",
+        run_status=ended.status,
+        retry_at=retry_at,
+        follow_up=merge(draft.follow_up, follow_up_after(state, run, ended)),
+    )
+    annotations = carried_annotations(state, run, following.key, ids)
+    return Decision(reply, (*ended.changes(), *draft.changes(), *annotations), (*ended.hints, *draft.hints))
+
+
 def _planned_fork(state: State, before: Run, plan: Plan, command: RunRerunFrom) -> Fork:
     history = state.histories[before.key]
-    names = {child: RunName(before.namespace, child) for child in open_children(history)}
+    found = (state.tables.run_named(RunName(before.namespace, child)) for child in open_children(history))
     return plan_fork(
         before,
         history,
-        {child for child, name in names.items() if state.tables.run_named(name) is not None},
+        {child.id: child for child in found if child is not None},
         start=None if command.stage == plan.function else command.stage,
         row=1 if command.stage == plan.function else command.row,
     )
@@ -197,8 +259,11 @@ def _later_starts(before: Run, fork: Fork) -> int:
     return len({row for row in mailbox_from(before.mailbox).starts.values() if row >= fork.row})
 
 
-def _next_generation(before: Run, plan: Plan, begins: _Begins, key: str, now: Micros) -> Run:
+def _next_generation(
+    before: Run, plan: Plan, begins: _Begins, key: str, now: Micros, *, starts_at: Micros | None = None
+) -> Run:
     """Return the next generation. It waits for a slot again, and has the same time until its deadline."""
+    waits = starts_at is not None or before.concurrency_key is not None
     deadline = None if before.deadline is None else now + before.deadline - before.created_at
     return evolve(
         before,
@@ -206,8 +271,8 @@ def _next_generation(before: Run, plan: Plan, begins: _Begins, key: str, now: Mi
         generation=before.generation + 1,
         version=plan.version,
         plan=plan.fingerprint,
-        status=RunStatus.RUNNING if before.concurrency_key is None else RunStatus.PENDING,
-        start_at=None,
+        status=RunStatus.PENDING if waits else RunStatus.RUNNING,
+        start_at=starts_at,
         deadline=deadline,
         queue_position=rank_of(now, before.priority),
         created_at=now,

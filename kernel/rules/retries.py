@@ -6,8 +6,8 @@ chooses the policy, and the policy says whether there is another and after which
 general and ten for `RateLimited` gets its fourth attempt only if the third failed with `RateLimited`.
 
 **Where.** Here it is decided for stages, conditions, maps, child runs, checks, cancellations, and steps, inline and
-queued alike: whether there is another attempt, and when. A durable function itself is never retried: the policy in its
-plan has one attempt.
+queued alike: whether there is another attempt, and when. A durable function is retried as a whole run: if its policy
+allows another attempt, its next generation is that attempt (docs/decisions/0076). By default it allows one.
 
 **Who knows the error class.** The kernel never sees the exception of a body, and knows no class of a user. The host
 that ran the body finds out which policy the error falls under (`hosts/execution/failures.py`), and reports that, never
@@ -22,7 +22,9 @@ that failed together do not return together. The jitter is a hash of job and att
 kernel is pure, and the same state and command give the same decision. No wait exceeds the maximum: waits that have
 reached it are spread below it only. The job sleeps in the store meanwhile and needs no process. If the next attempt
 would start after `timeout_total`, counted from the first claim, the stage fails at once with the code `timeout_total`:
-waiting would change nothing.
+waiting would change nothing. A policy with a `total_time` makes no attempt whose wait would end later than that after
+the start of the first one. For a stage or queued step that is its first claim; for an inline step it is the start that
+its first row records, by the clock of its host.
 
 **Lost attempts** are counted apart and retried at once, until `is_given_up` (docs/decisions/0059).
 
@@ -37,6 +39,7 @@ system must not fail the run (`kernel/rules/external_work.py`). A compensation i
 driver blocks the run and queues it again.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 from zlib import crc32
@@ -56,15 +59,15 @@ from holdfast.ports.errors import (
     GiveUp,
     InvalidValueError,
     NoTransactionError,
-    StepLostError,
     StepResultError,
     StorageRefusedError,
     TransactionEndedError,
     UnstorableValueError,
 )
 from holdfast.ports.json import canonical
+from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import LOSSES_MIN, SUSPECT_AFTER, Job, JobKey, JobKind, losses_max
-from holdfast.ports.records.run import RunStatus
+from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.records.values import Micros, Payload
 from holdfast.ports.structs import evolve, frozen
 
@@ -173,7 +176,9 @@ def total_timeout_failure(job: Job, last: Failure) -> Failure:
 def next_attempt_at(plan: Plan, job: Job, failure: Failure, now: Micros) -> Micros | None:
     """Return when a job is tried again after this failure; None if it is not."""
     policy = policy_of(plan, job, failure.rule) if failure.retryable else None
-    return _retry_at(policy, failure.retry_after, job.key, job.tries, job.max_attempts, now)
+    return _retry_at(
+        policy, failure.retry_after, job.key, job.tries, job.max_attempts, job.first_claimed_at, now
+    )
 
 
 def _retry_at(
@@ -182,13 +187,20 @@ def _retry_at(
     key: JobKey,
     tries: int,
     attempts_max: int | None,
+    began: Micros | None,
     now: Micros,
 ) -> Micros | None:
-    """Return when a body is tried again after it has failed `tries` times, the last one under `policy`."""
+    """Return when a body is tried again after it has failed `tries` times, the last one under `policy`.
+
+    `began` is when the first attempt began; None if that is not known, and then this moment stands in for it.
+    """
     if policy is None:
         return None
     most = policy.attempts if attempts_max is None else min(policy.attempts, attempts_max)
-    return None if tries >= most else now + retry_wait(policy, retry_after, key, tries)
+    if tries >= most:
+        return None
+    at, total = now + retry_wait(policy, retry_after, key, tries), policy.total_time_us
+    return None if total is not None and at > (now if began is None else began) + total else at
 
 
 def retry_wait(policy: RetryPolicy, retry_after: Micros | None, key: JobKey, tries: int) -> Micros:
@@ -225,7 +237,8 @@ def retry_of_step(fail: StepFail, job: Job, now: Micros) -> events.StepRetrying 
         at = None if is_over else now
     else:
         key, tries = JobKey(f"{job.run}/{failed.call}", job.number), failed.attempt - fail.lost_attempts
-        at = _retry_at(fail.retry, fail.retry_after, key, tries, attempts_max, now)
+        began = job.first_claimed_at if job.kind is JobKind.STEP else fail.first_started_at
+        at = _retry_at(fail.retry, fail.retry_after, key, tries, attempts_max, began, now)
     return None if at is None else _retrying(failed, at)
 
 
@@ -264,18 +277,11 @@ def _lost_step_failure(failed: events.StepFailed) -> Failure:
 
 def _retrying(failed: events.StepFailed, at: Micros) -> events.StepRetrying:
     """Return the event of an attempt that is retried. Its error is not raised, so it has no arguments."""
-    error, advice = failed.error, StepLostError.ADVICE
-    error = evolve(
-        error,
-        message=error.message.replace(advice, ""),
-        arguments=None,
-        traceback=None if error.traceback is None else error.traceback.replace(advice, ""),
-    )
     return events.StepRetrying(
         call=failed.call,
         step=failed.step,
         attempt=failed.attempt,
-        error=error,
+        error=evolve(failed.error, arguments=None),
         job=failed.job,
         retry_at=at,
         host=failed.host,
@@ -291,10 +297,53 @@ def _times(number: int) -> str:
     return f"{number} time" if number == 1 else f"{number} times"
 
 
-def fail_stage(draft: RunDraft, plan: Plan, job: Job, failure: Failure, details: AttemptDetails) -> None:
+@frozen(kw_only=True)
+class RunAttempt:
+    """An attempt of a run that may be retried as a whole."""
+
+    number: int
+    """1 for the first."""
+    first_at: Micros
+    """When the first attempt began."""
+
+
+def attempt_of_run(run: Run, history: Sequence[HistoryRow]) -> RunAttempt:
+    """Return which attempt a run is, from its history."""
+    own = [row for row in history if row.run == run.key]
+    created = events.RunCreated.from_row(own[0])
+    if created.attempt is not None and created.first_attempt_at is not None:
+        return RunAttempt(number=created.attempt, first_at=created.first_attempt_at)
+    admitted = next((row.at for row in own if row.type == events.RunAdmitted.type), own[0].at)
+    return RunAttempt(number=1, first_at=admitted)
+
+
+def next_run_at(
+    plan: Plan, run: Run, job: Job, attempt: RunAttempt, failure: Failure, now: Micros
+) -> Micros | None:
+    """Return when the run of a durable function is tried again as a whole after this failure; None if it is not.
+
+    `job` drives the function. A run that was told to end is not, nor is one whose deadline would pass before.
+    """
+    if run.is_ending or not failure.retryable:
+        return None
+    policy = policy_of(plan, job, failure.rule)
+    at = _retry_at(policy, failure.retry_after, job.key, attempt.number, None, attempt.first_at, now)
+    return None if at is None or (run.deadline is not None and at >= run.deadline) else at
+
+
+def fail_stage(
+    draft: RunDraft,
+    plan: Plan,
+    job: Job,
+    failure: Failure,
+    details: AttemptDetails,
+    *,
+    retry_run_at: Micros | None = None,
+) -> None:
     """Fail the stage of a job for good: fail its run or, in a map that tolerates it, give up the item.
 
-    External work that the stage waited for is cancelled, unless it is over.
+    External work that the stage waited for is cancelled, unless it is over. `retry_run_at` is when the next generation
+    tries the whole run again, if one does.
     """
     node = plan.node(job.node)
     enough = node.enough if isinstance(node, MapPlan) and job.item is not None else None
@@ -330,6 +379,7 @@ def fail_stage(draft: RunDraft, plan: Plan, job: Job, failure: Failure, details:
         stage=job.node,
         item=job.item,
         function=job.kind is JobKind.WORKFLOW,
+        retry_at=retry_run_at,
     )
     draft.append(run_failed)
     error = run_failed.facts

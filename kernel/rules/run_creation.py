@@ -29,6 +29,8 @@ def new_run(
     key = ids.new()
     start_at = command.start_at if command.start_at is not None and command.start_at > now else None
     waits = start_at is not None or command.concurrency_key is not None
+    priority = next((one for one in (command.priority, plan.priority) if one is not None), 0)
+    deadline = plan.deadline_us if command.deadline is None else command.deadline
     return Run(
         key=key,
         namespace=command.namespace,
@@ -38,9 +40,9 @@ def new_run(
         version=plan.version,
         plan=plan.fingerprint,
         status=RunStatus.PENDING if waits else RunStatus.RUNNING,
-        queue=command.queue or DEFAULT_QUEUE,
-        priority=command.priority,
-        queue_position=rank_of(start_at or now, command.priority),
+        queue=command.queue or plan.queue or DEFAULT_QUEUE,
+        priority=priority,
+        queue_position=rank_of(start_at or now, priority),
         created_at=now,
         updated_at=now,
         last_row=opening.rows,
@@ -49,7 +51,7 @@ def new_run(
         progress=opening.progress,
         attributes=command.attributes,
         start_at=start_at,
-        deadline=None if command.deadline is None else (start_at or now) + command.deadline,
+        deadline=None if deadline is None else (start_at or now) + deadline,
         concurrency_key=command.concurrency_key,
         concurrency_limit=None if command.concurrency_key is None else command.concurrency_limit,
         parent=parent,

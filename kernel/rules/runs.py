@@ -9,12 +9,12 @@ from holdfast.kernel.commands import (
     RunCancel,
     RunCreate,
     RunCreated,
-    RunEnded,
     RunPause,
     RunPaused,
     RunRemove,
     RunRerunFrom,
     RunResume,
+    RunStopped,
     RunTerminate,
     RunTransition,
     RunTransitioned,
@@ -75,7 +75,7 @@ def decide_create(state: State, command: RunCreate, now: Micros, ids: Ids) -> De
     plan = state.workflows.get((command.workflow, command.version))
     if plan is None:
         raise UnknownWorkflowError(command.workflow, command.version)
-    _check(command)
+    check_start(command)
     if command.signals:
         check_signals(plan, command.id or "", command.signals)
     plan = overridden(plan, command.overrides)
@@ -147,7 +147,8 @@ def new_child(
     draft = RunDraft(run, now, is_new=True)
     row = draft.append(created_event(command, plan, run, parent=parent), payload=command.input)
     assert row == INPUT_ROW
-    begin(draft, plan, row)
+    if run.status is not RunStatus.PENDING:
+        begin(draft, plan, row)
     changes = (*store_plan(state, plan), *draft.changes())
     return Decision(draft.follow_up, changes, tuple(draft.hints))
 
@@ -182,7 +183,7 @@ def _create_from_template(
     return run, changes, tuple(map(hint_of, jobs))
 
 
-def _check(command: RunCreate) -> None:
+def check_start(command: RunCreate) -> None:
     """Raise InvalidCommandError for fields that are out of range."""
     check_name("the id", command.id)
     check_name("the queue", command.queue)
@@ -238,7 +239,7 @@ def reads_of_cancel(command: RunCancel) -> Reads:
     return Reads(names=(RunName(command.namespace, command.run_id),), drivers=True)
 
 
-def decide_cancel(state: State, command: RunCancel, now: Micros, _: Ids) -> Decision[RunEnded]:
+def decide_cancel(state: State, command: RunCancel, now: Micros, _: Ids) -> Decision[RunStopped]:
     """End the run, or let its function clean up first. An ended run stays unchanged. Raises RunNotFoundError."""
     run = named_run(state, command)
     has_code_under_way = run.status not in TERMINAL and run.is_admitted
@@ -247,7 +248,7 @@ def decide_cancel(state: State, command: RunCancel, now: Micros, _: Ids) -> Deci
     return _end(state, command, events.RunCancelled(reason=command.reason), now)
 
 
-def decide_terminate(state: State, command: RunTerminate, now: Micros, _: Ids) -> Decision[RunEnded]:
+def decide_terminate(state: State, command: RunTerminate, now: Micros, _: Ids) -> Decision[RunStopped]:
     """End the run at once. An ended run stays unchanged. Raises RunNotFoundError.
 
     A run whose plan cannot be read is ended too, without cancelling its external work, which only the plan names.
@@ -313,10 +314,10 @@ def _end(
     command: RunCancel | RunTerminate,
     event: events.RunCancelled | events.RunTerminated,
     now: Micros,
-) -> Decision[RunEnded]:
+) -> Decision[RunStopped]:
     run = named_run(state, command)
     if run.status in TERMINAL or is_older(run, command):
-        return Decision(RunEnded(status=run.status, changed=False))
+        return Decision(RunStopped(status=run.status, changed=False))
     draft = RunDraft(run, now)
     draft.keep_mailbox(draft.mailbox.without_starts())
     draft.append(event)
@@ -324,7 +325,7 @@ def _end(
     has_plan = isinstance(command, RunCancel) or state.has_plan(run)
     draft.end(RunStatus.CANCELLED, cancels=state.cancels_of(run) if has_plan else {}, error=error)
     follow_up = follow_up_after(state, run, draft) if has_plan else draft.follow_up
-    reply = RunEnded(status=draft.status, changed=True, follow_up=follow_up)
+    reply = RunStopped(status=draft.status, changed=True, follow_up=follow_up)
     return Decision(reply, draft.changes(), tuple(draft.hints))
 
 

@@ -83,6 +83,7 @@ from holdfast.kernel.rules.function_history import (
 )
 from holdfast.kernel.rules.leases import attempt_of, find_leased_job, job_hints, parse_job_id
 from holdfast.kernel.rules.queued_steps import settle_step
+from holdfast.kernel.rules.reruns import retry_run
 from holdfast.kernel.rules.retries import NO_DETAILS, AttemptDetails, fail_attempt, fail_stage
 from holdfast.kernel.rules.successors import start_successor
 from holdfast.kernel.runs.builder import NextClaim, RunDraft
@@ -140,6 +141,7 @@ def reads_of_settle(command: JobSettle) -> Reads:
         history_after=((key.run, goes_on.seen),) if goes_on else (),
         messages=(key.run,) if goes_on else (),
         kept_starts=(key.run,) if may_end else (),
+        retried=(key.run,) if isinstance(outcome, Failed) and outcome.failure.retryable else (),
     )
 
 
@@ -296,8 +298,16 @@ def _failed(
         return _schedule_check(state, command, run, job, failure, None, now)
     if job.kind is JobKind.CANCEL:
         return retry_cancel(run, state.plan_of(run), job, failure, _failure_details(command, failure), now)
-    draft = RunDraft(run, now)
-    retry_at = fail_attempt(draft, state.plan_of(run), job, failure, now, _failure_details(command, failure))
+    details = _failure_details(command, failure)
+    if job.kind is JobKind.WORKFLOW and run.key in state.histories:
+        retried = retry_run(state, run, job, failure, details, now, ids)
+        if retried is not None:
+            return retried
+    draft, retry_at = RunDraft(run, now), None
+    if job.kind is JobKind.WORKFLOW:
+        fail_stage(draft, state.plan_of(run), job, failure, details)
+    else:
+        retry_at = fail_attempt(draft, state.plan_of(run), job, failure, now, details)
     return _with_successor(state, run, draft, _settled(state, run, draft, retry_at=retry_at), now, ids)
 
 

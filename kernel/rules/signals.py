@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from holdfast.kernel.commands import ChannelMessage, RunEnded, RunSignal, RunSignalled
+from holdfast.kernel.commands import ChannelMessage, RunSignal, RunSignalled, RunStopped
 from holdfast.kernel.commands.names import check_name
 from holdfast.kernel.history import events
 from holdfast.kernel.pipelines.plan import Plan
@@ -130,15 +130,15 @@ def wake_driver(state: State, draft: RunDraft, run: Run, now: Micros) -> None:
             pass
 
 
-def request_cancel(state: State, run: Run, reason: str, now: Micros) -> Decision[RunEnded]:
+def request_cancel(state: State, run: Run, reason: str, now: Micros) -> Decision[RunStopped]:
     """Request the cancellation of a function, which then cleans up. Does nothing if it is ending already."""
     if run.is_ending:
-        return Decision(RunEnded(status=run.status, changed=False))
+        return Decision(RunStopped(status=run.status, changed=False))
     draft = RunDraft(run, now)
     draft.keep_mailbox(draft.mailbox.without_starts())
     error: dict[str, object] = {"code": "cancelled", "message": reason}
     start_cancelling(state, draft, events.RunCancelling(reason=reason), run, error, now)
-    return Decision(RunEnded(status=draft.status, changed=True), draft.changes(), tuple(draft.hints))
+    return Decision(RunStopped(status=draft.status, changed=True), draft.changes(), tuple(draft.hints))
 
 
 def start_cancelling(

@@ -9,7 +9,7 @@ import attrs
 from holdfast.kernel.commands import StageOverride
 from holdfast.kernel.pipelines.plan import MapPlan, NodePlan, Plan, RetryPolicy, StagePlan, stage_of
 from holdfast.ports.errors import InvalidCommandError
-from holdfast.ports.records.job import ATTEMPTS_MAX
+from holdfast.ports.records.job import ATTEMPTS_MAX, ATTEMPTS_UNLIMITED
 
 _FIELDS: Final = tuple(field.name for field in attrs.fields(StageOverride) if field.name != "stage")
 
@@ -59,7 +59,12 @@ def _check(override: StageOverride) -> None:
 
 
 _BOUNDS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
-    ("attempts", lambda value: 1 <= value <= ATTEMPTS_MAX, f"from 1 to {ATTEMPTS_MAX:,}"),
+    (
+        "attempts",
+        lambda value: 1 <= value <= ATTEMPTS_MAX or value == ATTEMPTS_UNLIMITED,
+        f"from 1 to {ATTEMPTS_MAX:,}, or {ATTEMPTS_UNLIMITED} for no limit",
+    ),
+    ("total_time_us", lambda value: value is None or value > 0, "more than 0"),
     ("wait_us", lambda value: value >= 0, "not negative"),
     ("wait_max_us", lambda value: value >= 0, "not negative"),
     ("backoff", lambda value: 1 <= value < float("inf"), "at least 1"),

@@ -493,7 +493,9 @@ def heartbeat_deadline(job: Job, now: Micros) -> Micros | None:
 
 
 def _first_claim(job: Job, now: Micros) -> Micros | None:
-    return now if job.timeout_total is not None and job.first_claimed_at is None else job.first_claimed_at
+    """Return when the first attempt began. Polls and drivers have no first attempt: they are claimed for weeks."""
+    is_known = job.first_claimed_at is not None or job.kind in (JobKind.POLL, JobKind.WORKFLOW)
+    return job.first_claimed_at if is_known else now
 
 
 def ready_state(job: Job) -> JobState:

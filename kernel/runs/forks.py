@@ -5,7 +5,7 @@ Pure functions, used by the rule and by the preview.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -13,7 +13,7 @@ import attrs
 from holdfast.kernel.history import events
 from holdfast.ports.errors import RerunRefusedError
 from holdfast.ports.records.history import HistoryRow
-from holdfast.ports.records.run import Run, RunStatus
+from holdfast.ports.records.run import TERMINAL, Run, RunStatus
 from holdfast.ports.references import KeptRows
 
 _OF_CALLS: Final = events.types_where(lambda event: event.call_kind is not None)
@@ -58,6 +58,11 @@ class RecordedCall:
     run: str | None = None
     undoes: str | None = None
 
+    @property
+    def chose_id(self) -> bool:
+        """Whether the code chose the id of the child run. It can't start another one with this id."""
+        return self.run is not None and not self.run.endswith(f"/{self.call}")
+
 
 @attrs.frozen(kw_only=True)
 class Fork:
@@ -92,17 +97,20 @@ class Fork:
 def plan_fork(
     run: Run,
     history: Sequence[HistoryRow],
-    children: Collection[str],
+    children: Mapping[str, Run],
     *,
     start: str | None = None,
     row: int | None = None,
 ) -> Fork:
     """Plan a fork from a call or a row; without either, from where the function stopped, or the start if it completed.
 
+    The call of a child run that was cancelled when the function ended is not kept: a fork without a starting point
+    starts at that call. If the code chose the id of the child run, the call can't be made anew.
+
     Args:
         run: The newest generation.
         history: All its rows, including those kept from earlier generations.
-        children: The ids of the `open_children` that still exist.
+        children: The `open_children` that still exist, by id: the newest generation of each.
         start: The call, by name or label.
         row: The number of a row.
 
@@ -110,6 +118,7 @@ def plan_fork(
         RerunRefusedError: There is no such call or row, or a function that starts there could not continue correctly.
     """
     calls = _calls(history)
+    lost = _cancelled_calls(run, history, calls, children)
     end = next((one.number for one in history if one.type in _ENDS), len(history) + 1)
     if start is not None:
         found = _named(run, calls, start)
@@ -118,6 +127,9 @@ def plan_fork(
         at, label = row, f"row {row}"
     else:
         at, label = _stopped_at(run, history, calls, end)
+        cancelled = _first_kept(lost, history[: at - 1])
+        if cancelled is not None and not cancelled.chose_id:
+            at, label = cancelled.first, cancelled.label
     if not 1 <= at <= end:
         raise RerunRefusedError(run.id, f"its rows 1 to {end - 1} can be kept: choose a row from 1 to {end}")
     keeps = tuple(one for one in calls if one.first < at)
@@ -142,6 +154,13 @@ def plan_fork(
         ),
     )
     _check(run, history, fork, children)
+    if (cancelled := _first_kept(lost, before)) is not None:
+        way = f"start from {cancelled.label} (row {cancelled.first}) or before it, or rerun {cancelled.run!r} first"
+        raise RerunRefusedError(
+            run.id,
+            f"its child run {cancelled.run!r} was cancelled, so the call can't be kept; "
+            + (f"rerun {cancelled.run!r} first" if cancelled.chose_id else way),
+        )
     return fork
 
 
@@ -154,6 +173,33 @@ def open_children(history: Iterable[HistoryRow]) -> tuple[str, ...]:
         elif (ended := _ended_child(row)) is not None:
             found.pop(ended, None)
     return tuple(found)
+
+
+def _cancelled_calls(
+    run: Run, history: Sequence[HistoryRow], calls: Iterable[RecordedCall], children: Mapping[str, Run]
+) -> Sequence[RecordedCall]:
+    """Return the calls that started child runs which were cancelled when the function was to end, or after it ended."""
+    if run.status not in TERMINAL and not run.is_ending:
+        return ()
+    open_ones = {
+        name for name, child in children.items() if child.status is RunStatus.CANCELLED or child.is_ending
+    }
+    cancelling = next((row.number for row in history if row.type == events.RunCancelling.type), len(history))
+    failures = (
+        events.ChildFailed.from_row(row)
+        for row in history[cancelling:]
+        if row.type == events.ChildFailed.type
+    )
+    ended = {failed.run for failed in failures if failed.code == "child_cancelled"}
+    return [one for one in calls if one.run in open_ones or (one.run in ended and not one.chose_id)]
+
+
+def _first_kept(calls: Iterable[RecordedCall], kept: Sequence[HistoryRow]) -> RecordedCall | None:
+    """Return the first of these calls that is in the kept rows, unless the function cancels its child run there."""
+    cancelled = {
+        events.ChildCancelling.from_row(row).run for row in kept if row.type == events.ChildCancelling.type
+    }
+    return next((one for one in calls if one.first <= len(kept) and one.run not in cancelled), None)
 
 
 def labels(calls: Iterable[RecordedCall]) -> tuple[str, ...]:
@@ -228,8 +274,8 @@ def _named(run: Run, calls: Sequence[RecordedCall], start: str) -> RecordedCall:
     known = ", ".join(dict.fromkeys(one.name for one in calls if one.name)) or "none"
     raise RerunRefusedError(
         run.id,
-        f"its history has no call {start!r}; name a step in it ({known}), one of several as step#2,"
-        " a call as `holdfast run show` lists it, or the number of a row",
+        f"its history has no call {start!r}; name a step or a child's workflow in it ({known}), one of several as"
+        " step#2, a call as `holdfast run show` lists it, or the number of a row",
     )
 
 
@@ -305,7 +351,7 @@ def _refused_updates(history: Iterable[HistoryRow]) -> Iterator[str]:
             yield events.UpdateFailed.from_row(row).call
 
 
-def _check(run: Run, history: Sequence[HistoryRow], fork: Fork, children: Collection[str]) -> None:
+def _check(run: Run, history: Sequence[HistoryRow], fork: Fork, children: Mapping[str, Run]) -> None:
     """Refuse a fork that could not continue correctly. RerunRefusedError."""
     cancelling = next((row.number for row in history if row.type == events.RunCancelling.type), fork.row)
     if cancelling < fork.row:

@@ -102,12 +102,12 @@ def _preview_fork(
 ) -> RerunPreview:
     """Return what a rerun of a durable function would do."""
     history = list(rows_of(persistence, run, upto=run.last_row))
-    names = {child: FindRun(RunName(run.namespace, child)) for child in open_children(history)}
+    found = (persistence.read(FindRun(RunName(run.namespace, child))) for child in open_children(history))
     is_whole = command.stage == before.function
     fork = plan_fork(
         run,
         history,
-        {child for child, name in names.items() if persistence.read(name) is not None},
+        {child.id: child for child in found if child is not None},
         start=None if is_whole else command.stage,
         row=1 if is_whole else command.row,
     )

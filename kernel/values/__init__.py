@@ -16,9 +16,18 @@ from holdfast.kernel.values.codec_factory import codec_for
 from holdfast.kernel.values.plain_json import MAX_DEPTH, check_data, first_difference
 from holdfast.kernel.values.type_forms import Form, show, unwrap
 from holdfast.ports.errors import HoldfastError, InvalidValueError, UnstorableValueError
-from holdfast.ports.json import TEXTS, compact, parse
+from holdfast.ports.json import TEXTS, compact, parse, parse_input
 
-__all__ = ["MAX_DEPTH", "MAX_VALUE_BYTES", "Fields", "check", "check_type", "decode", "encode"]
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_VALUE_BYTES",
+    "Fields",
+    "check",
+    "check_type",
+    "decode",
+    "decode_input",
+    "encode",
+]
 
 T = TypeVar("T")
 
@@ -127,6 +136,21 @@ def decode(text: str, form: Form) -> object:
     except ValueError as error:
         problems = (f"$: invalid JSON: {error}",)
     raise InvalidValueError(show(form), problems)
+
+
+@overload
+def decode_input(text: str, form: TypeForm[T]) -> T: ...
+@overload
+def decode_input(text: str, form: Form) -> object: ...
+def decode_input(text: str, form: Form) -> object:
+    """Return the value of a user-supplied JSON text. As `decode`, but no key may occur twice in an object."""
+    try:
+        parse_input(text)
+    except ValueError as error:
+        raise InvalidValueError(show(form), (f"$: invalid JSON: {error}",)) from None
+    except RecursionError:
+        pass  # `decode` refuses it
+    return decode(text, form)
 
 
 def check(value: object, form: Form, *, max_bytes: int = MAX_VALUE_BYTES) -> None:

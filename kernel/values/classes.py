@@ -12,6 +12,7 @@ from holdfast.kernel.values.codec import (
     Mismatch,
     Problem,
     class_name,
+    described,
     mismatch,
     object_name,
     segment,
@@ -127,9 +128,8 @@ def named_tuple_codec(form: Form, fields: tuple[Field, ...], codec_of: CodecOf) 
 
 def wrong_instance(value: object, cls: type, form: Form) -> Mismatch:
     """Return the error for a value that is not exactly of a class with fields."""
-    own = class_name(value)
-    hint = f", a subclass of it; declare the type as {own}" if isinstance(value, cls) else ""
-    return mismatch(f"expected {show(form)}, got {own}{hint}")
+    hint = f", a subclass of it; declare the type as {class_name(value)}" if isinstance(value, cls) else ""
+    return mismatch(f"expected {show(form)}, got {described(value)}{hint}")
 
 
 def rejected(form: Form, error: Exception) -> Mismatch:

@@ -4,7 +4,7 @@ Codecs are strict in both directions, so that a stored value comes back equal: t
 close, and drop nothing that is unknown.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Literal, TypeAlias
 
 import attrs
@@ -79,7 +79,7 @@ def unstorable(reason: str) -> Mismatch:
 
 def wrong_value(value: object, expected: str) -> Mismatch:
     """Return the error for a Python value of another type than the declared one."""
-    return mismatch(f"expected {expected}, got {class_name(value)}")
+    return mismatch(f"expected {expected}, got {described(value)}")
 
 
 def wrong_json(data: object, expected: str) -> Mismatch:
@@ -118,6 +118,15 @@ def segment(key: object) -> str:
 def class_name(value: object) -> str:
     """Return the name of a value's class for a message: `Page`, `int`, `None`."""
     return "None" if value is None else type(value).__name__
+
+
+def described(value: object) -> str:
+    """Return the name of a value's class for a message; for a call that was not awaited, that too."""
+    name, is_awaitable = class_name(value), isinstance(value, Awaitable)
+    called: object = getattr(value, "__qualname__", None) if is_awaitable else None
+    if called is not None:
+        return f"a call of {called!r} that was not awaited"
+    return f"{name}, not awaited" if is_awaitable else name
 
 
 def json_name(data: object) -> str:

@@ -3,7 +3,16 @@
 import math
 from typing import Any, Final, cast
 
-from holdfast.kernel.values.codec import KINDS, Codec, Mismatch, class_name, quoted, segment, unstorable
+from holdfast.kernel.values.codec import (
+    KINDS,
+    Codec,
+    Mismatch,
+    class_name,
+    described,
+    quoted,
+    segment,
+    unstorable,
+)
 from holdfast.kernel.values.type_forms import Form
 from holdfast.ports.json import compact
 
@@ -33,7 +42,10 @@ def _encode(value: object) -> object:
             if type(item) not in _SCALARS:
                 _encode_item(key, item)
         return value
-    raise unstorable(f"{class_name(value)} is not plain JSON; declare its type")
+    got = described(value)
+    if got != class_name(value):
+        raise unstorable(f"expected plain JSON, got {got}")
+    raise unstorable(f"{got} is not plain JSON; declare its type")
 
 
 def _encode_item(key: object, item: object) -> None:

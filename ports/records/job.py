@@ -144,7 +144,7 @@ class Job:
     timeout_total: Micros | None = None
     """How long all its attempts together may take."""
     first_claimed_at: Micros | None = None
-    """When the first attempt that was not released began. Only set with a `timeout_total`."""
+    """When the first attempt that was not released began. None for polls, and for jobs that drive a function."""
     heartbeat_timeout: Micros | None = None
     """How long an attempt may go without a heartbeat of its body."""
     heartbeat_by: Micros | None = None
@@ -281,12 +281,28 @@ def held_job(job: Job) -> Job:
     return attrs.evolve(job, state=JobState.PAUSED, session=None, leased_at=None, heartbeat_by=None)
 
 
+ATTEMPTS_UNLIMITED: Final = 1_000_000_000
+"""`Job.max_attempts` of a body that is tried without limit: more attempts than anything makes in thirty years."""
+
+
+def limit_of_attempts(most: int) -> int | None:
+    """Return a maximum number of attempts as it is shown: None if there is no limit, lost attempts included or not."""
+    return None if most >= ATTEMPTS_UNLIMITED else most
+
+
+def attempts_text(attempt: int, most: int) -> str:
+    """Return which attempt this is, for people: "attempt 2 of 3", or "attempt 17, no limit"."""
+    return (
+        f"attempt {attempt}, no limit" if limit_of_attempts(most) is None else f"attempt {attempt} of {most}"
+    )
+
+
 LOSSES_MAX: Final = 100
 """The most losses of a body, whatever its attempts: each took a worker with it."""
 
 
 ATTEMPTS_MAX: Final = 10_000
-"""The most attempts of a body: each failed one is a row, and a history has at most 50,000."""
+"""The highest limit of attempts: each failed one is a row, and a history has at most 50,000."""
 
 
 def losses_max(attempts: int) -> int:

@@ -49,6 +49,26 @@ class ClosePolicy(StrEnum):
     ABANDON = "abandon"
 
 
+@frozen(kw_only=True)
+class GivenOptions:
+    """The options of a run that its caller sets.
+
+    None: the default of its workflow; without one, what its parent has, but for its deadline.
+    """
+
+    queue: str | None = None
+    priority: int | None = None
+    attributes: str | None = None
+    """JSON text of an object of strings."""
+    start_at: Micros | None = None
+    """Instant before which the run stays pending."""
+    deadline: Micros | None = None
+    """Microseconds from its start after which it fails."""
+
+
+NO_OPTIONS: Final = GivenOptions()
+
+
 class RunName(NamedTuple):
     """The public name of a run."""
 
@@ -175,6 +195,17 @@ class Run:
     def is_continued(self) -> bool:
         """Whether its function has continued as the next generation: it is completed, without a result."""
         return self.status is RunStatus.COMPLETED and self.result is None
+
+    @property
+    def is_retried(self) -> bool:
+        """Whether it failed and the next generation is the next attempt (docs/decisions/0076)."""
+        is_failed = self.status is RunStatus.FAILED and self.error is not None
+        return is_failed and "retry_at" in cast("dict[str, object]", parse(self.error or "{}"))
+
+    @property
+    def has_successor(self) -> bool:
+        """Whether the same commit ended it and stored its next generation: whatever waits for it waits for that."""
+        return self.is_continued or self.is_retried
 
     @property
     def slot(self) -> SlotName | None:

@@ -24,7 +24,7 @@ from holdfast.kernel.authoring.functions import (
     uuid4,
     workflow,
 )
-from holdfast.kernel.authoring.options import Retry
+from holdfast.kernel.authoring.options import ONCE, Retry
 from holdfast.kernel.authoring.step_context import step_context
 from holdfast.kernel.authoring.steps import Step, StepDecorator, step
 from holdfast.ports.clock import micros
@@ -61,6 +61,10 @@ class NoFundsError(Exception):
         self.code = code
 
 
+_OF_RUNS: Final = Retry(attempts=4, wait=timedelta(seconds=0.5), give_up_on=(NoFundsError,))
+"""The policy of whole runs, of some functions."""
+
+
 def draw_function(draw: Random, name: str, tally: SideEffects, child: Program | None = None) -> Program:
     """Draw a durable function of one or more random parts; some start child runs of `child`."""
     ahead = Random()  # a copy of the stream: draws that were added later do not change those of old seeds
@@ -78,11 +82,15 @@ def draw_function(draw: Random, name: str, tally: SideEffects, child: Program | 
         draft.add_fragile(ahead)
     if ahead.random() < 0.2:
         draft.add_kept(ahead)
+    retry = ONCE
+    if ahead.random() < 0.25:
+        retry = _OF_RUNS
+        draft.add_flaky(ahead)
     parts, tidy = tuple(draft.parts), draft.step()
     is_tidy = draw.random() < 0.3
     takes_updates = name == "first"
 
-    @workflow(name=name)
+    @workflow(name=name, retry=retry)
     async def function(number: int, left: int = rounds) -> int:
         if takes_updates:
             expose_tally()
@@ -452,6 +460,17 @@ class _Draft:
                 raise
 
         self._add(shielded, lambda number: mixed(salt, number))
+
+    def add_flaky(self, draw: Random) -> None:
+        """Add an error that some attempts of a whole run raise: each generation draws anew."""
+        share = draw.choice((0.3, 0.7, 1.0))
+
+        async def flaky(number: int) -> int:
+            if random().random() < share:
+                raise ConnectionError("this attempt was unlucky")
+            return number
+
+        self._add(flaky, lambda number: number)
 
     def add_failure(self) -> None:
         """Add an uncaught error in four of ten draws."""

@@ -26,10 +26,10 @@ def stores(name: str) -> Generator[Callable[[], Persistence]]:
 
 
 def _sqlite(folder: Path) -> Generator[Callable[[], Persistence]]:
-    from holdfast.adapters.sql.factory import open_sql
+    from holdfast.adapters.sql.persistence import SqlPersistence
 
     empty = folder / "empty.db"
-    persistence, _, _ = open_sql(f"sqlite:///{empty}", SeededIds().new)
+    persistence = SqlPersistence(f"sqlite:///{empty}", new_id=SeededIds().new)
     persistence.setup()
     persistence.close()
     opened: list[Persistence] = []
@@ -40,7 +40,7 @@ def _sqlite(folder: Path) -> Generator[Callable[[], Persistence]]:
         path = folder / f"store-{len(opened)}.db"
         (folder / f"store-{len(opened) - 1}.db").unlink(missing_ok=True)
         shutil.copyfile(empty, path)
-        made, _, _ = open_sql(f"sqlite:///{path}", SeededIds().new)
+        made = SqlPersistence(f"sqlite:///{path}", new_id=SeededIds().new)
         opened.append(made)
         return made
 

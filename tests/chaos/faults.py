@@ -21,7 +21,7 @@ from holdfast.hosts.client.engine import Engine
 from holdfast.hosts.wiring.services import Core
 from holdfast.hosts.wiring.stores import open_stores
 from holdfast.kernel.authoring.calls import WorkflowDefinition
-from holdfast.kernel.commands import Command, JobRecorded, JobsClaimed, JobSettled, RunCreated, RunEnded
+from holdfast.kernel.commands import Command, JobRecorded, JobsClaimed, JobSettled, RunCreated, RunStopped
 from holdfast.kernel.dispatch.kernel import Executor, Kernel
 from holdfast.ports.clock import Clock
 from holdfast.ports.errors import CommandError
@@ -213,7 +213,7 @@ def _kind(answer: object) -> str | None:
             return "job.record"
         case RunCreated():
             return "run.create"
-        case RunEnded():
+        case RunStopped():
             return "run.end"
         case _:
             return None

@@ -33,7 +33,7 @@ _LOADED: Final = (
     "alembic.config",
     "anyio._backends._asyncio",
     "holdfast.adapters.sql.postgresql.listen_notify",
-    "holdfast.adapters.sql.factory",
+    "holdfast.adapters.sql.persistence",
     "holdfast.adapters.sql.postgresql.connection",
     "holdfast.adapters.sql.schema.migrator",
     "tests.chaos.process_roles",

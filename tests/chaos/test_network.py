@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.adapters.sql.persistence import SqlPersistence
 from holdfast.adapters.sql.postgresql.connection import ANSWER_SECONDS
-from holdfast.adapters.sql.settings import CONNECT_SECONDS_MIN
+from holdfast.adapters.sql.postgresql.settings import CONNECT_SECONDS_MIN
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.queries.store import CountAll
 from tests.chaos.figures import pick, report

@@ -48,7 +48,6 @@ from holdfast.kernel.commands import (
     RunCreated,
     RunDeliver,
     RunDelivered,
-    RunEnded,
     RunPause,
     RunPaused,
     RunRepair,
@@ -56,6 +55,7 @@ from holdfast.kernel.commands import (
     RunRerun,
     RunRerunFrom,
     RunResume,
+    RunStopped,
     RunTerminate,
     RunTransition,
     RunTransitioned,
@@ -91,13 +91,13 @@ from holdfast.ports.errors import (
     SessionLostError,
 )
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.queries.runs import OrphanedChildren, PendingDeliveries
 from holdfast.ports.queries.values import LoadValues
 from holdfast.ports.records.job import Job, JobKind, PassOver
 from holdfast.ports.records.run import ClosePolicy, RunStatus
 from holdfast.ports.records.values import Payload
 from holdfast.ports.references import Reference, is_map, is_partial, parts_of, reference_from
+from holdfast.ports.searches import QueueClaim
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.ids import SeededIds
 from tests.properties.model import (
@@ -112,6 +112,7 @@ from tests.properties.model import (
     body_of,
 )
 from tests.properties.plans import pipelines
+from tests.unit.kernel.world import pipeline, stage
 
 R = TypeVar("R")
 
@@ -711,12 +712,13 @@ class KernelMachine(RuleBasedStateMachine):
                 assert answer.ignored == "paused"
             elif job.waits_for is not None:
                 assert answer.ignored == "waiting"
-            elif job.wake_at is not None:
+            elif job.wake_at is not None and (job.wake_at > self.now or said != job.epoch):
                 assert answer.ignored == "not_due"
                 assert answer.retry_after == max(1, job.wake_at - self.now)
             elif said != job.epoch:
                 assert answer.ignored == "stale"
             else:
+                job.wake_at = None  # the claim wakes a sleeper that is due
                 assert answer.attempt is not None
                 self._claims(answer.attempt, session)
 
@@ -988,7 +990,7 @@ class KernelMachine(RuleBasedStateMachine):
             changed, owed = run.status is Outcome.RUNNING, run.debts
             if changed:
                 run.end(Outcome.CANCELLED)
-            assert answer == RunEnded(
+            assert answer == RunStopped(
                 status=run.run_status, changed=changed, follow_up=FollowUp(deliveries=run.debts > owed)
             )
 
@@ -1135,6 +1137,19 @@ def _payload(value: Value) -> Payload:
 
 
 _SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+
+
+def test_the_model_has_a_sleeper_claimed_when_it_is_due() -> None:
+    machine = KernelMachine()
+    machine.start(*(pipeline(stage("a"), workflow=name) for name in ("w0", "w1", "c")))
+    session, job = 0, 0
+    machine.one_command(("claim", session, 1))
+    machine.one_command(("release", "held", 0, SECOND))
+    for seconds, epoch in ((0.001, "held"), (1.0, "stale"), (0.001, "held")):
+        machine.time_passes(seconds)
+        machine.one_command(("claim_one", session, job, epoch))
+
+    assert [attempt.attempt for attempt in machine.claimed[:2]] == [1, 1]
 
 
 def test_the_kernel_does_what_the_model_does() -> None:

@@ -141,7 +141,9 @@ async def fulfil(order: Order, *, express: bool = False) -> list[str]:
     return [receipt["number"], *(await pack(order) if express else ())]
 
 
-@workflow(version="2", name="nightly")
+@workflow(
+    version="2", name="nightly", queue="q", priority=1, deadline=60, retry=Retry(attempts=None, total_time=9)
+)
 async def at_night() -> int | None:
     return await may_be("x")
 
@@ -231,6 +233,7 @@ async def parent(order: Order) -> int:
     both = await asyncio.gather(fulfil(order), at_night())
     assert_type(both, tuple[list[str], int | None])
     child = await start_child(fulfil(order), id="x", parent_end="abandon")
+    await start_child(at_night(), queue="q", priority=1, attributes={"a": "b"}, start_at=now(), deadline=60)
     assert_type(child, ChildRun[list[str]])
     assert_type(await child.result(), list[str])
     return 1

@@ -66,7 +66,7 @@ async def wrong_bookings(order: Order) -> None:
     await book(2)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-@step.in_transaction  # type: ignore[type-var]  # pyright: ignore[reportCallIssue, reportUntypedFunctionDecorator]
+@step.in_transaction  # type: ignore[arg-type, type-var]  # pyright: ignore[reportCallIssue, reportUntypedFunctionDecorator]
 def without_connection(order: Order) -> str:
     return order.id
 
@@ -157,4 +157,6 @@ async def wrong_children() -> None:
     number: int = await fulfil(ORDER)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     await start_child(fulfil, ORDER)  # type: ignore[arg-type, call-arg]  # pyright: ignore[reportCallIssue]
     await start_child(fulfil(ORDER), parent_end="ends")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await start_child(fulfil(ORDER), deadline="1h")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await start_child(fulfil(ORDER), priorty=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     print(number)

@@ -301,3 +301,17 @@ def test_a_body_that_asks_its_context_wrongly_fails_with_what_to_do(
 
     with pytest.raises(RunFailedError, match=f"InvalidArgumentError: .*{message}"):
         world.run(Pipeline("asking", input=str).pipe(ask)("a"))
+
+
+def test_an_async_engine_in_a_sync_with_says_what_to_write() -> None:
+    engine: Any = Engine.open("memory://")
+    with pytest.raises(TypeError, match=r"write `async with engine:`, or `with engine\.sync:` in"), engine:
+        pass
+
+
+@pytest.mark.anyio
+async def test_a_sync_engine_in_an_async_with_says_what_to_write() -> None:
+    engine: Any = Engine.open("memory://").sync
+    with pytest.raises(TypeError, match=r"write `with engine\.sync:`, or `async with engine:` in"):
+        async with engine:
+            pass

@@ -44,7 +44,9 @@
 
 # ruff: noqa: S608  # statements are put together from names that are constants of this program
 
+import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 import attrs
@@ -56,15 +58,26 @@ from holdfast.adapters.sql.dialect import (
     CLAIM_ORDER,
     CLAIMABLE,
     Alike,
+    OnConflict,
     Write,
-    bound_parameters,
     claimed_rows,
     joined,
     types_of,
 )
+from holdfast.adapters.sql.postgresql.admissions import lateral_searches
+from holdfast.adapters.sql.queries.admissions import Searches, Source
 
 POSTGRES_CLOCK: Final = "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
 """The server's own time, in microseconds."""
+
+
+_PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z_]+)")
+
+
+@lru_cache(maxsize=1_024)
+def _bound(sql: str) -> str:
+    """Return a statement with its `:name` parameters in the form of psycopg."""
+    return _PARAMETER.sub(r"%(\1)s", sql)
 
 
 @attrs.frozen
@@ -73,11 +86,10 @@ class PostgresDialect:
 
     lock: str = " FOR UPDATE OF {}"
     skip_locked: str = " FOR UPDATE SKIP LOCKED"
-    has_lateral: bool = True
 
     def bound(self, sql: str) -> str:
         """See `Dialect.bound`."""
-        return bound_parameters(sql)
+        return _bound(sql)
 
     def one_of(self, column: str, parameter: str) -> str:
         """See `Dialect.one_of`."""
@@ -106,12 +118,29 @@ class PostgresDialect:
             f"{claimed_rows(jobs, sessions)} LIMIT :limit"
         )
 
+    def admissions(self, source: Source) -> Searches:
+        """See `Dialect.admissions`."""
+        return lateral_searches(self, source)
+
+    def rows_for_each(self, given: str, table: str, condition: str, order: str) -> str:
+        """See `Dialect.rows_for_each`. The inner LIMIT makes the planner use an index on the condition."""
+        alias = table.rpartition(" ")[2]
+        return (
+            f"{given} CROSS JOIN LATERAL (SELECT * FROM {table} WHERE {condition} {order}) AS {alias} {order}"
+        )
+
     def insert(
-        self, table: Table, columns: Sequence[str], *, on_conflict: str = "", own: Sequence[str] = ()
+        self,
+        table: Table,
+        columns: Sequence[str],
+        *,
+        on_conflict: OnConflict | None = None,
+        own: Sequence[str] = (),
     ) -> Write:
         """See `Dialect.insert`. Parsing a column from JSON costs the server as much as storing it, hence `own`."""
         names = ", ".join(columns)
-        adding = f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {{}}{on_conflict}"
+        ending = "" if on_conflict is None else on_conflict.clause
+        adding = f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {{}}{ending}"
         alike = None
         if own:
             places = {name: place for place, name in enumerate(columns)}

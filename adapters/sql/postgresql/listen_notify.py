@@ -16,8 +16,8 @@ from typing import Any, Final, cast
 import psycopg
 
 from holdfast.adapters.sql.hint_queue import Inbox
-from holdfast.adapters.sql.settings import CONNECT_SECONDS, connect, connection_settings
-from holdfast.adapters.sql.watchdog import Watchdog, hang_up
+from holdfast.adapters.sql.postgresql.settings import CONNECT_SECONDS, connect, connection_settings
+from holdfast.adapters.sql.postgresql.watchdog import Watchdog, hang_up
 from holdfast.ports.errors import HoldfastError
 from holdfast.ports.json import compact, parse
 from holdfast.ports.process_forks import leave_alone, renew_in_forks

@@ -10,36 +10,70 @@ unchanged. If not, nothing is stored, and the work is repeated with rows that ar
 import time
 from collections.abc import Collection, Sequence
 from itertools import islice
+from typing import cast
 
 import attrs
-from typing_extensions import override
+from typing_extensions import TypeVar, override
 
 from holdfast.adapters.sql import rows
-from holdfast.adapters.sql.database import CachingLink, Link, Parameters
+from holdfast.adapters.sql.database import ChangedError, Link, Parameters
 from holdfast.adapters.sql.dialect import encode_rows
-from holdfast.adapters.sql.postgresql.row_cache import END, STEP, TRUSTED, CachedRun, Lease
-from holdfast.adapters.sql.rows import askable
-from holdfast.adapters.sql.transaction import SqlTransaction, Statements, askable_jobs
+from holdfast.adapters.sql.postgresql.link import PostgresLink
+from holdfast.adapters.sql.postgresql.row_cache import (
+    END,
+    STEP,
+    TRUSTED,
+    CachedRun,
+    Lease,
+    Versions,
+    versions_for,
+)
+from holdfast.adapters.sql.rows import askable, askable_keys
+from holdfast.adapters.sql.transaction import SqlTransaction, Statements
 from holdfast.adapters.sql.writes import WritePlan
 from holdfast.ports.changes import NetChanges
-from holdfast.ports.errors import HoldfastError
 from holdfast.ports.json import parse
-from holdfast.ports.persistence import LockedAttempts, QueueClaim
-from holdfast.ports.records.job import Job, JobKey, JobKind, PassOver
+from holdfast.ports.persistence import Query
+from holdfast.ports.queries.values import LoadWork
+from holdfast.ports.records.job import Job, JobKey, JobKind
 from holdfast.ports.records.session import Session
+from holdfast.ports.records.values import Micros
+from holdfast.ports.searches import LockedAttempts, Search
+
+A = TypeVar("A")
+
+R = TypeVar("R")
 
 
-class ChangedError(HoldfastError):
-    """The cached rows are outdated or not sufficient: the work has to be repeated with locks."""
+class OptimisticPath:
+    """See `FastPath`."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._statements = statements
+        self._versions = versions_for(statements.dialect)
+
+    def transaction(self, link: Link, receipt: str, /) -> "OptimisticTransaction | None":
+        """See `FastPath.transaction`. None behind a pooler, where the server may change."""
+        assert isinstance(link, PostgresLink)
+        return (
+            OptimisticTransaction(link, self._statements, receipt, self._versions) if link.is_direct else None
+        )
+
+    def answer(self, link: Link, query: Query[R], /) -> R | None:
+        """See `FastPath.answer`. The work of a job was read when it was claimed."""
+        assert isinstance(link, PostgresLink)
+        return cast("R", link.memory.work(query)) if link.is_direct and isinstance(query, LoadWork) else None
 
 
 class OptimisticTransaction(SqlTransaction):
     """See `Transaction`. Raises ChangedError, in the work or on commit, if the cached rows do not do."""
 
-    def __init__(self, link: Link, statements: Statements, receipt: str, remembers: CachingLink) -> None:
-        """See `SqlTransaction`. `remembers` is the same connection as `link`."""
+    def __init__(self, link: PostgresLink, statements: Statements, receipt: str, versions: Versions) -> None:
+        """See `SqlTransaction`."""
         super().__init__(link, statements, receipt)
-        self._remembers = remembers
+        self._direct = link
+        self._memory = link.memory
+        self._versions = versions
         self._one: CachedRun | None = None
         """The run and the job that the transaction is about."""
         self.is_locked = True
@@ -56,20 +90,11 @@ class OptimisticTransaction(SqlTransaction):
         """That job as it is after the claim."""
 
     @override
-    def claimable(
-        self,
-        session: str,
-        namespace: str,
-        queue_claims: Sequence[QueueClaim],
-        limit: int,
-        /,
-        *,
-        pass_over: PassOver = PassOver.NOTHING,
-    ) -> LockedAttempts:
-        """See `Transaction.claimable`."""
-        found = super().claimable(session, namespace, queue_claims, limit, pass_over=pass_over)
-        if len(found.jobs) == 1 and found.sessions and found.jobs[0].kind is JobKind.WORKFLOW:
-            self._found = found.jobs[0]
+    def find(self, search: Search[A], /, now: Micros = 0) -> A:
+        """See `Transaction.find`."""
+        found = super().find(search, now)
+        if isinstance(found, LockedAttempts) and len(found.jobs) == 1 and found.sessions:
+            self._found = found.jobs[0] if found.jobs[0].kind is JobKind.WORKFLOW else self._found
         return found
 
     @override
@@ -77,11 +102,11 @@ class OptimisticTransaction(SqlTransaction):
         self, runs: Collection[str], jobs: Collection[JobKey], sessions: Collection[str], /
     ) -> LockedAttempts:
         """See `Transaction.lock_attempts`."""
-        keys, pairs = askable(runs), askable_jobs(jobs)
+        keys, pairs = askable(runs), askable_keys(jobs)
         if self._link.began or self._one is not None or len(keys) != 1 or len(pairs) != 1:
             return super().lock_attempts(runs, jobs, sessions)
         (run,), (job,) = keys, pairs
-        known = self._remembers.memory.take(run, job)
+        known = self._memory.take(run, job)
         known_sessions = known.sessions(sessions) if known is not None and known.steps >= TRUSTED else None
         if known is not None and known_sessions is not None:
             self.is_locked = False
@@ -99,8 +124,8 @@ class OptimisticTransaction(SqlTransaction):
 
     def _read(self, run: str, job: JobKey, steps: int) -> CachedRun | None:
         statements: list[tuple[str, Parameters]] = [
-            (self._remembers.versions.run, {"run": run}),
-            (self._remembers.versions.job, {"run": job.run, "number": job.number}),
+            (self._versions.run, {"run": run}),
+            (self._versions.job, {"run": job.run, "number": job.number}),
         ]
         of_run, of_job = self._do(lambda: self._locking().queries(statements))
         if not of_run or not of_job:
@@ -113,7 +138,7 @@ class OptimisticTransaction(SqlTransaction):
     @override
     def _locking(self) -> Link:
         if not self.is_locked:
-            self._remembers.memory.note(is_enough=False)
+            self._memory.note(is_enough=False)
             raise ChangedError("this needs more than what is known")
         return super()._locking()
 
@@ -124,7 +149,7 @@ class OptimisticTransaction(SqlTransaction):
             super()._write(net, plan)
             if self._found is not None and writes == (self._writes.jobs[0],):
                 self._leased = net.jobs.get(self._found.key)
-            self._remembers.memory.forget({*net.runs, *net.blocked_runs})
+            self._memory.forget({*net.runs, *net.blocked_runs})
         elif writes == (self._writes.runs[0], self._writes.history):
             self._after = attrs.evolve(one, run=net.runs[one.run.key], steps=one.steps + 1)
             self._store(one, net, plan, STEP)
@@ -142,7 +167,7 @@ class OptimisticTransaction(SqlTransaction):
             super()._write(net, plan)
             return
         (run,), history = plan[0][1], plan[-1][1]
-        versions, lease = self._remembers.versions, one.lease
+        versions, lease = self._versions, one.lease
         has_session = self._session is not None and lease is not None
         self._stored = (
             versions.step if columns is STEP else versions.end,
@@ -161,7 +186,7 @@ class OptimisticTransaction(SqlTransaction):
     @override
     def commit(self) -> None:
         """See `SqlTransaction.commit`. ChangedError, and no effect, if the cached rows are outdated."""
-        after, memory = self._after, self._remembers.memory
+        after, memory = self._after, self._memory
         if self._leased is not None:
             after = self._commit_lease(self._leased)
         elif self.is_locked:
@@ -169,7 +194,7 @@ class OptimisticTransaction(SqlTransaction):
         elif self._stored is None:
             raise ChangedError("this writes nothing, and so nothing says whether it has gone by what is so")
         else:
-            stored = self._remembers.query_and_commit(*self._stored)
+            stored = self._direct.query_and_commit(*self._stored)
             if not stored:
                 raise ChangedError("a run has changed meanwhile")
             memory.note(is_enough=True)
@@ -187,7 +212,7 @@ class OptimisticTransaction(SqlTransaction):
             "input": -1 if row_number is None else row_number,
         }
         read_at = time.monotonic()
-        found = self._remembers.commit_and_query(self._remembers.versions.lease, parameters)
+        found = self._direct.commit_and_query(self._versions.lease, parameters)
         if not found:
             return None
         row = iter(found[0])
@@ -200,6 +225,6 @@ class OptimisticTransaction(SqlTransaction):
             job,
             run_version,
             job_version,
-            self._remembers.memory.trusted(run),
+            self._memory.trusted(run),
             Lease(session, session_version, row_number, rows.payload_from(*payload), read_at),
         )

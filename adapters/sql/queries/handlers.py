@@ -24,10 +24,10 @@ from holdfast.adapters.sql.queries.runs import runs_counted, runs_listed
 from holdfast.adapters.sql.queries.values import load_values
 from holdfast.adapters.sql.rows import askable, is_askable
 from holdfast.adapters.sql.schema.tables import ENDED
-from holdfast.adapters.sql.statements import node_rows
+from holdfast.adapters.sql.searches import node_rows
 from holdfast.ports.errors import SchemaError, UnreadableRowError
 from holdfast.ports.pagination import ListPlace
-from holdfast.ports.persistence import CompletedRow, NodeRows, Query
+from holdfast.ports.persistence import Query
 from holdfast.ports.queries.history import (
     HistoryOf,
     LastHeartbeat,
@@ -59,6 +59,7 @@ from holdfast.ports.records.history import HEARTBEAT, STAGE_COMPLETED, HistoryRo
 from holdfast.ports.records.job import Job, JobKey
 from holdfast.ports.records.run import Run, RunStatus
 from holdfast.ports.records.values import Micros, PlanRow
+from holdfast.ports.searches import CompletedRow, NodeRows
 
 R = TypeVar("R")
 
@@ -231,9 +232,6 @@ class Answers:
         return load_values(link, self._dialect, query.wanted)[1]
 
     def _load_work(self, link: Link, query: LoadWork) -> LoadedWork:
-        remembers = link.remembers
-        if remembers is not None and (known := remembers.memory.work(query)) is not None:
-            return known
         keys = askable(key.run for key, _ in query.jobs)
         sql = self._dialect.bound(f"{_RUNS}{self._dialect.one_of('key', 'texts')}")
         runs: list[tuple[str, Parameters]] = [(sql, {"texts": self._dialect.texts(keys)})] if keys else []
@@ -270,15 +268,10 @@ class Answers:
             "AND r.close_policy <> 'abandon' AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS j WHERE j.run = p.run "
             "AND p.run || '.' || CAST(j.number AS text) = r.parent)"
         )
-        found_in = self._dialect.table_of("runs", "p", {"run": "text"})
-        ordered = "ORDER BY r.parent, r.key LIMIT :limit"
-        # A limit for each parent makes the planner use the index, instead of reading all active runs.
-        source = (
-            f"LATERAL (SELECT * FROM holdfast_runs AS r WHERE {left} {ordered}) AS r"
-            if self._dialect.has_lateral
-            else f"holdfast_runs AS r WHERE {left}"
-        )
-        sql = f"SELECT {columns} FROM {found_in} CROSS JOIN {source} {ordered}"
+        given = self._dialect.table_of("runs", "p", {"run": "text"})
+        order = "ORDER BY r.parent, r.key LIMIT :limit"
+        found_in = self._dialect.rows_for_each(given, "holdfast_runs AS r", left, order)
+        sql = f"SELECT {columns} FROM {found_in}"
         parents = encode_rows(("run",), [(run,) for run in runs])
         found = self._query(link, sql, runs=parents, limit=query.limit)
         return tuple(map(rows.run_from, found))

@@ -6,10 +6,8 @@ from typing import Final
 
 import attrs
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
 
 from holdfast.adapters.sql.database import Database
-from holdfast.adapters.sql.errors import from_sqlalchemy
 from holdfast.ports.errors import SchemaError
 
 MIGRATIONS: Final = Path(__file__).with_name("migrations")
@@ -29,11 +27,8 @@ def migrate(database: Database, extra: str, seconds: float) -> None:
         raise ModuleNotFoundError(
             f'setting up the tables needs Alembic: pip install "holdfast[{extra}]"', name=error.name
         ) from error
-    try:
-        with database.migration(seconds) as connection:
-            _upgrade(connection)
-    except DBAPIError as error:
-        raise from_sqlalchemy(error) from error
+    with database.migration(seconds) as connection:
+        _upgrade(connection)
 
 
 @attrs.frozen

@@ -4,11 +4,11 @@ Text that is compared is compared bytewise, so that every database sorts keys al
 are no foreign keys: every row is written under its run's lock, and each key would cost a lookup per row.
 """
 
-from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import BigInteger, Column, Index, MetaData, Table, Text, UniqueConstraint, text
-from sqlalchemy.types import TypeEngine
+from sqlalchemy import BigInteger, Column, Index, MetaData, Table, Text, UniqueConstraint
+
+from holdfast.adapters.sql.schema.ddl import BytewiseText
 
 ENDED: Final = "('completed', 'failed', 'cancelled')"
 """The statuses of runs that have ended, as SQL. Partial indexes are used only by queries with exactly this text."""
@@ -19,17 +19,13 @@ NOT_UNDER_WAY: Final = "('completed', 'failed', 'cancelled', 'pending')"
 metadata: Final = MetaData()
 
 
-def _bytewise() -> TypeEngine[str]:
-    return Text().with_variant(Text(collation="C"), "postgresql")
-
-
 def _key(name: str) -> Column[str]:
-    return Column(name, _bytewise(), primary_key=True)
+    return Column(name, BytewiseText(), primary_key=True)
 
 
 def _name(name: str, *, nullable: bool = False) -> Column[str]:
     """Return a column for text that is compared."""
-    return Column(name, _bytewise(), nullable=nullable)
+    return Column(name, BytewiseText(), nullable=nullable)
 
 
 def _text(name: str, *, nullable: bool = False) -> Column[str]:
@@ -39,6 +35,11 @@ def _text(name: str, *, nullable: bool = False) -> Column[str]:
 
 def _number(name: str, *, nullable: bool = False, key: bool = False) -> Column[int]:
     return Column(name, BigInteger(), nullable=nullable, primary_key=key, autoincrement=False)
+
+
+def _index(name: str, *columns: Column[Any], where: str | None = None, unique: bool = False) -> None:
+    """Add an index. With a condition it is a partial one, where the database has such (`ddl.partial`)."""
+    Index(name, *columns, unique=unique, info={} if where is None else {"where": where})
 
 
 runs: Final = Table(
@@ -80,8 +81,8 @@ runs: Final = Table(
 )
 # Lists read one of the next three indexes, or attributes. Of their columns only the status ever changes. Settling a job
 # usually leaves it as it is, so that PostgreSQL writes no index; a change affects the index of active runs anyway.
-Index("holdfast_runs_listed", runs.c.namespace, runs.c.created_at, runs.c.key)
-Index(
+_index("holdfast_runs_listed", runs.c.namespace, runs.c.created_at, runs.c.key)
+_index(
     "holdfast_runs_by_workflow",
     runs.c.namespace,
     runs.c.workflow,
@@ -89,57 +90,50 @@ Index(
     runs.c.created_at,
     runs.c.key,
 )
-Index("holdfast_runs_by_status", runs.c.namespace, runs.c.status, runs.c.created_at, runs.c.key)
-Index(
+_index("holdfast_runs_by_status", runs.c.namespace, runs.c.status, runs.c.created_at, runs.c.key)
+_index(
     "holdfast_runs_active",
     runs.c.key,
-    postgresql_where=text(f"status NOT IN {ENDED}"),
-    sqlite_where=text(f"status NOT IN {ENDED}"),
+    where=f"status NOT IN {ENDED}",
 )
 
 # Only later generations: the index finds runs that have a newer one.
-Index(
+_index(
     "holdfast_runs_rerun",
     runs.c.namespace,
     runs.c.id,
     runs.c.generation,
-    postgresql_where=text("generation > 1"),
-    sqlite_where=text("generation > 1"),
+    where="generation > 1",
 )
-Index(
+_index(
     "holdfast_runs_children",
     runs.c.parent,
-    postgresql_where=text(f"parent IS NOT NULL AND status NOT IN {ENDED}"),
-    sqlite_where=text(f"parent IS NOT NULL AND status NOT IN {ENDED}"),
+    where=f"parent IS NOT NULL AND status NOT IN {ENDED}",
 )
 
-Index(
+_index(
     "holdfast_runs_start",
     runs.c.start_at,
-    postgresql_where=text("status = 'pending' AND start_at IS NOT NULL"),
-    sqlite_where=text("status = 'pending' AND start_at IS NOT NULL"),
+    where="status = 'pending' AND start_at IS NOT NULL",
 )
-Index(
+_index(
     "holdfast_runs_waiting",
     runs.c.namespace,
     runs.c.concurrency_key,
     runs.c.queue_position,
     runs.c.key,
-    postgresql_where=text("status = 'pending' AND start_at IS NULL AND concurrency_key IS NOT NULL"),
-    sqlite_where=text("status = 'pending' AND start_at IS NULL AND concurrency_key IS NOT NULL"),
+    where="status = 'pending' AND start_at IS NULL AND concurrency_key IS NOT NULL",
 )
-Index(
+_index(
     "holdfast_runs_slots",
     runs.c.namespace,
     runs.c.concurrency_key,
-    postgresql_where=text(f"status NOT IN {NOT_UNDER_WAY} AND concurrency_key IS NOT NULL"),
-    sqlite_where=text(f"status NOT IN {NOT_UNDER_WAY} AND concurrency_key IS NOT NULL"),
+    where=f"status NOT IN {NOT_UNDER_WAY} AND concurrency_key IS NOT NULL",
 )
-Index(
+_index(
     "holdfast_runs_deadline",
     runs.c.deadline,
-    postgresql_where=text(f"status NOT IN {ENDED} AND deadline IS NOT NULL"),
-    sqlite_where=text(f"status NOT IN {ENDED} AND deadline IS NOT NULL"),
+    where=f"status NOT IN {ENDED} AND deadline IS NOT NULL",
 )
 
 attributes: Final = Table(
@@ -151,7 +145,7 @@ each text of its annotations.
 `pair` is a digest of namespace, name and text, so that texts may have any length and any characters.
 """
 
-Index("holdfast_attributes_of_run", attributes.c.run)
+_index("holdfast_attributes_of_run", attributes.c.run)
 
 jobs: Final = Table(
     "holdfast_jobs",
@@ -187,7 +181,7 @@ jobs: Final = Table(
     _number("rate_limit", nullable=True),
     _number("rate_period", nullable=True),
 )
-Index(
+_index(
     "holdfast_jobs_claim",
     jobs.c.namespace,
     jobs.c.queue,
@@ -195,66 +189,57 @@ Index(
     jobs.c.queue_position,
     jobs.c.run,
     jobs.c.number,
-    postgresql_where=text("state = 'queued'"),
-    sqlite_where=text("state = 'queued'"),
+    where="state = 'queued'",
 )
-Index(
+_index(
     "holdfast_jobs_sleeping",
     jobs.c.wake_at,
-    postgresql_where=text("state = 'sleeping'"),
-    sqlite_where=text("state = 'sleeping'"),
+    where="state = 'sleeping'",
 )
-Index(
+_index(
     "holdfast_jobs_leased",
     jobs.c.session,
-    postgresql_where=text("state = 'leased'"),
-    sqlite_where=text("state = 'leased'"),
+    where="state = 'leased'",
 )
 
-Index(
+_index(
     "holdfast_jobs_heartbeat",
     jobs.c.heartbeat_by,
-    postgresql_where=text("heartbeat_by IS NOT NULL"),
-    sqlite_where=text("heartbeat_by IS NOT NULL"),
+    where="heartbeat_by IS NOT NULL",
 )
-Index(
+_index(
     "holdfast_jobs_limited",
     jobs.c.namespace,
     jobs.c.concurrency_key,
     jobs.c.queue_position,
     jobs.c.run,
     jobs.c.number,
-    postgresql_where=text("state = 'limited'"),
-    sqlite_where=text("state = 'limited'"),
+    where="state = 'limited'",
 )
-Index(
+_index(
     "holdfast_jobs_slots",
     jobs.c.namespace,
     jobs.c.concurrency_key,
-    postgresql_where=text("state IN ('queued', 'leased') AND concurrency_key IS NOT NULL"),
-    sqlite_where=text("state IN ('queued', 'leased') AND concurrency_key IS NOT NULL"),
+    where="state IN ('queued', 'leased') AND concurrency_key IS NOT NULL",
 )
 # Separate from the slots: for a rate limit only jobs that may start count, however many run.
-Index(
+_index(
     "holdfast_jobs_rate_limited",
     jobs.c.namespace,
     jobs.c.concurrency_key,
-    postgresql_where=text("state = 'queued' AND rate_limit IS NOT NULL"),
-    sqlite_where=text("state = 'queued' AND rate_limit IS NOT NULL"),
+    where="state = 'queued' AND rate_limit IS NOT NULL",
 )
-Index(
+_index(
     "holdfast_jobs_external",
     jobs.c.namespace,
     jobs.c.waiting_for,
-    postgresql_where=text("kind = 'poll'"),
-    sqlite_where=text("kind = 'poll'"),
+    where="kind = 'poll'",
 )
-Index(
+_index(
     "holdfast_jobs_pending_delivery",
     jobs.c.run,
     jobs.c.number,
-    postgresql_where=text("state = 'pending_delivery'"),
-    sqlite_where=text("state = 'pending_delivery'"),
+    where="state = 'pending_delivery'",
 )
 
 history: Final = Table(
@@ -290,11 +275,10 @@ sessions: Final = Table(
     _number("expires_at"),
 )
 # Without `expires_at`, which every renewal changes: each would have to write the index as well.
-Index(
+_index(
     "holdfast_sessions_open",
     sessions.c.id,
-    postgresql_where=text("state = 'open'"),
-    sqlite_where=text("state = 'open'"),
+    where="state = 'open'",
 )
 
 replies: Final = Table(
@@ -334,15 +318,14 @@ notes: Final = Table(
     _name("kind"),
     _text("data"),
 )
-Index("holdfast_attempt_output_in_order", notes.c.run, notes.c.at, notes.c.id)
-Index(
+_index("holdfast_attempt_output_in_order", notes.c.run, notes.c.at, notes.c.id)
+_index(
     "holdfast_attempt_output_progress",
     notes.c.run,
     notes.c.job,
     notes.c.at,
     notes.c.id,
-    postgresql_where=text("kind = 'progress'"),
-    sqlite_where=text("kind = 'progress'"),
+    where="kind = 'progress'",
 )
 
 annotations: Final = Table(
@@ -366,14 +349,13 @@ annotations: Final = Table(
     _name("key", nullable=True),
 )
 # An annotation with an idempotency key is stored once.
-Index(
+_index(
     "holdfast_annotations_once",
     annotations.c.run,
     annotations.c.key,
     annotations.c.name,
     unique=True,
-    postgresql_where=text("key IS NOT NULL"),
-    sqlite_where=text("key IS NOT NULL"),
+    where="key IS NOT NULL",
 )
 
 artifacts: Final = Table(
@@ -391,7 +373,7 @@ artifacts: Final = Table(
     _text("sha256"),
     _text("blob"),
 )
-Index("holdfast_artifacts_named", artifacts.c.run, artifacts.c.name, artifacts.c.job, artifacts.c.epoch)
+_index("holdfast_artifacts_named", artifacts.c.run, artifacts.c.name, artifacts.c.job, artifacts.c.epoch)
 
 ai_calls: Final = Table(
     "holdfast_ai_calls",
@@ -420,15 +402,14 @@ ai_calls: Final = Table(
     _text("metadata", nullable=True),
 )
 # By topic, so that a topic and those below it are one range.
-Index("holdfast_ai_calls_of_topic", ai_calls.c.run, ai_calls.c.topic, ai_calls.c.at, ai_calls.c.id)
-Index(
+_index("holdfast_ai_calls_of_topic", ai_calls.c.run, ai_calls.c.topic, ai_calls.c.at, ai_calls.c.id)
+_index(
     "holdfast_ai_calls_of_batch",
     ai_calls.c.run,
     ai_calls.c.batch,
     ai_calls.c.batch_index,
     unique=True,
-    postgresql_where=text("batch IS NOT NULL"),
-    sqlite_where=text("batch IS NOT NULL"),
+    where="batch IS NOT NULL",
 )
 
 sinks: Final = Table(
@@ -466,46 +447,30 @@ outbox: Final = Table(
     _text("skipped_rows", nullable=True),
 )
 """One row for each run and sink: how far the run's events were delivered, and when to deliver next."""
-Index(
+_index(
     "holdfast_outbox_due",
     outbox.c.sink,
     outbox.c.due_at,
     outbox.c.run,
-    postgresql_where=text("due_at IS NOT NULL"),
-    sqlite_where=text("due_at IS NOT NULL"),
+    where="due_at IS NOT NULL",
 )
-Index(
+_index(
     "holdfast_outbox_dead_lettered",
     outbox.c.sink,
     outbox.c.run,
-    postgresql_where=text("state = 'dead_lettered'"),
-    sqlite_where=text("state = 'dead_lettered'"),
+    where="state = 'dead_lettered'",
 )
-Index(
+_index(
     "holdfast_attempt_output_heartbeats",
     notes.c.run,
     notes.c.job,
     notes.c.epoch,
     notes.c.id,
-    postgresql_where=text("kind = 'heartbeat'"),
-    sqlite_where=text("kind = 'heartbeat'"),
+    where="kind = 'heartbeat'",
 )
 
 receipts: Final = Table("holdfast_commit_receipts", metadata, _key("id"), _number("at"))
-"""One row for each writing transaction, to distinguish a lost answer from a lost commit (PostgreSQL only)."""
+"""One row for each writing transaction, to distinguish a lost answer from a lost commit.
 
-STORAGE: Final[Mapping[str, Mapping[str, str]]] = {
-    "holdfast_runs": {"fillfactor": "60"},
-    "holdfast_jobs": {
-        "autovacuum_vacuum_scale_factor": "0.02",
-        "autovacuum_analyze_scale_factor": "0.1",
-    },
-    "holdfast_sessions": {"fillfactor": "50", "autovacuum_vacuum_scale_factor": "0.02"},
-    "holdfast_leaders": {"fillfactor": "50"},
-    "holdfast_sinks": {"fillfactor": "50"},
-    "holdfast_outbox": {
-        "autovacuum_vacuum_scale_factor": "0.02",
-        "autovacuum_analyze_scale_factor": "0.1",
-    },
-}
-"""Storage parameters of PostgreSQL: free space in pages for updates that touch no index, and frequent vacuums."""
+Empty in a database whose answers can't be lost (`Database.has_receipts`).
+"""

@@ -18,14 +18,18 @@ from urllib.parse import unquote
 from weakref import WeakSet
 
 from sqlalchemy import Connection, Engine, QueuePool, StaticPool, create_engine
+from sqlalchemy.exc import DBAPIError
 from typing_extensions import override
 
 from holdfast.adapters.sql.database import NONE, Parameters, Shared, check_hits
 from holdfast.adapters.sql.dialect import Dialect, Write
-from holdfast.adapters.sql.errors import TransientError, from_sqlite
+from holdfast.adapters.sql.errors import TransientError
 from holdfast.adapters.sql.pool import Pool
 from holdfast.adapters.sql.rows import Row
 from holdfast.adapters.sql.sqlite.dialect import SqliteDialect
+from holdfast.adapters.sql.sqlite.errors import from_sqlite
+from holdfast.adapters.sql.sqlite.file_watch import SqliteTransport
+from holdfast.adapters.sql.transaction import Statements
 from holdfast.adapters.sql.user_transactions import BodyCursor, for_bodies, in_body
 from holdfast.ports.errors import AccessDeniedError, ForkedStoreError, InvalidUrlError, UnavailableError
 from holdfast.ports.process_forks import leave_alone, renew_in_forks
@@ -84,6 +88,8 @@ def sqlite_path(url: str) -> str:
 def _translated() -> Generator[None]:
     try:
         yield
+    except DBAPIError as error:
+        raise from_sqlite(error.orig or error) from error
     except (sqlite3.Error, OverflowError, UnicodeError) as error:
         raise from_sqlite(error) from error
 
@@ -123,11 +129,6 @@ class SqliteLink:
     def began(self) -> bool:
         """See `Link.began`."""
         return self._connection.in_transaction
-
-    @property
-    def remembers(self) -> None:
-        """See `Link.remembers`. A local query costs too little for a cache."""
-        return None
 
     def begin(self) -> None:
         """See `Link.begin`. Waits for other writers."""
@@ -181,12 +182,13 @@ class SqliteDatabase:
     has_receipts: bool = False
 
     def __init__(self, path: str, *, busy_seconds: float = BUSY_SECONDS_MAX) -> None:
-        """See `SqlPersistence`."""
+        """Use the file at a path; it may not exist yet. Transactions of others are waited for `busy_seconds`."""
         if sqlite3.sqlite_version_info < VERSION_MIN:
             raise UnavailableError(
                 f"SQLite 3.35 or newer is needed; this Python has {sqlite3.sqlite_version}"
             )
         self.dialect: Dialect = SqliteDialect()
+        self.file: Path | None = Path(path)
         self._path = path
         self._busy_seconds = min(busy_seconds, BUSY_SECONDS_MAX)
         self._lock = threading.Lock()
@@ -227,6 +229,13 @@ class SqliteDatabase:
     def spoil(self) -> None:
         """See `Pausable`."""
         self._is_spoilt = True
+
+    def fast_path(self, statements: Statements, /) -> None:
+        """See `Database.fast_path`. A local query costs too little for a cache."""
+
+    def transport(self) -> SqliteTransport:
+        """See `Database.transport`."""
+        return SqliteTransport(self._path)
 
     @contextlib.contextmanager
     def writer(self, seconds: float, /) -> Generator[SqliteLink]:
@@ -328,7 +337,7 @@ class SqliteDatabase:
             raise ForkedStoreError(_IN_THE_MIDDLE)
         with _translated():
             self._create_file()
-            connection = sqlite3.connect(
+            connection: sqlite3.Connection = sqlite3.connect(
                 self._path,
                 timeout=self._busy_seconds,
                 isolation_level=None,

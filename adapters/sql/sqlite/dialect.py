@@ -13,10 +13,13 @@ from holdfast.adapters.sql.dialect import (
     CLAIM_ORDER,
     CLAIMABLE,
     JSON_ENCODER,
+    OnConflict,
     Write,
     claimed_rows,
     joined,
 )
+from holdfast.adapters.sql.queries.admissions import Searches, Source
+from holdfast.adapters.sql.sqlite.admissions import rowid_searches
 
 
 @attrs.frozen
@@ -25,7 +28,6 @@ class SqliteDialect:
 
     lock: str = ""
     skip_locked: str = ""
-    has_lateral: bool = False
 
     def bound(self, sql: str) -> str:
         """See `Dialect.bound`."""
@@ -58,12 +60,26 @@ class SqliteDialect:
             f"{claimed_rows(jobs, sessions)} LIMIT :limit"
         )
 
+    def admissions(self, source: Source) -> Searches:
+        """See `Dialect.admissions`."""
+        return rowid_searches(self, source)
+
+    def rows_for_each(self, given: str, table: str, condition: str, order: str) -> str:
+        """See `Dialect.rows_for_each`. There are no lateral joins; CROSS JOIN keeps the order of the tables."""
+        return f"{given} CROSS JOIN {table} WHERE {condition} {order}"
+
     def insert(
-        self, table: Table, columns: Sequence[str], *, on_conflict: str = "", own: Sequence[str] = ()
+        self,
+        table: Table,
+        columns: Sequence[str],
+        *,
+        on_conflict: OnConflict | None = None,
+        own: Sequence[str] = (),
     ) -> Write:
         """See `Dialect.insert`. Rows are inserted one at a time, so `own` saves nothing."""
         places = ", ".join("?" for _ in columns)
-        sql = f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({places}){on_conflict}"
+        ending = "" if on_conflict is None else on_conflict.clause
+        sql = f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({places}){ending}"
         return Write(sql, tuple(columns))
 
     def insert_annotation_texts(self) -> Write:

@@ -1,4 +1,4 @@
-"""A transport of hints for SQLite that watches the version of the file. That of PostgreSQL is in `listen_notify`."""
+"""A transport of hints that watches the version of a SQLite file."""
 
 import contextlib
 import sqlite3

@@ -14,13 +14,15 @@ _AWAITED: Final = frozenset(
     {
         *("asyncio.sleep", "asyncio.wait", "asyncio.wait_for"),
         *("holdfast.sleep", "holdfast.sleep_until", "holdfast.start_child", "holdfast.select"),
-        *("holdfast.side_effect", "holdfast.start_child().result"),
+        *("holdfast.side_effect", "holdfast.continue_as_new", "holdfast.start_child().result"),
         *("holdfast.Channel().receive", "holdfast.Channel().close"),
         *("asyncio.Queue().get", "asyncio.Queue().put", "asyncio.Queue().join"),
         *("asyncio.Event().wait", "asyncio.Barrier().wait"),
         *("asyncio.Lock().acquire", "asyncio.Semaphore().acquire"),
     }
 )
+_AWAITED_ROLES: Final = frozenset({FunctionRole.STEP, FunctionRole.WORKFLOW})
+_ROLES_WITH_RESULTS: Final = frozenset({FunctionRole.WORKFLOW, FunctionRole.MESSAGE})
 _TASKS: Final = frozenset(
     {
         *("asyncio.create_task", "asyncio.ensure_future", "asyncio.gather", "asyncio.shield"),
@@ -46,6 +48,25 @@ class UnusedResultRule:
                     yield from self._dropped(value, place, node.end_lineno, is_workflow=True)
             case _:
                 pass
+
+    def check_returns(self, definition: Definition) -> Iterator[NodeFinding]:
+        """Yield the calls that a workflow or an async update returns without awaiting them. No result can hold them."""
+        role = self._origins.kind(definition)
+        if role not in _ROLES_WITH_RESULTS or not isinstance(definition.node, ast.AsyncFunctionDef):
+            return
+        place = CodeLocation(definition.module, definition.module.scope_within(definition))
+        for node in statements_of(definition.node.body):
+            if not isinstance(node, ast.Return) or node.value is None:
+                continue
+            for call in _calls(node.value):
+                origin = self._origins.of(call.func, place.module, place.scope)
+                if origin is not None and self._must_be_awaited(origin):
+                    text = f"`{written(call.func)}(...)` is returned without `await`, so it does not run"
+                    yield NodeFinding(call, UNAWAITED, text, node.end_lineno)
+
+    def _must_be_awaited(self, origin: str) -> bool:
+        kind, definition = self._origins.called(origin)
+        return kind in _AWAITED_ROLES or origin in _AWAITED or _is_coroutine(definition)
 
     def check_module(
         self, module: Module, seen: Sequence[Definition], words: frozenset[str]

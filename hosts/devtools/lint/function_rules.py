@@ -46,6 +46,7 @@ class FunctionChecker:
         if self.origins.is_read_only(definition):
             look.hits += check_read_only(definition)
         look.hits += check_continuing(definition, self.origins)
+        look.hits += self.dropping.check_returns(definition)
         return look.hits, look.used
 
     def check_node(

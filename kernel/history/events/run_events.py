@@ -47,6 +47,10 @@ class RunCreated(OperatorEvent):
     """The number of this row, in a rerun of a durable function: the rows before it are kept."""
     reason: str = ""
     """Why it was run again."""
+    attempt: int | None = None
+    """Which attempt this is of a run that is retried as a whole, from 2; None for the first one."""
+    first_attempt_at: Micros | None = None
+    """When its first attempt began."""
 
     @property
     @override
@@ -142,6 +146,8 @@ class RunFailed(HistoryEvent):
     """The index of the map item that failed."""
     function: bool = False
     """Whether it is the function itself that failed."""
+    retry_at: Micros | None = None
+    """When the next generation tries the whole run again; None if none does."""
 
 
 @frozen(kw_only=True)

@@ -17,11 +17,11 @@ from holdfast.kernel.commands import (
     JobSettle,
     JobSettled,
     RunCancel,
-    RunEnded,
+    RunStopped,
     SessionOpen,
 )
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.values import Payload
+from holdfast.ports.searches import QueueClaim
 from holdfast.testing.conformance.threads import in_threads
 from tests.chaos.faults import StrikingStore
 from tests.chaos.programs import ONE, WORKFLOWS
@@ -72,7 +72,7 @@ def settle(engine: SyncEngine, attempt: Attempt) -> JobSettled:
     return engine.kernel.dispatch(JobSettle(job=attempt.job, epoch=attempt.epoch, outcome=outcome))
 
 
-def cancel(engine: SyncEngine, run: str) -> RunEnded:
+def cancel(engine: SyncEngine, run: str) -> RunStopped:
     return engine.kernel.dispatch(RunCancel(run_id=run, reason="enough"))
 
 
@@ -91,7 +91,7 @@ def test_a_cancel_that_waits_for_a_completion_comes_too_late(site: Site) -> None
 
     assert hold.fired == 1
     assert settled == JobSettled(status="settled", run_status=RunStatus.COMPLETED)
-    assert ended == RunEnded(status=RunStatus.COMPLETED, changed=False)
+    assert ended == RunStopped(status=RunStatus.COMPLETED, changed=False)
     assert site.result(run) == 2
     assert "run.cancelled" not in {row.type for row in site.history(run)}
 
@@ -110,7 +110,7 @@ def test_a_completion_that_waits_for_a_cancel_is_fenced(site: Site) -> None:
     ended, settled = in_threads(2, act)
 
     assert hold.fired == 1
-    assert ended == RunEnded(status=RunStatus.CANCELLED, changed=True)
+    assert ended == RunStopped(status=RunStatus.CANCELLED, changed=True)
     assert settled == JobSettled(status="fenced")
     assert [row.type for row in site.history(run)] == ["run.created", "run.cancelled"]
 
@@ -123,13 +123,13 @@ def test_of_a_cancel_and_a_completion_at_once_one_happens(site: Site) -> None:
         run, attempt = begun(site)
         head_starts = (draw.uniform(0, 0.003), draw.uniform(0, 0.003))
 
-        def act(number: int) -> JobSettled | RunEnded:
+        def act(number: int) -> JobSettled | RunStopped:
             time.sleep(head_starts[number])  # noqa: B023
             return cancel(others[1], run) if number else settle(others[0], attempt)  # noqa: B023
 
         settled, ended = in_threads(2, act)
         assert isinstance(settled, JobSettled)
-        assert isinstance(ended, RunEnded)
+        assert isinstance(ended, RunStopped)
         is_completed = settled.status == "settled"
         assert ended.changed is not is_completed
         status = RunStatus.COMPLETED if is_completed else RunStatus.CANCELLED

@@ -197,3 +197,40 @@ async def test_events_of_a_fork_are_numbered_on(open_engine: OpenEngine) -> None
     assert [event.number for event in await run.history(after=5, limit=2)] == [6, 7]
     whole = await run.export_history()
     assert [row.number for row in whole.rows] == list(range(1, 8))
+
+
+@workflow
+async def answers() -> str:
+    return await words.receive()
+
+
+@workflow
+async def asks() -> list[str]:
+    first = await put("a")
+    return [first, await answers()]
+
+
+async def test_a_child_run_that_was_cancelled_with_its_parent_is_started_anew(
+    open_engine: OpenEngine,
+) -> None:
+    engine = open_engine(asks, answers)
+    run = await engine.start(asks(), id="x")
+    async with Worker(engine):
+        with anyio.fail_after(SOON):
+            former = engine.handle(answers, "x/2")
+            await until(lambda: sum(engine.sync.count(workflow="answers").values()) == 1)
+            await run.cancel()
+            with pytest.raises(RunCancelledError):
+                await run.result()
+            with pytest.raises(RunCancelledError):
+                await former.result()
+            with pytest.raises(
+                RerunRefusedError, match=r"child run 'x/2' was cancelled, .* start from answers"
+            ):
+                await run.rerun_from(row=4)
+            assert (await run.rerun_from()).stage == "answers"
+            await until(lambda: sum(engine.sync.count(workflow="answers").values()) == 2)
+            await engine.handle(answers, "x~2/2").signal(words("go"))
+            assert await run.result() == ["a", "go"]
+        assert done == ["a"]
+        sound(engine)

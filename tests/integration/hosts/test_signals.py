@@ -243,13 +243,17 @@ async def test_who_can_have_no_message(open_engine: OpenEngine) -> None:
         await asked.signal(decision)
     with pytest.raises(InvalidArgumentError, match="a message with its channel"):
         await asked.signal("approval")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    with pytest.raises(InvalidValueError, match="expected Decision, got str"):
+    with pytest.raises(
+        InvalidValueError, match=r"for channel 'approval' \(Decision\): \$: expected Decision, got str"
+    ):
         approval("yes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     with pytest.raises(InvalidArgumentError, match="a list of signals"):
         await engine.start(ask(), signals="approval")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-async def test_what_is_not_of_the_channel_is_passed_over_with_a_row(open_engine: OpenEngine) -> None:
+async def test_what_is_not_of_the_channel_is_passed_over_with_a_row_and_a_line_in_the_log(
+    open_engine: OpenEngine, caplog: pytest.LogCaptureFixture
+) -> None:
     engine = open_engine(makes_its_channel)
     run = await engine.start(makes_its_channel(), id="x")
     malformed = await run.signal(Signal("approval", '"what?"'))
@@ -258,6 +262,11 @@ async def test_what_is_not_of_the_channel_is_passed_over_with_a_row(open_engine:
         with anyio.fail_after(SOON):
             assert await run.result() == "ann"
     (refused,) = [event for event in await run.history() if event.type == "signal.refused"]
+    lines = [record for record in caplog.records if "refused message" in record.getMessage()]
+    why = "invalid value for Decision: $: expected object (Decision), got string"
+    assert [(line.levelname, line.getMessage()) for line in lines] == [
+        ("WARNING", f"run x (makes_its_channel@1) refused message 2 for channel 'approval': {why}")
+    ]
     assert (refused.data["row"], refused.data["channel"]) == (2, "approval")
     assert "expected object (Decision), got string" in str(refused.data["message"])
     first, second = await run.messages()

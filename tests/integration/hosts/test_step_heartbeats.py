@@ -96,6 +96,7 @@ async def test_a_silent_step_is_lost_and_the_next_try_goes_on_where_it_was(
     (lost,) = retried
     assert lost["step"] == hangs.name
     assert cast("dict[str, str]", lost["error"])["code"] == "step_lost"
+    assert "Retry(attempts=...)" not in str(lost), "it is tried again anyway"
 
 
 async def test_a_step_that_is_lost_for_the_last_time_says_how(open_engine: OpenEngine) -> None:

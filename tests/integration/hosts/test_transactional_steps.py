@@ -329,7 +329,7 @@ async def test_a_store_in_memory_says_so_before_the_body_is_called(open_engine: 
     async with Worker(engine):
         with (
             anyio.fail_after(SOON.seconds),
-            pytest.raises(RunFailedError, match="no transactions to share; use SQLite"),
+            pytest.raises(RunFailedError, match="no transactions to share; use one in a SQL database"),
         ):
             await engine.run(journey("nobody"))
     assert CALLS == []

@@ -10,13 +10,15 @@ import pytest
 
 from holdfast.adapters.sql import persistence
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.postgresql.connection import ANSWER_SECONDS, PostgresDatabase, PostgresLink
+from holdfast.adapters.sql.postgresql.connection import ANSWER_SECONDS, PostgresDatabase
+from holdfast.adapters.sql.postgresql.link import PostgresLink
 from holdfast.adapters.sql.pruning import RECEIPT_AGE
 from holdfast.ports.changes import AppendHistory, CreateRun
 from holdfast.ports.errors import UnavailableError
 from holdfast.ports.persistence import Transaction
 from holdfast.ports.queries.history import HistoryOf
 from holdfast.ports.queries.store import StoreTime
+from holdfast.ports.tables import RUNS
 from holdfast.testing.conformance.builders import a_key, a_row, a_run
 from tests.integration.sql.proxy import Mode, Proxy
 
@@ -33,7 +35,7 @@ class Appending:
 
     def __call__(self, tx: Transaction) -> int:
         self.tries += 1
-        (run,) = tx.runs([a_key(1)])
+        (run,) = tx.lock(RUNS, [a_key(1)])
         tx.apply([AppendHistory(a_row(run.key, self.tries))])
         return self.tries
 
@@ -120,7 +122,7 @@ def test_a_transaction_that_changed_nothing_needs_no_answer(proxy: Proxy, store:
 
     def work(tx: Transaction) -> str:
         tries.append(1)
-        return tx.runs([a_key(1)])[0].key
+        return tx.lock(RUNS, [a_key(1)])[0].key
 
     proxy.fail("cut before commit")
 

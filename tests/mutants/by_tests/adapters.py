@@ -41,7 +41,7 @@ ADAPTERS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "deadlock-not-retried",
         "Serialization failures and deadlocks are not retried.",
-        "adapters/sql/errors.py",
+        "adapters/sql/postgresql/errors.py",
         '("08", "25", "26", "40", "53"',
         '("08", "25", "26", "53"',
         "tests/unit/adapters/sql/test_errors.py",
@@ -49,7 +49,7 @@ ADAPTERS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "full-disk-not-recognized",
         "A full disk is reported as an ordinary failure.",
-        "adapters/sql/errors.py",
+        "adapters/sql/postgresql/errors.py",
         '_DISK_FULL: Final = "53100"',
         '_DISK_FULL: Final = "53101"',
         "tests/unit/adapters/sql/test_errors.py",
@@ -57,7 +57,7 @@ ADAPTERS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "refused-data-retried",
         "Data that the server refuses counts as a temporary failure.",
-        "adapters/sql/errors.py",
+        "adapters/sql/postgresql/errors.py",
         '_REFUSED: Final = ("22", "23", "54")',
         '_REFUSED: Final = ("23", "54")',
         "tests/unit/adapters/sql/test_errors.py",

@@ -67,7 +67,7 @@ RECHECKS: Final[tuple[Mutant, ...]] = (
     one_edit(
         "commit-receipt-ignored",
         "A transaction whose reply was lost is repeated, although it was committed.",
-        "adapters/sql/postgresql/connection.py",
+        "adapters/sql/postgresql/link.py",
         'yield _PUT_RECEIPT, {"receipt": receipt}, True',
         'yield _PUT_RECEIPT, {"receipt": f"{receipt[:-4]}{id(object()) % 10_000:04}"}, True',
         "tests/integration/sql/test_lost_commit_responses.py",

@@ -7,6 +7,8 @@ import pytest
 
 from holdfast.kernel.commands import (
     NO_FOLLOW_UP,
+    Blocked,
+    Failure,
     FollowUp,
     JobAdmit,
     JobsAdmitted,
@@ -419,6 +421,21 @@ def test_what_is_paused_has_no_slot(limited: World) -> None:
     assert [job.state for job in limited.jobs("r3")] == [JobState.PAUSED]
     assert limited.do(RunResume(run_id="r0")).follow_up.jobs == ("l/narrow",)
     assert states(limited) == [JobState.LIMITED, JobState.QUEUED, JobState.QUEUED, JobState.PAUSED]
+
+
+def test_what_is_blocked_has_no_slot() -> None:
+    narrow = [attrs.evolve(stage(name), max_concurrency=1) for name in ("n1", "n2")]
+    world = World(pipeline(tuple(narrow)))
+    create(world, "x")
+    assert admit(world) == 2
+    first, _ = world.claim(world.open())
+    create(world, "y")
+
+    blocked = world.settle(first, Blocked(failure=Failure(code="unreadable_input", message="no")))
+
+    # The sibling of the job that blocked the run is leased, so it keeps its slot.
+    assert blocked.follow_up.jobs == ("w/n1",)
+    assert admit(world, *blocked.follow_up.jobs) == 1
 
 
 def test_a_run_that_is_ended_frees_what_its_jobs_had(limited: World) -> None:

@@ -18,11 +18,11 @@ from holdfast.kernel.commands import (
     RunCreate,
     RunDeliver,
     RunDelivered,
-    RunEnded,
     RunExpire,
     RunPause,
     RunRepair,
     RunResume,
+    RunStopped,
     RunTerminate,
 )
 from holdfast.kernel.pipelines.plan import Enough, Plan
@@ -249,7 +249,7 @@ def test_a_run_without_a_parent_owes_nobody() -> None:
     ("end", "code"),
     [(RunCancel(run_id="x/k"), "child_cancelled"), (RunTerminate(run_id="x/k"), "child_cancelled")],
 )
-def test_a_stage_fails_whose_child_is_cancelled(end: Command[RunEnded], code: str) -> None:
+def test_a_stage_fails_whose_child_is_cancelled(end: Command[RunStopped], code: str) -> None:
     world = _world()
     _started(world)
     assert world.do(end).follow_up.deliveries
@@ -354,7 +354,7 @@ def test_a_child_of_a_child_is_told_all_the_way_up() -> None:
 
 
 @pytest.mark.parametrize("end", [RunCancel(run_id="x"), RunTerminate(run_id="x")])
-def test_children_are_left_to_be_closed_when_their_parent_is_ended(end: Command[RunEnded]) -> None:
+def test_children_are_left_to_be_closed_when_their_parent_is_ended(end: Command[RunStopped]) -> None:
     world = _world()
     _started(world)
     assert _left(world) == []

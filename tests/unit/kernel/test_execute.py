@@ -12,7 +12,7 @@ from holdfast.kernel.commands import (
     RunCancel,
     RunClaimPending,
     RunCreate,
-    RunEnded,
+    RunStopped,
     SessionClose,
 )
 from holdfast.kernel.dispatch.job_execution import UNKNOWN_CODE, UNKNOWN_CODE_DELAY, executed
@@ -194,7 +194,7 @@ def test_a_settle_that_is_refused_is_the_answer_of_its_message_alone(world: Worl
     bodies.way = "is refused"
     answers = world.kernel.dispatch_many([_message(world, world.open()), RunCancel(run_id="x")])
 
-    assert [type(answer) for answer in answers] == [InvalidCommandError, RunEnded]
+    assert [type(answer) for answer in answers] == [InvalidCommandError, RunStopped]
 
 
 def test_messages_among_other_commands_are_carried_out_in_their_turn(world: World) -> None:

@@ -20,11 +20,11 @@ from holdfast.kernel.pipelines.plan import RatePlan, RetryPolicy
 from holdfast.kernel.rules.registry import RULES, command_from, reply_type
 from holdfast.ports.actors import Actor
 from holdfast.ports.errors import InvalidCommandError
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.history import HistoryRow
 from holdfast.ports.records.job import JobKind
-from holdfast.ports.records.run import RunStatus
+from holdfast.ports.records.run import GivenOptions, RunStatus
 from holdfast.ports.records.values import Payload
+from holdfast.ports.searches import QueueClaim
 
 BASE = '"idempotency_key":null,"namespace":"default"'
 ATTEMPT = c.Attempt(
@@ -48,7 +48,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             '{"actor":null,"annotations":[],"attributes":null,"concurrency_key":null,"concurrency_limit":1,"deadline":null,'
             '"given":null,"id":null,"idempotency_key":null,"if_active":null,"if_ended":null,"if_exists":"error",'
             '"input":{"blob":null,"inline":"{\\"\\u00e9\\":1}"},"namespace":"default","overrides":[],'
-            '"priority":0,"queue":null,"signals":[],"start_at":null,"type":"run.create","version":null,"workflow":"w"}'
+            '"priority":null,"queue":null,"signals":[],"start_at":null,"type":"run.create","version":null,"workflow":"w"}'
         ),
     ),
     (c.RunTransition(run_id="x"), f'{{{BASE},"run_id":"x","type":"run.transition"}}'),
@@ -167,11 +167,20 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         c.JobSettle(
             job="r.1",
             epoch=2,
-            outcome=c.ChildRunStarted(run_id="x/a", workflow="w", version="1", input=Payload(inline="1")),
+            outcome=c.ChildRunStarted(
+                run_id="x/a",
+                workflow="w",
+                version="1",
+                input=Payload(inline="1"),
+                options=GivenOptions(
+                    queue="slow", priority=-1, attributes='{"k":"v"}', start_at=5, deadline=6
+                ),
+            ),
         ),
         (
             '{"epoch":2,"events":[],"host":"","idempotency_key":null,"job":"r.1","namespace":"default",'
             '"outcome":{"close_policy":"cancel","input":{"blob":null,"inline":"1"},"kind":"child_started",'
+            '"options":{"attributes":"{\\"k\\":\\"v\\"}","deadline":6,"priority":-1,"queue":"slow","start_at":5},'
             '"run_id":"x/a","version":"1","workflow":"w"},"outputs":[],"received":[],"started_at":null,'
             '"take_next":null,"type":"job.settle"}'
         ),
@@ -268,7 +277,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
         (
             '{"epoch":2,"events":[],"host":"","idempotency_key":null,"job":"r.1","namespace":"default",'
             '"outcome":{"error":"{}","kind":"step_failed","retry":{"attempts":3,"backoff":2.0,"jitter":0.2,'
-            '"wait_max_us":300000000,"wait_us":1000000},"retry_after":7},"outputs":[],"received":[],'
+            '"total_time_us":null,"wait_max_us":300000000,"wait_us":1000000},"retry_after":7},"outputs":[],"received":[],'
             '"started_at":null,"take_next":null,"type":"job.settle"}'
         ),
     ),
@@ -331,7 +340,7 @@ COMMANDS: list[tuple[c.Command[Any], str]] = [
             '"received":[],"records":[{"event":{"data":{"attempt":1,"call":"1","step":"s"},'
             '"type":"step.completed"},"payload":{"blob":null,"inline":"5"},"record":"event"},'
             '{"event":{"data":{"attempt":1,"call":"2","error":{"code":"body_error","message":"no","type":"E"},'
-            '"step":"s"},"type":"step.failed"},"is_alone":true,"lost_attempts":0,"record":"step_fail","retry":null,'
+            '"step":"s"},"type":"step.failed"},"first_started_at":null,"is_alone":true,"lost_attempts":0,"record":"step_fail","retry":null,'
             '"retry_after":null}],'
             '"seen":3,"type":"job.record"}'
         ),
@@ -470,7 +479,7 @@ REPLIES: list[tuple[object, str]] = [
         ),
     ),
     (
-        c.RunEnded(
+        c.RunStopped(
             status=RunStatus.CANCELLED, changed=True, follow_up=c.FollowUp(runs=("k",), jobs=("w/a",))
         ),
         '{"changed":true,"follow_up":{"deliveries":false,"jobs":["w/a"],"runs":["k"]},"status":"cancelled"}',
@@ -683,7 +692,7 @@ def test_status_and_kind_are_texts_that_must_be_known() -> None:
         "changed": True,
         "follow_up": {"runs": [], "jobs": [], "deliveries": False},
     }
-    assert to_data(c.RunEnded(status=RunStatus.FAILED, changed=True)) == ended
+    assert to_data(c.RunStopped(status=RunStatus.FAILED, changed=True)) == ended
     for unfit in ("lost", 1, None):
         with pytest.raises(InvalidCommandError):
-            from_data({"status": unfit, "changed": True}, c.RunEnded)
+            from_data({"status": unfit, "changed": True}, c.RunStopped)

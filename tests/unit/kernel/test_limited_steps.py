@@ -7,6 +7,9 @@ import pytest
 
 from holdfast.kernel.commands import (
     Attempt,
+    Blocked,
+    ChannelMessage,
+    Failure,
     FunctionRecord,
     FunctionWaiting,
     JobAdmit,
@@ -20,6 +23,7 @@ from holdfast.kernel.commands import (
     RunPause,
     RunRepair,
     RunResume,
+    RunSignal,
     RunTerminate,
     StepCancel,
     StepQueue,
@@ -30,8 +34,8 @@ from holdfast.kernel.invariants import check
 from holdfast.kernel.pipelines.plan import RatePlan, RetryPolicy
 from holdfast.ports.changes import DeleteJob
 from holdfast.ports.json import canonical, parse
-from holdfast.ports.persistence import QueueClaim
 from holdfast.ports.records.job import Job, JobKind, JobState
+from holdfast.ports.searches import QueueClaim
 from holdfast.ports.transport import JobHint
 from tests.unit.kernel.test_functions import driven, function, record
 from tests.unit.kernel.world import SECOND, World, payload, settling
@@ -160,6 +164,19 @@ def test_a_paused_run_holds_what_waits_and_takes_no_slot() -> None:
     assert reply.follow_up.jobs == (LINE,)
     assert states(world) == ["limited", "limited"]
     assert admit(world, LINE) == 1
+    sound(world)
+
+
+def test_a_blocked_run_gives_the_slots_of_its_steps_back() -> None:
+    world = world_with_queued_steps(ALONE)
+    admit(world)
+    world.do(RunSignal(run_id="x", signal=ChannelMessage(channel="any", payload=payload(1))))
+    driver = world.claim_one(world.open())
+
+    blocked = world.settle(driver, Blocked(failure=Failure(code="nondeterminism", message="no")))
+
+    assert states(world) == ["paused"]
+    assert blocked.follow_up.jobs == (LINE,)
     sound(world)
 
 

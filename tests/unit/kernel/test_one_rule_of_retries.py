@@ -20,10 +20,12 @@ from holdfast.kernel.commands import (
     StepQueue,
 )
 from holdfast.kernel.history import events
+from holdfast.kernel.history.exceptions import error_from, raised_from
 from holdfast.kernel.pipelines.plan import RetryPolicy, RetryRule, StagePlan
 from holdfast.kernel.rules.retries import RETRY_AFTER_MAX
 from holdfast.ports.errors import StepLostError, StepResultError
-from holdfast.ports.persistence import QueueClaim
+from holdfast.ports.records.job import ATTEMPTS_UNLIMITED
+from holdfast.ports.searches import QueueClaim
 from tests.unit.kernel.test_functions import driven, function, record
 from tests.unit.kernel.world import SECOND, World, payload, pipeline
 
@@ -33,6 +35,9 @@ ERROR: Final = events.RecordedError(
 USUAL: Final = RetryPolicy(attempts=3, wait_us=10 * SECOND, backoff=3.0, wait_max_us=60 * SECOND, jitter=0.0)
 LIMITED: Final = RetryPolicy(attempts=5, wait_us=2 * SECOND, backoff=1.0, jitter=0.0)
 ONCE: Final = RetryPolicy(attempts=1)
+ENDLESS: Final = attrs.evolve(USUAL, attempts=ATTEMPTS_UNLIMITED, backoff=1.0)
+"""Every ten seconds."""
+TIMED: Final = attrs.evolve(ENDLESS, total_time_us=20 * SECOND)
 QUEUE: Final = (QueueClaim(queue="gpu", definitions=("step:embed",), limit=1),)
 
 
@@ -117,7 +122,7 @@ def of_an_inline_step(ends: Sequence[End], usual: RetryPolicy) -> Waits:
     world = function()
     attempt = driven(world)
     waits: Waits = []
-    losses = 0
+    losses, began = 0, world.now
     for number, end in enumerate(ends, 1):
         failed = events.StepFailed(call="1", step="s", attempt=number, error=ERROR)
         if isinstance(end, Lost):
@@ -125,7 +130,13 @@ def of_an_inline_step(ends: Sequence[End], usual: RetryPolicy) -> Waits:
             lost = attrs.evolve(failed, lost=True, lost_attempts=losses)
             fail = StepFail(event=lost, retry=usual, lost_attempts=losses)
         else:
-            fail = StepFail(event=failed, retry=end.policy, retry_after=end.after, lost_attempts=losses)
+            fail = StepFail(
+                event=failed,
+                retry=end.policy,
+                retry_after=end.after,
+                first_started_at=began,
+                lost_attempts=losses,
+            )
         reply = recorded(world, attempt, fail, seen=number)
         (row,) = reply.rows
         event = events.event_of(row)
@@ -152,6 +163,13 @@ def of_an_inline_step(ends: Sequence[End], usual: RetryPolicy) -> Waits:
         (USUAL, [Lost()] * 5, [0, 0, 0, 0, None]),
         (attrs.evolve(USUAL, attempts=7), [Lost()] * 6, [0] * 6),
         (ONCE, [Raises(ONCE)], [None]),
+        (ENDLESS, [Raises(ENDLESS)] * 40, [10] * 40),
+        (TIMED, [Raises(TIMED)] * 3, [10, 10, None]),
+        (TIMED, [Raises(TIMED, after=20 * SECOND), Raises(TIMED)], [20, None]),
+        (TIMED, [Raises(TIMED, after=20 * SECOND + 1)], [None]),
+        (TIMED, [Raises(LIMITED), Raises(LIMITED), Raises(TIMED), Raises(TIMED)], [2, 2, 10, None]),
+        (attrs.evolve(TIMED, attempts=2), [Raises(attrs.evolve(TIMED, attempts=2))] * 2, [10, None]),
+        (ENDLESS, [Lost()] * 30, [0] * 30),
     ],
 )
 def test_the_rule_is_the_same(
@@ -168,16 +186,26 @@ def failing(call: str = "1", *, undoes: str | None = None, code: str = "body_err
     return events.StepFailed(call=call, step="s", attempt=1, error=error, undoes=undoes)
 
 
-def test_the_error_of_a_retry_is_kept_without_its_arguments_and_advice() -> None:
+def test_the_error_of_a_retry_is_kept_without_its_arguments_and_notes() -> None:
     world = function()
     attempt = driven(world)
-    error = attrs.evolve(ERROR, message=str(StepLostError("s", 1)), traceback=f"E: {StepLostError('s', 1)}\n")
+    lost = raised_from(StepLostError("s", 1))
+    error = attrs.evolve(ERROR, type=lost.type, message=lost.message, arguments=lost.arguments)
     fail = StepFail(event=attrs.evolve(failing(), error=error), retry=USUAL)
     (row,) = record(world, attempt, fail).rows
-    kept = events.StepRetrying.from_row(row).error
-    assert kept.arguments is None
-    assert kept.message.endswith("it may or may not have happened")
-    assert (kept.traceback or "").endswith("it may or may not have happened\n")
+    assert events.StepRetrying.from_row(row).error == attrs.evolve(error, arguments=None)
+    assert "Retry(attempts=...)" not in (row.data or "")
+
+
+def test_the_error_of_a_step_that_is_lost_for_good_says_how_to_allow_more_attempts() -> None:
+    world = function()
+    attempt = driven(world)
+    lost = raised_from(StepLostError("s", 1))
+    error = attrs.evolve(ERROR, type=lost.type, message=lost.message, arguments=lost.arguments)
+    (row,) = record(world, attempt, StepFail(event=attrs.evolve(failing(), error=error), retry=ONCE)).rows
+    again = error_from(events.StepFailed.from_row(row).error.raised)
+    assert isinstance(again, StepLostError)
+    assert "Retry(attempts=...)" in again.__notes__[0]
 
 
 def test_a_compensation_is_tried_again_and_blocks_its_run_when_its_attempts_are_used_up() -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from holdfast.kernel.pipelines.plan import (
     RetryPolicy,
     RetryRule,
     StagePlan,
+    StepsPlan,
     plan_from_json,
     stage_of,
 )
@@ -29,6 +31,7 @@ RETRIES = st.builds(
     backoff=st.floats(1.0, 10.0),
     wait_max_us=st.integers(0, 10**12),
     jitter=st.floats(0.0, 1.0),
+    total_time_us=st.none() | st.integers(1, 10**12),
 )
 RULES = st.builds(RetryRule, error=st.text(max_size=5), policy=RETRIES)
 CHECKS = st.builds(CheckPlan, retry=RETRIES, timeout_us=st.none() | st.integers(1, 10**12))
@@ -37,7 +40,10 @@ CHILDREN = st.builds(
     workflow=st.text(max_size=5),
     version=st.text(max_size=5),
     close_policy=st.sampled_from(ClosePolicy),
+    deadline_us=st.none() | st.integers(1, 10**12),
+    attributes=st.none() | st.just('{"a":"b"}'),
 )
+STEPS = st.builds(StepsPlan, retry=RETRIES, retry_rules=st.lists(RULES, max_size=2).map(tuple))
 STAGES = st.builds(
     StagePlan,
     name=st.text(max_size=5),
@@ -52,6 +58,7 @@ STAGES = st.builds(
     max_concurrency=st.none() | st.integers(1, 100),
     check=st.none() | CHECKS,
     child=st.none() | CHILDREN,
+    steps=st.none() | STEPS,
 )
 ENOUGH = st.builds(
     Enough,
@@ -78,6 +85,9 @@ PLANS = st.builds(
     workflow=st.text(max_size=5),
     version=st.text(max_size=5),
     groups=st.lists(GROUPS, max_size=3).map(tuple),
+    queue=st.none() | st.text(max_size=5),
+    priority=st.none() | st.integers(-5, 5),
+    deadline_us=st.none() | st.integers(1, 10**12),
 )
 
 
@@ -158,6 +168,13 @@ def test_any_difference_is_another_fingerprint() -> None:
         pipeline(stage("a"), MapPlan(stage=StagePlan(name="b"), enough=Enough(share=0.5))),
         Plan(workflow="w", version="1", groups=(Group(nodes=(StagePlan(name="a"),), test="t"),)),
         Plan(workflow="w", version="1", groups=(Group(nodes=(StagePlan(name="a"),), test="u"),)),
+        attrs.evolve(pipeline(stage("a")), queue="q"),
+        attrs.evolve(pipeline(stage("a")), priority=0),
+        attrs.evolve(pipeline(stage("a")), deadline_us=5),
+        pipeline(StagePlan(name="a", retry=RetryPolicy(total_time_us=5))),
+        pipeline(StagePlan(name="a", steps=StepsPlan(retry=RetryPolicy()))),
+        pipeline(StagePlan(name="a", child=ChildPlan(workflow="v", version="1", deadline_us=5))),
+        pipeline(StagePlan(name="a", child=ChildPlan(workflow="v", version="1", attributes="{}"))),
     ]
 
     assert len({plan.fingerprint for plan in plans}) == len(plans)

@@ -23,10 +23,10 @@ from holdfast.kernel.commands import (
     RunCreate,
 )
 from holdfast.kernel.pipelines.plan import MapPlan, RetryPolicy, RetryRule, StagePlan
-from holdfast.kernel.rules.retries import RETRY_AFTER_MAX, backoff
+from holdfast.kernel.rules.retries import RETRY_AFTER_MAX, backoff, next_attempt_at
 from holdfast.ports.errors import InvalidCommandError
 from holdfast.ports.json import parse
-from holdfast.ports.records.job import JobKey, JobState
+from holdfast.ports.records.job import ATTEMPTS_UNLIMITED, Job, JobKey, JobKind, JobState
 from holdfast.ports.records.run import RunStatus
 from tests.unit.kernel.world import SECOND, World, each, failed, payload, pipeline, settling, stage
 
@@ -315,6 +315,38 @@ def test_what_has_no_attempt_left_did_not_run_out_of_time() -> None:
     assert parse(world.run().error or "")["code"] == "E1"
 
 
+def test_the_total_time_of_a_policy_begins_with_the_first_claim() -> None:
+    policy = attrs.evolve(PATIENT, total_time_us=10 * SECOND)
+    world = World(pipeline(StagePlan(name="a", retry=policy)))
+    world.create()
+    world.wait(3_600)  # in the queue
+    first = world.claim_one(world.open())
+    assert first.total_until is None
+    assert world.fail(first, code="E1").retry_at == world.now + 10 * SECOND
+    world.wait(10)
+    world.wake_due()
+    world.fail(world.claim_one(world.open()), code="E2")
+    assert parse(world.run().error or "")["code"] == "E2"
+
+
+def test_an_attempt_that_is_lost_counts_for_the_total_time() -> None:
+    policy = attrs.evolve(PATIENT, total_time_us=10 * SECOND)
+    world = World(pipeline(StagePlan(name="a", retry=policy)))
+    world.create()
+    world.claim_one(world.open())
+    world.lose()
+    assert world.fail(world.claim_one(world.open())).retry_at is None
+
+
+def test_an_attempt_in_progress_may_last_longer_than_the_total_time() -> None:
+    policy = attrs.evolve(PATIENT, total_time_us=10 * SECOND)
+    world = World(pipeline(StagePlan(name="a", retry=policy)))
+    world.create()
+    attempt = world.claim_one(world.open())
+    world.wait(20)
+    assert world.complete(attempt).run_status is RunStatus.COMPLETED
+
+
 def test_a_lost_worker_s_job_ends_when_it_is_freed_too_late() -> None:
     world = limited(60)
     world.claim_one(world.open())
@@ -537,3 +569,38 @@ def test_a_job_that_fell_asleep_again_within_the_batch_is_not_woken() -> None:
 
     assert (first, second) == (JobsWoken(woken=1), JobsWoken(woken=0))
     assert world.job(attempt).wake_at == world.now + SECOND
+
+
+@given(
+    st.builds(
+        RetryPolicy,
+        attempts=st.integers(1, 20) | st.just(ATTEMPTS_UNLIMITED),
+        wait_us=st.integers(1, 100 * SECOND),
+        backoff=st.floats(1.0, 4.0),
+        wait_max_us=st.integers(SECOND, 100 * SECOND),
+        jitter=st.floats(0.0, 1.0),
+        total_time_us=st.none() | st.integers(1, 500 * SECOND),
+    )
+)
+def test_no_attempt_is_above_the_limits_and_each_below_them_is_made(policy: RetryPolicy) -> None:
+    job = Job(
+        run="r",
+        number=1,
+        namespace="n",
+        queue="q",
+        definition="w@1",
+        kind=JobKind.STAGE,
+        node="a",
+        input="null",
+    )
+    plan, failure, now = pipeline(StagePlan(name="a", retry=policy)), Failure(code="e", message="no"), 7
+    for attempt in range(1, 41):
+        failing = attrs.evolve(job, attempts=attempt, max_attempts=policy.attempts, first_claimed_at=7)
+        at = next_attempt_at(plan, failing, failure, now)
+        ends = now + backoff(policy, job.key, attempt)
+        is_late = policy.total_time_us is not None and ends > 7 + policy.total_time_us
+        if attempt >= policy.attempts or is_late:
+            assert at is None
+            return
+        assert at == ends
+        now = ends

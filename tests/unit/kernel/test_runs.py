@@ -12,7 +12,7 @@ from holdfast.kernel.commands import (
     JobRelease,
     RunCancel,
     RunCreate,
-    RunEnded,
+    RunStopped,
     RunTerminate,
     RunTransition,
     RunTransitioned,
@@ -201,7 +201,7 @@ def test_a_run_that_is_ended_loses_its_jobs(world: World, kind: str) -> None:
     ended = world.do(ENDINGS[kind])
 
     run = world.run()
-    assert ended == RunEnded(status=RunStatus.CANCELLED, changed=True)
+    assert ended == RunStopped(status=RunStatus.CANCELLED, changed=True)
     assert (run.status, run.ended_at, run.open_jobs) == (RunStatus.CANCELLED, world.now, 0)
     assert parse(run.error or "") == {"code": kind.removeprefix("run."), "message": "why"}
     assert world.events() == ["run.created", kind]
@@ -226,7 +226,7 @@ def test_a_run_that_has_ended_is_left_as_it_is(kind: str, how: str) -> None:
 
     world.wait(1)
     with world.unchanged():
-        assert world.do(ENDINGS[kind]) == RunEnded(status=status, changed=False)
+        assert world.do(ENDINGS[kind]) == RunStopped(status=status, changed=False)
         assert world.do(RunTransition(run_id="x")) == RunTransitioned(action="none", status=status)
 
 
@@ -253,7 +253,7 @@ def test_a_run_that_completes_before_it_is_ended_is_completed(kind: str, *, in_o
     answers = world.send(*commands) if in_one_batch else [world.do(command) for command in commands]
 
     assert field(answers[0], "run_status") == "completed"
-    assert answers[1] == RunEnded(status=RunStatus.COMPLETED, changed=False)
+    assert answers[1] == RunStopped(status=RunStatus.COMPLETED, changed=False)
     assert world.run().status == "completed"
 
 
@@ -266,7 +266,7 @@ def test_a_run_that_is_ended_before_it_completes_is_cancelled(kind: str, *, in_o
 
     answers = world.send(*commands) if in_one_batch else [world.do(command) for command in commands]
 
-    assert answers[0] == RunEnded(status=RunStatus.CANCELLED, changed=True)
+    assert answers[0] == RunStopped(status=RunStatus.CANCELLED, changed=True)
     assert field(answers[1], "status") == "fenced"
     assert world.run().status == "cancelled"
     assert "stage.completed" not in world.events()

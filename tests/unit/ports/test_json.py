@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.ports.json import canonical, parse
+from holdfast.ports.json import canonical, parse, parse_input
 
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -53,3 +53,20 @@ def test_spaces_around_a_text_say_nothing(before: str, after: str) -> None:
 def test_what_is_not_json_is_refused(text: str) -> None:
     with pytest.raises(json.JSONDecodeError):
         parse(text)
+
+
+@given(value=VALUES)
+def test_what_somebody_wrote_is_read_alike(value: object) -> None:
+    assert parse_input(f" {json.dumps(value)} ") == value
+
+
+@pytest.mark.parametrize("text", ['{"a":1,"a":1}', '[{"b":{"b":0,"a":1,"c":2,"a":3}}]'])
+def test_a_key_that_somebody_wrote_twice_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="an object has the key 'a' more than once"):
+        parse_input(text)
+    parse(text)  # a stored row stays readable
+
+
+def test_what_somebody_wrote_must_be_json() -> None:
+    with pytest.raises(ValueError, match="Extra data"):
+        parse_input("1 2")

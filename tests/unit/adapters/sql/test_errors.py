@@ -4,14 +4,10 @@ import sqlite3
 
 import pytest
 
-from holdfast.adapters.sql.errors import (
-    DiskFullError,
-    TransientError,
-    from_connecting,
-    from_sqlite,
-    from_sqlstate,
-)
+from holdfast.adapters.sql.errors import DiskFullError, TransientError
+from holdfast.adapters.sql.postgresql.errors import from_connecting, from_sqlstate
 from holdfast.adapters.sql.retry import CONFLICTS_MAX, RetryBudget
+from holdfast.adapters.sql.sqlite.errors import from_sqlite
 from holdfast.ports.errors import (
     AccessDeniedError,
     ConflictError,

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.settings import connection_settings
+from holdfast.adapters.sql.postgresql.settings import connection_settings
 from holdfast.adapters.sql.sqlite.connection import sqlite_path
 
 
@@ -96,7 +96,6 @@ def test_poolers_can_be_spared_session_settings() -> None:
     ("missing", "call", "extra"),
     [
         ("psycopg", "SqlPersistence('postgresql://host/db')", "holdfast[postgres]"),
-        ("psycopg", "open_sql('postgresql://host/db', str)", "holdfast[postgres]"),
         ("alembic", "SqlPersistence(f'sqlite:///{sys.argv[1]}').setup()", "holdfast[sqlite]"),
     ],
 )
@@ -105,7 +104,6 @@ def test_what_is_not_installed_is_named(missing: str, call: str, extra: str, tmp
 import sys
 sys.modules[{missing!r}] = None
 from holdfast.adapters.sql.persistence import SqlPersistence
-from holdfast.adapters.sql.factory import open_sql
 {call}
 """
     done = subprocess.run(

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -39,6 +40,7 @@ from holdfast.adapters.system.ids import UlidIds
 from holdfast.hosts.cli import run_wait
 from holdfast.hosts.cli.main import main
 from holdfast.hosts.wiring.stores import Stores
+from holdfast.kernel.authoring.calls import Call, WorkflowDefinition
 from holdfast.ports.errors import RunCancelledError, RunFailedError
 from holdfast.ports.json import parse
 
@@ -151,6 +153,17 @@ async def lost() -> None:
     await asyncio.Event().wait()
 
 
+@workflow(retry=Retry(attempts=3, wait=3_600, wait_max=3_600))
+async def unlucky() -> None:
+    raise ValueError("no luck")
+
+
+@stage(retry=Retry(attempts=None, wait=3_600, wait_max=3_600))
+def refuse() -> None:
+    raise ValueError("no luck")
+
+
+STUBBORN = Pipeline("stubborn").pipe(refuse)
 ORDER = Pipeline("order", input=Order).pipe(check).map(pack).pipe(ship)
 NOTHING = Pipeline("nothing", version="2").pipe(hello)
 NEGATE = Pipeline("negate", input=int).pipe(negate)
@@ -197,7 +210,9 @@ class CommandLine:
             ids=self._ids,
             url="memory://",
         )
-        return Engine.on(stores, workflows=[ORDER, NOTHING, NEGATE, bill, bills, answer, board, lost, rounds])
+        pipelines: list[WorkflowDefinition[object]] = [ORDER, NOTHING, NEGATE, STUBBORN]
+        functions: list[WorkflowDefinition[object]] = [bill, bills, answer, board, lost, rounds, unlucky]
+        return Engine.on(stores, workflows=[*pipelines, *functions])
 
     def start(self, *items: str, id: str = "order-1") -> str:
         """Start an order."""
@@ -216,6 +231,15 @@ class CommandLine:
             engine.core.close()
 
         anyio.run(work)
+
+    def start_and_fail(self, call: Call[None], *, id: str) -> None:
+        """Start a run, and run a worker until its first attempt has failed."""
+        with self.working():
+            handle = self.engine().sync.start(call, id=id)
+            while not any(
+                one.type in ("run.failed", "stage.retrying") for one in handle.history(generation=1)
+            ):
+                time.sleep(0.01)
 
     @contextmanager
     def working(self) -> Generator[None]:

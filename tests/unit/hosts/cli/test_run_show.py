@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.hosts.cli.run_facts import StageSummary, add_event
 from holdfast.kernel.history import events
-from tests.unit.hosts.cli.conftest import CommandLine
+from tests.unit.hosts.cli.conftest import STUBBORN, CommandLine, unlucky
 
 
 def test_runs_are_listed_newest_first(holdfast: CommandLine) -> None:
@@ -252,3 +252,28 @@ def test_a_stage_that_is_a_pipeline_takes_the_time_of_its_run() -> None:
     story.state = "done"
     assert story.length(now=99 * second) == 20 * second
     assert story.attempts == 1
+
+
+def test_the_attempts_of_a_whole_run_are_shown(holdfast: CommandLine) -> None:
+    holdfast.start_and_fail(unlucky(), id="u")
+    shown = holdfast("run", "show", "shop:engine", "u", "--json").json
+    assert (shown["generation"], shown["status"]) == (2, "pending")
+    assert (shown["attempt"], shown["max_attempts"], shown["is_retried"]) == (2, 3, False)
+    text = holdfast("run", "show", "shop:engine", "u").out
+    assert re.search(r"^Attempt +2 of 3$", text, re.MULTILINE)
+    assert re.search(r"^Waits for +its start at .+ \(in ", text, re.MULTILINE)
+    before = holdfast("run", "show", "shop:engine", "u", "--generation", "1")
+    assert re.search(r"^Retried +as generation 2$", before.out, re.MULTILINE)
+    why = holdfast("why", "shop:engine", "u").out
+    assert "attempt 2 of 3; attempt 1 failed: ValueError: no luck." in why
+
+
+def test_attempts_without_a_limit_are_shown_without_one(holdfast: CommandLine) -> None:
+    holdfast.start_and_fail(STUBBORN(), id="s")
+    (job,) = holdfast("run", "show", "shop:engine", "s", "--json").json["jobs"]
+    assert (job["attempts"], job["max_attempts"]) == (1, None)
+    text = holdfast("run", "show", "shop:engine", "s").out
+    assert re.search(r"^ +1 +refuse +sleeping +1 +wakes in ", text, re.MULTILINE)
+    assert "attempt 2, no limit; the last attempt failed: ValueError: no luck" in holdfast(
+        "why", "shop:engine", "s"
+    ).out.replace("\n", " ")

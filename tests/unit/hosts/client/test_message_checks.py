@@ -156,7 +156,7 @@ def test_what_is_not_of_the_channel_is_refused_with_its_place(engine: Engine) ->
     with pytest.raises(InvalidValueError) as raised:
         engine.sync.handle(by_helper, "x").signal(Signal("approval", '{"approved":"yes"}'))
     assert raised.value.problems == ("$.approved: expected boolean, got string",)
-    assert str(raised.value).startswith("invalid value for channel 'approval' (Decision)")
+    assert str(raised.value).startswith("invalid value for channel 'approval' (Decision) of workflow '")
     assert rows(engine, "signal.received") == []
 
 

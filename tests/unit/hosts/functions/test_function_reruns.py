@@ -1,5 +1,8 @@
 """Reruns of durable functions from a step or a row: what is kept, and which messages repeat."""
 
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -24,6 +27,7 @@ from holdfast import (
     workflow,
 )
 from holdfast.hosts.client.sync_run_handle import SyncRunHandle
+from holdfast.kernel.authoring.calls import Call
 from holdfast.kernel.commands import RunRerun, RunRerunFrom
 from holdfast.kernel.invariants import check
 from holdfast.ports.errors import (
@@ -161,7 +165,7 @@ def test_a_point_is_a_step_a_call_or_a_row(point: Any, row: int | None, ran: lis
             None,
             r"'pack' was called 2 times; name one of pack#1 \(call 2, row 3\), pack#2 \(call 3, row 4\)",
         ),
-        ("ship", None, r"no call 'ship'; name a step in it \(fetch, pack, charge\)"),
+        ("ship", None, r"no call 'ship'; name a step or a child's workflow in it \(fetch, pack, charge\)"),
         ("pack#3", None, "no call 'pack#3'"),
         (None, 7, "its rows 1 to 5 can be kept: choose a row from 1 to 6"),
     ],
@@ -587,6 +591,123 @@ def test_runs_that_are_not_kept_are_started_anew() -> None:
         run.rerun_from("child")
         assert run.result() == ["waited 5", "X"]
         assert world.engine.sync.handle(child, "x~2/1").info().status is RunStatus.COMPLETED
+
+
+@workflow
+async def waits_for_child(name: str | None) -> str:
+    await fetch("x")
+    started = await (start_child(child(500)) if name is None else start_child(child(500), id=name))
+    return await started.result()
+
+
+@workflow
+async def cancels_child_as_it_ends() -> str:
+    started = await start_child(child(500))
+    try:
+        return await started.result()
+    except asyncio.CancelledError:
+        await started.cancel()
+        with suppress(RunCancelledError):
+            await started.result()
+        raise
+
+
+@workflow
+async def pays_beside_child() -> list[str]:
+    return list(await asyncio.gather(child(500), charge("x")))
+
+
+@workflow
+async def cancels_child_itself() -> str:
+    started = await start_child(child(500))
+    await started.cancel()
+    try:
+        await started.result()
+    except RunCancelledError:
+        await fetch("x")
+    return await charge("x")
+
+
+def cancel(run: SyncRunHandle[Any]) -> None:
+    run.cancel()
+
+
+def terminate(run: SyncRunHandle[Any]) -> None:
+    run.terminate()
+
+
+@pytest.mark.parametrize("end", [cancel, terminate])
+@pytest.mark.parametrize(
+    ("call", "child_id", "kept"),
+    [(waits_for_child(None), "x/2", {"fetch": 1}), (cancels_child_as_it_ends(), "x/1", {})],
+)
+def test_a_child_run_that_was_cancelled_with_its_parent_is_started_anew(
+    end: Callable[[SyncRunHandle[Any]], None], call: Call[str], child_id: str, kept: dict[str, int]
+) -> None:
+    mended()
+    with World([child]) as world:
+        run = world.start(call, id="x")
+        world.advance(timedelta(seconds=5))
+        end(run)
+        world.work()
+        first = world.engine.sync.handle(child, child_id)
+        assert (run.info().status, first.info().status) == (RunStatus.CANCELLED, RunStatus.CANCELLED)
+        preview = run.preview_rerun()
+        assert (preview.stage, preview.starts, preview.children) == ("child", (child_id,), ())
+        assert preview.keeps == kept
+        at = rf"child run '{child_id}' was cancelled, .* start from child \(row {preview.row}\) or before it"
+        for rerun in (run.rerun_from, run.preview_rerun):
+            with pytest.raises(RerunRefusedError, match=at):
+                rerun(row=(preview.row or 0) + 1)
+
+        run.rerun_from()
+        assert run.result() == "waited 500"
+        again = child_id.replace("x/", "x~2/")
+        assert world.engine.sync.handle(child, again).info().status is RunStatus.COMPLETED
+        assert first.info().generation == 1
+        sound(world)
+
+
+def test_so_is_one_that_was_cancelled_when_its_parent_failed() -> None:
+    with World([child]) as world:
+        run = world.start(pays_beside_child(), id="x")
+        world.work()
+        assert run.info().status is RunStatus.FAILED
+        mended()
+        assert run.preview_rerun().stage == "child"
+        run.rerun_from()
+        assert run.result() == ["waited 500", "x is paid"]
+        sound(world)
+
+
+def test_one_whose_id_was_chosen_is_run_again_itself_first() -> None:
+    mended()
+    with World([child]) as world:
+        run = world.start(waits_for_child("mine"), id="x")
+        world.advance(timedelta(seconds=5))
+        run.cancel()
+        world.work()
+        with pytest.raises(RerunRefusedError, match=r"'mine' was cancelled, .* be kept; rerun 'mine' first$"):
+            run.rerun_from()
+
+        world.engine.sync.handle(child, "mine").rerun_from()
+        assert run.preview_rerun().children == ("mine",)
+        run.rerun_from()
+        assert run.result() == "waited 500"
+        sound(world)
+
+
+def test_a_cancellation_that_the_function_asked_for_is_kept() -> None:
+    with World([child]) as world:
+        run = world.start(cancels_child_itself(), id="x")
+        world.work()
+        assert run.info().status is RunStatus.FAILED
+        mended()
+        run.rerun_from()
+        assert run.result() == "x is paid"
+        run.rerun_from(row=4)
+        assert run.result() == "x is paid"
+        sound(world)
 
 
 # Ends --------------------------------------------------------------------------------------------------------------

@@ -184,7 +184,7 @@ def test_a_policy_refuses_one_command_of_a_batch() -> None:
         @contextmanager
         def dispatch(self, batch: CommandBatch) -> Generator[None]:
             for command in batch.commands:
-                if isinstance(command, RunCreate) and command.priority > 3:
+                if isinstance(command, RunCreate) and (command.priority or 0) > 3:
                     batch.refuse(command, CommandError("too important"))
             yield
 

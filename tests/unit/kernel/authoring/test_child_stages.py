@@ -92,7 +92,7 @@ def test_a_close_policy_is_one_of_three(wrong: Any) -> None:
 
 
 def test_a_close_policy_is_for_pipelines() -> None:
-    with pytest.raises(DefinitionError, match="close_policy is for stages that are pipelines"):
+    with pytest.raises(DefinitionError, match="close_policy is only for stages that are workflows"):
         stage(close_policy="abandon")(lambda: 3)
 
 

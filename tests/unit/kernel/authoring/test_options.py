@@ -31,6 +31,9 @@ from holdfast.ports.errors import DefinitionError, InvalidArgumentError
         ),
         ({"wait": "3"}, "wait is '3'; it must be a timedelta or a number of seconds"),
         ({"wait_max": timedelta(-1)}, "wait_max is"),
+        ({"attempts": True}, "attempts is True; .*, or None for no limit"),
+        ({"total_time": 0}, "total_time is .*; it must be .* longer than nothing, or None for no limit"),
+        ({"total_time": "1h"}, "total_time is '1h'"),
         ({"backoff": 0.5}, "backoff is 0.5; it must be a number of at least 1"),
         ({"backoff": float("nan")}, "backoff is nan"),
         ({"backoff": float("inf")}, "backoff is inf"),
@@ -84,8 +87,9 @@ def test_a_misspelt_option_is_named_with_what_there_is() -> None:
         check_options({"quue": "gpu"}, BodyOptions, "stage 'extract'")
 
     assert str(caught.value) == (
-        "stage 'extract' has no option 'quue' (did you mean 'queue'?); it has close_policy, heartbeat_timeout,"
-        " max_concurrency, name, priority, queue, rate_limit, retry, timeout, timeout_total"
+        "stage 'extract' has no option 'quue' (did you mean 'queue'?); it has attributes, close_policy,"
+        " deadline, heartbeat_timeout, max_concurrency, name, priority, queue, rate_limit, retry, timeout,"
+        " timeout_total"
     )
 
 

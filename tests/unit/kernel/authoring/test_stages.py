@@ -160,7 +160,7 @@ def test_defaults_fill_what_a_stage_does_not_say() -> None:
 
 def test_a_misspelt_option_of_a_decorator_is_named() -> None:
     with pytest.raises(
-        TypeError, match=r"stage has no option 'quue' \(did you mean 'queue'\?\); it has close_policy,"
+        TypeError, match=r"stage has no option 'quue' \(did you mean 'queue'\?\); it has attributes,"
     ):
         stage(quue="gpu")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 

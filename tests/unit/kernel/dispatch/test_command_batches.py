@@ -409,7 +409,7 @@ def test_commands_after_the_refused_one_still_see_those_before_it() -> None:
         "RunCreated",
         "StorageRefusedError",
         "RunExistsError",
-        "RunEnded",
+        "RunStopped",
         "RunNotFoundError",
     ]
 

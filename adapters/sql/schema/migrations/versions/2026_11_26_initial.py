@@ -1,29 +1,21 @@
 """Create the tables of 0.1.0, with their indexes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import sqlalchemy as sa
 from alembic import op
+
+from holdfast.adapters.sql.schema.ddl import BytewiseText, partial
 
 revision = "2026_11_26"
 down_revision = None
 branch_labels = None
 depends_on = None
 
-STORAGE = {
-    "holdfast_runs": {"fillfactor": "60"},
-    "holdfast_jobs": {"autovacuum_vacuum_scale_factor": "0.02", "autovacuum_analyze_scale_factor": "0.1"},
-    "holdfast_sessions": {"fillfactor": "50", "autovacuum_vacuum_scale_factor": "0.02"},
-    "holdfast_leaders": {"fillfactor": "50"},
-    "holdfast_sinks": {"fillfactor": "50"},
-    "holdfast_outbox": {"autovacuum_vacuum_scale_factor": "0.02", "autovacuum_analyze_scale_factor": "0.1"},
-}
-
 
 def key(column: str, *, nullable: bool = False) -> sa.Column[str]:
     """Return a column for text that is compared, bytewise."""
-    kind = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-    return sa.Column(column, kind, nullable=nullable)
+    return sa.Column(column, BytewiseText(), nullable=nullable)
 
 
 def words(column: str, *, nullable: bool = False) -> sa.Column[str]:
@@ -38,14 +30,7 @@ def number(column: str, *, nullable: bool = False) -> sa.Column[int]:
 def index(
     name: str, on: str, columns: Sequence[str], where: str | None = None, *, unique: bool = False
 ) -> None:
-    condition = None if where is None else sa.text(where)
-    op.create_index(name, on, columns, unique=unique, postgresql_where=condition, sqlite_where=condition)
-
-
-def storage(table: str, settings: Mapping[str, str]) -> None:
-    if op.get_context().dialect.name == "postgresql":
-        listed = ", ".join(f"{name} = {value}" for name, value in settings.items())
-        op.execute(f"ALTER TABLE {table} SET ({listed})")
+    op.create_index(name, on, columns, unique=unique, **partial(where, op.get_context().dialect))
 
 
 def upgrade() -> None:
@@ -67,8 +52,6 @@ def upgrade() -> None:
     create_sinks()
     create_outbox()
     create_commit_receipts()
-    for name, settings in STORAGE.items():
-        storage(name, settings)
 
 
 def create_runs() -> None:

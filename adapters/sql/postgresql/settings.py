@@ -11,7 +11,7 @@ from typing import Any, Final
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from holdfast.adapters.sql.errors import from_connecting
+from holdfast.adapters.sql.postgresql.errors import from_connecting
 from holdfast.ports.errors import InvalidUrlError
 from holdfast.ports.urls import hide, secrets_of
 
